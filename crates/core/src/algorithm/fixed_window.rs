@@ -1,0 +1,86 @@
+//! A count that starts anew in each window.
+
+use std::cmp::Ordering;
+
+use super::{Budget, Decider, Passage, Point, count_up};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FixedWindow {
+    pub(crate) limit: u64,
+    pub(crate) period_us: u64,
+    /// Below the period.
+    pub(crate) offset_us: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    window: u64,
+    count: u64,
+}
+
+impl FixedWindow {
+    /// The number of the window that `time` is in, and how much of it is left. Windows are numbered from the one that
+    /// the epoch is in.
+    fn window(&self, time: u64) -> (u64, u64) {
+        let shifted = time + (self.period_us - self.offset_us);
+        (
+            shifted / self.period_us,
+            self.period_us - shifted % self.period_us,
+        )
+    }
+}
+
+impl Decider for FixedWindow {
+    type State = State;
+
+    fn advance(&self, state: &mut State, now: u64) {
+        let (window, _) = self.window(now);
+        match state.window.cmp(&window) {
+            Ordering::Less => *state = State { window, count: 0 },
+            Ordering::Equal => {}
+            // The clock stepped back: the count comes along.
+            Ordering::Greater => state.window = window,
+        }
+    }
+
+    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+        if cost > self.limit {
+            Passage::NEVER
+        } else if cost == 0 || state.count + cost <= self.limit {
+            Passage::Open
+        } else {
+            Passage::after(self.window(now).1)
+        }
+    }
+
+    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+        state.count = count_up(state.count, cost, self.limit);
+    }
+
+    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+        if at <= now && self.window(at).0 == state.window {
+            state.count = state.count.saturating_sub(cost);
+        }
+    }
+
+    fn budget(&self, state: &State, now: u64) -> Budget {
+        Budget {
+            remaining: self.limit.saturating_sub(state.count),
+            reset_after_us: if state.count > 0 {
+                self.window(now).1
+            } else {
+                0
+            },
+        }
+    }
+}
+
+impl State {
+    pub(super) fn meaningless_at(&self, period_us: u64, offset_us: u64) -> u64 {
+        if self.count == 0 {
+            0
+        } else {
+            self.window * period_us + offset_us
+        }
+    }
+}

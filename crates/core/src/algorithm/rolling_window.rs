@@ -1,0 +1,166 @@
+//! A count for each of the last k parts of the period, epoch-anchored. The sum over them is held to the limit.
+
+use super::{Budget, Decider, Passage, Point, count_up};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RollingWindow {
+    pub(crate) limit: u64,
+    pub(crate) buckets: u32,
+    bucket_us: u64,
+}
+
+/// The counts, each at its bucket's number modulo their number; behind them the number of the newest bucket. One
+/// allocation, and two words in the state.
+#[derive(Clone, Debug)]
+pub(super) struct State(Box<[u64]>);
+
+impl RollingWindow {
+    /// The period must be a multiple of the number of buckets.
+    pub(crate) const fn new(limit: u64, period_us: u64, buckets: u32) -> Self {
+        Self {
+            limit,
+            buckets,
+            bucket_us: period_us / buckets as u64,
+        }
+    }
+
+    pub(super) fn empty(&self) -> State {
+        State(vec![0; self.buckets as usize + 1].into())
+    }
+
+    fn bucket(&self, time: u64) -> u64 {
+        time / self.bucket_us
+    }
+
+    /// Until the bucket that is `age` older than the current one counts no more.
+    fn expires_after(&self, now: u64, age: u64) -> u64 {
+        (self.bucket(now) - age + u64::from(self.buckets)) * self.bucket_us - now
+    }
+}
+
+impl State {
+    pub(super) fn fits(&self, rule: &RollingWindow) -> bool {
+        self.0.len() == rule.buckets as usize + 1
+    }
+
+    fn buckets(&self) -> u64 {
+        self.0.len() as u64 - 1
+    }
+
+    fn newest(&self) -> u64 {
+        self.0.last().copied().unwrap_or(0)
+    }
+
+    fn set_newest(&mut self, bucket: u64) {
+        if let Some(last) = self.0.last_mut() {
+            *last = bucket;
+        }
+    }
+
+    fn counts(&self) -> &[u64] {
+        &self.0[..self.0.len() - 1]
+    }
+
+    /// The count of the bucket of this number, which must be one of the last k.
+    fn count_mut(&mut self, bucket: u64) -> &mut u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "below the number of buckets, 128"
+        )]
+        let index = (bucket % self.buckets()) as usize;
+        &mut self.0[index]
+    }
+
+    fn sum(&self) -> u64 {
+        self.counts().iter().sum()
+    }
+
+    /// The ages and counts of the buckets that are not empty, the oldest first.
+    fn aged(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
+        let (newest, buckets) = (self.newest(), self.buckets());
+        (0..buckets.min(newest + 1)).rev().filter_map(move |age| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "below the number of buckets, 128"
+            )]
+            let count = self.0[((newest - age) % buckets) as usize];
+            (count > 0).then_some((age, count))
+        })
+    }
+
+    pub(super) fn meaningless_at(&self, period_us: u64, buckets: u32) -> u64 {
+        let bucket_us = period_us / u64::from(buckets);
+        self.aged().next_back().map_or(0, |(age, _)| {
+            (self.newest() - age + u64::from(buckets)) * bucket_us
+        })
+    }
+}
+
+impl Decider for RollingWindow {
+    type State = State;
+
+    fn advance(&self, state: &mut State, now: u64) {
+        let (bucket, newest) = (self.bucket(now), state.newest());
+        if newest < bucket {
+            let expired = (bucket - newest).min(state.buckets());
+            for passed in bucket - expired + 1..=bucket {
+                *state.count_mut(passed) = 0;
+            }
+        } else if newest > bucket {
+            // The clock stepped back: the counts come along, the newest to now's bucket.
+            let aged: Vec<_> = state.aged().collect();
+            let last = state.0.len() - 1;
+            state.0[..last].fill(0);
+            for (age, count) in aged {
+                *state.count_mut(bucket.saturating_sub(age)) += count;
+            }
+        }
+        state.set_newest(bucket);
+    }
+
+    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+        if cost == 0 {
+            return Passage::Open;
+        }
+        if cost > self.limit {
+            return Passage::NEVER;
+        }
+        let mut sum = state.sum();
+        let most = self.limit - cost;
+        if sum <= most {
+            return Passage::Open;
+        }
+        let mut oldest_left = 0;
+        for (age, count) in state.aged() {
+            oldest_left = age;
+            sum -= count;
+            if sum <= most {
+                break;
+            }
+        }
+        Passage::after(self.expires_after(now, oldest_left))
+    }
+
+    fn take(&self, state: &mut State, now: u64, cost: u64) {
+        let sum = state.sum();
+        *state.count_mut(self.bucket(now)) += count_up(sum, cost, self.limit) - sum;
+    }
+
+    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+        let charged = self.bucket(at);
+        if at <= now && charged + state.buckets() > self.bucket(now) {
+            let count = state.count_mut(charged);
+            *count = count.saturating_sub(cost);
+        }
+    }
+
+    fn budget(&self, state: &State, now: u64) -> Budget {
+        Budget {
+            remaining: self.limit.saturating_sub(state.sum()),
+            reset_after_us: state
+                .aged()
+                .next_back()
+                .map_or(0, |(age, _)| self.expires_after(now, age)),
+        }
+    }
+}

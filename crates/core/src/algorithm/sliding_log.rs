@@ -1,0 +1,135 @@
+//! Each charge is remembered until it is a period old. Exact: any window of one period admits at most the limit.
+
+use std::collections::VecDeque;
+
+use super::{Budget, Decider, Passage, Point, count_up};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SlidingLog {
+    pub(crate) limit: u64,
+    pub(crate) period_us: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State(Box<Log>);
+
+#[derive(Clone, Debug, Default)]
+struct Log {
+    /// The oldest first, one for each microsecond in which anything was charged.
+    entries: VecDeque<Entry>,
+    sum: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u64,
+    count: u64,
+}
+
+impl SlidingLog {
+    /// Until what was charged at `at` counts no more. The window is open at its start: (now − period, now].
+    fn expires_after(&self, now: u64, at: u64) -> u64 {
+        at + self.period_us - now
+    }
+}
+
+impl Decider for SlidingLog {
+    type State = State;
+
+    fn advance(&self, State(log): &mut State, now: u64) {
+        while let Some(oldest) = log.entries.front()
+            && oldest.at + self.period_us <= now
+        {
+            log.sum -= oldest.count;
+            log.entries.pop_front();
+        }
+        // The clock stepped back: what lies ahead of it counts as charged now.
+        let mut ahead = 0;
+        while let Some(newest) = log.entries.back()
+            && newest.at > now
+        {
+            ahead += newest.count;
+            log.entries.pop_back();
+        }
+        if ahead > 0 {
+            log.push(now, ahead);
+        }
+    }
+
+    fn passage(&self, State(log): &State, now: u64, cost: u64) -> Passage {
+        if cost == 0 {
+            return Passage::Open;
+        }
+        if cost > self.limit {
+            return Passage::NEVER;
+        }
+        let mut sum = log.sum;
+        let most = self.limit - cost;
+        if sum <= most {
+            return Passage::Open;
+        }
+        let mut freed_by = now;
+        for entry in &log.entries {
+            freed_by = entry.at;
+            sum -= entry.count;
+            if sum <= most {
+                break;
+            }
+        }
+        Passage::after(self.expires_after(now, freed_by))
+    }
+
+    fn take(&self, State(log): &mut State, now: u64, cost: u64) {
+        let added = count_up(log.sum, cost, self.limit) - log.sum;
+        if added > 0 {
+            log.push(now, added);
+            log.sum += added;
+        }
+    }
+
+    fn give_back(&self, State(log): &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+        let index = log.entries.partition_point(|entry| entry.at < at);
+        let Some(entry) = log
+            .entries
+            .get_mut(index)
+            .filter(|entry| entry.at == at && at <= now)
+        else {
+            return;
+        };
+        let back = cost.min(entry.count);
+        entry.count -= back;
+        log.sum -= back;
+        if entry.count == 0 {
+            log.entries.remove(index);
+        }
+    }
+
+    fn budget(&self, State(log): &State, now: u64) -> Budget {
+        Budget {
+            remaining: self.limit.saturating_sub(log.sum),
+            reset_after_us: log
+                .entries
+                .back()
+                .map_or(0, |newest| self.expires_after(now, newest.at)),
+        }
+    }
+}
+
+impl Log {
+    /// Adds to the newest entry, or a new one. Does not touch the sum.
+    fn push(&mut self, at: u64, count: u64) {
+        match self.entries.back_mut() {
+            Some(newest) if newest.at == at => newest.count += count,
+            _ => self.entries.push_back(Entry { at, count }),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
+        self.0
+            .entries
+            .back()
+            .map_or(0, |newest| newest.at + period_us)
+    }
+}

@@ -1,0 +1,132 @@
+//! Two counts: this window's, and the previous one's for as much of it as the sliding period still covers.
+//!
+//! Admits when previous × (period − elapsed) / period + current + cost ≤ limit, compared as fractions: both sides times
+//! the period, in 128 bits.
+
+use std::cmp::Ordering;
+
+use super::u48::U48;
+use super::{Budget, Decider, Passage, Point, count_up};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SlidingWindow {
+    pub(crate) limit: u64,
+    pub(crate) period_us: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    window: u64,
+    previous: U48,
+    current: U48,
+}
+
+impl SlidingWindow {
+    fn window(&self, time: u64) -> u64 {
+        time / self.period_us
+    }
+
+    /// How much of this window is left: as much of the previous one the sliding period still covers.
+    fn left(&self, time: u64) -> u64 {
+        self.period_us - time % self.period_us
+    }
+
+    /// The most that may be left of a window of `count` so that `room` suffices for it: count × left / period ≤ room.
+    fn most_left(&self, count: u64, room: u64) -> u64 {
+        let most = u128::from(room) * u128::from(self.period_us) / u128::from(count.max(1));
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+}
+
+impl Decider for SlidingWindow {
+    type State = State;
+
+    fn advance(&self, state: &mut State, now: u64) {
+        let window = self.window(now);
+        match state.window.cmp(&window) {
+            Ordering::Equal => {}
+            Ordering::Less => {
+                state.previous = if state.window + 1 == window {
+                    state.current
+                } else {
+                    U48::default()
+                };
+                state.current = U48::default();
+                state.window = window;
+            }
+            // The clock stepped back: the counts come along.
+            Ordering::Greater => state.window = window,
+        }
+    }
+
+    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+        if cost == 0 {
+            return Passage::Open;
+        }
+        if cost > self.limit {
+            return Passage::NEVER;
+        }
+        let (previous, current) = (state.previous.get(), state.current.get());
+        let left = self.left(now);
+        if let Some(room) = (self.limit - cost).checked_sub(current) {
+            let fading = u128::from(previous) * u128::from(left);
+            if fading <= u128::from(room) * u128::from(self.period_us) {
+                return Passage::Open;
+            }
+            let most_left = self.most_left(previous, room);
+            if most_left > 0 {
+                return Passage::after(left - most_left);
+            }
+        }
+        // Not in this window. In the next one this window's count is the one that fades.
+        if current == 0 {
+            return Passage::after(left);
+        }
+        let most_left = self
+            .most_left(current, self.limit - cost)
+            .min(self.period_us);
+        Passage::after(left + (self.period_us - most_left))
+    }
+
+    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+        state.current = count_up(state.current.get(), cost, self.limit).into();
+    }
+
+    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+        if at > now {
+            return;
+        }
+        let charged = self.window(at);
+        if charged == state.window {
+            state.current = state.current.get().saturating_sub(cost).into();
+        } else if charged + 1 == state.window {
+            state.previous = state.previous.get().saturating_sub(cost).into();
+        }
+    }
+
+    fn budget(&self, state: &State, now: u64) -> Budget {
+        let (previous, current) = (state.previous.get(), state.current.get());
+        let left = self.left(now);
+        let fading = u128::from(previous) * u128::from(left);
+        let faded = u64::try_from(fading.div_ceil(u128::from(self.period_us))).unwrap_or(u64::MAX);
+        let reset_after_us = match (previous, current) {
+            (0, 0) => 0,
+            (_, 0) => left,
+            _ => left + self.period_us,
+        };
+        Budget {
+            remaining: self.limit.saturating_sub(current.saturating_add(faded)),
+            reset_after_us,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
+        match (self.previous.get(), self.current.get()) {
+            (0, 0) => 0,
+            (_, 0) => (self.window + 1) * period_us,
+            _ => (self.window + 2) * period_us,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! How a call is decided: all or nothing over what is enforced, everything else on its own.
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Passage, Point};
+use crate::{Charge, Decision, Mode, Outcome, RetryAfter, State, Timestamp, Verdict};
+
+/// Where a backend keeps the states of a call's charges.
+pub trait States {
+    /// The state of charge number `index`. Charges of one scope and key have one state.
+    fn state(&mut self, index: usize) -> &mut State;
+}
+
+impl States for [State] {
+    fn state(&mut self, index: usize) -> &mut State {
+        &mut self[index]
+    }
+}
+
+/// Decides a call of one charge: the same as [`decide`], and quicker.
+#[must_use]
+pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Decision {
+    let take = charge.mode != Mode::Probe;
+    let (passage, full_at, budget) = charge.quota.step(state, now.as_micros(), charge.cost, take);
+    let outcome = passage.outcome();
+    let passes = passage == Passage::Open;
+    let verdict = Verdict {
+        outcome,
+        limit: charge.quota.capacity(),
+        remaining: budget.remaining,
+        reset_after_us: budget.reset_after_us,
+        taken: if passes && take { charge.cost } else { 0 },
+        full_at,
+    };
+    Decision::new(now, passes || charge.mode != Mode::Enforce, [verdict])
+}
+
+/// Decides a call at `now`.
+///
+/// First all enforced charges: if each passes, each is taken; otherwise none is. Then, on what that left, each shadow
+/// charge on its own, in order. Last the probes, which take nothing. Charges of one scope and key in one mode are one
+/// charge of the summed cost, under the first one's quota.
+///
+/// The verdicts report each budget as the whole call left it.
+#[must_use]
+pub fn decide(
+    now: Timestamp,
+    charges: &[Charge<'_>],
+    states: &mut (impl States + ?Sized),
+) -> Decision {
+    if let [charge] = charges {
+        return decide_one(now, charge, states.state(0));
+    }
+
+    let mut groups = group(charges);
+    let now_us = now.as_micros();
+
+    let mut admitted = true;
+    for group in groups
+        .iter_mut()
+        .filter(|group| group.mode == Mode::Enforce)
+    {
+        let quota = charges[group.first].quota;
+        group.passage = quota.passage(states.state(group.first), now_us, group.cost);
+        admitted &= group.passage == Passage::Open;
+    }
+    for group in groups
+        .iter_mut()
+        .filter(|group| group.mode == Mode::Enforce)
+    {
+        if admitted && group.cost > 0 {
+            let quota = charges[group.first].quota;
+            group.full_at = quota.take(states.state(group.first), now_us, group.cost);
+            group.taken = true;
+        }
+    }
+    for group in groups.iter_mut().filter(|group| group.mode == Mode::Shadow) {
+        let quota = charges[group.first].quota;
+        (group.passage, group.full_at, _) =
+            quota.step(states.state(group.first), now_us, group.cost, true);
+        group.taken = group.passage == Passage::Open;
+    }
+    for group in groups.iter_mut().filter(|group| group.mode == Mode::Probe) {
+        let quota = charges[group.first].quota;
+        group.passage = quota.passage(states.state(group.first), now_us, group.cost);
+    }
+
+    let verdicts = charges.iter().enumerate().map(|(index, charge)| {
+        // Every charge is in a group; grouped by the same comparison.
+        let group = groups
+            .iter()
+            .find(|group| group.holds(&charges[group.first], charge));
+        let state = states.state(index);
+        // Advances a state that only a charge of another mode has touched so far; no other effect.
+        charge.quota.passage(state, now_us, 0);
+        let budget = charge.quota.budget(state, now_us);
+        Verdict {
+            outcome: group.map_or(Outcome::Unknown, |group| group.passage.outcome()),
+            limit: charge.quota.capacity(),
+            remaining: budget.remaining,
+            reset_after_us: budget.reset_after_us,
+            taken: group.filter(|group| group.taken).map_or(0, |_| charge.cost),
+            full_at: group.map_or(Point::ZERO, |group| group.full_at),
+        }
+    });
+    Decision::new(now, admitted, verdicts.collect::<SmallVec<[_; 4]>>())
+}
+
+/// Charges of one scope, key and mode.
+struct Group {
+    first: usize,
+    mode: Mode,
+    cost: u64,
+    passage: Passage,
+    full_at: Point,
+    taken: bool,
+}
+
+impl Group {
+    fn holds(&self, first: &Charge<'_>, charge: &Charge<'_>) -> bool {
+        self.mode == charge.mode && first.shares_state_with(charge)
+    }
+}
+
+fn group(charges: &[Charge<'_>]) -> SmallVec<[Group; 4]> {
+    let mut groups: SmallVec<[Group; 4]> = SmallVec::new();
+    for (index, charge) in charges.iter().enumerate() {
+        match groups
+            .iter_mut()
+            .find(|group| group.holds(&charges[group.first], charge))
+        {
+            Some(group) => group.cost = group.cost.saturating_add(charge.cost),
+            None => groups.push(Group {
+                first: index,
+                mode: charge.mode,
+                cost: charge.cost,
+                passage: Passage::Open,
+                full_at: Point::ZERO,
+                taken: false,
+            }),
+        }
+    }
+    groups
+}
+
+impl Passage {
+    fn outcome(self) -> Outcome {
+        match self {
+            Self::Open => Outcome::Allow,
+            Self::Closed(RetryAfter::Micros(us)) => Outcome::Deny(RetryAfter::Micros(us)),
+            Self::Closed(RetryAfter::Never) => Outcome::Deny(RetryAfter::Never),
+        }
+    }
+}

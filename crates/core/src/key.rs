@@ -1,0 +1,322 @@
+//! Whose budget: an identity as a short, canonical string of bytes.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+/// An identity, at most [`Key::MAX_LEN`] bytes long.
+///
+/// What kind of identity it is, is part of it: the text `10.0.0.1` that a header brought is not the address 10.0.0.1,
+/// and nothing that a request brings equals the one budget that those share who brought nothing.
+///
+/// Longer identities are kept as their SHA-256 digest, so that a header of a megabyte costs no more than one of forty
+/// bytes, and still no two collide.
+///
+/// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
+#[derive(Clone)]
+pub struct Key(Repr);
+
+/// What kind of identity a [`Key`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum KeyKind {
+    /// Everybody: one budget for all.
+    Global = 0,
+    /// Everybody for whom the extractor found nothing.
+    Missing = 1,
+    /// An IPv4 address: 4 bytes.
+    Ipv4 = 4,
+    /// An IPv6 network: the prefix length, then as many bytes as it covers.
+    Ipv6 = 6,
+    /// Bytes as they came.
+    Bytes = b'b',
+    /// The SHA-256 digest of bytes or of parts that were too long.
+    Digest = b'd',
+    /// Several parts, each behind its length.
+    Tuple = b't',
+}
+
+const INLINE: usize = 46;
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Heap(Arc<[u8]>),
+}
+
+impl Key {
+    /// The most bytes a key has, the one that tells its kind included.
+    pub const MAX_LEN: usize = 128;
+
+    /// Everybody: one budget for all.
+    #[must_use]
+    pub fn global() -> Self {
+        Self::encode(KeyKind::Global, &[])
+    }
+
+    /// Everybody who could not be told apart, because what tells callers apart was missing.
+    #[must_use]
+    pub fn missing() -> Self {
+        Self::encode(KeyKind::Missing, &[])
+    }
+
+    /// These bytes, whatever they are.
+    #[must_use]
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Self::encode(KeyKind::Bytes, bytes)
+    }
+
+    /// An address, IPv6 grouped by its first `v6_prefix` bits (at most 128): whoever has one IPv6 address usually has all
+    /// of a /64, and would otherwise have as many budgets. An IPv4 address in IPv6 notation is an IPv4 address.
+    #[must_use]
+    pub fn address(address: IpAddr, v6_prefix: u8) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self::encode(KeyKind::Ipv4, &v4.octets()),
+            IpAddr::V6(v6) => {
+                let prefix = v6_prefix.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+                let octets = (u128::from(v6) & mask).to_be_bytes();
+                let covered = usize::from(prefix).div_ceil(8);
+                let mut content = [prefix; 17];
+                content[1..].copy_from_slice(&octets);
+                Self::encode(KeyKind::Ipv6, &content[..=covered])
+            }
+        }
+    }
+
+    /// Several identities as one. Each part stands behind its length, so that `("a_b", "c")` is not `("a", "b_c")`.
+    #[must_use]
+    pub fn tuple<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut joined = Vec::with_capacity(Self::MAX_LEN);
+        for part in parts {
+            let part = part.as_bytes();
+            // A key has at most MAX_LEN bytes, so its length fits a byte.
+            joined.push(u8::try_from(part.len()).unwrap_or(u8::MAX));
+            joined.extend_from_slice(part);
+        }
+        Self::encode(KeyKind::Tuple, &joined)
+    }
+
+    /// What kind of identity this is.
+    #[must_use]
+    pub fn kind(&self) -> KeyKind {
+        match self.as_bytes().first() {
+            Some(0) => KeyKind::Global,
+            Some(4) => KeyKind::Ipv4,
+            Some(6) => KeyKind::Ipv6,
+            Some(b'b') => KeyKind::Bytes,
+            Some(b'd') => KeyKind::Digest,
+            Some(b't') => KeyKind::Tuple,
+            _ => KeyKind::Missing,
+        }
+    }
+
+    /// The canonical form: the kind as one byte, then the content. Equal identities have equal bytes and unequal ones do
+    /// not.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Heap(bytes) => bytes,
+        }
+    }
+
+    fn encode(kind: KeyKind, content: &[u8]) -> Self {
+        let len = content.len() + 1;
+        if len <= INLINE {
+            let mut bytes = [0; INLINE];
+            bytes[0] = kind as u8;
+            bytes[1..len].copy_from_slice(content);
+            // `len` is at most INLINE.
+            return Self(Repr::Inline {
+                len: u8::try_from(len).unwrap_or(0),
+                bytes,
+            });
+        }
+        if len <= Self::MAX_LEN {
+            let mut bytes = Vec::with_capacity(len);
+            bytes.push(kind as u8);
+            bytes.extend_from_slice(content);
+            return Self(Repr::Heap(bytes.into()));
+        }
+        let digest = Sha256::new()
+            .chain_update([kind as u8])
+            .chain_update(content)
+            .finalize();
+        Self::encode(KeyKind::Digest, &digest)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.as_bytes());
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:?}, {} bytes)", self.kind(), self.as_bytes().len())
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::bytes(text.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        Self::bytes(text.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::bytes(text.as_bytes())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Self {
+        Self::bytes(bytes)
+    }
+}
+
+/// The number in decimal, so that `42` and `"42"` are one caller whichever type an application has at hand.
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        let mut rest = number;
+        loop {
+            start -= 1;
+            digits[start] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+            rest /= 10;
+            if rest == 0 {
+                return Self::bytes(&digits[start..]);
+            }
+        }
+    }
+}
+
+impl From<u32> for Key {
+    fn from(number: u32) -> Self {
+        Self::from(u64::from(number))
+    }
+}
+
+/// The address, IPv6 grouped by /64: see [`Key::address`].
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Self {
+        Self::address(address, 64)
+    }
+}
+
+impl From<Ipv4Addr> for Key {
+    fn from(address: Ipv4Addr) -> Self {
+        Self::from(IpAddr::V4(address))
+    }
+}
+
+impl From<Ipv6Addr> for Key {
+    fn from(address: Ipv6Addr) -> Self {
+        Self::from(IpAddr::V6(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> Key {
+        Key::from(text.parse::<IpAddr>().unwrap())
+    }
+
+    #[test]
+    fn pitfall_key_parts_joined_without_escaping() {
+        let pair = |a: &str, b: &str| Key::tuple([&Key::from(a), &Key::from(b)]);
+        assert_ne!(pair("a_b", "c"), pair("a", "b_c"));
+        assert_ne!(pair("ab", ""), pair("", "ab"));
+        assert_ne!(pair("a", "b"), Key::tuple([&pair("a", "b")]));
+    }
+
+    #[test]
+    fn pitfall_ipv6_not_grouped_gives_one_host_many_budgets() {
+        assert_eq!(ip("2001:db8:1:2::1"), ip("2001:db8:1:2:ffff::2"));
+        assert_ne!(ip("2001:db8:1:2::1"), ip("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn an_ipv4_address_in_ipv6_notation_is_the_ipv4_address() {
+        assert_eq!(ip("::ffff:10.1.2.3"), ip("10.1.2.3"));
+        assert_ne!(ip("::ffff:10.1.2.3"), ip("10.1.2.4"));
+    }
+
+    #[test]
+    fn prefixes_of_any_length_group_by_their_bits() {
+        let under = |text: &str, prefix| Key::address(text.parse().unwrap(), prefix);
+        assert_eq!(under("2001:db8::", 0), under("fe80::1", 0));
+        assert_eq!(under("2001:db8:ff00::", 40), under("2001:db8:ff00:1::", 40));
+        assert_eq!(under("2001:db8:0:1f::", 60), under("2001:db8:0:10::", 60));
+        assert_ne!(under("2001:db8:0:1f::", 60), under("2001:db8:0:20::", 60));
+        assert_ne!(under("::1", 128), under("::2", 128));
+        assert_eq!(under("::1", 200), under("::1", 128));
+    }
+
+    #[test]
+    fn what_a_request_brings_never_equals_what_was_missing() {
+        assert_ne!(Key::bytes(&[1]), Key::missing());
+        assert_ne!(Key::bytes(&[]), Key::missing());
+        assert_ne!(Key::bytes(&[]), Key::global());
+        assert_ne!(Key::from("10.0.0.1"), ip("10.0.0.1"));
+    }
+
+    #[test]
+    fn identities_of_megabytes_neither_collide_nor_grow() {
+        let mut long = vec![b'x'; 3 << 20];
+        let key = Key::bytes(&long);
+        long[1 << 20] = b'y';
+        let other = Key::bytes(&long);
+        assert_ne!(key, other);
+        assert_eq!(key.kind(), KeyKind::Digest);
+        assert!(key.as_bytes().len() <= Key::MAX_LEN);
+        // A digest cannot be brought along: what a request brings is of another kind.
+        assert_ne!(Key::bytes(&key.as_bytes()[1..]), key);
+    }
+
+    #[test]
+    fn every_length_up_to_the_bound_is_kept_as_it_came() {
+        for len in 0..Key::MAX_LEN {
+            let key = Key::bytes(&vec![7; len]);
+            assert_eq!(
+                (key.kind(), key.as_bytes().len()),
+                (KeyKind::Bytes, len + 1)
+            );
+        }
+        assert_eq!(Key::bytes(&[7; Key::MAX_LEN]).kind(), KeyKind::Digest);
+    }
+
+    #[test]
+    fn numbers_are_their_decimal_text() {
+        assert_eq!(Key::from(0_u64), Key::from("0"));
+        assert_eq!(Key::from(u64::MAX), Key::from("18446744073709551615"));
+    }
+
+    #[test]
+    fn debug_output_tells_no_identity() {
+        assert_eq!(format!("{:?}", Key::from("secret")), "Key(Bytes, 7 bytes)");
+    }
+}

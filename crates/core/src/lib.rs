@@ -1,0 +1,74 @@
+//! The pure heart of Tollgate.
+//!
+//! Everything here is arithmetic on values: no IO, no async runtime, no HTTP, no Redis, and no clock that is read
+//! behind anybody's back. A backend brings the states and the time, this crate brings the rule.
+//!
+//! | noun | type |
+//! | --- | --- |
+//! | how much, per how long, by which algorithm | [`Quota`] |
+//! | whose budget | [`Key`], within a [`Scope`] |
+//! | one quota of one policy, resolved for one request | [`Charge`] |
+//! | what came out | [`Decision`], one [`Verdict`] per charge |
+//! | what is needed to undo it honestly | [`Receipt`] |
+//! | who decides | [`Backend`] |
+//!
+//! # What is guaranteed
+//!
+//! * **All or nothing.** Of the enforced charges of one call every one is taken, or none.
+//! * **Retry-after is a promise.** Denied at *t* with retry-after *r*: if nothing else arrives, the same charge passes
+//!   at *t + r*, and not a microsecond earlier.
+//! * **Exact.** Times are whole microseconds, counts are integers and rates are fractions of the two. There is no
+//!   floating-point number in any rule, so nothing drifts, however long it runs.
+//!
+//! # Example
+//!
+//! The rule, without any backend: a state, a time, a charge.
+//!
+//! ```
+//! use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide_one};
+//!
+//! let quota = Quota::per_second(10).burst(2);
+//! let charge = Charge {
+//!     scope: Scope::of("search", 0, &quota),
+//!     quota: &quota,
+//!     key: &Key::from("alice"),
+//!     cost: 1,
+//!     mode: Mode::Enforce,
+//! };
+//! let now = Timestamp::from_micros(1_700_000_000_000_000);
+//! let mut state = State::full(&quota);
+//!
+//! assert!(decide_one(now, &charge, &mut state).is_admitted());
+//! assert!(decide_one(now, &charge, &mut state).is_admitted());
+//! let denied = decide_one(now, &charge, &mut state);
+//! assert_eq!(denied.retry_after(), Some(std::time::Duration::from_millis(100)));
+//! ```
+
+mod algorithm;
+mod backend;
+mod charge;
+mod clock;
+mod engine;
+mod error;
+mod key;
+mod quota;
+mod receipt;
+mod scope;
+mod time;
+mod verdict;
+
+pub use algorithm::{Algorithm, DEBT_CEILING, State, Unit};
+pub use backend::{Answer, Backend, Decide, ImmediateBackend};
+pub use charge::{Charge, MAX_CHARGES, Mode};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use engine::{States, decide, decide_one};
+pub use error::{BackendError, FailureKind};
+pub use key::{Key, KeyKind};
+pub use quota::{
+    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, ParseQuotaError, Quota,
+    QuotaError,
+};
+pub use receipt::Receipt;
+pub use scope::Scope;
+pub use time::Timestamp;
+pub use verdict::{Decision, Outcome, RetryAfter, Verdict};

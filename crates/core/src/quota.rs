@@ -1,0 +1,431 @@
+//! How much, per how long, by which algorithm.
+
+mod error;
+mod text;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use self::error::{ParseQuotaError, QuotaError};
+
+use crate::algorithm::{
+    Algorithm, FixedWindow, Gcra, RollingWindow, Rule, SlidingLog, SlidingWindow, Unit,
+};
+
+/// The largest limit and burst: 2^40, a tebibyte if the unit is bytes.
+pub const MAX_LIMIT: u64 = 1 << 40;
+
+/// The longest period: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The longest time that a burst may take to refill: ten years. Debts of eight budgets then still lie within the times
+/// that a double holds exactly.
+pub const MAX_DRAIN: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+/// The largest limit of a [`SlidingLog`](Algorithm::SlidingLog), which keeps an entry for every unit: 1024. Above it a
+/// [`RollingWindow`](Algorithm::RollingWindow) of 100 buckets comes within a hundredth, at a fraction of the cost.
+pub const MAX_LOG_LIMIT: u64 = 1024;
+
+/// The most buckets of a [`RollingWindow`](Algorithm::RollingWindow): 128.
+pub const MAX_BUCKETS: u32 = 128;
+
+/// How much, per how long, by which algorithm.
+///
+/// `Quota::per_second(10)` admits a *burst* of 10 at once and then 10 per second, evenly spaced: who has been quiet may
+/// spend a second's worth in an instant. [`burst`](Self::burst) sets that first number alone: `per_second(10).burst(1)`
+/// admits one request every 100 ms and never two together; `.burst(50)` lets a quiet caller spend 50 at once, and still
+/// only 10 per second after that. The burst is *not* the limit of a window. Over any period the default algorithm
+/// admits at most `burst + limit`; see [`Algorithm`] for the others.
+///
+/// A value that exists is a quota that works: what could not be decided exactly cannot be built. Literals panic while
+/// they are built (in a `const`, the program does not compile); everything that comes from outside goes through
+/// [`try_new`](Self::try_new), [`FromStr`](std::str::FromStr) or serde and gets an error.
+///
+/// ```
+/// use tollgate_core::{Algorithm, Quota};
+///
+/// const API: Quota = Quota::per_second(10).burst(50);
+/// const LOGIN: Quota = Quota::per_minute(5).using(Algorithm::SlidingLog);
+///
+/// assert_eq!("10/s burst 50".parse(), Ok(API));
+/// assert_eq!(LOGIN.to_string(), "5/min sliding-log");
+/// ```
+///
+/// # As text
+///
+/// `LIMIT/PERIOD [burst N] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with an
+/// optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`,
+/// `rolling-window [N buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`,
+/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    limit: u64,
+    period_us: u64,
+    rule: Rule,
+}
+
+impl Quota {
+    /// `limit` per second.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `limit` is 0 or too large to be exact: see [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub const fn per_second(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(1))
+    }
+
+    /// `limit` per minute.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `limit` is 0 or too large to be exact: see [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub const fn per_minute(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(60))
+    }
+
+    /// `limit` per hour.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `limit` is 0 or too large to be exact: see [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub const fn per_hour(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(60 * 60))
+    }
+
+    /// `limit` per day of 24 hours.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `limit` is 0 or too large to be exact: see [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub const fn per_day(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(24 * 60 * 60))
+    }
+
+    /// `limit` per `period`, with a burst of `limit`.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if that is no quota: see [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub const fn new(limit: u64, period: Duration) -> Self {
+        built(Self::try_new(limit, period))
+    }
+
+    /// The same quota with another burst: what a caller who has been quiet may spend at once. See [`Quota`].
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if that is no quota: see [`try_burst`](Self::try_burst).
+    #[must_use]
+    #[track_caller]
+    pub const fn burst(self, burst: u64) -> Self {
+        built(self.try_burst(burst))
+    }
+
+    /// The same limit and period, decided by another algorithm.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if that is no quota: see [`try_using`](Self::try_using).
+    #[must_use]
+    #[track_caller]
+    pub const fn using(self, algorithm: Algorithm) -> Self {
+        built(self.try_using(algorithm))
+    }
+
+    /// `limit` per `period`, with a burst of `limit`.
+    ///
+    /// # Errors
+    ///
+    /// If the limit or the period is zero or beyond [`MAX_LIMIT`] and [`MAX_PERIOD`], if the period is not a whole number
+    /// of microseconds, or if the rate cannot be exact within 2^53.
+    pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
+        if limit == 0 {
+            return Err(QuotaError::ZeroLimit);
+        }
+        if limit > MAX_LIMIT {
+            return Err(QuotaError::LimitTooLarge { limit });
+        }
+        if period.is_zero() {
+            return Err(QuotaError::ZeroPeriod);
+        }
+        if period.as_nanos() > MAX_PERIOD.as_nanos() {
+            return Err(QuotaError::PeriodTooLong { period });
+        }
+        let Some(period_us) = whole_micros(period) else {
+            return Err(QuotaError::PeriodNotWhole { period });
+        };
+        match Gcra::new(limit, period_us, limit) {
+            Ok(rule) => Ok(Self {
+                limit,
+                period_us,
+                rule: Rule::Gcra(rule),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same quota with another burst.
+    ///
+    /// # Errors
+    ///
+    /// If the burst is zero, beyond [`MAX_LIMIT`], takes longer than [`MAX_DRAIN`] to refill or cannot be exact within
+    /// 2^53, or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window's budget is its limit.
+    pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
+        if !matches!(self.rule, Rule::Gcra(_)) {
+            return Err(QuotaError::BurstOfWindow { burst });
+        }
+        if burst == 0 {
+            return Err(QuotaError::ZeroBurst);
+        }
+        if burst > MAX_LIMIT {
+            return Err(QuotaError::LimitTooLarge { limit: burst });
+        }
+        match Gcra::new(self.limit, self.period_us, burst) {
+            Ok(rule) => Ok(Self {
+                rule: Rule::Gcra(rule),
+                ..self
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same limit and period, decided by another algorithm. A burst that was set before is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm's own parameters do not fit: an offset that is not below the period, a number of buckets that is
+    /// not between 2 and [`MAX_BUCKETS`] or does not divide the period's microseconds, a log's limit above
+    /// [`MAX_LOG_LIMIT`].
+    pub const fn try_using(self, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        let (limit, period_us) = (self.limit, self.period_us);
+        let rule = match algorithm {
+            Algorithm::Gcra => match Gcra::new(limit, period_us, limit) {
+                Ok(rule) => Rule::Gcra(rule),
+                Err(error) => return Err(error),
+            },
+            Algorithm::FixedWindow { offset } => match whole_micros(offset) {
+                Some(offset_us) if offset_us < period_us => Rule::FixedWindow(FixedWindow {
+                    limit,
+                    period_us,
+                    offset_us,
+                }),
+                _ => return Err(QuotaError::Offset { offset }),
+            },
+            Algorithm::SlidingWindow => Rule::SlidingWindow(SlidingWindow { limit, period_us }),
+            Algorithm::RollingWindow { buckets } => {
+                if buckets < 2 || buckets > MAX_BUCKETS || !period_us.is_multiple_of(buckets as u64)
+                {
+                    return Err(QuotaError::Buckets { buckets });
+                }
+                Rule::RollingWindow(RollingWindow::new(limit, period_us, buckets))
+            }
+            Algorithm::SlidingLog => {
+                if limit > MAX_LOG_LIMIT {
+                    return Err(QuotaError::LogTooLong { limit });
+                }
+                Rule::SlidingLog(SlidingLog { limit, period_us })
+            }
+        };
+        Ok(Self {
+            limit,
+            period_us,
+            rule,
+        })
+    }
+
+    /// How much per period.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Per how long.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period_us)
+    }
+
+    /// What a full budget holds: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        match &self.rule {
+            Rule::Gcra(rule) => rule.burst,
+            _ => self.limit,
+        }
+    }
+
+    /// By which algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        match &self.rule {
+            Rule::Gcra(_) => Algorithm::Gcra,
+            Rule::FixedWindow(rule) => Algorithm::FixedWindow {
+                offset: Duration::from_micros(rule.offset_us),
+            },
+            Rule::SlidingWindow(_) => Algorithm::SlidingWindow,
+            Rule::RollingWindow(rule) => Algorithm::RollingWindow {
+                buckets: rule.buckets,
+            },
+            Rule::SlidingLog(_) => Algorithm::SlidingLog,
+        }
+    }
+
+    /// What states of this quota are counted in: quotas of one unit can read each other's states.
+    #[must_use]
+    pub const fn unit(&self) -> Unit {
+        let period_us = self.period_us;
+        match &self.rule {
+            Rule::Gcra(_) => Unit::Gcra,
+            Rule::FixedWindow(rule) => Unit::FixedWindow {
+                period_us,
+                offset_us: rule.offset_us,
+            },
+            Rule::SlidingWindow(_) => Unit::SlidingWindow { period_us },
+            Rule::RollingWindow(rule) => Unit::RollingWindow {
+                period_us,
+                buckets: rule.buckets,
+            },
+            Rule::SlidingLog(_) => Unit::SlidingLog { period_us },
+        }
+    }
+
+    pub(crate) const fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quota({self})")
+    }
+}
+
+#[track_caller]
+const fn built(quota: Result<Quota, QuotaError>) -> Quota {
+    match quota {
+        Ok(quota) => quota,
+        #[expect(
+            clippy::panic,
+            reason = "literals fail while they are built, by design"
+        )]
+        Err(error) => panic!("{}", error.reason()),
+    }
+}
+
+const fn whole_micros(duration: Duration) -> Option<u64> {
+    let micros = duration.as_micros();
+    if duration.subsec_nanos().is_multiple_of(1000) && micros <= u64::MAX as u128 {
+        #[expect(clippy::cast_possible_truncation, reason = "just checked")]
+        return Some(micros as u64);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_const() {
+        const QUOTA: Quota = Quota::per_second(7).burst(3);
+        assert_eq!(
+            (QUOTA.limit(), QUOTA.capacity(), QUOTA.period()),
+            (7, 3, Duration::from_secs(1))
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "a limit of 0 admits nothing")]
+    fn a_literal_that_is_nonsense_panics_while_it_is_built() {
+        let _ = Quota::per_second(0);
+    }
+
+    #[test]
+    fn ordinary_and_awkward_rates_are_exact() {
+        for (limit, secs) in [
+            (7, 1),
+            (999_983, 86_400),
+            (1_000_000, 86_400),
+            (300_000, 1),
+            (1, 31_536_000),
+        ] {
+            Quota::try_new(limit, Duration::from_secs(secs)).unwrap();
+        }
+        // A gibibyte per second, in bytes, and a prime about a billion.
+        Quota::try_new(1 << 30, Duration::from_secs(1)).unwrap();
+        Quota::try_new(1_000_000_007, Duration::from_secs(1)).unwrap();
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_sentence() {
+        let second = Duration::from_secs(1);
+        let quota = Quota::per_second(10);
+        let cases = [
+            (Quota::try_new(0, second), "a limit of 0 admits nothing"),
+            (
+                Quota::try_new(1, Duration::ZERO),
+                "a period of 0 has no rate",
+            ),
+            (
+                Quota::try_new(MAX_LIMIT + 1, second),
+                "1099511627777 is above the largest limit",
+            ),
+            (
+                Quota::try_new(1, MAX_PERIOD + second),
+                "longer than 366 days",
+            ),
+            (
+                Quota::try_new(1, Duration::from_nanos(1500)),
+                "1.5µs is not a whole number of microseconds",
+            ),
+            (Quota::try_new((1 << 40) - 87, second), "cannot be exact"),
+            (quota.try_burst(0), "a burst of 0 admits nothing"),
+            (quota.try_burst(MAX_LIMIT + 1), "above the largest limit"),
+            (
+                Quota::per_day(1).try_burst(100_000),
+                "longer than ten years to refill",
+            ),
+            (
+                quota.using(Algorithm::SlidingWindow).try_burst(5),
+                "a burst of 5 has no meaning",
+            ),
+            (
+                quota.try_using(Algorithm::FixedWindow { offset: second }),
+                "the offset 1s",
+            ),
+            (
+                quota.try_using(Algorithm::RollingWindow { buckets: 1 }),
+                "1 buckets",
+            ),
+            (
+                quota.try_using(Algorithm::RollingWindow { buckets: 129 }),
+                "129 buckets",
+            ),
+            (
+                quota.try_using(Algorithm::RollingWindow { buckets: 3 }),
+                "3 buckets",
+            ),
+            (
+                Quota::per_day(1025).try_using(Algorithm::SlidingLog),
+                "a log of 1025 entries",
+            ),
+        ];
+        for (result, expected) in cases {
+            let message = result.unwrap_err().to_string();
+            assert!(
+                message.contains(expected),
+                "{message:?} does not say {expected:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Why something is no quota.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT};
+
+/// Why a quota cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuotaError {
+    /// A limit of 0 admits nothing.
+    ZeroLimit,
+    /// A burst of 0 admits nothing.
+    ZeroBurst,
+    /// A period of 0 has no rate.
+    ZeroPeriod,
+    /// The limit or burst is above [`MAX_LIMIT`](crate::MAX_LIMIT).
+    LimitTooLarge {
+        /// What was asked for.
+        limit: u64,
+    },
+    /// The period is above [`MAX_PERIOD`](crate::MAX_PERIOD).
+    PeriodTooLong {
+        /// What was asked for.
+        period: Duration,
+    },
+    /// The period is not a whole number of microseconds.
+    PeriodNotWhole {
+        /// What was asked for.
+        period: Duration,
+    },
+    /// The burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill.
+    DrainTooLong {
+        /// What was asked for.
+        burst: u64,
+    },
+    /// The arithmetic of this rate and burst would leave the integers that a double holds exactly.
+    Inexact {
+        /// The limit that was asked for.
+        limit: u64,
+        /// The burst that was asked for.
+        burst: u64,
+    },
+    /// Windows and logs have no burst: their budget is their limit.
+    BurstOfWindow {
+        /// What was asked for.
+        burst: u64,
+    },
+    /// The window's offset is not a whole number of microseconds below the period.
+    Offset {
+        /// What was asked for.
+        offset: Duration,
+    },
+    /// The number of buckets is not between 2 and [`MAX_BUCKETS`](crate::MAX_BUCKETS), or does not divide the period.
+    Buckets {
+        /// What was asked for.
+        buckets: u32,
+    },
+    /// The limit is above [`MAX_LOG_LIMIT`](crate::MAX_LOG_LIMIT).
+    LogTooLong {
+        /// What was asked for.
+        limit: u64,
+    },
+}
+
+impl QuotaError {
+    /// The reason without its figures, for where nothing can be formatted: in a `const`.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::ZeroLimit => "a limit of 0 admits nothing",
+            Self::ZeroBurst => "a burst of 0 admits nothing",
+            Self::ZeroPeriod => "a period of 0 has no rate",
+            Self::LimitTooLarge { .. } => "the limit or burst is above the largest limit, 2^40",
+            Self::PeriodTooLong { .. } => "the period is longer than 366 days",
+            Self::PeriodNotWhole { .. } => "the period is not a whole number of microseconds",
+            Self::DrainTooLong { .. } => "the burst takes longer than ten years to refill",
+            Self::Inexact { .. } => {
+                "the rate and burst cannot be exact within 2^53: choose a rounder limit or a smaller burst"
+            }
+            Self::BurstOfWindow { .. } => {
+                "a burst has no meaning for a window or log, whose budget is its limit"
+            }
+            Self::Offset { .. } => {
+                "the offset is not a whole number of microseconds below the period"
+            }
+            Self::Buckets { .. } => {
+                "the buckets are not between 2 and 128, or do not divide the period"
+            }
+            Self::LogTooLong { .. } => {
+                "a sliding log keeps an entry per unit and at most 1024 of them: use a rolling window"
+            }
+        }
+    }
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroLimit | Self::ZeroBurst | Self::ZeroPeriod => f.write_str(self.reason()),
+            Self::LimitTooLarge { limit } => {
+                write!(f, "{limit} is above the largest limit, {MAX_LIMIT}")
+            }
+            Self::PeriodTooLong { period } => {
+                write!(f, "a period of {period:?} is longer than 366 days")
+            }
+            Self::PeriodNotWhole { period } => {
+                write!(f, "{period:?} is not a whole number of microseconds")
+            }
+            Self::DrainTooLong { burst } => {
+                write!(
+                    f,
+                    "a burst of {burst} takes longer than ten years to refill"
+                )
+            }
+            Self::Inexact { limit, burst } => write!(
+                f,
+                "a limit of {limit} with a burst of {burst} cannot be exact within 2^53: choose a rounder limit or a \
+                 smaller burst"
+            ),
+            Self::BurstOfWindow { burst } => write!(
+                f,
+                "a burst of {burst} has no meaning for a window or log, whose budget is its limit"
+            ),
+            Self::Offset { offset } => write!(
+                f,
+                "the offset {offset:?} is not a whole number of microseconds below the period"
+            ),
+            Self::Buckets { buckets } => write!(
+                f,
+                "{buckets} buckets are not between 2 and {MAX_BUCKETS}, or do not divide the period's microseconds"
+            ),
+            Self::LogTooLong { limit } => write!(
+                f,
+                "a log of {limit} entries is too long: a sliding log keeps one per unit and at most {MAX_LOG_LIMIT}; use \
+                 a rolling window"
+            ),
+        }
+    }
+}
+
+impl Error for QuotaError {}
+
+/// Why a text is no quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParseQuotaError {
+    /// The text is not of the form `LIMIT/PERIOD [burst N] [ALGORITHM …]`.
+    Syntax {
+        /// What stood where something else was expected, shortened if it is long.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The text is a quota that cannot be built.
+    Quota(QuotaError),
+}
+
+impl fmt::Display for ParseQuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { found, expected } if found.is_empty() => {
+                write!(f, "expected {expected}, found the end")
+            }
+            Self::Syntax { found, expected } => write!(f, "expected {expected}, found {found:?}"),
+            Self::Quota(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+// `Quota` shows its error in full, so it is not a source as well.
+impl Error for ParseQuotaError {}
+
+impl From<QuotaError> for ParseQuotaError {
+    fn from(error: QuotaError) -> Self {
+        Self::Quota(error)
+    }
+}

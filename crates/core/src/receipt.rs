@@ -1,0 +1,82 @@
+//! What is needed to undo a charge honestly.
+
+use crate::algorithm::Point;
+use crate::{Charge, Key, Quota, Scope, State, Timestamp, Verdict};
+
+/// Proof that a charge was taken: when, from whom, how much, under which quota as it then was.
+///
+/// It is what [`Backend::credit`](crate::Backend::credit) and [`Backend::debit`](crate::Backend::debit) ask for. A credit
+/// uses it up, so that nothing is given back twice.
+///
+/// **A credit returns only what would still count**, so that what remains is a history that could have happened without
+/// it. Windows and logs subtract from the window, bucket or entry that was charged, and nothing once that is gone. Of a
+/// GCRA charge after which the budget would have been full again at *F*, at most *F − now* (as drain time) comes back.
+/// If another charge of the same key was credited in between, *F* is taken to be no later than the moment at which that
+/// credit left the budget full: what the other credit returned early, this one cannot return again. Wherever this rule
+/// errs it errs on the strict side.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    scope: Scope,
+    quota: Quota,
+    key: Key,
+    cost: u64,
+    at: Timestamp,
+    full_at: Point,
+}
+
+impl Receipt {
+    /// The receipt for a charge, if `verdict` says that it was taken.
+    pub(crate) fn of(charge: &Charge<'_>, verdict: &Verdict, at: Timestamp) -> Option<Self> {
+        (verdict.taken() > 0).then(|| Self {
+            scope: charge.scope,
+            quota: *charge.quota,
+            key: charge.key.clone(),
+            cost: verdict.taken(),
+            at,
+            full_at: verdict.full_at,
+        })
+    }
+
+    /// Which budget of the key was charged.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The quota as it was when it was charged.
+    #[must_use]
+    pub fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// Whose budget was charged.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// How much was taken.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// When, by the backend's clock.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// For backends: gives back at most `n` of this charge to `state`.
+    pub fn credit_to(&self, state: &mut State, now: Timestamp, n: u64) {
+        let n = n.min(self.cost);
+        self.quota
+            .credit(state, now.as_micros(), self.at.as_micros(), self.full_at, n);
+    }
+
+    /// For backends: takes `n` more from `state`, past the capacity if need be, up to
+    /// [`DEBT_CEILING`](crate::DEBT_CEILING) budgets.
+    pub fn debit_from(&self, state: &mut State, now: Timestamp, n: u64) {
+        self.quota.debit(state, now.as_micros(), n);
+    }
+}

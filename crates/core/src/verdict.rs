@@ -1,0 +1,199 @@
+//! What came out of a call, and what its numbers mean.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::Point;
+use crate::{Charge, Mode, Receipt, Timestamp};
+
+/// What was decided about one charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The charge passes. Whether it was taken depends on the whole call: see [`Verdict::taken`].
+    Allow,
+    /// The charge does not pass.
+    Deny(RetryAfter),
+    /// Nobody asked: something in front of the backend already knew that the call is denied.
+    Unknown,
+}
+
+/// When a denied charge would pass if nothing else arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RetryAfter {
+    /// After this many microseconds, and not one earlier. Never 0.
+    Micros(u64),
+    /// Never: it costs more than a full budget holds.
+    Never,
+}
+
+/// The answer to one charge, and the state of its budget after the call, in the quota's own units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub(crate) outcome: Outcome,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) reset_after_us: u64,
+    pub(crate) taken: u64,
+    pub(crate) full_at: Point,
+}
+
+impl Verdict {
+    /// The verdict on a charge that nobody asked the backend about, because the call was known to be denied.
+    #[must_use]
+    pub const fn unknown(limit: u64) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            limit,
+            remaining: 0,
+            reset_after_us: 0,
+            taken: 0,
+            full_at: Point::ZERO,
+        }
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether this charge passes.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.outcome, Outcome::Allow)
+    }
+
+    /// Whether this charge was refused.
+    #[must_use]
+    pub const fn is_denied(&self) -> bool {
+        matches!(self.outcome, Outcome::Deny(_))
+    }
+
+    /// What a full budget holds.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The largest cost that a request could have right now and pass.
+    #[must_use]
+    pub const fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// Until the budget is full again if nothing else arrives.
+    #[must_use]
+    pub const fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_after_us)
+    }
+
+    /// Only on a denial: until this cost would pass if nothing else arrives. `None` if it never can, see
+    /// [`Verdict::never_passes`].
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.outcome {
+            Outcome::Deny(RetryAfter::Micros(us)) => Some(Duration::from_micros(us)),
+            _ => None,
+        }
+    }
+
+    /// Whether the charge was refused because it costs more than a full budget holds.
+    #[must_use]
+    pub const fn never_passes(&self) -> bool {
+        matches!(self.outcome, Outcome::Deny(RetryAfter::Never))
+    }
+
+    /// What was taken from the budget for this charge: its cost, or 0.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+/// The answer to a call: one verdict per charge, in the order of the charges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    at: Timestamp,
+    admitted: bool,
+    verdicts: SmallVec<[Verdict; 2]>,
+}
+
+impl Decision {
+    /// A decision taken at `at`. `admitted` says whether every enforced charge passes.
+    #[must_use]
+    pub fn new(at: Timestamp, admitted: bool, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+        Self {
+            at,
+            admitted,
+            verdicts: verdicts.into_iter().collect(),
+        }
+    }
+
+    /// When it was taken, by the backend's clock.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Whether the request may pass: every enforced charge was taken.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.admitted
+    }
+
+    /// One verdict per charge, in the order of the charges.
+    #[must_use]
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    /// The longest wait among the refused charges: after it the same call passes, if nothing else arrives. `None` if
+    /// nothing was refused, or if one of the charges can never pass.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.verdicts.iter().any(Verdict::never_passes) {
+            return None;
+        }
+        self.verdicts.iter().filter_map(Verdict::retry_after).max()
+    }
+
+    /// The receipts for what was taken, given the `charges` that were decided.
+    pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
+        charges
+            .iter()
+            .zip(&self.verdicts)
+            .filter_map(|(charge, verdict)| Receipt::of(charge, verdict, self.at))
+    }
+
+    /// The position of the verdict that says most about this request, among the charges whose mode is
+    /// [`Mode::Enforce`]: on a denial the refused one with the longest wait, one that can never pass before all others;
+    /// otherwise the one with the least share of its budget left. `None` if nothing is enforced.
+    #[must_use]
+    pub fn tightest(&self, modes: impl IntoIterator<Item = Mode>) -> Option<usize> {
+        let mut tightest: Option<(usize, &Verdict)> = None;
+        for (index, (verdict, mode)) in self.verdicts.iter().zip(modes).enumerate() {
+            let enforced = mode == Mode::Enforce && verdict.outcome != Outcome::Unknown;
+            if enforced && tightest.is_none_or(|(_, best)| verdict.is_tighter_than(best)) {
+                tightest = Some((index, verdict));
+            }
+        }
+        tightest.map(|(index, _)| index)
+    }
+}
+
+impl Verdict {
+    fn is_tighter_than(&self, other: &Self) -> bool {
+        match (self.outcome, other.outcome) {
+            (Outcome::Deny(ours), Outcome::Deny(theirs)) => ours > theirs,
+            (Outcome::Deny(_), _) => true,
+            (_, Outcome::Deny(_)) => false,
+            // remaining / limit, compared without dividing.
+            _ => {
+                u128::from(self.remaining) * u128::from(other.limit)
+                    < u128::from(other.remaining) * u128::from(self.limit)
+            }
+        }
+    }
+}
