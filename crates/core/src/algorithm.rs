@@ -5,10 +5,10 @@
 
 mod fixed_window;
 mod gcra;
+mod packed;
 mod rolling_window;
 mod sliding_log;
 mod sliding_window;
-mod u48;
 
 use std::time::Duration;
 

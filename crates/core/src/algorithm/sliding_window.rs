@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::u48::U48;
+use super::packed::Packed;
 use super::{Budget, Decider, Passage, Point, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,9 +16,9 @@ pub(crate) struct SlidingWindow {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    window: u64,
-    previous: U48,
-    current: U48,
+    window: Packed<7>,
+    previous: Packed<6>,
+    current: Packed<6>,
 }
 
 impl SlidingWindow {
@@ -43,19 +43,19 @@ impl Decider for SlidingWindow {
 
     fn advance(&self, state: &mut State, now: u64) {
         let window = self.window(now);
-        match state.window.cmp(&window) {
+        match state.window.get().cmp(&window) {
             Ordering::Equal => {}
             Ordering::Less => {
-                state.previous = if state.window + 1 == window {
+                state.previous = if state.window.get() + 1 == window {
                     state.current
                 } else {
-                    U48::default()
+                    Packed::ZERO
                 };
-                state.current = U48::default();
-                state.window = window;
+                state.current = Packed::ZERO;
+                state.window = window.into();
             }
             // The clock stepped back: the counts come along.
-            Ordering::Greater => state.window = window,
+            Ordering::Greater => state.window = window.into(),
         }
     }
 
@@ -96,10 +96,10 @@ impl Decider for SlidingWindow {
         if at > now {
             return;
         }
-        let charged = self.window(at);
-        if charged == state.window {
+        let (charged, window) = (self.window(at), state.window.get());
+        if charged == window {
             state.current = state.current.get().saturating_sub(cost).into();
-        } else if charged + 1 == state.window {
+        } else if charged + 1 == window {
             state.previous = state.previous.get().saturating_sub(cost).into();
         }
     }
@@ -125,8 +125,8 @@ impl State {
     pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
         match (self.previous.get(), self.current.get()) {
             (0, 0) => 0,
-            (_, 0) => (self.window + 1) * period_us,
-            _ => (self.window + 2) * period_us,
+            (_, 0) => (self.window.get() + 1) * period_us,
+            _ => (self.window.get() + 2) * period_us,
         }
     }
 }

@@ -1,0 +1,52 @@
+//! Integers of fewer bytes than eight and no alignment, so that a window's number and two counts fit a state of 24 bytes.
+
+/// An integer of `N` bytes, at most 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packed<const N: usize>([u8; N]);
+
+impl<const N: usize> Packed<N> {
+    pub(super) const ZERO: Self = Self([0; N]);
+    const MAX: u64 = u64::MAX >> (64 - 8 * N);
+
+    pub(super) fn get(self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(&self.0);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+impl<const N: usize> Default for Packed<N> {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl<const N: usize> From<u64> for Packed<N> {
+    fn from(value: u64) -> Self {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&value.min(Self::MAX).to_le_bytes()[..N]);
+        Self(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_every_count_and_window_there_can_be() {
+        for value in [
+            0,
+            1,
+            255,
+            256,
+            1 << 40,
+            crate::DEBT_CEILING << 40,
+            (1 << 48) - 1,
+        ] {
+            assert_eq!(Packed::<6>::from(value).get(), value);
+        }
+        assert_eq!(Packed::<7>::from(1 << 53).get(), 1 << 53);
+        assert_eq!(Packed::<6>::from(u64::MAX).get(), (1 << 48) - 1);
+    }
+}
