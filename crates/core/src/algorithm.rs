@@ -9,6 +9,7 @@ mod packed;
 mod rolling_window;
 mod sliding_log;
 mod sliding_window;
+mod snapshot;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
+pub use self::snapshot::{CreditMarks, Snapshot};
 
 use crate::{Quota, RetryAfter, Timestamp};
 

@@ -67,6 +67,13 @@ impl Receipt {
         self.at
     }
 
+    /// For backends: when the budget was to be full again after this charge, in whole microseconds and a rest in the
+    /// quota's denominator. Zero for algorithms whose credits do not ask.
+    #[must_use]
+    pub fn full_at(&self) -> (u64, u32) {
+        self.full_at.parts()
+    }
+
     /// For backends: gives back at most `n` of this charge to `state`.
     pub fn credit_to(&self, state: &mut State, now: Timestamp, n: u64) {
         let n = n.min(self.cost);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Budget, Decider, Passage, Point, count_up};
+use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FixedWindow {
@@ -76,6 +76,17 @@ impl Decider for FixedWindow {
 }
 
 impl State {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::FixedWindow {
+            window: self.window,
+            count: self.count,
+        }
+    }
+
+    pub(super) fn restore(window: u64, count: u64) -> Self {
+        Self { window, count }
+    }
+
     pub(super) fn meaningless_at(&self, period_us: u64, offset_us: u64) -> u64 {
         if self.count == 0 {
             0

@@ -7,7 +7,7 @@
 
 use std::cmp;
 
-use super::{Budget, DEBT_CEILING, Decider, Passage};
+use super::{Budget, CreditMarks, DEBT_CEILING, Decider, Passage, Snapshot};
 use crate::{MAX_DRAIN, QuotaError, Timestamp};
 
 /// A point in time, or a span of it: whole microseconds and a rest in denominators of the quota.
@@ -19,6 +19,10 @@ pub(crate) struct Point {
 
 impl Point {
     pub(crate) const ZERO: Self = Self { us: 0, rest: 0 };
+
+    pub(crate) const fn parts(self) -> (u64, u32) {
+        (self.us, self.rest)
+    }
 
     const fn whole(us: u64) -> Self {
         Self { us, rest: 0 }
@@ -270,6 +274,38 @@ impl State {
     fn set_full_at(&mut self, point: Point) {
         self.us = point.us;
         self.rest = point.rest;
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::Gcra {
+            full_at_us: self.us,
+            rest: self.rest,
+            credits: self.credits.as_ref().map(|credits| CreditMarks {
+                worthless_until_us: credits.worthless_until,
+                capped_until_us: credits.capped_until,
+                lowest: (credits.lowest.us, credits.lowest.rest),
+                relevant_until_us: credits.relevant_until,
+            }),
+        }
+    }
+
+    pub(super) fn restore(us: u64, rest: u32, credits: Option<CreditMarks>) -> Self {
+        Self {
+            us,
+            rest,
+            _room_for_tag: false,
+            credits: credits.map(|marks| {
+                Box::new(Credits {
+                    worthless_until: marks.worthless_until_us,
+                    capped_until: marks.capped_until_us,
+                    lowest: Point {
+                        us: marks.lowest.0,
+                        rest: marks.lowest.1,
+                    },
+                    relevant_until: marks.relevant_until_us,
+                })
+            }),
+        }
     }
 
     pub(super) fn meaningless_at(&self) -> u64 {

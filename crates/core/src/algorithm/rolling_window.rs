@@ -1,6 +1,6 @@
 //! A count for each of the last k parts of the period, epoch-anchored. The sum over them is held to the limit.
 
-use super::{Budget, Decider, Passage, Point, count_up};
+use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RollingWindow {
@@ -39,6 +39,18 @@ impl RollingWindow {
 }
 
 impl State {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::RollingWindow {
+            newest: self.newest(),
+            counts: self.counts().to_vec(),
+        }
+    }
+
+    pub(super) fn restore(newest: u64, mut counts: Vec<u64>) -> Self {
+        counts.push(newest);
+        Self(counts.into())
+    }
+
     pub(super) fn fits(&self, rule: &RollingWindow) -> bool {
         self.0.len() == rule.buckets as usize + 1
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Budget, Decider, Passage, Point, count_up};
+use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlidingLog {
@@ -126,6 +126,26 @@ impl Log {
 }
 
 impl State {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::SlidingLog {
+            entries: self
+                .0
+                .entries
+                .iter()
+                .map(|entry| (entry.at, entry.count))
+                .collect(),
+        }
+    }
+
+    pub(super) fn restore(entries: Vec<(u64, u64)>) -> Self {
+        let sum = entries.iter().map(|(_, count)| count).sum();
+        let entries = entries
+            .into_iter()
+            .map(|(at, count)| Entry { at, count })
+            .collect();
+        Self(Box::new(Log { entries, sum }))
+    }
+
     pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
         self.0
             .entries

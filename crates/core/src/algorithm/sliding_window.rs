@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::packed::Packed;
-use super::{Budget, Decider, Passage, Point, count_up};
+use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlidingWindow {
@@ -122,6 +122,22 @@ impl Decider for SlidingWindow {
 }
 
 impl State {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::SlidingWindow {
+            window: self.window.get(),
+            previous: self.previous.get(),
+            current: self.current.get(),
+        }
+    }
+
+    pub(super) fn restore(window: u64, previous: u64, current: u64) -> Self {
+        Self {
+            window: window.into(),
+            previous: previous.into(),
+            current: current.into(),
+        }
+    }
+
     pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
         match (self.previous.get(), self.current.get()) {
             (0, 0) => 0,

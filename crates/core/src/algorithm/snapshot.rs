@@ -1,0 +1,102 @@
+//! A state laid open, for backends that keep states outside of the process.
+
+use super::{Repr, State, fixed_window, gcra, rolling_window, sliding_log, sliding_window};
+
+/// What a [`State`] says, as plain numbers.
+///
+/// For a backend that keeps its states elsewhere: it decides here what it read there. A state survives the way there and
+/// back as it was. Numbers that no state of a quota can have are for the backend to refuse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Snapshot {
+    /// When the budget is full again.
+    Gcra {
+        /// In whole microseconds since the epoch.
+        full_at_us: u64,
+        /// The rest of a microsecond, in the quota's denominator: that of period/limit as a fraction in lowest terms.
+        rest: u32,
+        /// What earlier credits returned.
+        credits: Option<CreditMarks>,
+    },
+    /// The count of a window.
+    FixedWindow {
+        /// The number of the window; number 0 is the one that the epoch is in.
+        window: u64,
+        /// What was charged in it.
+        count: u64,
+    },
+    /// The counts of a window and the one before.
+    SlidingWindow {
+        /// The number of the window; number 0 starts at the epoch.
+        window: u64,
+        /// What was charged in the one before.
+        previous: u64,
+        /// What was charged in it.
+        current: u64,
+    },
+    /// The counts of the last k parts of the period.
+    RollingWindow {
+        /// The number of the newest part; number 0 starts at the epoch.
+        newest: u64,
+        /// What was charged in each, at its number modulo k.
+        counts: Vec<u64>,
+    },
+    /// What was charged when.
+    SlidingLog {
+        /// Microseconds since the epoch and counts, the oldest first.
+        entries: Vec<(u64, u64)>,
+    },
+}
+
+/// What earlier credits of a GCRA state returned, as far as later ones must know it: see [`Receipt`](crate::Receipt).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditMarks {
+    /// What was charged until then is worth nothing any more.
+    pub worthless_until_us: u64,
+    /// What was charged until then shows no longer than `lowest`.
+    pub capped_until_us: u64,
+    /// The lowest point at which such a credit left the state: whole microseconds and a rest.
+    pub lowest: (u64, u32),
+    /// The furthest point that any receipt can name.
+    pub relevant_until_us: u64,
+}
+
+impl State {
+    /// The state laid open.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        match &self.0 {
+            Repr::Gcra(state) => state.snapshot(),
+            Repr::FixedWindow(state) => state.snapshot(),
+            Repr::SlidingWindow(state) => state.snapshot(),
+            Repr::RollingWindow(state) => state.snapshot(),
+            Repr::SlidingLog(state) => state.snapshot(),
+        }
+    }
+}
+
+impl From<Snapshot> for State {
+    fn from(snapshot: Snapshot) -> Self {
+        Self(match snapshot {
+            Snapshot::Gcra {
+                full_at_us,
+                rest,
+                credits,
+            } => Repr::Gcra(gcra::State::restore(full_at_us, rest, credits)),
+            Snapshot::FixedWindow { window, count } => {
+                Repr::FixedWindow(fixed_window::State::restore(window, count))
+            }
+            Snapshot::SlidingWindow {
+                window,
+                previous,
+                current,
+            } => Repr::SlidingWindow(sliding_window::State::restore(window, previous, current)),
+            Snapshot::RollingWindow { newest, counts } => {
+                Repr::RollingWindow(rolling_window::State::restore(newest, counts))
+            }
+            Snapshot::SlidingLog { entries } => {
+                Repr::SlidingLog(sliding_log::State::restore(entries))
+            }
+        })
+    }
+}
