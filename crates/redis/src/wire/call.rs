@@ -1,0 +1,148 @@
+//! Many requests as one call of the script.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+
+use super::lower::{Lowered, Request};
+
+/// The most keys of one call: their numbers are bytes.
+pub(crate) const MAX_KEYS: usize = 255;
+
+/// What is sent: KEYS and ARGV.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    pub(crate) keys: Vec<Box<[u8]>>,
+    pub(crate) runs: Vec<Vec<u8>>,
+}
+
+/// In which order the script decides the requests of a call, and where their states are among its keys.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Positions of requests, the first decided first.
+    pub(super) order: Vec<usize>,
+    /// For each request, the numbers of its keys, from 0.
+    pub(super) keys: Vec<SmallVec<[u8; 2]>>,
+}
+
+/// Equal requests that are decided one after the other.
+struct Group {
+    lowered: Lowered,
+    members: Vec<usize>,
+    /// Groups of one wave have no key in common, so that it does not matter which of them comes first.
+    wave: usize,
+}
+
+impl Plan {
+    /// Plans a call. First come, first served on each key; requests that share none may be decided in any order, and are
+    /// put next to those that look like them, so that a quota travels once.
+    ///
+    /// The requests must have no more than [`MAX_KEYS`] names between them.
+    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call) {
+        let requests: Vec<_> = requests.into_iter().collect();
+        let mut groups = group(&requests);
+        groups.sort_by(|a, b| {
+            let shape = |group: &Group| (group.wave, group.members.len());
+            (shape(a), &a.lowered.shape).cmp(&(shape(b), &b.lowered.shape))
+        });
+
+        let mut plan = Self {
+            order: Vec::with_capacity(requests.len()),
+            keys: vec![SmallVec::new(); requests.len()],
+        };
+        let mut call = Call::default();
+        let mut numbers: HashMap<&[u8], u8> = HashMap::with_capacity(requests.len());
+        let mut last: Option<&Group> = None;
+        for group in &groups {
+            for &member in &group.members {
+                for name in &requests[member].names {
+                    let number = *numbers.entry(name).or_insert_with(|| {
+                        call.keys.push(name.clone());
+                        u8::try_from(call.keys.len() - 1).unwrap_or(u8::MAX)
+                    });
+                    plan.keys[member].push(number);
+                }
+                plan.order.push(member);
+            }
+            let continues = last.is_some_and(|last| last.continues_with(group));
+            if !continues {
+                call.runs.push(group.head());
+            }
+            if let (Some(run), Some(&member)) = (call.runs.last_mut(), group.members.first()) {
+                let names = group.lowered.names.iter();
+                run.extend(names.map(|&name| plan.keys[member][name] + 1));
+                run.extend_from_slice(&group.lowered.behind);
+            }
+            last = Some(group);
+        }
+        call.drop_obvious_numbers(groups.first());
+        (plan, call)
+    }
+}
+
+fn group(requests: &[&Request]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::with_capacity(requests.len());
+    // By name of a state: the group that spoke of it last.
+    let mut latest: HashMap<&[u8], usize> = HashMap::with_capacity(requests.len());
+    for (position, request) in requests.iter().enumerate() {
+        let lowered = request.lower();
+        if request.is_one_charge()
+            && let Some(&group) = latest.get(&*request.names[0])
+            && requests[groups[group].members[0]].is_one_charge()
+            && groups[group].lowered.shape == lowered.shape
+            && groups[group].members.len() < usize::from(u8::MAX)
+        {
+            groups[group].members.push(position);
+            continue;
+        }
+        let before = request.names.iter().filter_map(|name| latest.get(&**name));
+        let wave = before
+            .map(|&group| groups[group].wave + 1)
+            .max()
+            .unwrap_or(0);
+        for name in &request.names {
+            latest.insert(name, groups.len());
+        }
+        groups.push(Group {
+            lowered,
+            members: vec![position],
+            wave,
+        });
+    }
+    groups
+}
+
+impl Group {
+    fn continues_with(&self, next: &Self) -> bool {
+        self.members.len() == next.members.len() && self.lowered.shape == next.lowered.shape
+    }
+
+    /// Verb, number of charges, how many times each request, then the charges.
+    fn head(&self) -> Vec<u8> {
+        let (verb_and_width, charges) = self.lowered.shape.split_at(2);
+        let times = u8::try_from(self.members.len()).unwrap_or(u8::MAX);
+        let mut run = Vec::with_capacity(charges.len() + 3 + 64);
+        run.extend_from_slice(verb_and_width);
+        run.push(times);
+        run.extend_from_slice(charges);
+        run
+    }
+}
+
+impl Call {
+    /// A single run that speaks of each key once, in order, need not say so.
+    fn drop_obvious_numbers(&mut self, group: Option<&Group>) {
+        if let ([run], Some(group)) = (&mut self.runs[..], group) {
+            let head = group.lowered.shape.len() + 1;
+            let numbers = (1..=self.keys.len()).map(|number| u8::try_from(number).unwrap_or(0));
+            if group.lowered.is_decision()
+                && group.lowered.names.len() == 1
+                && run
+                    .get(head..)
+                    .is_some_and(|said| numbers.eq(said.iter().copied()))
+            {
+                run.truncate(head);
+            }
+        }
+    }
+}

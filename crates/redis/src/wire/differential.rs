@@ -1,0 +1,358 @@
+//! The scripts against core: random operations in a real server give the states and verdicts that core gives.
+//!
+//! The shipped script runs with its one `TIME` line replaced, so that time jumps forward and back. The virtual clock
+//! stands far in the future, so that no key expires meanwhile.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{Client, Connection, Value};
+use smallvec::SmallVec;
+use tollgate_core::{
+    Algorithm, Charge, Decision, Key, Mode, Quota, Receipt, Scope, Snapshot, State, States,
+    Timestamp, decide,
+};
+use tollgate_testkit::Standalone;
+
+use super::reply::Outcome;
+use super::{Plan, Reply, Request, Work, replay, state};
+use crate::script;
+
+/// A fixed sequence of numbers for each seed: SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+    }
+}
+
+/// Quotas of one scope, of one unit: callers move between them.
+fn families() -> Vec<Vec<Quota>> {
+    let us = Duration::from_micros;
+    let gcra = |limit, period, burst| Quota::new(limit, us(period)).burst(burst);
+    let other = |limit, period, algorithm| Quota::new(limit, us(period)).using(algorithm);
+    let day = 86_400_000_000;
+    let mut families = vec![
+        vec![gcra(10, 1_000_000, 10)],
+        vec![gcra(7, 1_000_000, 3), gcra(7, 1_000_000, 30)],
+        vec![gcra(999_983, day, 50), gcra(1, 100, 5), gcra(13, 1_000, 1)],
+        vec![gcra(1_000_000, 1_000_000, 100)],
+    ];
+    for offset in [0, 6] {
+        let algorithm = Algorithm::FixedWindow { offset: us(offset) };
+        families.push(vec![
+            other(5, 1_000, algorithm),
+            other(20, 1_000, algorithm),
+        ]);
+    }
+    for (limits, period) in [
+        ([5, 8], 1_000),
+        ([1_000_000, 7], day),
+        ([864_000_000_000, 3], day),
+    ] {
+        let quota = |limit| other(limit, period, Algorithm::SlidingWindow);
+        families.push(limits.map(quota).to_vec());
+    }
+    for buckets in [2, 10, 128] {
+        let quota = |limit| other(limit, 1_280, Algorithm::RollingWindow { buckets });
+        families.push(vec![quota(6), quota(40)]);
+    }
+    let log = |limit| other(limit, 500, Algorithm::SlidingLog);
+    families.push(vec![log(4), log(30)]);
+    families
+}
+
+struct World {
+    random: Random,
+    redis: Connection,
+    script: String,
+    families: Vec<Vec<Quota>>,
+    scopes: Vec<Scope>,
+    model: HashMap<Box<[u8]>, State>,
+    receipts: Vec<Receipt>,
+    now: u64,
+    requests: usize,
+    admitted: usize,
+}
+
+/// The model's states of one request, by number of charge.
+struct Model<'a> {
+    names: &'a [Box<[u8]>],
+    states: &'a mut HashMap<Box<[u8]>, State>,
+}
+
+impl States for Model<'_> {
+    fn state(&mut self, index: usize) -> &mut State {
+        self.states.get_mut(&self.names[index]).unwrap()
+    }
+}
+
+impl World {
+    fn new(server: &Standalone, seed: u64) -> Self {
+        let url = format!("redis+unix://{}", server.socket().display());
+        let mut redis = Client::open(url).unwrap().get_connection().unwrap();
+        redis::cmd("FLUSHALL").exec(&mut redis).unwrap();
+        let time = "local clock = redis.call('TIME')";
+        assert_eq!(script::SOURCE.matches("TIME'").count(), 1);
+        assert!(script::SOURCE.contains(time));
+        let source =
+            script::SOURCE.replace(time, "local clock = { 0, redis.call('GET', 'clock') }");
+        let script = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(source)
+            .query(&mut redis)
+            .unwrap();
+        let families = families();
+        let scopes = families
+            .iter()
+            .enumerate()
+            .map(|(number, quotas)| Scope::of(&format!("differential-{number}"), 0, &quotas[0]))
+            .collect();
+        Self {
+            random: Random(seed),
+            redis,
+            script,
+            families,
+            scopes,
+            model: HashMap::new(),
+            receipts: Vec::new(),
+            now: 3_500_000_000_000_000,
+            requests: 0,
+            admitted: 0,
+        }
+    }
+
+    fn name(scope: Scope, key: &Key) -> Box<[u8]> {
+        let mut name = format!("{}:", scope.policy()).into_bytes();
+        name.extend_from_slice(key.as_bytes());
+        name.into()
+    }
+
+    fn move_time(&mut self) {
+        let most = self.random.of(&[1, 10, 200, 1_500, 500_000, 100_000_000]);
+        let by = self.random.below(most);
+        match self.random.below(20) {
+            0 => self.now -= by,
+            1..=12 => self.now += by,
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, plain: Option<usize>) -> Request {
+        let settle = plain.is_none() && !self.receipts.is_empty() && self.random.below(4) == 0;
+        if settle {
+            let newest = self.receipts.len() as u64;
+            let back = self.random.of(&[1, 5, newest]).min(newest);
+            let index = usize::try_from(newest - 1 - self.random.below(back)).unwrap();
+            let receipt = self.receipts[index].clone();
+            let names = SmallVec::from_iter([Self::name(receipt.scope(), receipt.key())]);
+            let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
+            let work = match self.random.below(8) {
+                0..4 => {
+                    self.receipts.swap_remove(index);
+                    Work::Credit(receipt, n)
+                }
+                4..7 => Work::Debit(receipt, n),
+                _ => Work::Reset(receipt.scope(), receipt.key().clone()),
+            };
+            return Request { work, names };
+        }
+        let count = if plain.is_some() {
+            1
+        } else {
+            self.random.of(&[1, 1, 1, 2, 2, 3, 5])
+        };
+        let mut keys = Vec::new();
+        for _ in 0..count {
+            let family =
+                plain.unwrap_or_else(|| self.random.below(self.families.len() as u64) as usize);
+            let spread = if plain.is_some() { 40 } else { 3 };
+            let key = Key::from(self.random.below(spread));
+            let quotas = &self.families[family];
+            let quota = quotas[if plain.is_some() {
+                0
+            } else {
+                self.random.below(quotas.len() as u64) as usize
+            }];
+            let cost = if plain.is_some() {
+                1
+            } else {
+                self.random
+                    .of(&[0, 1, 1, 1, 2, 3, 7, quota.capacity(), 1 << 60])
+            };
+            let mode = if plain.is_some() {
+                Mode::Enforce
+            } else {
+                self.random
+                    .of(&[Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe])
+            };
+            keys.push((self.scopes[family], quota, key, cost, mode));
+        }
+        let charges: Vec<_> = keys
+            .iter()
+            .map(|(scope, quota, key, cost, mode)| Charge {
+                scope: *scope,
+                quota,
+                key,
+                cost: *cost,
+                mode: *mode,
+            })
+            .collect();
+        Request {
+            work: Work::decide(&charges),
+            names: charges.iter().map(|c| Self::name(c.scope, c.key)).collect(),
+        }
+    }
+
+    /// What core says, on the model's own states.
+    fn expect(&mut self, request: &Request) -> Option<Decision> {
+        let now = Timestamp::from_micros(self.now);
+        match &request.work {
+            Work::Decide(charges) => {
+                let charges: Vec<_> = charges.iter().map(|charge| charge.borrow()).collect();
+                for (charge, name) in charges.iter().zip(&request.names) {
+                    let full = || State::full(charge.quota);
+                    self.model.entry(name.clone()).or_insert_with(full);
+                }
+                let mut states = Model {
+                    names: &request.names,
+                    states: &mut self.model,
+                };
+                let decision = decide(now, &charges, &mut states);
+                self.receipts.extend(decision.receipts(&charges));
+                Some(decision)
+            }
+            Work::Credit(receipt, n) => {
+                let state = self.model.get_mut(&request.names[0]);
+                receipt.credit_to(state.unwrap(), now, *n);
+                None
+            }
+            Work::Debit(receipt, n) => {
+                let state = self.model.get_mut(&request.names[0]);
+                receipt.debit_from(state.unwrap(), now, *n);
+                None
+            }
+            Work::Reset(..) => {
+                let receipts = &mut self.receipts;
+                let Work::Reset(scope, key) = &request.work else {
+                    unreachable!()
+                };
+                receipts.retain(|receipt| receipt.scope() != *scope || receipt.key() != key);
+                let quota =
+                    self.families[self.scopes.iter().position(|of| of == scope).unwrap()][0];
+                self.model
+                    .insert(request.names[0].clone(), State::full(&quota));
+                None
+            }
+        }
+    }
+
+    /// One call, and what it left.
+    fn step(&mut self) {
+        self.move_time();
+        let size = self.random.of(&[1, 1, 2, 5, 20, 64]);
+        // Now and then a call as most calls are.
+        let plain = (self.random.below(3) == 0).then(|| self.random.below(4) as usize);
+        let requests: Vec<_> = (0..size).map(|_| self.request(plain)).collect();
+        let (plan, call) = Plan::of(&requests);
+
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.script).arg(call.keys.len());
+        for key in &call.keys {
+            command.arg(&key[..]);
+        }
+        for run in &call.runs {
+            command.arg(&run[..]);
+        }
+        redis::cmd("SET")
+            .arg("clock")
+            .arg(self.now)
+            .exec(&mut self.redis)
+            .unwrap();
+        let value: Value = command.query(&mut self.redis).unwrap();
+        let reply = Reply::parse(value).unwrap();
+        let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
+            &requests[position]
+        });
+
+        for (position, outcome) in outcomes.unwrap() {
+            let expected = self.expect(&requests[position]);
+            self.requests += 1;
+            self.admitted += usize::from(expected.as_ref().is_some_and(Decision::is_admitted));
+            let outcome: Outcome = outcome;
+            assert_eq!(outcome.unwrap(), expected, "{:?}", requests[position]);
+        }
+        for key in &call.keys {
+            self.compare(key, &requests);
+        }
+    }
+
+    fn compare(&mut self, key: &[u8], requests: &[Request]) {
+        let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
+        let ends: i64 = redis::cmd("PEXPIRETIME")
+            .arg(key)
+            .query(&mut self.redis)
+            .unwrap();
+        let policy = key.split(|byte| *byte == b':').next().unwrap();
+        let scope = self
+            .scopes
+            .iter()
+            .find(|scope| scope.policy().as_bytes() == policy);
+        let unit = scope.unwrap().unit();
+        let model = &self.model[key];
+        let Some(found) = found else {
+            // Nothing is a full budget.
+            assert!(
+                model.meaningless_at(unit) <= Timestamp::from_micros(self.now),
+                "{model:?} is missing after {requests:?}"
+            );
+            return;
+        };
+        let state = state::decode(&found, unit).unwrap();
+        assert_eq!(
+            plain(&state),
+            plain(model),
+            "after {requests:?} at {}",
+            self.now
+        );
+        // Outlives its meaning.
+        let ends = u64::try_from(ends).expect("an expiry") * 1_000;
+        assert!(
+            ends >= state.meaningless_at(unit).as_micros(),
+            "{state:?} ends at {ends}"
+        );
+    }
+}
+
+fn plain(state: &State) -> Snapshot {
+    state.snapshot()
+}
+
+fn run(seed: u64, steps: usize) {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed);
+    println!("seed {seed}");
+    for _ in 0..steps {
+        world.step();
+    }
+    println!("{} requests, {} admitted", world.requests, world.admitted);
+}
+
+#[test]
+fn the_script_decides_what_core_decides() {
+    let number =
+        |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
+    run(
+        number("TOLLGATE_SEED", 1),
+        number("TOLLGATE_STEPS", 2_000) as usize,
+    );
+}

@@ -1,0 +1,243 @@
+//! What one request asks, in the script's words.
+
+use smallvec::SmallVec;
+use tollgate_core::{Algorithm, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
+
+use super::numbers::put;
+
+/// A charge that outlives the caller's borrow.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedCharge {
+    pub(super) scope: Scope,
+    quota: Quota,
+    pub(super) key: Key,
+    cost: u64,
+    mode: Mode,
+}
+
+impl OwnedCharge {
+    pub(super) fn borrow(&self) -> Charge<'_> {
+        Charge {
+            scope: self.scope,
+            quota: &self.quota,
+            key: &self.key,
+            cost: self.cost,
+            mode: self.mode,
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Decide(SmallVec<[OwnedCharge; 2]>),
+    Credit(Receipt, u64),
+    Debit(Receipt, u64),
+    Reset(Scope, Key),
+}
+
+impl Work {
+    pub(crate) fn decide(charges: &[Charge<'_>]) -> Self {
+        let owned = charges.iter().map(|charge| OwnedCharge {
+            scope: charge.scope,
+            quota: *charge.quota,
+            key: charge.key.clone(),
+            cost: charge.cost,
+            mode: charge.mode,
+        });
+        Self::Decide(owned.collect())
+    }
+}
+
+/// One request of a call: what it asks, and the names of its states in Redis, one for each of its charges.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) work: Work,
+    pub(crate) names: SmallVec<[Box<[u8]>; 2]>,
+}
+
+/// A request in the script's words: the head of a run, which equal requests share, and which of its names it speaks of.
+#[derive(Debug)]
+pub(super) struct Lowered {
+    /// The verb and the charges.
+    pub(super) shape: Vec<u8>,
+    /// Positions in the request's names, one for each charge of the shape.
+    pub(super) names: SmallVec<[usize; 4]>,
+    /// What stands behind the number of the key: the receipt of a credit.
+    pub(super) behind: Vec<u8>,
+}
+
+const DECIDE: u8 = 0;
+const CREDIT: u8 = 1;
+const DEBIT: u8 = 2;
+const RESET: u8 = 3;
+
+const ENFORCE: u8 = 0;
+const SHADOW: u8 = 1;
+const PROBE: u8 = 2;
+
+impl Lowered {
+    pub(super) fn is_decision(&self) -> bool {
+        self.shape.first() == Some(&DECIDE)
+    }
+}
+
+impl Request {
+    pub(super) fn is_one_charge(&self) -> bool {
+        matches!(&self.work, Work::Decide(charges) if charges.len() == 1)
+    }
+
+    pub(super) fn lower(&self) -> Lowered {
+        match &self.work {
+            Work::Decide(charges) => self.decide(charges),
+            Work::Credit(receipt, n) => {
+                let (at, (full_us, full_rest)) = (receipt.at().as_micros(), receipt.full_at());
+                let mut behind = Vec::with_capacity(20);
+                put(&mut behind, at);
+                put(&mut behind, full_us);
+                behind.extend_from_slice(&full_rest.to_le_bytes());
+                settle(CREDIT, receipt, (*n).min(receipt.cost()), behind)
+            }
+            Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Vec::new()),
+            Work::Reset(scope, _) => {
+                let mut shape = vec![RESET, 1];
+                put_charge(&mut shape, PROBE, 0, |out| put_unit(out, scope.unit()));
+                Lowered {
+                    shape,
+                    names: SmallVec::from_slice(&[0]),
+                    behind: Vec::new(),
+                }
+            }
+        }
+    }
+
+    /// Charges of one state and mode are one; enforced ones stand first, then shadows, then probes.
+    fn decide(&self, charges: &[OwnedCharge]) -> Lowered {
+        let mut groups: SmallVec<[(usize, u64); 4]> = SmallVec::new();
+        for (index, charge) in charges.iter().enumerate() {
+            let equal = groups.iter_mut().find(|(first, _)| {
+                charges[*first].mode == charge.mode && self.names[*first] == self.names[index]
+            });
+            match equal {
+                Some((_, cost)) => *cost = cost.saturating_add(charge.cost),
+                None => groups.push((index, charge.cost)),
+            }
+        }
+        let mut wanted: SmallVec<[(usize, u8, u64); 4]> = SmallVec::new();
+        for (mode, number) in [
+            (Mode::Enforce, ENFORCE),
+            (Mode::Shadow, SHADOW),
+            (Mode::Probe, PROBE),
+        ] {
+            let of_mode = groups
+                .iter()
+                .filter(|(index, _)| charges[*index].mode == mode);
+            wanted.extend(of_mode.map(|&(index, cost)| (index, number, cost)));
+        }
+        // Where charges share a state, each one's quota has the last word on how far it may lie ahead of now.
+        let shares =
+            (1..self.names.len()).any(|index| self.names[..index].contains(&self.names[index]));
+        if shares {
+            wanted.extend((0..charges.len()).map(|index| (index, PROBE, 0)));
+        }
+
+        let mut shape = vec![DECIDE, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
+        let mut names = SmallVec::new();
+        for (index, mode, cost) in wanted {
+            let quota = &charges[index].quota;
+            // Above the capacity nothing passes, by however much.
+            let cost = cost.min(quota.capacity() + 1);
+            put_charge(&mut shape, mode, cost, |out| put_quota(out, quota));
+            names.push(index);
+        }
+        Lowered {
+            shape,
+            names,
+            behind: Vec::new(),
+        }
+    }
+}
+
+fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Vec<u8>) -> Lowered {
+    let mut shape = vec![verb, 1];
+    let quota = receipt.quota();
+    // No budget owes more.
+    let n = n.min(quota.capacity() * DEBT_CEILING);
+    put_charge(&mut shape, PROBE, n, |out| put_quota(out, quota));
+    Lowered {
+        shape,
+        names: SmallVec::from_slice(&[0]),
+        behind,
+    }
+}
+
+fn put_charge(out: &mut Vec<u8>, mode: u8, cost: u64, quota: impl FnOnce(&mut Vec<u8>)) {
+    // The algorithm, which `quota` fills in, stands before the mode.
+    let algorithm = out.len();
+    out.extend_from_slice(&[0, mode]);
+    put(out, cost);
+    let parameters = out.len();
+    quota(out);
+    out[algorithm] = out.remove(parameters);
+}
+
+/// The number of the algorithm, then its parameters.
+fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
+    let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
+    let limit = quota.limit();
+    match quota.algorithm() {
+        Algorithm::Gcra => put_gcra(out, quota.capacity(), limit, period_us),
+        _ => put_window(out, limit, quota.unit()),
+    }
+}
+
+/// The interval period/limit as whole microseconds and a rest, and how wide the cells are at whose ends states expire:
+/// the largest power of two no longer than a full drain, so that nothing outlives its meaning by more than that.
+fn put_gcra(out: &mut Vec<u8>, burst: u64, limit: u64, period_us: u64) {
+    let divisor = gcd(limit, period_us);
+    let (units, denominator) = (period_us / divisor, limit / divisor);
+    let drain = u128::from(burst) * u128::from(units) / u128::from(denominator);
+    // Expiries are whole milliseconds: cells below 2^10 µs would tell nothing apart.
+    let cell = drain.max(1 << 10).ilog2().min(48);
+    out.push(1);
+    put(out, burst);
+    put(out, units / denominator);
+    put(out, units % denominator);
+    put(out, denominator);
+    out.push(128 | u8::try_from(cell).unwrap_or(48));
+}
+
+fn put_window(out: &mut Vec<u8>, limit: u64, unit: Unit) {
+    let (number, period, third) = match unit {
+        Unit::FixedWindow {
+            period_us,
+            offset_us,
+        } => (2, period_us, Some(offset_us)),
+        Unit::SlidingWindow { period_us } => (3, period_us, None),
+        Unit::RollingWindow { period_us, buckets } => (4, period_us, Some(buckets.into())),
+        Unit::SlidingLog { period_us } => (5, period_us, None),
+        // Has no window; and what core may bring has no script yet.
+        _ => (0, 0, None),
+    };
+    out.push(number);
+    put(out, limit);
+    put(out, period);
+    if let Some(third) = third {
+        put(out, third);
+    }
+}
+
+/// Some quota of this unit: a reset must know what it forgets, and does not depend on how much.
+fn put_unit(out: &mut Vec<u8>, unit: Unit) {
+    match unit {
+        Unit::Gcra => put_gcra(out, 1, 1, 1),
+        _ => put_window(out, 1, unit),
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -1,0 +1,17 @@
+//! What goes to the script and what comes back: see `lua/README.md`.
+//!
+//! A call carries many requests. The reply carries the states as the script found them and the time; what was decided
+//! follows from that by core's own rule, here as there.
+
+mod call;
+mod lower;
+mod numbers;
+mod reply;
+mod state;
+
+#[cfg(test)]
+mod differential;
+
+pub(crate) use self::call::{Call, Plan};
+pub(crate) use self::lower::{Request, Work};
+pub(crate) use self::reply::{Reply, replay};

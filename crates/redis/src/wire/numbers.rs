@@ -1,0 +1,43 @@
+//! Numbers as both sides write them: whole ones as little-endian doubles.
+
+/// What a double holds exactly, and one more.
+const EXACT: u64 = 1 << 53;
+
+/// Appends a whole number below 2^53.
+pub(super) fn put(out: &mut Vec<u8>, number: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    let double = number.min(EXACT) as f64;
+    out.extend_from_slice(&double.to_le_bytes());
+}
+
+/// Takes numbers off the front of bytes; what is not there or not whole makes it fail.
+#[derive(Debug)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl Reader<'_> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        self.bytes::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn whole(&mut self) -> Option<u64> {
+        let double = f64::from_le_bytes(self.bytes()?);
+        #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+        let is_whole = (0.0..EXACT as f64).contains(&double) && double.fract() == 0.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, not negative and below 2^53"
+        )]
+        is_whole.then_some(double as u64)
+    }
+}

@@ -1,0 +1,235 @@
+//! What the script answers, and what follows from it.
+
+use redis::Value;
+use smallvec::SmallVec;
+use tollgate_core::{
+    BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
+};
+
+use super::call::Plan;
+use super::lower::{OwnedCharge, Request, Work};
+use super::state;
+
+/// The time, how many requests were admitted, and the states as they were found.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    now: Timestamp,
+    admitted: usize,
+    states: Vec<u8>,
+}
+
+impl Reply {
+    /// Reads what came back.
+    pub(crate) fn parse(value: Value) -> Option<Self> {
+        let Value::Array(parts) = value else {
+            return None;
+        };
+        let Ok(
+            [
+                Value::Int(now),
+                Value::Int(admitted),
+                Value::BulkString(states),
+            ],
+        ) = <[Value; 3]>::try_from(parts)
+        else {
+            return None;
+        };
+        Some(Self {
+            now: Timestamp::from_micros(u64::try_from(now).ok()?),
+            admitted: usize::try_from(admitted).ok()?,
+            states,
+        })
+    }
+
+    /// The states one after the other: `None` where the key was missing.
+    fn found(&self, keys: usize) -> Option<Vec<Option<&[u8]>>> {
+        let mut packed = Packed(&self.states);
+        if packed.list()? != keys {
+            return None;
+        }
+        let found: Option<Vec<_>> = (0..keys).map(|_| packed.text()).collect();
+        found.filter(|_| packed.0.is_empty())
+    }
+}
+
+/// What came of one request: a decision, or nothing to report; or no state of ours where one should be.
+pub(crate) type Outcome = Result<Option<Decision>, BackendError>;
+
+/// Decides here what the script decided there: the same requests in the same order on the same states at the same time.
+/// Hands each outcome to `deliver`, with the position of its request.
+///
+/// # Errors
+///
+/// If the reply is none, or if the script admitted another number of requests than core: then nobody knows what was
+/// decided, and nothing may pass.
+pub(crate) fn replay<'a>(
+    reply: &Reply,
+    plan: &Plan,
+    keys: usize,
+    request: impl Fn(usize) -> &'a Request,
+) -> Result<Vec<(usize, Outcome)>, BackendError> {
+    let broken = |detail: &str| BackendError::new(FailureKind::Refused, detail);
+    let found = reply
+        .found(keys)
+        .ok_or_else(|| broken("the script's reply cannot be read"))?;
+    let mut states: Vec<Slot<'_>> = found.into_iter().map(Slot::Found).collect();
+    let mut admitted = 0;
+    let mut outcomes = Vec::with_capacity(plan.order.len());
+    for &position in &plan.order {
+        let request = request(position);
+        let outcome = one(reply.now, &mut states, &plan.keys[position], &request.work);
+        admitted += usize::from(matches!(&outcome, Ok(Some(decision)) if decision.is_admitted()));
+        outcomes.push((position, outcome));
+    }
+    if admitted == reply.admitted {
+        Ok(outcomes)
+    } else {
+        Err(broken("the script and this process do not agree"))
+    }
+}
+
+/// A state: as it was found, then as it is.
+enum Slot<'a> {
+    Found(Option<&'a [u8]>),
+    Live(State),
+    Foreign,
+}
+
+struct Slots<'s, 'a> {
+    slots: &'s mut [Slot<'a>],
+    keys: &'s [u8],
+    /// What a slot that is no state gives: never asked for, since such requests are not decided.
+    none: State,
+}
+
+impl States for Slots<'_, '_> {
+    fn state(&mut self, index: usize) -> &mut State {
+        match &mut self.slots[usize::from(self.keys[index])] {
+            Slot::Live(state) => state,
+            Slot::Found(_) | Slot::Foreign => &mut self.none,
+        }
+    }
+}
+
+fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outcome {
+    match work {
+        Work::Decide(charges) => {
+            let foreign = (charges.iter().enumerate())
+                .filter(|(index, charge)| open(slots, keys[*index], charge.scope.unit()).is_none())
+                .count();
+            if foreign > 0 {
+                return Err(foreign_state());
+            }
+            let charges: SmallVec<[_; 2]> = charges.iter().map(OwnedCharge::borrow).collect();
+            let mut states = Slots {
+                slots,
+                keys,
+                none: empty(Unit::Gcra),
+            };
+            Ok(Some(decide(now, &charges, &mut states)))
+        }
+        Work::Credit(receipt, n) => {
+            let state = open(slots, keys[0], receipt.scope().unit()).ok_or_else(foreign_state)?;
+            receipt.credit_to(state, now, *n);
+            Ok(None)
+        }
+        Work::Debit(receipt, n) => {
+            let state = open(slots, keys[0], receipt.scope().unit()).ok_or_else(foreign_state)?;
+            receipt.debit_from(state, now, *n);
+            Ok(None)
+        }
+        Work::Reset(scope, _) => {
+            let state = open(slots, keys[0], scope.unit()).ok_or_else(foreign_state)?;
+            *state = empty(scope.unit());
+            Ok(None)
+        }
+    }
+}
+
+fn open<'s>(slots: &'s mut [Slot<'_>], key: u8, unit: Unit) -> Option<&'s mut State> {
+    let slot = &mut slots[usize::from(key)];
+    if let Slot::Found(found) = slot {
+        let state = found.map_or_else(|| Some(empty(unit)), |bytes| state::decode(bytes, unit));
+        *slot = state.map_or(Slot::Foreign, Slot::Live);
+    }
+    match slot {
+        Slot::Live(state) => Some(state),
+        Slot::Found(_) | Slot::Foreign => None,
+    }
+}
+
+fn foreign_state() -> BackendError {
+    BackendError::new(
+        FailureKind::ForeignState,
+        "a value that Tollgate did not write stands under one of its keys",
+    )
+}
+
+/// The state of a key that was never seen.
+fn empty(unit: Unit) -> State {
+    State::from(match unit {
+        Unit::FixedWindow { .. } => Snapshot::FixedWindow {
+            window: 0,
+            count: 0,
+        },
+        Unit::SlidingWindow { .. } => Snapshot::SlidingWindow {
+            window: 0,
+            previous: 0,
+            current: 0,
+        },
+        Unit::RollingWindow { buckets, .. } => Snapshot::RollingWindow {
+            newest: 0,
+            counts: (0..buckets).map(|_| 0).collect(),
+        },
+        Unit::SlidingLog { .. } => Snapshot::SlidingLog {
+            entries: Vec::new(),
+        },
+        _ => Snapshot::Gcra {
+            full_at_us: 0,
+            rest: 0,
+            credits: None,
+        },
+    })
+}
+
+/// As much of MessagePack as a list of texts needs.
+struct Packed<'a>(&'a [u8]);
+
+impl<'a> Packed<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, bytes: usize) -> Option<usize> {
+        let bytes = self.take(bytes)?;
+        Some(
+            bytes
+                .iter()
+                .fold(0, |number, byte| number << 8 | usize::from(*byte)),
+        )
+    }
+
+    fn list(&mut self) -> Option<usize> {
+        match self.number(1)? {
+            tag @ 0x90..=0x9f => Some(tag & 0xf),
+            0xdc => self.number(2),
+            0xdd => self.number(4),
+            _ => None,
+        }
+    }
+
+    /// A text, or nothing where `false` stands.
+    fn text(&mut self) -> Option<Option<&'a [u8]>> {
+        let length = match self.number(1)? {
+            0xc2 => return Some(None),
+            tag @ 0xa0..=0xbf => tag & 0x1f,
+            0xd9 | 0xc4 => self.number(1)?,
+            0xda | 0xc5 => self.number(2)?,
+            0xdb | 0xc6 => self.number(4)?,
+            _ => return None,
+        };
+        self.take(length).map(Some)
+    }
+}

@@ -1,0 +1,21 @@
+//! Real Redis servers for tests: each on its own free port and socket, in its own folder, gone when it is dropped.
+//!
+//! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
+
+#![expect(
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a test that cannot have its server has failed"
+)]
+
+mod standalone;
+
+pub use standalone::Standalone;
+
+use std::env;
+
+/// The server binary that tests run against.
+#[must_use]
+pub fn server_binary() -> String {
+    env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}

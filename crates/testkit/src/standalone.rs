@@ -1,0 +1,167 @@
+//! One server.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::server_binary;
+
+/// How long a server may take until it answers. On a machine busy with a build that is seconds.
+const STARTUP: Duration = Duration::from_secs(20);
+
+/// A server of its own, without persistence. Listens on a port and on a socket in its folder.
+#[derive(Debug)]
+pub struct Standalone {
+    folder: TempDir,
+    port: u16,
+    options: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Standalone {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with more options: `["--maxmemory", "1mb"]`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_with(options: &[&str]) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("tollgate-")
+            .tempdir()
+            .expect("a temporary folder");
+        let mut server = Self {
+            folder,
+            port: free_port(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            process: None,
+        };
+        server.run();
+        server
+    }
+
+    /// `redis://127.0.0.1:PORT/`
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// The port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The socket that the server listens on as well.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    /// The server's process, to be stopped or looked at. `None` after [`kill`](Self::kill).
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// Kills the server as a crash would.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // It may have ended by itself.
+            let _gone = process.kill();
+            let _status = process.wait();
+        }
+    }
+
+    /// Starts the server again, on the same port, with nothing in it.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.run();
+    }
+
+    /// Runs one command, given as its words, and says what the server answered, as it stands on the wire.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> String {
+        talk(&self.socket(), words).expect("the server answers")
+    }
+
+    fn run(&mut self) {
+        let binary = server_binary();
+        let process = Command::new(&binary)
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(self.folder.path())
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.process = match process {
+            Ok(process) => Some(process),
+            Err(error) if error.kind() == ErrorKind::NotFound => panic!(
+                "these tests start a real Redis server, and there is no `{binary}`: install Redis 6.2 or later \
+                 (`apt-get install redis-server`, `brew install redis`), or name another binary in TOLLGATE_REDIS_SERVER"
+            ),
+            Err(error) => panic!("cannot start {binary}: {error}"),
+        };
+        let started_at = Instant::now();
+        while !talk(&self.socket(), &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG")) {
+            assert!(
+                started_at.elapsed() < STARTUP,
+                "{binary} did not answer within {STARTUP:?}"
+            );
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn talk(socket: &Path, words: &[&str]) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut call = format!("*{}\r\n", words.len());
+    for word in words {
+        call.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(call.as_bytes())?;
+    let mut answer = vec![0; 64 * 1024];
+    let length = stream.read(&mut answer)?;
+    answer.truncate(length);
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,153 @@
+-- Anything else: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
+-- requests one after the other, writes each changed state once.
+local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log }
+local ENFORCE, SHADOW = 0, 1
+local DECIDE, CREDIT, DEBIT, RESET = 0, 1, 2, 3
+
+-- By number of key: as found, as it is now, the last charge that touched it, whether it was reset.
+local states, last, removed = {}, {}, {}
+local rules, admitted = {}, 0
+
+-- GET fails on what is no string; MGET shows it as missing, and SET would destroy it. An empty text is no state of ours.
+if type(found[1]) == 'table' then
+  found[1] = ''
+end
+local missing = {}
+for i = 1, #KEYS do
+  if not found[i] then
+    missing[#missing + 1] = KEYS[i]
+  end
+end
+if #missing > 0 and redis.call('EXISTS', spread(missing)) > 0 then
+  for i = 1, #KEYS do
+    if not found[i] and redis.call('EXISTS', KEYS[i]) == 1 then
+      found[i] = ''
+    end
+  end
+end
+
+local function rule_of(algorithm)
+  local rule = rules[algorithm]
+  if not rule then
+    rule = RULES[algorithm]()
+    rules[algorithm] = rule
+  end
+  return rule
+end
+
+-- The state of key number i, false if it is none of ours.
+local function state_of(i, charge)
+  local state = states[i]
+  if state == nil then
+    if found[i] then
+      state = charge.rule.read(found[i])
+    else
+      state = charge.rule.fresh(charge.quota)
+    end
+    states[i] = state
+  end
+  return state
+end
+
+local function advance(i, charge)
+  local state = states[i]
+  charge.rule.advance(state, charge.quota)
+  last[i] = charge
+  return state
+end
+
+-- One request: charges, and the numbers of their keys from byte `pos` of the run on. First all enforced charges, or
+-- none of them; then each in shadow on its own; then the probes, which take nothing. They stand in this order.
+local function decide(charges, run, pos)
+  local width, open = #charges, true
+  for c = 1, width do
+    if not state_of(byte(run, pos + c), charges[c]) then
+      return 0
+    end
+  end
+  for c = 1, width do
+    local charge = charges[c]
+    if charge.mode == ENFORCE then
+      open = charge.rule.passes(advance(byte(run, pos + c), charge), charge) and open
+    end
+  end
+  for c = 1, width do
+    local charge, i = charges[c], byte(run, pos + c)
+    if charge.mode == ENFORCE then
+      if open and charge.cost > 0 then
+        charge.rule.take(states[i], charge)
+      end
+    else
+      local state = advance(i, charge)
+      if charge.mode == SHADOW and charge.cost > 0 and charge.rule.passes(state, charge) then
+        charge.rule.take(state, charge)
+      end
+    end
+  end
+  return open and 1 or 0
+end
+
+-- Afterwards: gives back, takes more, or forgets. The number of the key stands at byte `pos` of the run, and behind it
+-- the receipt if something is given back. Says where the next one stands.
+local function settle(verb, charge, run, pos)
+  local i, after = byte(run, pos), pos + 1
+  local at, full_us, full_rest
+  if verb == CREDIT then
+    at, full_us, full_rest, after = unpack('<ddI4', run, after)
+  end
+  if state_of(i, charge) then
+    if verb == RESET then
+      states[i], removed[i] = charge.rule.fresh(charge.quota), true
+    elseif verb == DEBIT then
+      charge.rule.debit(advance(i, charge), charge)
+    else
+      charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)
+    end
+  end
+  return after
+end
+
+for r = 1, #ARGV do
+  local run, charges = ARGV[r], {}
+  local verb, width, times, pos = unpack('<BBB', run)
+  for c = 1, width do
+    local algorithm, mode, cost, quota
+    algorithm, mode, cost, pos = unpack('<BBd', run, pos)
+    local rule = rule_of(algorithm)
+    quota, pos = rule.quota(run, pos)
+    local charge = { rule = rule, quota = quota, mode = mode, cost = cost, us = 0, rest = 0 }
+    if rule.price then
+      rule.price(charge)
+    end
+    charges[c] = charge
+  end
+  if verb ~= DECIDE then
+    while pos <= #run do
+      pos = settle(verb, charges[1], run, pos)
+    end
+  elseif pos > #run then
+    -- Without numbers: each key once.
+    for i = 1, #KEYS do
+      for _ = 1, times do
+        admitted = admitted + decide(charges, string.char(i), 0)
+      end
+    end
+  else
+    for request = pos - 1, #run - width, width do
+      for _ = 1, times do
+        admitted = admitted + decide(charges, run, request)
+      end
+    end
+  end
+end
+
+for i = 1, #KEYS do
+  local state = states[i]
+  if state and state.changed then
+    last[i].rule.write(KEYS[i], state, last[i].quota)
+  elseif removed[i] then
+    redis.call('DEL', KEYS[i])
+  end
+end
+
+return { now, admitted, cmsgpack.pack(found) }

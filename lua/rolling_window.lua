@@ -1,0 +1,106 @@
+-- A count for each of the last k parts of the period, the sum of which is held to the limit.
+--
+--   state   tag B (250), newest d, k × count d: each at its bucket's number modulo k, `newest` is the highest number
+--   quota   limit d, period d, buckets d
+local function rolling_window()
+  local TAG = 250
+
+  local function quota(run, pos)
+    local limit, period, buckets, after = unpack('<ddd', run, pos)
+    local width = period / buckets
+    return { limit = limit, buckets = buckets, width = width, bucket = floor(now / width) }, after
+  end
+
+  local function fresh(quota)
+    local state = { newest = 0, sum = 0, buckets = quota.buckets }
+    for i = 0, quota.buckets - 1 do
+      state[i] = 0
+    end
+    return state
+  end
+
+  local function read(found)
+    local buckets = (#found - 9) / 8
+    if buckets < 2 or buckets > 128 or buckets % 1 ~= 0 then
+      return false
+    end
+    local tag, newest = unpack('<Bd', found)
+    local state = { unpack('<' .. ('d'):rep(buckets), found, 10) }
+    -- Buckets are numbered from 0; the last value is where the next one would start.
+    local sum = 0
+    for i = 1, buckets do
+      local count = state[i]
+      if not is_whole(count) then
+        return false
+      end
+      state[i - 1], sum = count, sum + count
+    end
+    state.newest, state.sum, state.buckets = newest, sum, buckets
+    return tag == TAG and is_whole(newest) and state
+  end
+
+  local function advance(state, quota)
+    local newest, bucket, buckets = state.newest, quota.bucket, quota.buckets
+    if newest == bucket then
+      return
+    elseif newest < bucket then
+      for passed = bucket - min(bucket - newest, buckets) + 1, bucket do
+        local i = passed % buckets
+        state.sum, state[i] = state.sum - state[i], 0
+      end
+    else
+      -- The clock stepped back: the counts come along, the newest to now's bucket.
+      local counts = {}
+      for age = 0, buckets - 1 do
+        local i = (newest - age) % buckets
+        counts[age], state[i] = state[i], 0
+      end
+      for age = 0, buckets - 1 do
+        state[(bucket - age) % buckets] = counts[age]
+      end
+    end
+    state.newest, state.changed = bucket, true
+  end
+
+  local function passes(state, charge)
+    return charge.cost == 0 or state.sum + charge.cost <= charge.quota.limit
+  end
+
+  local function add(state, bucket, count)
+    local i = bucket % state.buckets
+    state[i], state.sum, state.changed = state[i] + count, state.sum + count, true
+  end
+
+  local function take(state, charge)
+    add(state, charge.quota.bucket, charge.cost)
+  end
+
+  local function debit(state, charge)
+    add(state, charge.quota.bucket, counted_up(state.sum, charge) - state.sum)
+  end
+
+  local function give_back(state, charge, at)
+    local quota = charge.quota
+    local bucket = floor(at / quota.width)
+    if at <= now and bucket + quota.buckets > quota.bucket then
+      add(state, bucket, -min(charge.cost, state[bucket % quota.buckets]))
+    end
+  end
+
+  local function write(key, state, quota)
+    local value = pack('<Bd' .. ('d'):rep(state.buckets), TAG, state.newest, spread(state, 0, state.buckets - 1))
+    set_until(key, value, (state.newest + state.buckets) * quota.width)
+  end
+
+  return {
+    quota = quota,
+    fresh = fresh,
+    read = read,
+    advance = advance,
+    passes = passes,
+    take = take,
+    debit = debit,
+    give_back = give_back,
+    write = write,
+  }
+end

@@ -1,0 +1,15 @@
+-- What the rules share.
+local byte, floor, max, min, ldexp = string.byte, math.floor, math.max, math.min, math.ldexp
+
+-- How many budgets a budget can owe, the one it holds included.
+local DEBT_CEILING = 8
+
+local function is_whole(number)
+  return number >= 0 and number < 2 ^ 53 and number % 1 == 0
+end
+
+-- A count after a debit: at most the ceiling for debts, and never less than it was.
+local function counted_up(count, charge)
+  return max(count, min(count + charge.cost, charge.quota.limit * DEBT_CEILING))
+end
+

@@ -1,0 +1,152 @@
+-- Each charge is remembered until it is a period old. The window is open at its start: (now − period, now].
+--
+--   state   tag B (251), before I4, then an entry for each microsecond in which anything was charged, the oldest first:
+--           at d, total I4
+--   quota   limit d, period d
+--
+-- Totals run on modulo 2^32: an entry's count is its total less that of the entry before it (the first one's: less
+-- `before`). So the sum over all entries is one subtraction, and what expires is found by bisection.
+local function sliding_log()
+  local TAG, HEAD, ENTRY, WRAP = 251, 5, 12, 2 ^ 32
+
+  local function entry(log, i)
+    return unpack('<dI4', log, HEAD + 1 + (i - 1) * ENTRY)
+  end
+
+  local function total_before(state, i)
+    if i == 1 then
+      return state.before
+    end
+    local _, total = entry(state.log, i - 1)
+    return total
+  end
+
+  -- The number of the first entry that is later than `time`, one past the last if none is.
+  local function first_after(state, time)
+    local low, high = 1, state.length + 1
+    while low < high do
+      local middle = floor((low + high) / 2)
+      if entry(state.log, middle) > time then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return low
+  end
+
+  -- Entries first to last, `more` behind them.
+  local function keep(state, first, last, more)
+    state.log = state.log:sub(1, HEAD) .. state.log:sub(HEAD + 1 + (first - 1) * ENTRY, HEAD + last * ENTRY) .. more
+    state.length, state.changed = (#state.log - HEAD) / ENTRY, true
+    if state.length > 0 then
+      state.newest, state.total = entry(state.log, state.length)
+    else
+      state.newest, state.total = 0, state.before
+    end
+  end
+
+  local function sum(state)
+    return (state.total - state.before) % WRAP
+  end
+
+  -- Charges `count` now.
+  local function add(state, count)
+    if count > 0 then
+      local last = state.length
+      if state.newest == now then
+        last = last - 1
+      end
+      keep(state, 1, last, pack('<dI4', now, (state.total + count) % WRAP))
+    end
+  end
+
+  local function quota(run, pos)
+    local limit, period, after = unpack('<dd', run, pos)
+    return { limit = limit, period = period }, after
+  end
+
+  local function fresh()
+    return { log = pack('<BI4', TAG, 0), length = 0, before = 0, total = 0, newest = 0, changed = false }
+  end
+
+  local function read(found)
+    local length = (#found - HEAD) / ENTRY
+    if length < 1 or length % 1 ~= 0 then
+      return false
+    end
+    local tag, before, oldest = unpack('<BI4d', found)
+    local newest, total = entry(found, length)
+    return tag == TAG and is_whole(oldest) and is_whole(newest) and oldest <= newest
+      and { log = found, length = length, before = before, total = total, newest = newest, changed = false }
+  end
+
+  local function advance(state, quota)
+    if state.length == 0 then
+      return
+    end
+    if entry(state.log, 1) <= now - quota.period then
+      local first = first_after(state, now - quota.period)
+      state.before = total_before(state, first)
+      keep(state, first, state.length, '')
+    end
+    if state.newest > now then
+      -- The clock stepped back: what lies ahead of it counts as charged now.
+      local total = state.total
+      keep(state, 1, first_after(state, now - 1) - 1, pack('<dI4', now, total))
+    end
+  end
+
+  local function passes(state, charge)
+    return charge.cost == 0 or sum(state) + charge.cost <= charge.quota.limit
+  end
+
+  local function take(state, charge)
+    add(state, charge.cost)
+  end
+
+  local function debit(state, charge)
+    add(state, counted_up(sum(state), charge) - sum(state))
+  end
+
+  local function give_back(state, charge, at)
+    local i = first_after(state, at - 1)
+    if at > now or i > state.length then
+      return
+    end
+    local found_at, total = entry(state.log, i)
+    if found_at ~= at then
+      return
+    end
+    local count = (total - total_before(state, i)) % WRAP
+    local back = min(charge.cost, count)
+    if back == 0 then
+      return
+    end
+    local later = {}
+    for j = back == count and i + 1 or i, state.length do
+      local later_at, later_total = entry(state.log, j)
+      later[#later + 1] = pack('<dI4', later_at, (later_total - back) % WRAP)
+    end
+    keep(state, 1, i - 1, table.concat(later))
+  end
+
+  local function write(key, state, quota)
+    if state.length == 0 then
+      return redis.call('DEL', key)
+    end
+    set_until(key, pack('<BI4', TAG, state.before) .. state.log:sub(HEAD + 1), state.newest + quota.period)
+  end
+
+  return {
+    quota = quota,
+    fresh = fresh,
+    read = read,
+    advance = advance,
+    passes = passes,
+    take = take,
+    debit = debit,
+    give_back = give_back,
+    write = write,
+  }
+end
