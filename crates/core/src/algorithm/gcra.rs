@@ -13,8 +13,8 @@ use crate::{MAX_DRAIN, QuotaError, Timestamp};
 /// A point in time, or a span of it: whole microseconds and a rest in denominators of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Point {
-    us: u64,
-    rest: u32,
+    pub(crate) us: u64,
+    pub(crate) rest: u32,
 }
 
 impl Point {
@@ -103,6 +103,7 @@ impl Gcra {
     }
 
     /// What `cost` takes to drain. At most the ceiling for debts.
+    #[inline]
     const fn span(&self, cost: u64) -> Point {
         if cost == 1 {
             return self.interval;
@@ -115,6 +116,7 @@ impl Gcra {
         }
     }
 
+    #[inline]
     fn add(&self, a: Point, b: Point) -> Point {
         let rest = u64::from(a.rest) + u64::from(b.rest);
         let carry = u64::from(rest >= u64::from(self.denominator));
@@ -127,6 +129,7 @@ impl Gcra {
     }
 
     /// `a − b`, or nothing if `b` is the later one.
+    #[inline]
     fn subtract(&self, a: Point, b: Point) -> Point {
         if a <= b {
             return Point::ZERO;
@@ -143,11 +146,38 @@ impl Gcra {
             }
         }
     }
+
+    /// A point that a quota of another rate may have left, in this one's denominator: less than a microsecond earlier, so
+    /// that credits stay on the strict side.
+    fn readable(&self, point: Point) -> Point {
+        if point.rest < self.denominator {
+            point
+        } else {
+            Point::whole(point.us)
+        }
+    }
+
+    /// How much cost drains within `room`.
+    #[inline]
+    fn fitting(&self, room: Point) -> u64 {
+        let denominator = u64::from(self.denominator);
+        let scaled = room
+            .us
+            .checked_mul(denominator)
+            .and_then(|scaled| scaled.checked_add(u64::from(room.rest)));
+        if let Some(scaled) = scaled {
+            return scaled / self.units;
+        }
+        // A division of 128 bits is many times dearer than one of 64, and almost never needed.
+        let scaled = u128::from(room.us) * u128::from(denominator) + u128::from(room.rest);
+        u64::try_from(scaled / u128::from(self.units)).unwrap_or(self.burst)
+    }
 }
 
 impl Decider for Gcra {
     type State = State;
 
+    #[inline]
     fn advance(&self, state: &mut State, now: u64) {
         if state.rest >= self.denominator {
             // Left by a quota of the same scope and another rate. Less than a microsecond, rounded to the strict side.
@@ -195,8 +225,9 @@ impl Decider for Gcra {
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
-        let mut shows_until = full_at;
-        if let Some(credits) = &state.credits {
+        let mut shows_until = self.readable(full_at);
+        if let Some(credits) = &mut state.credits {
+            credits.lowest = self.readable(credits.lowest);
             if at <= credits.worthless_until {
                 return;
             }
@@ -242,12 +273,7 @@ impl Decider for Gcra {
     fn budget(&self, state: &State, now: u64) -> Budget {
         let now = Point::whole(now);
         let room = self.subtract(self.add(now, self.full), cmp::max(state.full_at(), now));
-        let scaled = u128::from(room.us) * u128::from(self.denominator) + u128::from(room.rest);
-        // A division of 128 bits is many times dearer than one of 64, and almost never needed.
-        let remaining = u64::try_from(scaled).map_or_else(
-            |_| u64::try_from(scaled / u128::from(self.units)).unwrap_or(self.burst),
-            |scaled| scaled / self.units,
-        );
+        let remaining = self.fitting(room);
         Budget {
             remaining,
             reset_after_us: self.subtract(state.full_at(), now).rounded_up(),
@@ -257,9 +283,42 @@ impl Decider for Gcra {
     fn full_at(&self, state: &State) -> Point {
         state.full_at()
     }
+
+    /// The sums that passage, charge and budget have in common are worked out once: this is on every request's way.
+    #[inline]
+    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+        self.advance(state, now);
+        let here = Point::whole(now);
+        let furthest = self.add(here, self.full);
+        let mut left = cmp::max(state.full_at(), here);
+        let mut full_at = Point::ZERO;
+        let passage = if cost == 0 {
+            Passage::Open
+        } else if cost > self.burst {
+            Passage::NEVER
+        } else {
+            let after = self.add(left, self.span(cost));
+            if after <= furthest {
+                if take {
+                    state.set_full_at(after);
+                    left = after;
+                    full_at = after;
+                }
+                Passage::Open
+            } else {
+                Passage::after(self.subtract(after, furthest).rounded_up())
+            }
+        };
+        let budget = Budget {
+            remaining: self.fitting(self.subtract(furthest, left)),
+            reset_after_us: self.subtract(left, here).rounded_up(),
+        };
+        (passage, full_at, budget)
+    }
 }
 
 impl State {
+    #[inline]
     fn full_at(&self) -> Point {
         Point {
             us: self.us,
@@ -267,6 +326,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn set_full_at(&mut self, point: Point) {
         self.us = point.us;
         self.rest = point.rest;
