@@ -94,7 +94,7 @@ mod tests {
             (
                 Quota::per_day(1_000_000_000),
                 3,
-                Quota::per_day(333_400_000).burst(333_333_334),
+                Quota::per_day(333_333_340).burst(333_333_334),
             ),
         ];
         for (whole, n, expected) in cases {
