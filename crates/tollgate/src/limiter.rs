@@ -57,7 +57,6 @@ struct Inner {
 
 impl Limiter {
     /// A limiter to be built from policies and, if not the one in memory, a backend.
-    #[must_use]
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::default()
     }

@@ -1,5 +1,11 @@
 //! What callers are told.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod common;
 
 use std::time::Duration;

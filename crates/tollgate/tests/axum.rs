@@ -1,5 +1,10 @@
 //! Under axum: wherever a layer can stand, over real sockets, with real connections.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 #![cfg(feature = "axum")]
 
 mod common;

@@ -1,5 +1,11 @@
 //! A limiter without any request.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,11 @@
 //! The layer keeps tower's contract to the letter, whether the backend answers now or later.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod common;
 
 use std::convert::Infallible;

@@ -1,5 +1,11 @@
 //! What happens while the backend cannot decide: a failure is never mistaken for a denial, nor the other way round.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod common;
 
 use std::time::Duration;

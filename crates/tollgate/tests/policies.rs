@@ -1,5 +1,11 @@
 //! Several policies on one request, several quotas in one policy, policies on trial, callers that cannot be told apart.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod common;
 
 use std::time::Duration;

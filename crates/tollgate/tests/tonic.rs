@@ -1,5 +1,10 @@
 //! Under tonic: a real server and a real client.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 #![cfg(feature = "tonic")]
 
 use std::net::SocketAddr;

@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
 use super::{Refusal, RefusalReason, Respond};
+use crate::report::PolicyVerdict;
 
 /// Answers with `application/problem+json`, and the problem types that the RateLimit draft registers.
 ///
@@ -43,7 +44,7 @@ fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     match (violated.next(), violated.next()) {
         // The usual case, written once when the policy was built: this is the path that is attacked.
         (Some(only), None) => Bytes::from_static(only.labels().problem.as_bytes()),
-        _ => Bytes::from(problem_body(refusal.violated().map(|one| one.quota()))),
+        _ => Bytes::from(problem_body(refusal.violated().map(PolicyVerdict::quota))),
     }
 }
 

@@ -103,7 +103,7 @@ impl Config {
     ) -> Result<After, Response<R>> {
         match self.limiter.rule(plan, decided) {
             Ok(decision) => self.conclude(request, plan, &decision),
-            Err(Fallback::Decide(plan, decision)) => self.conclude(request, &plan, &decision),
+            Err(Fallback::Decide(local)) => self.conclude(request, &local.0, &local.1),
             Err(Fallback::Pass(error)) => {
                 tracing::debug!(%error, "passed undecided");
                 Ok(self.after(request, Report::default()))

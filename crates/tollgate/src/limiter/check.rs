@@ -146,7 +146,7 @@ impl Checked {
                 (Outcome::Decided(decision), receipts)
             }
             // Receipts are the backend's; what a local budget took is not to be credited there.
-            Err(Fallback::Decide(_, decision)) => (Outcome::Decided(decision), Vec::new()),
+            Err(Fallback::Decide(local)) => (Outcome::Decided(local.1), Vec::new()),
             Err(Fallback::Pass(error)) => (Outcome::Undecided(error), Vec::new()),
             Err(Fallback::Refuse(error)) => return Err(CheckError::Unavailable(error)),
         };

@@ -95,7 +95,7 @@ impl Budgets {
             (self.backend.decide_now(&shares), too_dear)
         });
         match decision {
-            Ok(decision) if !too_dear => Fallback::Decide(plan, decision),
+            Ok(decision) if !too_dear => Fallback::Decide(Box::new((plan, decision))),
             _ => Fallback::Refuse(error),
         }
     }

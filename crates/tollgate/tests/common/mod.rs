@@ -1,6 +1,11 @@
 //! What the tests of the layer share.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test file uses its part"
+)]
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
