@@ -14,15 +14,15 @@ local function gcra()
     return cost * quota.us + floor(rests / quota.denominator), rests % quota.denominator
   end
 
-  local function subtract(quota, us, rest, less_us, less_rest)
-    us, rest = us - less_us, rest - less_rest
-    if rest < 0 then
-      us, rest = us - 1, rest + quota.denominator
-    end
-    if us < 0 then
+  -- How far a point lies ahead of now; nothing if it has passed.
+  local function ahead(quota, us, rest)
+    if us < now then
       return 0, 0
+    elseif rest >= quota.denominator then
+      -- Left by a quota of another rate. Less than a microsecond, rounded to the strict side.
+      return us - now + 1, 0
     end
-    return us, rest
+    return us - now, rest
   end
 
   local function is_before(us, rest, other_us, other_rest)
@@ -79,23 +79,23 @@ local function gcra()
     return tag >= 128 and tag < 192 and is_whole(at) and state
   end
 
+  -- Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than the one
+  -- before.
   local function advance(state, quota)
-    if state.rest >= quota.denominator then
-      -- Left by a quota of another rate. Less than a microsecond, rounded to the strict side.
-      set(state, state.at + 1, 0)
-    end
-    if state.at > quota.latest then
-      -- The clock stepped back, or the quota before held more, or a debt.
-      local us, rest = span(quota, quota.burst * DEBT_CEILING)
-      if is_before(now + us, rest, state.at, state.rest) then
-        set(state, now + us, rest)
+    local us, rest = ahead(quota, state.at, state.rest)
+    if is_before(quota.latest - now, quota.full_rest, us, rest) then
+      local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
+      if is_before(most_us, most_rest, us, rest) then
+        us, rest = most_us, most_rest
       end
+      set(state, now + us, rest)
     end
   end
 
   local function charged(state, charge)
     local quota = charge.quota
-    return admit(state.at, state.rest, charge.us, charge.rest, quota.denominator, quota.latest, quota.full_rest, 1)
+    local us, rest = ahead(quota, state.at, state.rest)
+    return admit(now + us, rest, charge.us, charge.rest, quota.denominator, quota.latest, quota.full_rest, 1)
   end
 
   local function passes(state, charge)
@@ -109,57 +109,62 @@ local function gcra()
 
   local function debit(state, charge)
     local quota = charge.quota
-    local us, rest = span(quota, min(charge.cost, quota.burst * DEBT_CEILING))
-    us, rest = max(state.at, now) + us, (state.at < now and 0 or state.rest) + rest
+    local us, rest = ahead(quota, state.at, state.rest)
+    local more_us, more_rest = span(quota, min(charge.cost, quota.burst * DEBT_CEILING))
+    local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
+    us, rest = us + more_us, rest + more_rest
     if rest >= quota.denominator then
       us, rest = us + 1, rest - quota.denominator
     end
-    local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
-    if is_before(now + most_us, most_rest, us, rest) then
-      us, rest = now + most_us, most_rest
+    if is_before(most_us, most_rest, us, rest) then
+      us, rest = most_us, most_rest
     end
-    if is_before(state.at, state.rest, us, rest) then
-      set(state, us, rest)
-    end
+    set(state, now + us, rest)
   end
 
-  -- At most the time for which the charge still shows in the state comes back. A charge shows until `full_at`, where it
-  -- left the state; one that was there when another was given back shows until where that credit left the state, if that
-  -- is earlier. The lowest such point is kept, and until when it speaks for.
+  -- At most the time for which the charge still shows in the state comes back. A charge shows until `full`, where it left
+  -- the state; one that was there when another was given back shows until where that credit left the state, if that is
+  -- earlier. The lowest such point is kept, and until when it speaks for.
   local function give_back(state, charge, at, full_us, full_rest)
     local quota, credits = charge.quota, state.credits
+    local back_us, back_rest = ahead(quota, full_us, full_rest)
     if credits then
       if at <= credits.worthless then
         return
       end
-      if at <= credits.capped and is_before(credits.us, credits.rest, full_us, full_rest) then
-        full_us, full_rest = credits.us, credits.rest
+      local us, rest = ahead(quota, credits.us, credits.rest)
+      if at <= credits.capped and is_before(us, rest, back_us, back_rest) then
+        back_us, back_rest = us, rest
       end
     end
-    local back_us, back_rest = subtract(quota, full_us, full_rest, now, 0)
     if is_before(charge.us, charge.rest, back_us, back_rest) then
       back_us, back_rest = charge.us, charge.rest
     end
-    local drained = state.at < now or (state.at == now and state.rest == 0)
-    if (back_us == 0 and back_rest == 0) or drained or at > now then
+    local us, rest = ahead(quota, state.at, state.rest)
+    -- A charge from the future: the clock stepped back, and nothing is certain.
+    if (back_us == 0 and back_rest == 0) or (us == 0 and rest == 0) or at > now then
       return
     end
     local relevant = state.at + (state.rest > 0 and 1 or 0)
-    local us, rest = subtract(quota, state.at, state.rest, back_us, back_rest)
-    if us < now then
-      us, rest = now, 0
+    us, rest = us - back_us, rest - back_rest
+    if rest < 0 then
+      us, rest = us - 1, rest + quota.denominator
     end
+    if us < 0 then
+      us, rest = 0, 0
+    end
+    us = now + us
     set(state, us, rest)
+
+    state.changed = true
     if not credits then
       state.credits = { worthless = 0, capped = now, us = us, rest = rest, relevant = relevant }
       return
     end
-    if is_before(now, 0, credits.us, credits.rest) then
-      if is_before(us, rest, credits.us, credits.rest) then
-        credits.us, credits.rest = us, rest
-      end
-    else
+    if credits.us < now then
       credits.worthless, credits.us, credits.rest = credits.capped, us, rest
+    elseif is_before(us, rest, credits.us, credits.rest) then
+      credits.us, credits.rest = us, rest
     end
     credits.capped, credits.relevant = now, max(credits.relevant, relevant)
   end

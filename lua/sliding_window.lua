@@ -37,8 +37,10 @@ local function sliding_window()
       state.previous = state.window + 1 == quota.window and state.current or 0
       state.window, state.current, state.changed = quota.window, 0, true
     elseif state.window > quota.window then
-      -- The clock stepped back: the counts come along.
-      state.window, state.changed = quota.window, true
+      -- The clock stepped back, perhaps from the start of a window to the end of the one before, where a previous count
+      -- weighs next to nothing. What it weighed is not known, so it counts in full, but never beyond what is full.
+      state.current = max(state.current, min(quota.limit, state.previous + state.current))
+      state.window, state.previous, state.changed = quota.window, 0, true
     end
   end
 

@@ -187,6 +187,24 @@ trait Decider {
     /// What is left.
     fn budget(&self, state: &Self::State, now: u64) -> Budget;
 
+    /// All of the above in one go: passage, the charge if it is open and `take` is asked for, and what is left.
+    fn step(
+        &self,
+        state: &mut Self::State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        self.advance(state, now);
+        let passage = self.passage(state, now, cost);
+        let mut full_at = Point::ZERO;
+        if take && cost > 0 && passage == Passage::Open {
+            self.take(state, now, cost);
+            full_at = self.full_at(state);
+        }
+        (passage, full_at, self.budget(state, now))
+    }
+
     /// When the budget will be full again, to be kept in a receipt. Algorithms whose credits need only the time of the
     /// charge say zero.
     fn full_at(&self, _state: &Self::State) -> Point {
@@ -265,16 +283,7 @@ impl Quota {
         cost: u64,
         take: bool,
     ) -> (Passage, Point, Budget) {
-        with_rule!(self, state, |rule, inner| {
-            rule.advance(inner, now);
-            let passage = rule.passage(inner, now, cost);
-            let mut full_at = Point::ZERO;
-            if take && cost > 0 && passage == Passage::Open {
-                rule.take(inner, now, cost);
-                full_at = rule.full_at(inner);
-            }
-            (passage, full_at, rule.budget(inner, now))
-        })
+        with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
     }
 
     pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {

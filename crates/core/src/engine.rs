@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::{Passage, Point};
-use crate::{Charge, Decision, Mode, Outcome, RetryAfter, State, Timestamp, Verdict};
+use crate::{Charge, Decision, Mode, State, Timestamp, Verdict};
 
 /// Where a backend keeps the states of a call's charges.
 pub trait States {
@@ -22,17 +22,10 @@ impl States for [State] {
 pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Decision {
     let take = charge.mode != Mode::Probe;
     let (passage, full_at, budget) = charge.quota.step(state, now.as_micros(), charge.cost, take);
-    let outcome = passage.outcome();
     let passes = passage == Passage::Open;
-    let verdict = Verdict {
-        outcome,
-        limit: charge.quota.capacity(),
-        remaining: budget.remaining,
-        reset_after_us: budget.reset_after_us,
-        taken: if passes && take { charge.cost } else { 0 },
-        full_at,
-    };
-    Decision::new(now, passes || charge.mode != Mode::Enforce, [verdict])
+    let taken = if passes && take { charge.cost } else { 0 };
+    let verdict = Verdict::new(passage, charge.quota.capacity(), budget, taken, full_at);
+    Decision::of_one(now, passes || charge.mode != Mode::Enforce, verdict)
 }
 
 /// Decides a call at `now`.
@@ -94,13 +87,13 @@ pub fn decide(
         // Advances a state that only a charge of another mode has touched so far; no other effect.
         charge.quota.passage(state, now_us, 0);
         let budget = charge.quota.budget(state, now_us);
-        Verdict {
-            outcome: group.map_or(Outcome::Unknown, |group| group.passage.outcome()),
-            limit: charge.quota.capacity(),
-            remaining: budget.remaining,
-            reset_after_us: budget.reset_after_us,
-            taken: group.filter(|group| group.taken).map_or(0, |_| charge.cost),
-            full_at: group.map_or(Point::ZERO, |group| group.full_at),
+        let limit = charge.quota.capacity();
+        match group {
+            Some(group) => {
+                let taken = if group.taken { charge.cost } else { 0 };
+                Verdict::new(group.passage, limit, budget, taken, group.full_at)
+            }
+            None => Verdict::unknown(limit),
         }
     });
     Decision::new(now, admitted, verdicts.collect::<SmallVec<[_; 4]>>())
@@ -141,14 +134,4 @@ fn group(charges: &[Charge<'_>]) -> SmallVec<[Group; 4]> {
         }
     }
     groups
-}
-
-impl Passage {
-    fn outcome(self) -> Outcome {
-        match self {
-            Self::Open => Outcome::Allow,
-            Self::Closed(RetryAfter::Micros(us)) => Outcome::Deny(RetryAfter::Micros(us)),
-            Self::Closed(RetryAfter::Never) => Outcome::Deny(RetryAfter::Never),
-        }
-    }
 }

@@ -149,6 +149,20 @@ impl Quota {
     /// If the limit or the period is zero or beyond [`MAX_LIMIT`] and [`MAX_PERIOD`], if the period is not a whole number
     /// of microseconds, or if the rate cannot be exact within 2^53.
     pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::try_with(limit, period, Algorithm::Gcra)
+    }
+
+    /// `limit` per `period`, decided by this algorithm: the same as [`try_new`](Self::try_new) and then
+    /// [`try_using`](Self::try_using), but for windows of a limit that would be no exact rate.
+    ///
+    /// # Errors
+    ///
+    /// As for those two.
+    pub const fn try_with(
+        limit: u64,
+        period: Duration,
+        algorithm: Algorithm,
+    ) -> Result<Self, QuotaError> {
         if limit == 0 {
             return Err(QuotaError::ZeroLimit);
         }
@@ -164,11 +178,11 @@ impl Quota {
         let Some(period_us) = whole_micros(period) else {
             return Err(QuotaError::PeriodNotWhole { period });
         };
-        match Gcra::new(limit, period_us, limit) {
+        match rule(limit, period_us, algorithm) {
             Ok(rule) => Ok(Self {
                 limit,
                 period_us,
-                rule: Rule::Gcra(rule),
+                rule,
             }),
             Err(error) => Err(error),
         }
@@ -207,40 +221,10 @@ impl Quota {
     /// not between 2 and [`MAX_BUCKETS`] or does not divide the period's microseconds, a log's limit above
     /// [`MAX_LOG_LIMIT`].
     pub const fn try_using(self, algorithm: Algorithm) -> Result<Self, QuotaError> {
-        let (limit, period_us) = (self.limit, self.period_us);
-        let rule = match algorithm {
-            Algorithm::Gcra => match Gcra::new(limit, period_us, limit) {
-                Ok(rule) => Rule::Gcra(rule),
-                Err(error) => return Err(error),
-            },
-            Algorithm::FixedWindow { offset } => match whole_micros(offset) {
-                Some(offset_us) if offset_us < period_us => Rule::FixedWindow(FixedWindow {
-                    limit,
-                    period_us,
-                    offset_us,
-                }),
-                _ => return Err(QuotaError::Offset { offset }),
-            },
-            Algorithm::SlidingWindow => Rule::SlidingWindow(SlidingWindow { limit, period_us }),
-            Algorithm::RollingWindow { buckets } => {
-                if buckets < 2 || buckets > MAX_BUCKETS || !period_us.is_multiple_of(buckets as u64)
-                {
-                    return Err(QuotaError::Buckets { buckets });
-                }
-                Rule::RollingWindow(RollingWindow::new(limit, period_us, buckets))
-            }
-            Algorithm::SlidingLog => {
-                if limit > MAX_LOG_LIMIT {
-                    return Err(QuotaError::LogTooLong { limit });
-                }
-                Rule::SlidingLog(SlidingLog { limit, period_us })
-            }
-        };
-        Ok(Self {
-            limit,
-            period_us,
-            rule,
-        })
+        match rule(self.limit, self.period_us, algorithm) {
+            Ok(rule) => Ok(Self { rule, ..self }),
+            Err(error) => Err(error),
+        }
     }
 
     /// How much per period.
@@ -310,6 +294,36 @@ impl fmt::Debug for Quota {
     }
 }
 
+const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, QuotaError> {
+    Ok(match algorithm {
+        Algorithm::Gcra => match Gcra::new(limit, period_us, limit) {
+            Ok(rule) => Rule::Gcra(rule),
+            Err(error) => return Err(error),
+        },
+        Algorithm::FixedWindow { offset } => match whole_micros(offset) {
+            Some(offset_us) if offset_us < period_us => Rule::FixedWindow(FixedWindow {
+                limit,
+                period_us,
+                offset_us,
+            }),
+            _ => return Err(QuotaError::Offset { offset }),
+        },
+        Algorithm::SlidingWindow => Rule::SlidingWindow(SlidingWindow { limit, period_us }),
+        Algorithm::RollingWindow { buckets } => {
+            if buckets < 2 || buckets > MAX_BUCKETS || !period_us.is_multiple_of(buckets as u64) {
+                return Err(QuotaError::Buckets { buckets });
+            }
+            Rule::RollingWindow(RollingWindow::new(limit, period_us, buckets))
+        }
+        Algorithm::SlidingLog => {
+            if limit > MAX_LOG_LIMIT {
+                return Err(QuotaError::LogTooLong { limit });
+            }
+            Rule::SlidingLog(SlidingLog { limit, period_us })
+        }
+    })
+}
+
 #[track_caller]
 const fn built(quota: Result<Quota, QuotaError>) -> Quota {
     match quota {
@@ -361,6 +375,17 @@ mod tests {
         ] {
             Quota::try_new(limit, Duration::from_secs(secs)).unwrap();
         }
+        // As a rate it could not be exact; two counters can.
+        let tebibyte = Quota::try_with(
+            1 << 40,
+            Duration::from_secs(86_400),
+            Algorithm::SlidingWindow,
+        );
+        assert_eq!(
+            "1099511627776/day sliding-window".parse::<Quota>().ok(),
+            tebibyte.ok()
+        );
+        assert!(Quota::try_new((1 << 40) - 87, Duration::from_secs(1)).is_err());
         // A gibibyte per second, in bytes, and a prime about a billion.
         Quota::try_new(1 << 30, Duration::from_secs(1)).unwrap();
         Quota::try_new(1_000_000_007, Duration::from_secs(1)).unwrap();

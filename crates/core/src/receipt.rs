@@ -33,7 +33,7 @@ impl Receipt {
             key: charge.key.clone(),
             cost: verdict.taken(),
             at,
-            full_at: verdict.full_at,
+            full_at: verdict.full_at(),
         })
     }
 

@@ -1,10 +1,11 @@
 //! What came out of a call, and what its numbers mean.
 
+use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Point;
+use crate::algorithm::{Budget, Passage, Point};
 use crate::{Charge, Mode, Receipt, Timestamp};
 
 /// What was decided about one charge.
@@ -29,46 +30,102 @@ pub enum RetryAfter {
 }
 
 /// The answer to one charge, and the state of its budget after the call, in the quota's own units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// 48 bytes, because a decision is handed on many times on its way to a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    pub(crate) outcome: Outcome,
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    pub(crate) reset_after_us: u64,
-    pub(crate) taken: u64,
-    pub(crate) full_at: Point,
+    limit: u64,
+    remaining: u64,
+    reset_after_us: u64,
+    taken: u64,
+    /// Refused: until this cost would pass. Taken: when the budget will be full again, with `rest`.
+    us: u64,
+    rest: u32,
+    tag: Tag,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    Allow,
+    DenyForNow,
+    DenyForEver,
+    Unknown,
 }
 
 impl Verdict {
+    /// What `passage` and `budget` say about a charge against a budget of `limit`. If it was taken, `taken` is its cost and
+    /// `full_at` is when the budget will be full again.
+    #[inline]
+    pub(crate) fn new(
+        passage: Passage,
+        limit: u64,
+        budget: Budget,
+        taken: u64,
+        full_at: Point,
+    ) -> Self {
+        let (tag, us, rest) = match passage {
+            Passage::Open => (Tag::Allow, full_at.us, full_at.rest),
+            Passage::Closed(RetryAfter::Micros(us)) => (Tag::DenyForNow, us, 0),
+            Passage::Closed(RetryAfter::Never) => (Tag::DenyForEver, 0, 0),
+        };
+        let Budget {
+            remaining,
+            reset_after_us,
+        } = budget;
+        Self {
+            limit,
+            remaining,
+            reset_after_us,
+            taken,
+            us,
+            rest,
+            tag,
+        }
+    }
+
     /// The verdict on a charge that nobody asked the backend about, because the call was known to be denied.
     #[must_use]
     pub const fn unknown(limit: u64) -> Self {
         Self {
-            outcome: Outcome::Unknown,
             limit,
             remaining: 0,
             reset_after_us: 0,
             taken: 0,
-            full_at: Point::ZERO,
+            us: 0,
+            rest: 0,
+            tag: Tag::Unknown,
         }
     }
 
     /// What was decided.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
-        self.outcome
+        match self.tag {
+            Tag::Allow => Outcome::Allow,
+            Tag::DenyForNow => Outcome::Deny(RetryAfter::Micros(self.us)),
+            Tag::DenyForEver => Outcome::Deny(RetryAfter::Never),
+            Tag::Unknown => Outcome::Unknown,
+        }
+    }
+
+    /// When the budget will be full again, as a charge that was taken left it.
+    pub(crate) const fn full_at(&self) -> Point {
+        Point {
+            us: self.us,
+            rest: self.rest,
+        }
     }
 
     /// Whether this charge passes.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
-        matches!(self.outcome, Outcome::Allow)
+        matches!(self.tag, Tag::Allow)
     }
 
     /// Whether this charge was refused.
     #[must_use]
     pub const fn is_denied(&self) -> bool {
-        matches!(self.outcome, Outcome::Deny(_))
+        matches!(self.tag, Tag::DenyForNow | Tag::DenyForEver)
     }
 
     /// What a full budget holds.
@@ -93,8 +150,8 @@ impl Verdict {
     /// [`Verdict::never_passes`].
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
-        match self.outcome {
-            Outcome::Deny(RetryAfter::Micros(us)) => Some(Duration::from_micros(us)),
+        match self.tag {
+            Tag::DenyForNow => Some(Duration::from_micros(self.us)),
             _ => None,
         }
     }
@@ -102,13 +159,25 @@ impl Verdict {
     /// Whether the charge was refused because it costs more than a full budget holds.
     #[must_use]
     pub const fn never_passes(&self) -> bool {
-        matches!(self.outcome, Outcome::Deny(RetryAfter::Never))
+        matches!(self.tag, Tag::DenyForEver)
     }
 
     /// What was taken from the budget for this charge: its cost, or 0.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
+    }
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdict")
+            .field("outcome", &self.outcome())
+            .field("limit", &self.limit)
+            .field("remaining", &self.remaining)
+            .field("reset_after", &self.reset_after())
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
     }
 }
 
@@ -128,6 +197,18 @@ impl Decision {
             at,
             admitted,
             verdicts: verdicts.into_iter().collect(),
+        }
+    }
+
+    /// The same for the usual single verdict, without looping.
+    #[inline]
+    pub(crate) fn of_one(at: Timestamp, admitted: bool, verdict: Verdict) -> Self {
+        let mut verdicts = SmallVec::new();
+        verdicts.push(verdict);
+        Self {
+            at,
+            admitted,
+            verdicts,
         }
     }
 
@@ -174,7 +255,7 @@ impl Decision {
     pub fn tightest(&self, modes: impl IntoIterator<Item = Mode>) -> Option<usize> {
         let mut tightest: Option<(usize, &Verdict)> = None;
         for (index, (verdict, mode)) in self.verdicts.iter().zip(modes).enumerate() {
-            let enforced = mode == Mode::Enforce && verdict.outcome != Outcome::Unknown;
+            let enforced = mode == Mode::Enforce && verdict.outcome() != Outcome::Unknown;
             if enforced && tightest.is_none_or(|(_, best)| verdict.is_tighter_than(best)) {
                 tightest = Some((index, verdict));
             }
@@ -184,8 +265,11 @@ impl Decision {
 }
 
 impl Verdict {
-    fn is_tighter_than(&self, other: &Self) -> bool {
-        match (self.outcome, other.outcome) {
+    /// Whether this verdict says more about a request than `other`: a refusal before an admission, of two refusals the one
+    /// with the longer wait (never is the longest), of two admissions the one with the smaller share of its budget left.
+    #[must_use]
+    pub fn is_tighter_than(&self, other: &Self) -> bool {
+        match (self.outcome(), other.outcome()) {
             (Outcome::Deny(ours), Outcome::Deny(theirs)) => ours > theirs,
             (Outcome::Deny(_), _) => true,
             (_, Outcome::Deny(_)) => false,

@@ -3,18 +3,19 @@
 //! The state is one point in time: when the bucket will be empty, that is, the budget full again, if nothing else
 //! arrives. A charge of *c* moves it *c* intervals of period/limit into the future; it passes if the point then lies
 //! no further ahead than a burst of intervals. An interval is rarely a whole number of microseconds (at 7/s it is
-//! 142,857 1/7), so a point is whole microseconds and a rest in fractions of the quota's own denominator.
+//! 142,857 1/7), so it is kept as a fraction: `units / denominator`. Seen from now, everything is a whole number of
+//! *parts*, each one denominator'th of a microsecond, and the rule is one addition and one comparison.
 
 use std::cmp;
 
 use super::{Budget, CreditMarks, DEBT_CEILING, Decider, Passage, Snapshot};
 use crate::{MAX_DRAIN, QuotaError, Timestamp};
 
-/// A point in time, or a span of it: whole microseconds and a rest in denominators of the quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A point in time: whole microseconds, and a rest in parts of the quota that left it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Point {
-    us: u64,
-    rest: u32,
+    pub(crate) us: u64,
+    pub(crate) rest: u32,
 }
 
 impl Point {
@@ -24,31 +25,24 @@ impl Point {
         (self.us, self.rest)
     }
 
-    const fn whole(us: u64) -> Self {
-        Self { us, rest: 0 }
-    }
-
     const fn rounded_up(self) -> u64 {
         self.us + (self.rest > 0) as u64
     }
 }
 
-/// The figures of a quota: period/limit as the fraction `units / denominator`, and what follows from it.
+/// The figures of a quota: period/limit as the fraction `units / denominator`, in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Gcra {
     pub(crate) burst: u64,
-    /// Microseconds per cost, times the denominator.
+    /// What a cost of one takes to drain, in parts.
     units: u64,
+    /// Parts in a microsecond.
     denominator: u32,
-    /// What a cost of one takes to drain.
-    interval: Point,
-    /// What a burst takes to drain.
-    full: Point,
 }
 
-/// The point, in its parts: a [`Point`] as a field would bring its padding along.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
+    // The point, in its pieces: a `Point` as a field would bring its padding along.
     us: u64,
     rest: u32,
     /// Always false. The compiler keeps the tag of the enum around in the values that a `bool` has not, and so in the
@@ -84,67 +78,81 @@ impl Gcra {
         if drain_us > MAX_DRAIN.as_micros() {
             return Err(QuotaError::DrainTooLong { burst });
         }
-        // Products of costs and rests stay exact for a double, debts included. Times do because of MAX_DRAIN.
+        // For Lua, whose numbers are doubles: products of costs and rests stay exact, debts included. Times do because of
+        // MAX_DRAIN.
         let rests = burst as u128 * DEBT_CEILING as u128 * (units % denominator) as u128;
         if rests >= EXACT || denominator > u32::MAX as u64 {
             return Err(QuotaError::Inexact { limit, burst });
         }
         #[expect(clippy::cast_possible_truncation, reason = "just checked")]
         let denominator = denominator as u32;
-        let mut gcra = Self {
+        Ok(Self {
             burst,
             units,
             denominator,
-            interval: Point {
-                us: units / denominator as u64,
-                #[expect(clippy::cast_possible_truncation, reason = "below the denominator")]
-                rest: (units % denominator as u64) as u32,
-            },
-            full: Point::ZERO,
-        };
-        gcra.full = gcra.span(burst);
-        Ok(gcra)
+        })
     }
 
-    /// What `cost` takes to drain. At most the ceiling for debts.
-    const fn span(&self, cost: u64) -> Point {
-        if cost == 1 {
-            return self.interval;
-        }
-        let rests = cost * self.interval.rest as u64;
-        Point {
-            us: cost * self.interval.us + rests / self.denominator as u64,
-            #[expect(clippy::cast_possible_truncation, reason = "below the denominator")]
-            rest: (rests % self.denominator as u64) as u32,
+    /// What `cost` takes to drain, in parts.
+    #[inline]
+    fn drain(&self, cost: u64) -> u128 {
+        u128::from(cost) * u128::from(self.units)
+    }
+
+    /// How far `point` lies ahead of now, in parts; nothing if it has passed.
+    #[inline]
+    fn ahead(&self, point: Point, now: u64) -> u128 {
+        match point.us.checked_sub(now) {
+            // A quota of the same scope and another rate may have left a rest that is more than a microsecond of ours.
+            Some(us) => {
+                u128::from(us) * u128::from(self.denominator)
+                    + u128::from(point.rest.min(self.denominator))
+            }
+            None => 0,
         }
     }
 
-    fn add(&self, a: Point, b: Point) -> Point {
-        let rest = u64::from(a.rest) + u64::from(b.rest);
-        let carry = u64::from(rest >= u64::from(self.denominator));
+    /// The point that lies so many parts ahead of now.
+    #[inline]
+    fn point(&self, now: u64, parts: u128) -> Point {
+        let (us, rest) = divide(parts, u64::from(self.denominator));
         #[expect(clippy::cast_possible_truncation, reason = "below the denominator")]
-        let rest = (rest - carry * u64::from(self.denominator)) as u32;
         Point {
-            us: a.us + b.us + carry,
-            rest,
+            us: now + us,
+            rest: rest as u32,
         }
     }
 
-    /// `a − b`, or nothing if `b` is the later one.
-    fn subtract(&self, a: Point, b: Point) -> Point {
-        if a <= b {
-            return Point::ZERO;
+    /// Whole microseconds in so many parts, rounded up.
+    #[inline]
+    fn micros(&self, parts: u128) -> u64 {
+        let (us, rest) = divide(parts, u64::from(self.denominator));
+        us + u64::from(rest > 0)
+    }
+
+    /// What is to drain, in parts, once a cost has been added to it, or when that will fit.
+    #[inline]
+    fn add(&self, left: u128, cost: u64) -> Result<u128, Passage> {
+        if cost == 0 {
+            return Ok(left);
         }
-        if a.rest >= b.rest {
-            Point {
-                us: a.us - b.us,
-                rest: a.rest - b.rest,
-            }
+        if cost > self.burst {
+            return Err(Passage::NEVER);
+        }
+        let (after, full) = (left + self.drain(cost), self.drain(self.burst));
+        if after <= full {
+            Ok(after)
         } else {
-            Point {
-                us: a.us - b.us - 1,
-                rest: a.rest + (self.denominator - b.rest),
-            }
+            Err(Passage::after(self.micros(after - full)))
+        }
+    }
+
+    #[inline]
+    fn budget_at(&self, left: u128) -> Budget {
+        let room = self.drain(self.burst).saturating_sub(left);
+        Budget {
+            remaining: divide(room, self.units).0,
+            reset_after_us: self.micros(left),
         }
     }
 }
@@ -152,118 +160,80 @@ impl Gcra {
 impl Decider for Gcra {
     type State = State;
 
+    #[inline]
     fn advance(&self, state: &mut State, now: u64) {
-        if state.rest >= self.denominator {
-            // Left by a quota of the same scope and another rate. Less than a microsecond, rounded to the strict side.
-            state.set_full_at(Point::whole(state.us + 1));
-        }
-        // Only after a clock stepped back, or under a quota that holds less than the one before: seldom, so the span
-        // is worked out when it is needed.
-        if state.us > now.saturating_add(self.full.us) {
-            let ceiling = self.add(Point::whole(now), self.span(self.burst * DEBT_CEILING));
-            state.set_full_at(cmp::min(state.full_at(), ceiling));
+        // Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than
+        // the one before.
+        let left = self.ahead(state.full_at(), now);
+        if left > self.drain(self.burst) {
+            let ceiling = self.drain(self.burst * DEBT_CEILING);
+            state.set_full_at(self.point(now, cmp::min(left, ceiling)));
         }
     }
 
     fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
-        if cost == 0 {
-            return Passage::Open;
+        match self.add(self.ahead(state.full_at(), now), cost) {
+            Ok(_) => Passage::Open,
+            Err(closed) => closed,
         }
-        if cost > self.burst {
-            return Passage::NEVER;
-        }
-        let now = Point::whole(now);
-        let after = self.add(cmp::max(state.full_at(), now), self.span(cost));
-        let furthest = self.add(now, self.full);
-        if after <= furthest {
-            return Passage::Open;
-        }
-        Passage::after(self.subtract(after, furthest).rounded_up())
     }
 
     fn take(&self, state: &mut State, now: u64, cost: u64) {
-        let most = self.burst * DEBT_CEILING;
-        let now = Point::whole(now);
-        let after = self.add(
-            cmp::max(state.full_at(), now),
-            self.span(cmp::min(cost, most)),
-        );
-        state.set_full_at(if cost <= self.burst && after <= self.add(now, self.full) {
-            after
-        } else {
-            cmp::max(
-                state.full_at(),
-                cmp::min(after, self.add(now, self.span(most))),
-            )
-        });
+        let left = self.ahead(state.full_at(), now);
+        let ceiling = self.drain(self.burst * DEBT_CEILING);
+        let after = cmp::min(left + self.drain(cost), ceiling);
+        state.set_full_at(self.point(now, cmp::max(left, after)));
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
-        let mut shows_until = full_at;
+        let mut shows = self.ahead(full_at, now);
         if let Some(credits) = &state.credits {
             if at <= credits.worthless_until {
                 return;
             }
             if at <= credits.capped_until {
-                shows_until = cmp::min(shows_until, credits.lowest);
+                shows = cmp::min(shows, self.ahead(credits.lowest, now));
             }
         }
-        let here = Point::whole(now);
-        let before = state.full_at();
-        let back = cmp::min(self.span(cost), self.subtract(shows_until, here));
+        let before = self.ahead(state.full_at(), now);
+        let back = cmp::min(self.drain(cost), shows);
         // A charge from the future: the clock stepped back, and nothing is certain.
-        if back == Point::ZERO || before <= here || at > now {
+        if back == 0 || before == 0 || at > now {
             return;
         }
-        let after = cmp::max(self.subtract(before, back), here);
+        let relevant_until = state.full_at().rounded_up();
+        let after = self.point(now, before.saturating_sub(back));
         state.set_full_at(after);
-        let relevant_until = before.rounded_up();
-        match &mut state.credits {
-            Some(credits) if credits.lowest > here => {
-                credits.lowest = cmp::min(credits.lowest, after);
-                credits.capped_until = now;
-                credits.relevant_until = cmp::max(credits.relevant_until, relevant_until);
-            }
-            Some(credits) => {
-                **credits = Credits {
-                    worthless_until: credits.capped_until,
-                    capped_until: now,
-                    lowest: after,
-                    relevant_until: cmp::max(credits.relevant_until, relevant_until),
-                };
-            }
-            None => {
-                state.credits = Some(Box::new(Credits {
-                    worthless_until: 0,
-                    capped_until: now,
-                    lowest: after,
-                    relevant_until,
-                }));
-            }
-        }
+        state.remember_credit(now, after, relevant_until);
     }
 
     fn budget(&self, state: &State, now: u64) -> Budget {
-        let now = Point::whole(now);
-        let room = self.subtract(self.add(now, self.full), cmp::max(state.full_at(), now));
-        let scaled = u128::from(room.us) * u128::from(self.denominator) + u128::from(room.rest);
-        // A division of 128 bits is many times dearer than one of 64, and almost never needed.
-        let remaining = u64::try_from(scaled).map_or_else(
-            |_| u64::try_from(scaled / u128::from(self.units)).unwrap_or(self.burst),
-            |scaled| scaled / self.units,
-        );
-        Budget {
-            remaining,
-            reset_after_us: self.subtract(state.full_at(), now).rounded_up(),
-        }
+        self.budget_at(self.ahead(state.full_at(), now))
     }
 
     fn full_at(&self, state: &State) -> Point {
         state.full_at()
     }
+
+    /// What passage, charge and budget have in common is worked out once: this is on every request's way.
+    #[inline]
+    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+        self.advance(state, now);
+        let left = self.ahead(state.full_at(), now);
+        match self.add(left, cost) {
+            Ok(after) if take && cost > 0 => {
+                let full_at = self.point(now, after);
+                state.set_full_at(full_at);
+                (Passage::Open, full_at, self.budget_at(after))
+            }
+            Ok(_) => (Passage::Open, Point::ZERO, self.budget_at(left)),
+            Err(closed) => (closed, Point::ZERO, self.budget_at(left)),
+        }
+    }
 }
 
 impl State {
+    #[inline]
     fn full_at(&self) -> Point {
         Point {
             us: self.us,
@@ -271,6 +241,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn set_full_at(&mut self, point: Point) {
         self.us = point.us;
         self.rest = point.rest;
@@ -308,6 +279,33 @@ impl State {
         }
     }
 
+    /// A credit at `now` left the point at `left_at`.
+    fn remember_credit(&mut self, now: u64, left_at: Point, relevant_until: u64) {
+        let before = self.credits.take();
+        let relevant_before = before.as_ref().map_or(0, |credits| credits.relevant_until);
+        let (worthless_until, lowest) = match &before {
+            Some(credits) if credits.lowest.us >= now => {
+                (credits.worthless_until, cmp::min(credits.lowest, left_at))
+            }
+            Some(credits) => (credits.capped_until, left_at),
+            None => (0, left_at),
+        };
+        let credits = Credits {
+            worthless_until,
+            capped_until: now,
+            lowest,
+            relevant_until: cmp::max(relevant_before, relevant_until),
+        };
+        // The box is used again.
+        self.credits = Some(match before {
+            Some(mut room) => {
+                *room = credits;
+                room
+            }
+            None => Box::new(credits),
+        });
+    }
+
     pub(super) fn meaningless_at(&self) -> u64 {
         let relevant_until = self
             .credits
@@ -320,10 +318,16 @@ impl State {
     }
 }
 
-impl Default for Point {
-    fn default() -> Self {
-        Self::ZERO
+/// Quotient and remainder. A division of 128 bits is many times dearer than one of 64, and almost never needed.
+#[inline]
+fn divide(dividend: u128, divisor: u64) -> (u64, u64) {
+    if let Ok(dividend) = u64::try_from(dividend) {
+        return (dividend / divisor, dividend % divisor);
     }
+    let wide = u128::from(divisor);
+    // Quotients are times or counts, which are below 2^53 by construction of the quota.
+    let quotient = u64::try_from(dividend / wide).unwrap_or(u64::MAX);
+    (quotient, u64::try_from(dividend % wide).unwrap_or(0))
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {

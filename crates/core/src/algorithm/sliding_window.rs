@@ -54,8 +54,15 @@ impl Decider for SlidingWindow {
                 state.current = Packed::ZERO;
                 state.window = window.into();
             }
-            // The clock stepped back: the counts come along.
-            Ordering::Greater => state.window = window.into(),
+            // The clock stepped back, perhaps from the start of a window to the end of the one before, where a previous count
+            // weighs next to nothing. What it weighed before is not known, so it counts in full, but for what would make
+            // the budget look fuller than full.
+            Ordering::Greater => {
+                let (previous, current) = (state.previous.get(), state.current.get());
+                state.current = current.max(self.limit.min(previous + current)).into();
+                state.previous = Packed::ZERO;
+                state.window = window.into();
+            }
         }
     }
 

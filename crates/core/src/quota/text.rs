@@ -30,19 +30,19 @@ impl FromStr for Quota {
         let Some((limit, period)) = first.split_once('/') else {
             return Err(syntax(first, "LIMIT/PERIOD, such as 10/s"));
         };
-        let mut quota = Self::try_new(number(limit, "a limit")?, parse_period(period)?)?;
+        let (limit, period) = (number(limit, "a limit")?, parse_period(period)?);
         let mut burst = None;
-        let mut named = false;
+        let mut algorithm = None;
         while let Some(word) = words.next() {
             if word == "burst" && burst.is_none() {
                 burst = Some(number(words.next().unwrap_or_default(), "a burst")?);
-            } else if named {
+            } else if algorithm.is_some() {
                 return Err(syntax(word, "the end"));
             } else {
-                quota = quota.try_using(parse_algorithm(word, &mut words)?)?;
-                named = true;
+                algorithm = Some(parse_algorithm(word, &mut words)?);
             }
         }
+        let quota = Self::try_with(limit, period, algorithm.unwrap_or_default())?;
         Ok(match burst {
             Some(burst) => quota.try_burst(burst)?,
             None => quota,

@@ -1,0 +1,247 @@
+//! The ways to serve a request that are compared.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use http::{Request, Response};
+use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, RateLimitLayer, Scope};
+use tower::{Layer, Service};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+
+/// Callers that take turns.
+const CALLERS: u32 = 1000;
+
+/// A quota that nobody here reaches, and slow enough that what was spent is still remembered a round later.
+const PLENTY: Quota = Quota::per_day(1_000_000);
+
+/// A quota that everybody here has used up after the first round.
+const LITTLE: Quota = Quota::per_day(1);
+
+macro_rules! scenarios {
+    ($($variant:ident $name:literal $about:literal,)+) => {
+        /// One way to serve a request, or to check a key.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Scenario {
+            $(#[doc = $about] $variant,)+
+        }
+
+        impl Scenario {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// A word for it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// What is measured, in a line.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about),+ }
+            }
+        }
+    };
+}
+
+scenarios! {
+    Bare "bare" "the service alone",
+    TollgatePlain "tollgate-plain" "layer, allowed, headers off, not readable",
+    TollgateStatus "tollgate-status" "layer, allowed, headers off, readable by handlers",
+    TollgateHeaders "tollgate-headers" "layer, allowed, with headers, readable by handlers",
+    TollgateDenied "tollgate-denied" "layer, denied, problem+json",
+    GovernorPlain "tower-governor-plain" "tower_governor, allowed, headers off",
+    GovernorHeaders "tower-governor-headers" "tower_governor, allowed, with headers",
+    GovernorDenied "tower-governor-denied" "tower_governor, denied, with headers",
+    CheckAddress "check-address" "memory backend, one GCRA check, address key",
+    CheckText "check-text" "memory backend, one GCRA check, string key",
+    GovernorCheckAddress "governor-address" "governor, keyed check, address key",
+    GovernorCheckText "governor-text" "governor, keyed check, string key",
+    LoopAddress "loop-address" "building the address key alone",
+    LoopText "loop-text" "building the string key alone",
+}
+
+impl Scenario {
+    /// The scenario of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|scenario| scenario.name() == name)
+    }
+
+    /// What has to be subtracted to see what the limiter alone costs.
+    #[must_use]
+    pub fn baseline(self) -> Option<Self> {
+        match self {
+            Self::Bare | Self::LoopAddress | Self::LoopText => None,
+            Self::CheckAddress | Self::GovernorCheckAddress => Some(Self::LoopAddress),
+            Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
+            _ => Some(Self::Bare),
+        }
+    }
+
+    /// Runs it `rounds` times for each of a thousand callers, after a round that does not count.
+    pub fn run(self, rounds: u32) {
+        let mut prepared = self.prepare();
+        prepared(CALLERS);
+        Self::measured(&mut *prepared, rounds);
+    }
+
+    /// What is counted: a function of its own, so that a profiler can be told to look at nothing else.
+    #[inline(never)]
+    fn measured(prepared: &mut dyn FnMut(u32), rounds: u32) {
+        for _ in 0..rounds {
+            prepared(CALLERS);
+        }
+    }
+
+    /// The scenario made ready: call it with a number of callers to serve one request for each.
+    #[must_use]
+    pub fn prepare(self) -> Box<dyn FnMut(u32)> {
+        match self {
+            Self::Bare => serve(Nothing),
+            Self::TollgatePlain => serve(
+                RateLimitLayer::new(PLENTY)
+                    .without_headers()
+                    .without_status()
+                    .layer(Nothing),
+            ),
+            Self::TollgateStatus => {
+                serve(RateLimitLayer::new(PLENTY).without_headers().layer(Nothing))
+            }
+            Self::TollgateHeaders => serve(RateLimitLayer::new(PLENTY).layer(Nothing)),
+            Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::GovernorPlain => {
+                let mut config = GovernorConfigBuilder::default();
+                let config = config
+                    .per_nanosecond(86_400_000)
+                    .burst_size(1_000_000)
+                    .finish();
+                serve(GovernorLayer::new(Arc::new(config.unwrap_or_default())).layer(Nothing))
+            }
+            Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000),
+            Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1),
+            Self::CheckAddress => check(|caller| Key::from(IpAddr::V4(address(caller)))),
+            Self::CheckText => {
+                let names = names();
+                check(move |caller| Key::from(&names[caller as usize]))
+            }
+            Self::GovernorCheckAddress => {
+                let limiter = governor::RateLimiter::keyed(governor_quota());
+                each(move |caller| {
+                    let _ = black_box(limiter.check_key(&black_box(IpAddr::V4(address(caller)))));
+                })
+            }
+            Self::GovernorCheckText => {
+                let limiter = governor::RateLimiter::keyed(governor_quota());
+                let names = names();
+                each(move |caller| {
+                    let _ = black_box(limiter.check_key(black_box(&names[caller as usize])));
+                })
+            }
+            Self::LoopAddress => each(|caller| {
+                black_box(IpAddr::V4(address(caller)));
+            }),
+            Self::LoopText => {
+                let names = names();
+                each(move |caller| {
+                    black_box(&names[caller as usize]);
+                })
+            }
+        }
+    }
+}
+
+/// A service that does nothing but answer.
+#[derive(Clone, Debug)]
+struct Nothing;
+
+impl Service<Request<Body>> for Nothing {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        black_box(request);
+        ready(Ok(Response::new(Body::empty())))
+    }
+}
+
+fn address(caller: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x0a00_0000 + caller)
+}
+
+/// 31 bytes each, the length of an ordinary API key or cache name.
+fn names() -> Vec<String> {
+    (0..CALLERS)
+        .map(|caller| format!("customer-{caller:06}-of-the-service"))
+        .collect()
+}
+
+fn each(mut f: impl FnMut(u32) + 'static) -> Box<dyn FnMut(u32)> {
+    Box::new(move |callers| (0..callers).for_each(&mut f))
+}
+
+fn serve<S>(mut service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    each(move |caller| {
+        let mut request = Request::new(Body::empty());
+        let peer = SocketAddr::from((address(caller), 4711));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let mut cx = Context::from_waker(Waker::noop());
+        drop(service.poll_ready(&mut cx));
+        drop(black_box(pin!(service.call(request)).poll(&mut cx)));
+    })
+}
+
+fn governor_with_headers(nanos: u64, burst: u32) -> Box<dyn FnMut(u32)> {
+    let mut config = GovernorConfigBuilder::default();
+    config.per_nanosecond(nanos).burst_size(burst);
+    match config.use_headers().finish() {
+        Some(config) => serve(GovernorLayer::new(Arc::new(config)).layer(Nothing)),
+        None => each(|_| {}),
+    }
+}
+
+fn governor_quota() -> governor::Quota {
+    // A million a day, as above.
+    let burst = NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MIN);
+    let quota = governor::Quota::with_period(Duration::from_micros(86_400));
+    quota
+        .unwrap_or(governor::Quota::per_second(NonZeroU32::MIN))
+        .allow_burst(burst)
+}
+
+fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let scope = Scope::of("bench", 0, &PLENTY);
+    each(move |caller| {
+        let key = black_box(key(caller));
+        let charge = Charge {
+            scope,
+            quota: &PLENTY,
+            key: &key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        drop(black_box(backend.decide_now(black_box(&[charge]))));
+    })
+}

@@ -1,0 +1,182 @@
+//! The bytes of the keys that are too long for an entry: no allocation of its own for any of them.
+
+/// Blocks of whole [`UNIT`]s in chunks of two KiB. A block that was freed is kept for the next key of its size; when much
+/// is free and yet nothing fits, the [shard](crate::shard) moves everything into a new arena.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    #[expect(
+        clippy::vec_box,
+        reason = "one block for all would be copied, and half empty, whenever it grows"
+    )]
+    chunks: Vec<Box<Chunk>>,
+    /// Units of the last chunk that were handed out.
+    used: usize,
+    /// For each size in units the position of a free block, which begins with the position of the next.
+    free: [Option<Position>; SIZES],
+    free_units: usize,
+}
+
+type Chunk = [u8; UNIT * UNITS_PER_CHUNK];
+type Position = u32;
+
+/// Eight bytes: on average four are lost to rounding up, and a list of free blocks fits any block.
+const UNIT: usize = 8;
+/// Little enough that an idle limiter with many shards stays small, and enough that what the last block leaves over is
+/// less than four bytes per key, whatever their length.
+const UNITS_PER_CHUNK: usize = 256;
+/// Sizes 0 to 16 units: `Key::MAX_LEN` is 128 bytes.
+const SIZES: usize = tollgate_core::Key::MAX_LEN / UNIT + 1;
+const NONE: Position = Position::MAX;
+
+impl Arena {
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            used: UNITS_PER_CHUNK,
+            free: [None; SIZES],
+            free_units: 0,
+        }
+    }
+
+    /// The `len` bytes at `position`.
+    pub(crate) fn bytes(&self, position: Position, len: usize) -> &[u8] {
+        let (chunk, start) = split(position);
+        &self.chunks[chunk][start..start + len]
+    }
+
+    /// Keeps a copy of `bytes`, at most `Key::MAX_LEN`. Says where.
+    pub(crate) fn insert(&mut self, bytes: &[u8]) -> Position {
+        let units = bytes.len().div_ceil(UNIT);
+        let position = self.reuse(units).unwrap_or_else(|| self.extend(units));
+        self.bytes_mut(position, bytes.len()).copy_from_slice(bytes);
+        position
+    }
+
+    pub(crate) fn remove(&mut self, position: Position, len: usize) {
+        self.release(position, len.div_ceil(UNIT));
+    }
+
+    /// Whether inserting `len` bytes would take another chunk although a quarter of what there is lies free. Moving
+    /// what lives then costs three bytes for each that was freed before, and keeps the arena within 4/3 of what lives.
+    pub(crate) fn should_be_packed_before(&self, len: usize) -> bool {
+        let units = len.div_ceil(UNIT);
+        self.free[units].is_none()
+            && self.used + units > UNITS_PER_CHUNK
+            && self.free_units * 4 > self.chunks.len() * UNITS_PER_CHUNK
+    }
+
+    fn reuse(&mut self, units: usize) -> Option<Position> {
+        let position = self.free[units]?;
+        let link = self.bytes(position, LINK);
+        let next = link
+            .first_chunk()
+            .map_or(NONE, |bytes| Position::from_le_bytes(*bytes));
+        self.free[units] = (next != NONE).then_some(next);
+        self.free_units -= units;
+        Some(position)
+    }
+
+    fn extend(&mut self, units: usize) -> Position {
+        if self.used + units > UNITS_PER_CHUNK {
+            let rest = UNITS_PER_CHUNK - self.used;
+            if rest > 0 {
+                self.release(self.end(), rest);
+            }
+            self.chunks.push(Box::new([0; UNIT * UNITS_PER_CHUNK]));
+            self.used = 0;
+        }
+        let position = self.end();
+        self.used += units;
+        position
+    }
+
+    fn release(&mut self, position: Position, units: usize) {
+        let next = self.free[units].unwrap_or(NONE);
+        self.bytes_mut(position, LINK)
+            .copy_from_slice(&next.to_le_bytes());
+        self.free[units] = Some(position);
+        self.free_units += units;
+    }
+
+    /// Where the last chunk has its first unit that was never handed out.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a shard has at most 2^20 keys of 16 units each"
+    )]
+    fn end(&self) -> Position {
+        ((self.chunks.len() - 1) * UNITS_PER_CHUNK + self.used) as Position
+    }
+
+    fn bytes_mut(&mut self, position: Position, len: usize) -> &mut [u8] {
+        let (chunk, start) = split(position);
+        &mut self.chunks[chunk][start..start + len]
+    }
+}
+
+const LINK: usize = size_of::<Position>();
+
+fn split(position: Position) -> (usize, usize) {
+    let position = position as usize;
+    (
+        position / UNITS_PER_CHUNK,
+        position % UNITS_PER_CHUNK * UNIT,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_every_length_come_back_as_they_were() {
+        // given
+        let keys: Vec<Vec<u8>> = (1..=1000_u32)
+            .map(|n| n.to_le_bytes().repeat(32)[..1 + n as usize % 128].to_vec())
+            .collect();
+        let mut arena = Arena::new();
+
+        // when
+        let positions: Vec<_> = keys.iter().map(|key| arena.insert(key)).collect();
+
+        // then
+        for (key, position) in keys.iter().zip(positions) {
+            assert_eq!(arena.bytes(position, key.len()), key);
+        }
+    }
+
+    #[test]
+    fn what_was_freed_is_used_again_before_anything_grows() {
+        // given
+        let mut arena = Arena::new();
+        let positions: Vec<_> = (0..100).map(|_| arena.insert(&[1; 31])).collect();
+        let chunks = arena.chunks.len();
+
+        // when
+        for position in positions {
+            arena.remove(position, 31);
+        }
+        for _ in 0..100 {
+            arena.insert(&[2; 27]);
+        }
+
+        // then
+        assert_eq!(arena.chunks.len(), chunks);
+    }
+
+    #[test]
+    fn an_arena_that_is_mostly_free_asks_to_be_packed_rather_than_grow() {
+        // given
+        let mut arena = Arena::new();
+        let positions: Vec<_> = (0..128).map(|_| arena.insert(&[1; 16])).collect();
+        assert!(!arena.should_be_packed_before(100));
+
+        // when
+        for position in positions {
+            arena.remove(position, 16);
+        }
+
+        // then
+        assert!(arena.should_be_packed_before(100));
+        assert!(!arena.should_be_packed_before(16));
+    }
+}

@@ -1,0 +1,145 @@
+//! The backend itself.
+
+use std::fmt;
+
+use tollgate_core::{
+    Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind, ImmediateBackend,
+    Key, MAX_CHARGES, Receipt, Scope, State,
+};
+
+use crate::builder::MemoryBackendBuilder;
+use crate::call::decide_several;
+use crate::hashing::Hashing;
+use crate::shards::Shards;
+use crate::sought::Sought;
+use crate::stats::Stats;
+
+/// The backend in this process's memory: see the [crate](crate).
+pub struct MemoryBackend {
+    hashing: Hashing,
+    shards: Shards,
+    clock: Box<dyn Clock>,
+}
+
+impl MemoryBackend {
+    /// A backend with the defaults: a million keys, the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A backend to be configured.
+    pub fn builder() -> MemoryBackendBuilder {
+        MemoryBackendBuilder::default()
+    }
+
+    pub(crate) fn with(hashing: Hashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
+        Self {
+            hashing,
+            shards,
+            clock,
+        }
+    }
+
+    /// What it holds and what it has done so far. Looks at one shard after the other: cheap enough for every scrape of
+    /// metrics, not for every request.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.shards)
+    }
+
+    /// Whether two keys are under one lock: what the models of the locking need to know.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn share_a_lock(&self, scope: Scope, a: &Key, b: &Key) -> bool {
+        let number = |key| self.shards.number(&Sought::new(&self.hashing, scope, key));
+        number(a) == number(b)
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ImmediateBackend for MemoryBackend {
+    #[inline]
+    fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
+        if let [charge] = charges {
+            let sought = Sought::new(&self.hashing, charge.scope, charge.key);
+            let mut shard = self.shards.lock_for(&sought);
+            // Read under the lock, see `decide_several`.
+            let now = self.clock.now();
+            return Ok(shard.decide(&self.hashing, now, &sought, charge));
+        }
+        if charges.len() > MAX_CHARGES {
+            return Err(too_many(charges.len()));
+        }
+        Ok(decide_several(
+            &self.shards,
+            &self.hashing,
+            &*self.clock,
+            charges,
+        ))
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+        Answer::now(self.decide_now(charges))
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        let sought = Sought::new(&self.hashing, receipt.scope(), receipt.key());
+        let mut shard = self.shards.lock_for(&sought);
+        let now = self.clock.now();
+        // A key that is not there has nothing to get back: its budget is full.
+        if let Some(slot) = shard.find(&sought) {
+            receipt.credit_to(shard.state_mut(slot), now, n);
+        }
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let sought = Sought::new(&self.hashing, receipt.scope(), receipt.key());
+        let mut shard = self.shards.lock_for(&sought);
+        let now = self.clock.now();
+        if let Some(slot) = shard.find(&sought) {
+            receipt.debit_from(shard.state_mut(slot), now, n);
+        } else {
+            let mut state = State::full(receipt.quota());
+            receipt.debit_from(&mut state, now, n);
+            shard.insert(&self.hashing, now, &sought, state);
+        }
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        let sought = Sought::new(&self.hashing, scope, key);
+        let mut shard = self.shards.lock_for(&sought);
+        if let Some(slot) = shard.find(&sought) {
+            shard.remove(&self.hashing, slot);
+        }
+        Answer::now(Ok(()))
+    }
+}
+
+/// No identities, no states: how full it is.
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend")
+            .field("clock", &self.clock)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn too_many(charges: usize) -> BackendError {
+    BackendError::new(
+        FailureKind::InvalidCall,
+        format!("{charges} charges in one call, at most {MAX_CHARGES} are allowed"),
+    )
+}

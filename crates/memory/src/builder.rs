@@ -1,0 +1,81 @@
+//! What can be configured, and what is if nothing is said.
+
+use tollgate_core::{Clock, SystemClock};
+
+use crate::backend::MemoryBackend;
+use crate::hashing::Hashing;
+use crate::shards::Shards;
+
+/// Builds a [`MemoryBackend`].
+///
+/// ```
+/// use tollgate_core::ManualClock;
+/// use tollgate_memory::MemoryBackend;
+///
+/// let clock = ManualClock::new();
+/// let backend = MemoryBackend::builder().max_keys(50_000).clock(clock).build();
+/// assert_eq!(backend.stats().keys, 0);
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct MemoryBackendBuilder {
+    max_keys: usize,
+    clock: Box<dyn Clock>,
+    hashing: Hashing,
+}
+
+/// A million keys: 50 MB if they are IPv4 addresses, and reached only if so many callers are in debt at once. Most
+/// services never see a tenth of that, those that do can afford it, and a flood of made-up identities stops there.
+const DEFAULT_MAX_KEYS: usize = 1_000_000;
+
+impl Default for MemoryBackendBuilder {
+    fn default() -> Self {
+        Self {
+            max_keys: DEFAULT_MAX_KEYS,
+            clock: Box::new(SystemClock::new()),
+            hashing: Hashing::random(),
+        }
+    }
+}
+
+impl MemoryBackendBuilder {
+    /// At most `n` keys are remembered; a million unless said otherwise. One that has a full budget needs no
+    /// remembering and does not count.
+    ///
+    /// Each shard has an equal share, rounded down, and keys fall into shards at random: a share may be full, and forget
+    /// its least, when the whole is at about 95 of 100. Choose `n` with that to spare.
+    ///
+    /// 0 is taken as 1. A backend that remembers nobody limits nobody, which no operator means by a small number.
+    pub fn max_keys(self, n: usize) -> Self {
+        Self {
+            max_keys: n,
+            ..self
+        }
+    }
+
+    /// Whose time counts; the machine's, [`SystemClock`], unless said otherwise. Tests bring a
+    /// [`ManualClock`](tollgate_core::ManualClock).
+    ///
+    /// It is read once per call, while the call holds its locks, so it must not call the backend.
+    pub fn clock(self, clock: impl Clock) -> Self {
+        Self {
+            clock: Box::new(clock),
+            ..self
+        }
+    }
+
+    /// The same hashes each time a model is run.
+    #[cfg(loom)]
+    pub fn fixed_hashing(self) -> Self {
+        Self {
+            hashing: Hashing::fixed(),
+            ..self
+        }
+    }
+
+    /// The backend. Takes next to no memory until keys come.
+    #[must_use]
+    pub fn build(self) -> MemoryBackend {
+        MemoryBackend::with(self.hashing, Shards::for_keys(self.max_keys), self.clock)
+    }
+}

@@ -1,0 +1,156 @@
+//! Where a key belongs: a keyed hash, because keys come from whoever sends requests.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+use tollgate_core::Scope;
+
+use crate::stored_key::pack;
+
+/// SipHash-1-3 under a key drawn at random: what std's maps use, and for the same reason. Nobody who cannot read our
+/// memory can choose identities that crowd one shard, or one chain of its index. Quicker hashes promise less than that:
+/// most are broken as soon as somebody can watch how long answers take.
+///
+/// Not std's own code, because that takes a stream of pieces of any size: it needs twice the instructions for the same
+/// result, and they were a quarter of a whole decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashing {
+    k0: u64,
+    k1: u64,
+}
+
+impl Hashing {
+    pub(crate) fn random() -> Self {
+        let random = RandomState::new();
+        Self {
+            k0: random.hash_one(0),
+            k1: random.hash_one(1),
+        }
+    }
+
+    /// Always the same: for models that must run the same way each time.
+    #[cfg(any(loom, test))]
+    pub(crate) const fn fixed() -> Self {
+        Self { k0: 0, k1: 0 }
+    }
+
+    /// The hash of the scope's eight bytes and then the key's, so that no two pairs are the same stream.
+    #[inline]
+    pub(crate) fn hash(&self, scope: Scope, key: &[u8]) -> u64 {
+        let mut sip = Sip13::new(self.k0, self.k1);
+        sip.absorb(address(scope));
+        let (words, tail) = key.as_chunks();
+        for word in words {
+            sip.absorb(u64::from_le_bytes(*word));
+        }
+        let length = (key.len() as u64 + 8) << 56;
+        sip.absorb(pack(tail) | length);
+        sip.finish()
+    }
+}
+
+/// One round per word, three at the end.
+struct Sip13 {
+    v0: u64,
+    v1: u64,
+    v2: u64,
+    v3: u64,
+}
+
+impl Sip13 {
+    #[inline]
+    const fn new(k0: u64, k1: u64) -> Self {
+        Self {
+            v0: k0 ^ 0x736f_6d65_7073_6575,
+            v1: k1 ^ 0x646f_7261_6e64_6f6d,
+            v2: k0 ^ 0x6c79_6765_6e65_7261,
+            v3: k1 ^ 0x7465_6462_7974_6573,
+        }
+    }
+
+    #[inline]
+    const fn absorb(&mut self, word: u64) {
+        self.v3 ^= word;
+        self.round();
+        self.v0 ^= word;
+    }
+
+    #[inline]
+    const fn finish(mut self) -> u64 {
+        self.v2 ^= 0xff;
+        self.round();
+        self.round();
+        self.round();
+        self.v0 ^ self.v1 ^ self.v2 ^ self.v3
+    }
+
+    #[inline]
+    const fn round(&mut self) {
+        self.v0 = self.v0.wrapping_add(self.v1);
+        self.v2 = self.v2.wrapping_add(self.v3);
+        self.v1 = self.v1.rotate_left(13) ^ self.v0;
+        self.v3 = self.v3.rotate_left(16) ^ self.v2;
+        self.v0 = self.v0.rotate_left(32);
+
+        self.v2 = self.v2.wrapping_add(self.v1);
+        self.v0 = self.v0.wrapping_add(self.v3);
+        self.v1 = self.v1.rotate_left(17) ^ self.v2;
+        self.v3 = self.v3.rotate_left(21) ^ self.v0;
+        self.v2 = self.v2.rotate_left(32);
+    }
+}
+
+/// Scopes are equal if their addresses are, which is what they tell a hasher.
+#[inline]
+fn address(scope: Scope) -> u64 {
+    struct Address(u64);
+
+    impl Hasher for Address {
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+            }
+        }
+
+        fn write_usize(&mut self, address: usize) {
+            self.0 = address as u64;
+        }
+
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+
+    let mut address = Address(0);
+    scope.hash(&mut address);
+    address.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::DefaultHasher;
+
+    use tollgate_core::Quota;
+
+    use super::*;
+
+    #[test]
+    fn the_hash_is_std_s_siphash_for_keys_of_every_length() {
+        let scope = Scope::of("hashing", 0, &Quota::per_second(1));
+        for len in 0..=128 {
+            let key: Vec<u8> = (0..len).map(|byte| byte ^ 0xa5).collect();
+
+            let mut reference = DefaultHasher::new();
+            scope.hash(&mut reference);
+            reference.write(&key);
+
+            assert_eq!(Hashing::fixed().hash(scope, &key), reference.finish());
+        }
+    }
+
+    #[test]
+    fn two_backends_place_the_same_key_differently() {
+        let scope = Scope::of("hashing", 0, &Quota::per_second(1));
+        let hashes = [(); 2].map(|()| Hashing::random().hash(scope, b"alice"));
+        assert_ne!(hashes[0], hashes[1]);
+    }
+}

@@ -1,0 +1,85 @@
+//! How many locks there are, and which one a key is under.
+
+use crate::shard::Shard;
+use crate::slab::Slot;
+use crate::sought::Sought;
+use crate::sync::{Mutex, MutexGuard, lock};
+
+#[derive(Debug)]
+pub(crate) struct Shards(Box<[Padded]>);
+
+/// On cache lines of its own, two because they are fetched in pairs: threads at work in neighbouring shards do not slow
+/// each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// At most. A shard that grows its index, or moves its long keys together, hashes or copies all of them, and that is the
+/// longest that any call ever takes: up to a millisecond. Smaller shards would waste more on their last chunks.
+const KEYS_PER_SHARD: usize = 8192;
+/// So many that a few dozen threads seldom meet in one.
+const FEWEST: usize = 64;
+/// So few that they take 2 MB before the first key comes.
+const MOST: usize = 4096;
+/// Unless few keys are allowed: keys fall into shards at random, and a share of a handful would be full long before the
+/// whole is.
+const LEAST_KEYS_PER_SHARD: usize = 256;
+/// What slots and positions have room for, with much to spare.
+const MOST_KEYS_PER_SHARD: usize = 1 << 20;
+
+impl Shards {
+    /// For at most `max_keys`, and at least one.
+    pub(crate) fn for_keys(max_keys: usize) -> Self {
+        let wanted = max_keys
+            .div_ceil(KEYS_PER_SHARD)
+            .clamp(FEWEST, MOST)
+            .next_power_of_two();
+        let sensible = (max_keys / LEAST_KEYS_PER_SHARD).max(1);
+        let shards = wanted.min(1 << sensible.ilog2());
+        let keys = (max_keys / shards).clamp(1, MOST_KEYS_PER_SHARD);
+        let keys = Slot::try_from(keys).unwrap_or(1);
+        Self(
+            (0..shards)
+                .map(|_| Padded(Mutex::new(Shard::new(keys))))
+                .collect(),
+        )
+    }
+
+    /// The number of the shard that a key is in.
+    #[inline]
+    pub(crate) fn number(&self, sought: &Sought<'_>) -> usize {
+        // Neither the lowest bits nor the highest, by which its index finds a key within the shard. There is a power
+        // of two of shards.
+        (sought.hash >> 40) as usize & (self.0.len() - 1)
+    }
+
+    pub(crate) fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+        lock(&self.0[number].0)
+    }
+
+    #[inline]
+    pub(crate) fn lock_for(&self, sought: &Sought<'_>) -> MutexGuard<'_, Shard> {
+        self.lock(self.number(sought))
+    }
+
+    /// One after the other, each for as long as it is looked at.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.0.iter().map(|shard| lock(&shard.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_power_of_two_of_shards_and_room_for_no_more_than_was_allowed() {
+        for max_keys in [0, 1, 2, 255, 511, 512, 100_000, 1_000_000, 50_000_000] {
+            let shards = Shards::for_keys(max_keys);
+            let room: usize = shards.iter().map(|shard| shard.most_keys()).sum();
+            assert!(shards.0.len().is_power_of_two());
+            assert!(room <= max_keys.max(1), "{room} of {max_keys}");
+            assert!(room + shards.0.len() > max_keys, "{room} of {max_keys}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A key that somebody asks for, with all that finding it needs.
+
+use tollgate_core::{Key, Scope};
+
+use crate::hashing::Hashing;
+use crate::stored_key::StoredKey;
+
+/// Worked out before any lock is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sought<'a> {
+    pub(crate) scope: Scope,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) hash: u64,
+    /// What an entry of this key holds, but for the position of a long one.
+    pub(crate) key: StoredKey,
+}
+
+impl<'a> Sought<'a> {
+    #[inline]
+    pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
+        let bytes = key.as_bytes();
+        let hash = hashing.hash(scope, bytes);
+        Self {
+            scope,
+            bytes,
+            hash,
+            key: StoredKey::of(bytes, hash),
+        }
+    }
+}
+
+/// Whether both are the same key of the same scope.
+impl PartialEq for Sought<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.scope == other.scope && self.bytes == other.bytes
+    }
+}

@@ -1,0 +1,37 @@
+//! Deciding about keys that are known allocates nothing.
+
+mod common;
+
+use std::alloc::System;
+use std::time::Duration;
+
+use common::{every_algorithm, one};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate_core::{Backend, Key, Quota, Scope};
+use tollgate_memory::MemoryBackend;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+#[test]
+fn a_decision_about_known_keys_allocates_nothing() {
+    // given two keys, one of them long, that were seen before
+    let backend = MemoryBackend::new();
+    let keys = [Key::from("alice"), Key::bytes(&[7; 100])];
+    let [gcra, fixed, sliding, ..] = every_algorithm(1000, Duration::from_secs(3600));
+    let scope = |quota: &Quota| Scope::of("allocations", 0, quota);
+    for quota in [gcra, fixed, sliding] {
+        let charges = [0, 1].map(|key| one(scope(&quota), &quota, &keys[key]));
+        drop(backend.decide(&charges).try_now());
+
+        // when they come again, alone and together
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..100 {
+            assert!(backend.decide(&charges[..1]).try_now().is_ok());
+            assert!(backend.decide(&charges).try_now().is_ok());
+        }
+
+        // then
+        assert_eq!(region.change().allocations, 0, "{quota}");
+    }
+}

@@ -1,0 +1,317 @@
+//! What is remembered, who is forgotten, and when.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{every_algorithm, one};
+use tollgate_core::{
+    Backend, Charge, Decision, FailureKind, ImmediateBackend, Key, MAX_CHARGES, ManualClock, Mode,
+    Quota, Scope,
+};
+use tollgate_memory::MemoryBackend;
+
+fn backend(max_keys: usize) -> (MemoryBackend, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = MemoryBackend::builder().max_keys(max_keys);
+    (builder.clock(clock.clone()).build(), clock)
+}
+
+#[test]
+fn what_takes_nothing_is_not_remembered() {
+    // given
+    let (backend, _) = backend(1000);
+    let quota = Quota::per_hour(5);
+    let scope = Scope::of("nothing-taken", 0, &quota);
+    let key = Key::from("alice");
+    let charge = one(scope, &quota, &key);
+
+    // when
+    for (cost, mode) in [
+        (0, Mode::Enforce),
+        (6, Mode::Enforce),
+        (6, Mode::Shadow),
+        (1, Mode::Probe),
+    ] {
+        let charge = Charge {
+            cost,
+            mode,
+            ..charge
+        };
+        backend.decide_now(&[charge]).unwrap();
+        backend.decide_now(&[charge, charge]).unwrap();
+    }
+
+    // then
+    assert_eq!(backend.stats().keys, 0);
+}
+
+#[test]
+fn a_denied_call_remembers_none_of_its_keys() {
+    // given
+    let (backend, _) = backend(1000);
+    let quota = Quota::per_hour(1);
+    let scope = Scope::of("denied-call", 0, &quota);
+    let keys: Vec<Key> = (0..10_u32).map(Key::from).collect();
+    let charges: Vec<_> = keys.iter().map(|key| one(scope, &quota, key)).collect();
+    backend.decide_now(&charges[9..]).unwrap();
+
+    // when
+    let decision = backend.decide_now(&charges).unwrap();
+
+    // then
+    assert!(!decision.is_admitted());
+    assert_eq!(backend.stats().keys, 1);
+}
+
+#[test]
+fn too_many_charges_are_an_invalid_call() {
+    let (backend, _) = backend(1000);
+    let quota = Quota::per_hour(100);
+    let key = Key::from("alice");
+    let charge = one(Scope::of("too-many", 0, &quota), &quota, &key);
+
+    let error = backend.decide_now(&[charge; MAX_CHARGES + 1]).unwrap_err();
+
+    assert_eq!(error.kind(), FailureKind::InvalidCall);
+    assert!(backend.decide_now(&[charge; MAX_CHARGES]).is_ok());
+}
+
+#[test]
+fn keys_that_are_full_again_make_room_without_anybody_being_evicted() {
+    for quota in every_algorithm(10, Duration::from_secs(1)) {
+        // given a backend that a burst has filled to the last key of its shards
+        let (backend, clock) = backend(2000);
+        let scope = Scope::of("make-room", 0, &quota);
+        spend_once(&backend, scope, &quota, 0..1500);
+        let before = backend.stats();
+
+        // when all of them are full again, and as many new ones come
+        clock.advance(Duration::from_secs(2));
+        spend_once(&backend, scope, &quota, 10_000..11_500);
+
+        // then
+        let after = backend.stats();
+        assert_eq!(after.evicted, before.evicted, "{quota}");
+        assert!(after.expired >= 1000, "{quota}: {after:?}");
+        assert!(after.keys <= 2000, "{quota}: {after:?}");
+    }
+}
+
+#[test]
+fn calls_for_known_keys_find_out_which_others_are_full_again() {
+    // given
+    let (backend, clock) = backend(1000);
+    let quota = Quota::per_second(10).burst(1000);
+    let scope = Scope::of("tidy", 0, &quota);
+    spend_once(&backend, scope, &quota, 0..200);
+    let key = Key::from("in debt for a minute");
+    let charge = one(scope, &quota, &key);
+    backend
+        .decide_now(&[Charge {
+            cost: 600,
+            ..charge
+        }])
+        .unwrap();
+    clock.advance(Duration::from_secs(10));
+
+    // when nobody new comes; three shards, of which only this key's is at work
+    for _ in 0..5000 {
+        backend.decide_now(&[charge]).unwrap();
+    }
+
+    // then
+    assert!(backend.stats().expired > 30, "{:?}", backend.stats());
+}
+
+#[test]
+fn pitfall_unbounded_distinct_keys_grow_until_the_process_dies() {
+    for max_keys in [0, 1, 7, 1000, 5000] {
+        // given
+        let (backend, _) = backend(max_keys);
+        let quota = Quota::per_hour(10);
+        let scope = Scope::of("unbounded", 0, &quota);
+
+        // when
+        spend_once(&backend, scope, &quota, 0..30_000);
+
+        // then
+        let stats = backend.stats();
+        assert!(stats.keys <= max_keys.max(1), "{max_keys}: {stats:?}");
+        assert!(stats.longest_scan <= 16, "{max_keys}: {stats:?}");
+        assert_eq!(stats.evicted + stats.keys as u64, 30_000);
+    }
+}
+
+#[test]
+fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
+    for quota in every_algorithm(10, Duration::from_secs(3600)) {
+        // given callers who spent everything and were sent away
+        let (backend, clock) = backend(5000);
+        let scope = Scope::of("denied-stay", 0, &quota);
+        let denied: Vec<Key> = (0..100_u32)
+            .map(|n| Key::from(format!("denied-{n}")))
+            .collect();
+        for key in &denied {
+            while backend
+                .decide_now(&[one(scope, &quota, key)])
+                .unwrap()
+                .is_admitted()
+            {}
+        }
+
+        // when forty times as many keys come as there is room for
+        spend_once(&backend, scope, &quota, 0..200_000);
+        clock.advance(Duration::from_millis(1));
+
+        // then
+        let still_denied = denied
+            .iter()
+            .filter(|key| {
+                let decision = backend.decide_now(&[one(scope, &quota, key)]).unwrap();
+                !decision.is_admitted()
+            })
+            .count();
+        assert_eq!(still_denied, 100, "{quota}");
+    }
+}
+
+#[test]
+fn who_is_deepest_in_debt_stays_longest() {
+    // given one caller far deeper in debt than the others, none of whom came twice
+    let (backend, _) = backend(1000);
+    let quota = Quota::per_hour(100);
+    let scope = Scope::of("deepest", 0, &quota);
+    let key = Key::from("alice");
+    let charge = one(scope, &quota, &key);
+    backend
+        .decide_now(&[Charge { cost: 90, ..charge }])
+        .unwrap();
+
+    // when
+    spend_once(&backend, scope, &quota, 0..50_000);
+
+    // then
+    let peek = backend.decide_now(&[Charge { cost: 0, ..charge }]).unwrap();
+    assert_eq!(peek.verdicts()[0].remaining(), 10);
+}
+
+#[test]
+fn a_call_whose_keys_evict_each_other_is_still_all_or_nothing() {
+    // given room for one key
+    let (backend, _) = backend(1);
+    let quota = Quota::per_hour(10);
+    let scope = Scope::of("evict-each-other", 0, &quota);
+    let keys: Vec<Key> = (0..MAX_CHARGES as u64).map(Key::from).collect();
+    let charges: Vec<_> = keys.iter().map(|key| one(scope, &quota, key)).collect();
+
+    // when
+    let decision = backend.decide_now(&charges).unwrap();
+
+    // then
+    assert!(decision.is_admitted());
+    assert!(
+        decision
+            .verdicts()
+            .iter()
+            .all(|verdict| verdict.taken() == 1)
+    );
+    assert_eq!(backend.stats().keys, 1);
+}
+
+#[test]
+fn keys_of_changing_length_come_and_go_without_being_mixed_up() {
+    // given room for few, so that long keys are freed, reused and moved all the time
+    let (backend, _) = backend(300);
+    let quota = Quota::per_hour(1000);
+    let scope = Scope::of("lengths", 0, &quota);
+
+    for n in 0..20_000_u64 {
+        // when
+        let [length, ..] = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let mut bytes = n.to_le_bytes().to_vec();
+        bytes.resize(8 + usize::from(length) / 2, 0xee);
+        let key = Key::bytes(&bytes);
+        let charge = one(scope, &quota, &key);
+
+        // then it is new, and the second time it is known
+        for left in [999, 998] {
+            let decision = backend.decide_now(&[charge]).unwrap();
+            assert_eq!(decision.verdicts()[0].remaining(), left, "{n}");
+        }
+    }
+    assert!(backend.stats().evicted > 19_000);
+}
+
+#[test]
+fn long_keys_stay_themselves_when_they_are_moved_together() {
+    // given keys of each length in turn, and a debt that outlives them
+    let (backend, clock) = backend(2000);
+    let quota = Quota::per_second(10).burst(10_000);
+    let scope = Scope::of("moved", 0, &quota);
+    let stays = Key::from("a key of some length that stays");
+    let charge = one(scope, &quota, &stays);
+    let dear = Charge {
+        cost: 9000,
+        ..charge
+    };
+    backend.decide_now(&[dear]).unwrap();
+
+    for length in [10, 120, 20, 90, 30, 127] {
+        // when they crowd out what those before them left
+        clock.advance(Duration::from_secs(10));
+        for n in 0..1500_u32 {
+            let mut bytes = n.to_le_bytes().to_vec();
+            bytes.resize(length, 0xee);
+            let key = Key::bytes(&bytes);
+
+            // then each is new, and the second time it is known
+            for left in [9999, 9998] {
+                let decision = backend.decide_now(&[one(scope, &quota, &key)]).unwrap();
+                assert_eq!(decision.verdicts()[0].remaining(), left, "{length}: {n}");
+            }
+        }
+    }
+    let left = backend.decide_now(&[charge]).unwrap().verdicts()[0].remaining();
+    assert_eq!(left, 10_000 - 9000 + 600 - 1);
+    assert_eq!(backend.stats().evicted, 0);
+}
+
+#[test]
+fn debug_output_tells_no_identity() {
+    // given
+    let (backend, _) = backend(1000);
+    let quota = Quota::per_hour(5);
+    let scope = Scope::of("debug", 0, &quota);
+    let decision: Decision = backend
+        .decide_now(&[one(scope, &quota, &Key::from("secret"))])
+        .unwrap();
+    assert!(decision.is_admitted());
+
+    // when
+    let text = format!("{backend:?}");
+
+    // then
+    assert!(
+        !text.contains("secret") && !text.contains("debug"),
+        "{text}"
+    );
+    assert!(text.contains("keys: 1"), "{text}");
+}
+
+#[test]
+fn a_backend_is_shared_between_threads_and_behind_its_trait() {
+    fn assert<T: std::fmt::Debug + Send + Sync + 'static>(_: &T) {}
+
+    let (backend, _) = backend(10);
+    assert(&backend);
+    let behind: std::sync::Arc<dyn Backend> = std::sync::Arc::new(backend);
+    assert(&behind);
+}
+
+fn spend_once(backend: &MemoryBackend, scope: Scope, quota: &Quota, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let key = Key::from(number);
+        assert!(backend.decide_now(&[one(scope, quota, &key)]).is_ok());
+    }
+}

@@ -1,0 +1,61 @@
+//! A million callers are cheap, whatever their keys are and wherever the table stands in its growth.
+
+mod common;
+
+use std::alloc::System;
+use std::time::Duration;
+
+use common::{every_algorithm, one};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate_core::{ImmediateBackend, Key, ManualClock, Quota, Scope};
+use tollgate_memory::MemoryBackend;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What a live key may take beside its own bytes.
+const MOST: usize = 64;
+
+#[test]
+fn a_live_key_takes_at_most_64_bytes_beside_its_own() {
+    let [gcra, fixed, sliding, ..] = every_algorithm(10, Duration::from_secs(3600));
+    for quota in [gcra, fixed, sliding] {
+        for length in [5, 10, 31, 100] {
+            let worst = worst_bytes_per_key(quota, length);
+            println!("{quota}, keys of {length} bytes: {worst:.1} bytes beside the key");
+        }
+    }
+}
+
+/// The most that was ever allocated per key between a hundred thousand keys and a million, looked at every time that
+/// anything was allocated.
+#[allow(clippy::float_arithmetic, reason = "a figure to be printed")]
+fn worst_bytes_per_key(quota: Quota, length: usize) -> f64 {
+    let scope = Scope::of("bytes-per-key", 0, &quota);
+    let mut name = vec![0; length - 1];
+    let region = Region::new(ALLOCATOR);
+    let backend = MemoryBackend::builder()
+        .max_keys(1_100_000)
+        .clock(ManualClock::new())
+        .build();
+    let mut worst = 0.0_f64;
+    let mut keys = 0;
+    for number in 0..1_000_000_u32 {
+        name[..4].copy_from_slice(&number.to_le_bytes());
+        let key = Key::bytes(&name);
+        assert!(backend.decide_now(&[one(scope, &quota, &key)]).is_ok());
+        keys += 1;
+        if number >= 100_000 {
+            let change = region.change();
+            let bytes = change.bytes_allocated - change.bytes_deallocated;
+            let beside = bytes - keys * length;
+            assert!(
+                beside <= keys * MOST,
+                "{quota}, {length}: {beside} of {keys}"
+            );
+            worst = worst.max(beside as f64 / keys as f64);
+        }
+    }
+    assert_eq!(backend.stats().keys, keys);
+    worst
+}

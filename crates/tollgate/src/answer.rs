@@ -1,0 +1,20 @@
+//! What a caller is told: the answer to a refused request, and the fields on every answer.
+//!
+//! | what happened | HTTP | gRPC | headers |
+//! | --- | --- | --- | --- |
+//! | over quota | 429 | `RESOURCE_EXHAUSTED` | `Retry-After` (absent if it can never pass), RateLimit fields, `no-store` |
+//! | the limiter cannot decide, and the policy denies | 503 | `UNAVAILABLE` | `no-store` |
+//! | the request does not say who it is from, and the policy denies | 403 | `PERMISSION_DENIED` | `no-store` |
+//! | passed | the service's | the service's | RateLimit fields |
+
+mod fields;
+mod grpc;
+mod problem;
+mod respond;
+mod retry_after;
+
+pub(crate) use self::fields::{policy_member, write_fields};
+pub use self::problem::ProblemJson;
+pub(crate) use self::problem::problem_body;
+pub(crate) use self::respond::answer;
+pub use self::respond::{Refusal, RefusalReason, Respond};

@@ -1,0 +1,32 @@
+//! Refusals in gRPC: a plain 429 would reach clients as UNAVAILABLE, which they retry at once.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response};
+
+use super::{Refusal, RefusalReason};
+use crate::RequestView;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// Whether the caller speaks gRPC, by its content type.
+pub(super) fn is_grpc(request: &RequestView<'_>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// A trailers-only answer: the status stands in the headers, and there is no body.
+pub(super) fn trailers_only(refusal: &Refusal<'_>) -> Response<Bytes> {
+    let (status, message) = match refusal.reason() {
+        RefusalReason::QuotaExceeded => ("8", "quota exceeded"),
+        RefusalReason::Undecided => ("14", "the rate limiter cannot decide at the moment"),
+        RefusalReason::Unidentified(_) => ("7", "the request does not say who it is from"),
+    };
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(GRPC_STATUS, HeaderValue::from_static(status));
+    headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+    response
+}

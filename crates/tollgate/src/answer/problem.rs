@@ -1,0 +1,94 @@
+//! The default answer: a problem document (RFC 9457).
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+
+use super::{Refusal, RefusalReason, Respond};
+use crate::report::PolicyVerdict;
+
+/// Answers with `application/problem+json`, and the problem types that the RateLimit draft registers.
+///
+/// ```json
+/// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,
+///  "detail":"…","violated-policies":["login"]}
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProblemJson;
+
+impl Respond for ProblemJson {
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<Bytes> {
+        let body = match refusal.reason() {
+            RefusalReason::QuotaExceeded => quota_exceeded(refusal),
+            RefusalReason::Undecided => Bytes::from_static(UNDECIDED.as_bytes()),
+            RefusalReason::Unidentified(missing) => Bytes::from(unidentified(&missing.to_string())),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = refusal.status();
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        response
+    }
+}
+
+const UNDECIDED: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporarily unavailable","status":503,"#,
+    r#""detail":"The rate limiter cannot decide at the moment."}"#
+);
+
+fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
+    let mut violated = refusal.violated();
+    match (violated.next(), violated.next()) {
+        // The usual case, written once when the policy was built: this is the path that is attacked.
+        (Some(only), None) => Bytes::from_static(only.labels().problem.as_bytes()),
+        _ => Bytes::from(problem_body(refusal.violated().map(PolicyVerdict::quota))),
+    }
+}
+
+/// The body that says that these quotas were violated. Names are a part of ASCII that JSON need not escape.
+pub(crate) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
+    let names = violated.into_iter().collect::<Vec<_>>().join("\",\"");
+    format!(
+        "{{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota exceeded\",\
+         \"status\":429,\"detail\":\"The request would exceed a quota; Retry-After says when it would not.\",\
+         \"violated-policies\":[\"{names}\"]}}"
+    )
+}
+
+fn unidentified(missing: &str) -> String {
+    // Only header names and literals stand in it, but one of them may come from the user of this crate.
+    let escaped: String = missing.chars().flat_map(char::escape_default).collect();
+    let detail = escaped
+        .replace("\\'", "'")
+        .replace("\\u{", "(U+")
+        .replace('}', ")");
+    format!(
+        "{{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\"detail\":\"There is {detail}.\"}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_body_is_json() {
+        let bodies = [
+            problem_body(["login"]),
+            problem_body(["api", "api-2"]),
+            UNDECIDED.to_owned(),
+            unidentified("no header x-api-key in the request"),
+            unidentified("no \"thing\" that\\ is\n'odd' \u{1F600} in the request"),
+        ];
+        for body in bodies {
+            let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert!(
+                value["status"].is_u64() && value["type"].is_string(),
+                "{body}"
+            );
+        }
+    }
+}

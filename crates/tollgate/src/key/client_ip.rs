@@ -1,0 +1,52 @@
+//! The caller's address.
+
+use super::{KeyExtractor, KeyMissing};
+use crate::{Key, RequestView};
+
+/// The caller's address: the socket's peer. IPv6 is grouped by /64, because whoever has one such address usually has
+/// them all, and an IPv4 address in IPv6 notation is an IPv4 address.
+///
+/// No header counts. Whoever can set `X-Forwarded-For` could choose a new identity with each request.
+///
+/// The server must say who the peer is. Under axum serve the router with
+/// `into_make_service_with_connect_info::<SocketAddr>()`; a handler test without a socket uses axum's `MockConnectInfo`:
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use std::net::SocketAddr;
+/// use axum::extract::connect_info::MockConnectInfo;
+/// use axum::{Router, body::Body, http::Request, routing::get};
+/// use tollgate::{Quota, RateLimitLayer};
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let app = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(Quota::per_minute(1)))
+///     // Outside the limiter, so that it is there when the limiter looks.
+///     .layer(MockConnectInfo(SocketAddr::from(([203, 0, 113, 7], 4711))));
+///
+/// let get = || Request::get("/").body(Body::empty()).unwrap();
+/// assert_eq!(app.clone().oneshot(get()).await.unwrap().status(), 200);
+/// assert_eq!(app.oneshot(get()).await.unwrap().status(), 429);
+/// # }
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientIp;
+
+impl ClientIp {
+    /// The bits of an IPv6 address that tell callers apart.
+    const V6_PREFIX: u8 = 64;
+    /// What is missing when the server does not say who the peer is.
+    pub(crate) const MISSING: &'static str = "peer address";
+}
+
+impl KeyExtractor for ClientIp {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match request.peer() {
+            Some(address) => Ok(Key::address(address, Self::V6_PREFIX)),
+            None => Err(KeyMissing::new(Self::MISSING)),
+        }
+    }
+}

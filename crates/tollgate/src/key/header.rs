@@ -1,0 +1,108 @@
+//! The value of a header.
+
+use http::HeaderName;
+use http::header::InvalidHeaderName;
+
+use super::{KeyExtractor, KeyMissing};
+use crate::{Key, RequestView};
+
+/// The value of a header, byte for byte: an API key, a session.
+///
+/// Of several lines of that name the first counts, which is the one that `HeaderMap::get` shows to a handler. An empty
+/// value is a missing one. The value need not be UTF-8, and however long it is, it costs no more than
+/// [`Key::MAX_LEN`] bytes.
+///
+/// Anybody can send any header. Use one as identity only if something checks it: if unchecked values each get a budget,
+/// a caller has as many budgets as there are values.
+#[derive(Clone, Debug)]
+pub struct Header {
+    name: HeaderName,
+    missing: KeyMissing,
+}
+
+impl Header {
+    /// The header of this name.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `name` is no header name. Names that come from outside go through
+    /// [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub fn new(name: &str) -> Self {
+        #[expect(
+            clippy::panic,
+            reason = "literals fail while they are built, by design"
+        )]
+        Self::try_new(name).unwrap_or_else(|error| panic!("header {name:?}: {error}"))
+    }
+
+    /// The header of this name.
+    ///
+    /// # Errors
+    ///
+    /// If `name` is no header name.
+    pub fn try_new(name: &str) -> Result<Self, InvalidHeaderName> {
+        let name: HeaderName = name.parse()?;
+        let missing = KeyMissing::shared(format!("header {name}"));
+        Ok(Self { name, missing })
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match request.headers().get(&self.name) {
+            Some(value) if !value.is_empty() => Ok(Key::bytes(value.as_bytes())),
+            _ => Err(self.missing.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn extract(lines: &[&[u8]]) -> Result<Key, KeyMissing> {
+        let mut request = Request::new(());
+        for line in lines {
+            request
+                .headers_mut()
+                .append("x-api-key", HeaderValue::from_bytes(line).unwrap());
+        }
+        Header::new("X-Api-Key").extract(&RequestView::of(&request))
+    }
+
+    #[test]
+    fn values_that_are_not_utf_8_are_identities_like_any_other() {
+        assert_eq!(extract(&[b"\xff\xfe"]), Ok(Key::bytes(b"\xff\xfe")));
+        assert_ne!(extract(&[b"\xff\xfe"]), extract(&[b"\xff\xfd"]));
+    }
+
+    #[test]
+    fn of_several_lines_the_first_counts() {
+        assert_eq!(extract(&[b"a", b"b"]), extract(&[b"a"]));
+    }
+
+    #[test]
+    fn an_empty_value_is_a_missing_one() {
+        assert_eq!(
+            extract(&[b""]).unwrap_err().to_string(),
+            "no header x-api-key in the request"
+        );
+        assert!(extract(&[]).is_err());
+    }
+
+    #[test]
+    fn a_value_of_a_megabyte_costs_no_more_than_a_short_one() {
+        let key = extract(&[&vec![b'x'; 1 << 20]]).unwrap();
+        assert!(key.as_bytes().len() <= Key::MAX_LEN);
+    }
+
+    #[test]
+    #[should_panic(expected = "header \"x api key\"")]
+    fn a_name_that_is_none_is_refused_while_it_is_built() {
+        drop(Header::new("x api key"));
+    }
+}

@@ -1,0 +1,135 @@
+//! The tower layer.
+
+mod future;
+mod service;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower_layer::Layer;
+
+pub use self::future::ResponseFuture;
+pub use self::service::RateLimitService;
+
+use crate::answer::{ProblemJson, Respond};
+use crate::limiter::Limiter;
+
+/// Limits the requests to the service that it wraps.
+///
+/// The shortest form limits each client address, in memory:
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, routing::get};
+/// use tollgate::{Quota, RateLimitLayer};
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(Quota::per_second(10)));
+/// # }
+/// ```
+///
+/// and the longest is still a sentence:
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// use axum::{Router, routing::get};
+/// use tollgate::key::{Global, Header};
+/// use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+///
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("api", Quota::per_second(10).burst(50)).key(Header::new("x-api-key")))
+///     .policy(Policy::new("everything", Quota::per_second(5_000)).key(Global))
+///     .build()?;
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(limiter).without_headers());
+/// # Ok(()) }
+/// # #[cfg(not(feature = "axum"))] fn main() {}
+/// ```
+///
+/// The layer goes around a whole router, a route, a method router, a `ServiceBuilder`'s stack or a tonic server. Clones of
+/// it, and of the services that it makes, share their budgets.
+///
+/// # What it does to the service
+///
+/// A refused request never reaches it. Its errors, its readiness and its request bodies pass through as they are. It must be
+/// `Clone`, because a backend that waits takes the service that was found ready along with the request.
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct RateLimitLayer {
+    config: Arc<Config>,
+}
+
+/// What the services of one layer share.
+#[derive(Clone)]
+struct Config {
+    limiter: Limiter,
+    respond: Arc<dyn Respond>,
+    fields: bool,
+    status: bool,
+}
+
+impl RateLimitLayer {
+    /// A layer around a [`Limiter`], or a [`Policy`](crate::Policy) or [`Quota`](crate::Quota) that is all of one.
+    pub fn new(limiter: impl Into<Limiter>) -> Self {
+        Self {
+            config: Arc::new(Config {
+                limiter: limiter.into(),
+                respond: Arc::new(ProblemJson),
+                fields: true,
+                status: true,
+            }),
+        }
+    }
+
+    /// Answers refused requests in another form than [`ProblemJson`].
+    pub fn respond_with(mut self, respond: impl Respond) -> Self {
+        self.change(|config| config.respond = Arc::new(respond));
+        self
+    }
+
+    /// Leaves the RateLimit fields out. `Retry-After` stays: whoever is refused is told when to come back.
+    pub fn without_headers(mut self) -> Self {
+        self.change(|config| config.fields = false);
+        self
+    }
+
+    /// Does not put a [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves the allocation of one.
+    pub fn without_status(mut self) -> Self {
+        self.change(|config| config.status = false);
+        self
+    }
+
+    fn change(&mut self, f: impl FnOnce(&mut Config)) {
+        f(Arc::make_mut(&mut self.config));
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimitService<S>;
+
+    fn layer(&self, inner: S) -> RateLimitService<S> {
+        RateLimitService::new(inner, Arc::clone(&self.config))
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer")
+            .field("config", &self.config)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("limiter", &self.limiter)
+            .field("fields", &self.fields)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}

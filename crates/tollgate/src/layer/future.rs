@@ -1,0 +1,163 @@
+//! The response of a limited service, on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{HeaderMap, Request, Response};
+use pin_project_lite::pin_project;
+use tollgate_core::Decide;
+use tower_service::Service;
+
+use super::Config;
+use super::service::After;
+use crate::ResponseBody;
+use crate::answer::write_fields;
+use crate::limiter::Plan;
+
+pin_project! {
+    /// The response of a [`RateLimitService`](super::RateLimitService).
+    ///
+    /// Dropping it leaves nothing behind: a decision that has not been sent to the backend is withdrawn, one that was sent
+    /// is given back when it arrives.
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum State<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // The backend has been asked.
+        Deciding { decide: Decide, waiting: Option<Waiting<S, B>> },
+        // The request passed.
+        Calling { #[pin] call: S::Future, after: After },
+        // The request was refused.
+        Refused { response: Option<S::Response> },
+    }
+}
+
+/// What waits for a decision: the request, and the service that was found ready for it.
+struct Waiting<S, B> {
+    config: Arc<Config>,
+    plan: Plan,
+    ready: S,
+    request: Request<B>,
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(super) fn deciding(
+        decide: Decide,
+        config: Arc<Config>,
+        plan: Plan,
+        ready: S,
+        request: Request<B>,
+    ) -> Self {
+        let waiting = Some(Waiting {
+            config,
+            plan,
+            ready,
+            request,
+        });
+        Self {
+            state: State::Deciding { decide, waiting },
+        }
+    }
+
+    pub(super) fn calling(call: S::Future, after: After) -> Self {
+        Self {
+            state: State::Calling { call, after },
+        }
+    }
+
+    pub(super) fn refused(response: S::Response) -> Self {
+        Self {
+            state: State::Refused {
+                response: Some(response),
+            },
+        }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: ResponseBody,
+{
+    type Output = Result<Response<R>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                Projected::Deciding { decide, waiting } => {
+                    let decided = ready!(Pin::new(decide).poll(cx));
+                    let Some(mut waiting) = waiting.take() else {
+                        return Poll::Pending;
+                    };
+                    let judged = waiting
+                        .config
+                        .judge(&mut waiting.request, &waiting.plan, decided);
+                    state.set(match judged {
+                        Ok(after) => State::Calling {
+                            call: waiting.ready.call(waiting.request),
+                            after,
+                        },
+                        Err(response) => State::Refused {
+                            response: Some(response),
+                        },
+                    });
+                }
+                Projected::Calling { call, after } => {
+                    let mut result = ready!(call.poll(cx));
+                    if let Ok(response) = &mut result {
+                        after.write(response.headers_mut());
+                    }
+                    return Poll::Ready(result);
+                }
+                Projected::Refused { response } => {
+                    // Empty only if polled after its end.
+                    return response
+                        .take()
+                        .map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
+                }
+            }
+        }
+    }
+}
+
+impl After {
+    fn write(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::Nothing => {}
+            Self::Fields(report) => write_fields(headers, report),
+            Self::FieldsOf(status) => status.read(|report| write_fields(headers, report)),
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Deciding { .. } => "ResponseFuture(deciding)",
+            State::Calling { .. } => "ResponseFuture(calling)",
+            State::Refused { .. } => "ResponseFuture(refused)",
+        })
+    }
+}

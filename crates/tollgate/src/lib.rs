@@ -1,0 +1,73 @@
+//! Rate limiting for tower, axum and tonic: per route, per caller, exact, in memory or shared.
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, routing::get};
+//! use tollgate::{Quota, RateLimitLayer};
+//!
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::new(Quota::per_second(10)));
+//! # }
+//! ```
+//!
+//! Six words are enough to read the rest:
+//!
+//! | word | what it is |
+//! | --- | --- |
+//! | [`Quota`] | how much, per how long, by which [`Algorithm`]: `Quota::per_second(10).burst(20)` |
+//! | [`Policy`] | a name, which requests it covers, whose budget it spends, what a request costs, one or more quotas |
+//! | [`key`] | whose budget: an address, a header, everybody, anything that you can find in a request |
+//! | [`Limiter`] | policies, a backend, and what happens while the backend fails |
+//! | [`Backend`] | who decides; [`MemoryBackend`] unless you say otherwise |
+//! | [`RateLimitLayer`] | the tower part: asks the limiter, and answers whoever is refused |
+//!
+//! # What is guaranteed
+//!
+//! * **All or nothing.** A request is charged by all policies that cover it, or by none. A refused request consumes nothing.
+//! * **`Retry-After` is a promise.** Who waits that long, and has the budget to themselves, passes.
+//! * **Exact.** No floating-point numbers, no drift, no rounding in the caller's favour.
+//! * **Nothing in a request is trusted** unless you say so. By default callers are told apart by their socket's address.
+//! * **A refusal is never a failure**, nor the other way round: 429 is for a caller over quota, 503 for a limiter that cannot
+//!   decide and was told to refuse.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
+//! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
+
+mod answer;
+mod body;
+pub mod key;
+mod layer;
+mod limiter;
+mod policy;
+mod report;
+mod request;
+mod status;
+
+pub use tollgate_core::{
+    Algorithm, Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind,
+    ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
+    Receipt, RetryAfter, Scope, SystemClock, Timestamp, Verdict,
+};
+pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder};
+
+pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
+pub use self::body::ResponseBody;
+pub use self::key::ClientIp;
+pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
+pub use self::limiter::{
+    Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
+};
+pub use self::policy::{OnFailure, OnMissing, Policy, Quotas, Share};
+pub use self::report::PolicyVerdict;
+pub use self::request::{PeerAddr, RequestView};
+pub use self::status::RateLimitStatus;
+
+/// The README's examples, compiled and run with the tests.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../README.md")]
+pub struct ReadmeExamples;

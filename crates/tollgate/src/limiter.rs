@@ -1,0 +1,198 @@
+//! Policies, a backend, and the rule for when the backend fails: the one way in which a request is decided, whoever asks.
+
+mod check;
+mod config;
+mod fallback;
+mod local;
+mod plan;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
+use tollgate_memory::MemoryBackend;
+
+pub use self::check::{Check, CheckError, CheckFuture, Checked};
+pub use self::config::{ConfigError, LimiterBuilder};
+pub(crate) use self::fallback::Fallback;
+use self::local::LocalBudgets;
+pub(crate) use self::plan::Plan;
+
+use crate::key::{ClientIp, KeyMissing};
+use crate::report::Report;
+use crate::{Key, Policy, Quota, RequestView};
+
+/// Policies, a backend, and what happens while the backend cannot decide.
+///
+/// The layer, and everything else that limits, goes through a limiter. It is cheap to clone, and clones share their
+/// budgets. It needs no HTTP:
+///
+/// ```
+/// use tollgate::{Limiter, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("send-mail", Quota::per_hour(20).burst(2)))
+///     .policy(Policy::new("export", [Quota::per_minute(1), Quota::per_day(10)]))
+///     .build()?;
+///
+/// let user = "user-4711";
+/// assert!(limiter.check("send-mail", user).await?.is_allowed());
+/// assert!(limiter.check("send-mail", user).await?.is_allowed());
+/// let third = limiter.check("send-mail", user).await?;
+/// assert!(!third.is_allowed());
+/// assert_eq!(third.retry_after().map(|wait| wait.as_secs_f64().ceil()), Some(180.0));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Limiter(Arc<Inner>);
+
+struct Inner {
+    policies: Box<[Policy]>,
+    backend: Arc<dyn Backend>,
+    local: LocalBudgets,
+    warned_of_missing_peer: AtomicBool,
+}
+
+impl Limiter {
+    /// A limiter to be built from policies and, if not the one in memory, a backend.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
+    }
+
+    /// Decides whether the identity `key` may do once more what the policy named `policy` limits, and counts it if so.
+    ///
+    /// Nothing is read from any request: the policy's conditions and key are not asked. See [`Check`] for other costs and
+    /// for asking without counting.
+    pub fn check(&self, policy: &str, key: impl Into<Key>) -> Check<'_> {
+        Check::new(self, policy, key.into())
+    }
+
+    /// Gives back at most `n` of a charge, and only what would still count: see [`Receipt`].
+    pub fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.backend.credit(receipt, n);
+    }
+
+    /// Takes `n` more from the budget that was charged, past its capacity if need be.
+    pub fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.backend.debit(receipt, n);
+    }
+
+    /// Forgets what the identity `key` has spent under a policy: its budgets are full.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of that name, or the backend cannot do it.
+    pub async fn reset(&self, policy: &str, key: impl Into<Key> + Send) -> Result<(), CheckError> {
+        let key = key.into();
+        let unknown = || CheckError::UnknownPolicy {
+            policy: policy.into(),
+        };
+        let position = self.position(policy).ok_or_else(unknown)?;
+        for limit in self.0.policies[position].limits.iter() {
+            let reset = self.0.backend.reset(limit.scope, &key);
+            reset.await.map_err(CheckError::Unavailable)?;
+        }
+        Ok(())
+    }
+
+    /// The policies, in the order in which they were added.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.0.policies.iter()
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.0
+            .policies
+            .iter()
+            .position(|policy| policy.name() == name)
+    }
+
+    /// Which policies cover the request, whose budgets they spend, and how much.
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
+        let plan = Plan::of(&self.0.policies, request)?;
+        if plan.misses_peer() && !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                missing = ClientIp::MISSING,
+                "the server does not say who its peers are, so all callers share one budget; serve the router with \
+                 `.into_make_service_with_connect_info::<SocketAddr>()`, or in tests add `MockConnectInfo` outside the \
+                 limiter"
+            );
+        }
+        Ok(plan)
+    }
+
+    /// Asks the backend.
+    pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
+        plan.with_charges(&self.0.policies, |charges| self.0.backend.decide(charges))
+    }
+
+    /// What the backend decided, or what the failure rule, which is applied here and nowhere else, makes of its failure.
+    #[inline]
+    pub(crate) fn rule(
+        &self,
+        plan: &Plan,
+        answer: Result<Decision, BackendError>,
+    ) -> Result<Decision, Fallback> {
+        match answer {
+            Ok(decision) => {
+                self.0.local.backend_answered();
+                Ok(decision)
+            }
+            Err(error) => Err(self
+                .0
+                .local
+                .rule_without_backend(&self.0.policies, plan, error)),
+        }
+    }
+
+    /// What the decision says about each quota of the plan.
+    pub(crate) fn report(&self, plan: &Plan, decision: &Decision) -> Report {
+        Report::new(plan.labels(&self.0.policies), decision)
+    }
+
+    fn all_policies(&self) -> &[Policy] {
+        &self.0.policies
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policies", &self.0.policies)
+            .field("backend", &self.0.backend)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one policy of this limiter, in memory.
+impl From<Policy> for Limiter {
+    fn from(policy: Policy) -> Self {
+        Self::new([policy].into(), Arc::new(MemoryBackend::new()))
+    }
+}
+
+/// A limiter of one policy named `default`: this quota for each client address, in memory.
+impl From<Quota> for Limiter {
+    fn from(quota: Quota) -> Self {
+        Policy::new("default", quota).into()
+    }
+}
+
+impl From<&Self> for Limiter {
+    fn from(limiter: &Self) -> Self {
+        limiter.clone()
+    }
+}
+
+impl Limiter {
+    fn new(policies: Box<[Policy]>, backend: Arc<dyn Backend>) -> Self {
+        Self(Arc::new(Inner {
+            local: LocalBudgets::for_policies(&policies),
+            policies,
+            backend,
+            warned_of_missing_peer: AtomicBool::new(false),
+        }))
+    }
+}

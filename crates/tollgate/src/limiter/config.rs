@@ -1,0 +1,211 @@
+//! How a limiter is built, and what is refused then.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::{Backend, MAX_CHARGES};
+use tollgate_memory::MemoryBackend;
+
+use super::Limiter;
+use crate::Policy;
+
+/// Collects what a [`Limiter`] is made of.
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct LimiterBuilder {
+    policies: Vec<Policy>,
+    backend: Option<Arc<dyn Backend>>,
+}
+
+impl LimiterBuilder {
+    /// Adds a policy. A request is charged by every policy that covers it, all or nothing.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
+        self
+    }
+
+    /// Adds policies.
+    pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
+        self.policies.extend(policies);
+        self
+    }
+
+    /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
+    pub fn backend(mut self, backend: impl Backend) -> Self {
+        self.backend = Some(Arc::new(backend));
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy, if two have one name, if two quotas have one name, or if the policies have more than
+    /// [`MAX_CHARGES`] quotas between them, since all could cover one request.
+    pub fn build(self) -> Result<Limiter, ConfigError> {
+        if self.policies.is_empty() {
+            return Err(ConfigError::NoPolicy);
+        }
+        let mut names = HashMap::new();
+        for policy in &self.policies {
+            if names.insert(policy.name(), ()).is_some() {
+                return Err(ConfigError::DuplicatePolicy {
+                    policy: policy.name().into(),
+                });
+            }
+        }
+        let mut labels = HashMap::new();
+        for policy in &self.policies {
+            for limit in policy.limits.iter() {
+                if let Some(other) = labels.insert(&limit.labels.quota, policy.name()) {
+                    return Err(ConfigError::DuplicateQuota {
+                        quota: limit.labels.quota.clone(),
+                        policies: [other.into(), policy.name().into()],
+                    });
+                }
+            }
+        }
+        if labels.len() > MAX_CHARGES {
+            return Err(ConfigError::TooManyQuotas {
+                quotas: labels.len(),
+            });
+        }
+        let backend = self
+            .backend
+            .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
+        Ok(Limiter::new(self.policies.into(), backend))
+    }
+}
+
+/// Why a policy or a limiter cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// This is no name for a policy or quota.
+    PolicyName {
+        /// The name, shortened if it is long.
+        name: String,
+    },
+    /// The policy has no quota.
+    NoQuota {
+        /// The policy's name.
+        policy: String,
+    },
+    /// The limiter has no policy.
+    NoPolicy,
+    /// Two policies of one limiter have one name.
+    DuplicatePolicy {
+        /// The name.
+        policy: String,
+    },
+    /// Two quotas of one limiter have one name.
+    DuplicateQuota {
+        /// The name.
+        quota: String,
+        /// The policies that they belong to.
+        policies: [String; 2],
+    },
+    /// The policies have more quotas than one call may carry.
+    TooManyQuotas {
+        /// How many they have.
+        quotas: usize,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PolicyName { name } => write!(
+                f,
+                "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
+            ),
+            Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
+            Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
+            Self::DuplicatePolicy { policy } => {
+                write!(f, "policy {policy:?}: there are two of this name")
+            }
+            Self::DuplicateQuota {
+                quota,
+                policies: [one, other],
+            } if one == other => {
+                write!(f, "policy {one:?}: two quotas are named {quota:?}")
+            }
+            Self::DuplicateQuota {
+                quota,
+                policies: [one, other],
+            } => {
+                write!(
+                    f,
+                    "policies {one:?} and {other:?}: both have a quota named {quota:?}"
+                )
+            }
+            Self::TooManyQuotas { quotas } => write!(
+                f,
+                "{quotas} quotas could meet in one request, and at most {MAX_CHARGES} are decided together"
+            ),
+        }
+    }
+}
+
+impl Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    const QUOTA: Quota = Quota::per_second(1);
+
+    fn refusal(policies: impl IntoIterator<Item = Policy>) -> String {
+        Limiter::builder()
+            .policies(policies)
+            .build()
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_limiter_without_policies_is_refused() {
+        assert_eq!(refusal([]), "a limiter without policies limits nothing");
+    }
+
+    #[test]
+    fn two_policies_of_one_name_are_refused() {
+        let policies = [
+            Policy::new("login", QUOTA),
+            Policy::new("login", Quota::per_day(9)),
+        ];
+        assert_eq!(
+            refusal(policies),
+            "policy \"login\": there are two of this name"
+        );
+    }
+
+    #[test]
+    fn two_quotas_of_one_name_are_refused() {
+        let clash = [
+            Policy::new("api", [QUOTA, QUOTA]),
+            Policy::new("api-2", QUOTA),
+        ];
+        assert_eq!(
+            refusal(clash),
+            "policies \"api\" and \"api-2\": both have a quota named \"api-2\""
+        );
+        let twice = [Policy::new("api", [("day", QUOTA), ("day", QUOTA)])];
+        assert_eq!(
+            refusal(twice),
+            "policy \"api\": two quotas are named \"day\""
+        );
+    }
+
+    #[test]
+    fn more_quotas_than_a_call_may_carry_are_refused() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA));
+        assert_eq!(
+            refusal(policies),
+            "33 quotas could meet in one request, and at most 32 are decided together"
+        );
+    }
+}

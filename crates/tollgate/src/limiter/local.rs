@@ -1,0 +1,207 @@
+//! The failure rule, and the budgets of this process that decide under it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, Scope, SystemClock, Timestamp};
+use tollgate_memory::MemoryBackend;
+
+use super::{Fallback, Plan};
+use crate::{OnFailure, Policy};
+
+/// What decides while the backend cannot.
+#[derive(Debug)]
+pub(super) struct LocalBudgets {
+    /// Nothing, unless a policy says [`OnFailure::Local`].
+    budgets: Option<Budgets>,
+}
+
+#[derive(Debug)]
+struct Budgets {
+    clock: OutageClock,
+    backend: MemoryBackend,
+    shares: HashMap<Scope, Quota>,
+}
+
+impl LocalBudgets {
+    pub(super) fn for_policies(policies: &[Policy]) -> Self {
+        let mut shares = HashMap::new();
+        for policy in policies {
+            if let OnFailure::Local(share) = policy.on_failure {
+                let limits = policy.limits.iter();
+                shares.extend(limits.map(|limit| (limit.scope, share.of(&limit.quota))));
+            }
+        }
+        let budgets = (!shares.is_empty()).then(|| {
+            let clock = OutageClock::new(SystemClock::new());
+            let backend = MemoryBackend::builder().clock(clock.clone()).build();
+            Budgets {
+                clock,
+                backend,
+                shares,
+            }
+        });
+        Self { budgets }
+    }
+
+    /// The backend is well: local budgets stand still.
+    pub(super) fn backend_answered(&self) {
+        if let Some(budgets) = &self.budgets {
+            budgets.clock.stop();
+        }
+    }
+
+    /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have
+    /// no say.
+    pub(super) fn rule_without_backend(
+        &self,
+        policies: &[Policy],
+        plan: &Plan,
+        error: BackendError,
+    ) -> Fallback {
+        let says = |rule: fn(OnFailure) -> bool| {
+            plan.policies(policies)
+                .any(|policy| !policy.shadow && rule(policy.on_failure))
+        };
+        if says(|rule| rule == OnFailure::Deny) {
+            return Fallback::Refuse(error);
+        }
+        if !says(|rule| matches!(rule, OnFailure::Local(_))) {
+            return Fallback::Pass(error);
+        }
+        let Some(budgets) = &self.budgets else {
+            return Fallback::Pass(error);
+        };
+        budgets.decide(policies, plan, error)
+    }
+}
+
+impl Budgets {
+    fn decide(&self, policies: &[Policy], plan: &Plan, error: BackendError) -> Fallback {
+        self.clock.run();
+        let local =
+            |policy: &Policy| !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_));
+        let plan = plan.only(policies, local);
+        let (decision, too_dear) = plan.with_charges(policies, |charges| {
+            let mut shares: Vec<_> = charges.to_vec();
+            for charge in &mut shares {
+                charge.quota = self.shares.get(&charge.scope).unwrap_or(charge.quota);
+            }
+            // More than a process's share holds, but not more than the budget itself: that one might say yes.
+            let too_dear = charges.iter().zip(&shares).any(|(whole, share)| {
+                share.quota.capacity() < whole.cost && whole.cost <= whole.quota.capacity()
+            });
+            (self.backend.decide_now(&shares), too_dear)
+        });
+        match decision {
+            Ok(decision) if !too_dear => Fallback::Decide(Box::new((plan, decision))),
+            _ => Fallback::Refuse(error),
+        }
+    }
+}
+
+/// A clock that runs only while the backend fails, so that local budgets refill only then. Otherwise a backend that fails
+/// for a moment every minute would hand out a fresh local burst every minute.
+#[derive(Clone, Debug)]
+struct OutageClock(Arc<Outages>);
+
+#[derive(Debug)]
+struct Outages {
+    /// Read on every decision, hardly ever written: all that the healthy path costs.
+    running: AtomicBool,
+    wall: Box<dyn Clock>,
+    hands: Mutex<Hands>,
+}
+
+#[derive(Debug)]
+struct Hands {
+    /// What the clock showed when the last outage ended. It starts at the time of day, for windows that have one.
+    shown: Timestamp,
+    /// When the present outage began, by the wall clock.
+    since: Option<Timestamp>,
+}
+
+impl OutageClock {
+    fn new(wall: impl Clock) -> Self {
+        let hands = Mutex::new(Hands {
+            shown: wall.now(),
+            since: None,
+        });
+        Self(Arc::new(Outages {
+            running: AtomicBool::new(false),
+            wall: Box::new(wall),
+            hands,
+        }))
+    }
+
+    fn run(&self) {
+        let mut hands = self.hands();
+        if hands.since.is_none() {
+            hands.since = Some(self.0.wall.now());
+            self.0.running.store(true, Ordering::Release);
+        }
+    }
+
+    fn stop(&self) {
+        if !self.0.running.load(Ordering::Acquire) {
+            return;
+        }
+        let mut hands = self.hands();
+        hands.shown = hands.show(self.0.wall.now());
+        hands.since = None;
+        self.0.running.store(false, Ordering::Release);
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.0.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hands {
+    fn show(&self, now: Timestamp) -> Timestamp {
+        let ran_us = self
+            .since
+            .map_or(0, |since| now.as_micros().saturating_sub(since.as_micros()));
+        Timestamp::from_micros(self.shown.as_micros() + ran_us)
+    }
+}
+
+impl Clock for OutageClock {
+    fn now(&self) -> Timestamp {
+        self.hands().show(self.0.wall.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn the_clock_of_outages_stands_still_between_them() {
+        let wall = ManualClock::new();
+        let clock = OutageClock::new(wall.clone());
+        let start = clock.now();
+        let shows = || Duration::from_micros(clock.now().as_micros() - start.as_micros());
+
+        wall.advance(Duration::from_secs(10));
+        assert_eq!(shows(), Duration::ZERO);
+
+        clock.run();
+        wall.advance(Duration::from_secs(3));
+        clock.run();
+        assert_eq!(shows(), Duration::from_secs(3));
+
+        clock.stop();
+        wall.advance(Duration::from_secs(60));
+        assert_eq!(shows(), Duration::from_secs(3));
+
+        clock.run();
+        wall.advance(Duration::from_secs(1));
+        assert_eq!(shows(), Duration::from_secs(4));
+    }
+}

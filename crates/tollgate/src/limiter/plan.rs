@@ -1,0 +1,163 @@
+//! What a request will be charged: which policies, whose budgets, how much.
+
+use smallvec::SmallVec;
+use tollgate_core::{Charge, Mode};
+
+use crate::key::{ClientIp, KeyMissing};
+use crate::policy::{Labels, Limit};
+use crate::{Key, OnMissing, Policy, RequestView};
+
+/// The policies that cover a request, with their keys.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Nearly always one or two.
+    entries: SmallVec<[Entry; 1]>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The policy's place in the limiter.
+    policy: usize,
+    key: Key,
+    cost: u64,
+    probe: bool,
+    misses_peer: bool,
+}
+
+impl Plan {
+    /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
+    pub(super) fn of(policies: &[Policy], request: &RequestView<'_>) -> Result<Self, KeyMissing> {
+        let mut entries = SmallVec::new();
+        for (index, policy) in policies.iter().enumerate() {
+            if !policy.covers(request) {
+                continue;
+            }
+            let mut misses_peer = false;
+            let key = match policy.key.extract(request) {
+                Ok(key) => key,
+                Err(missing) => match policy.on_missing {
+                    OnMissing::Share => {
+                        misses_peer = missing.what() == ClientIp::MISSING;
+                        Key::missing()
+                    }
+                    OnMissing::Pass => continue,
+                    // What is on trial refuses nobody.
+                    OnMissing::Deny if policy.shadow => continue,
+                    OnMissing::Deny => {
+                        return Err(missing);
+                    }
+                },
+            };
+            entries.push(Entry {
+                policy: index,
+                key,
+                cost: policy.cost,
+                probe: false,
+                misses_peer,
+            });
+        }
+        Ok(Self { entries })
+    }
+
+    /// One policy for one key, whatever the policy says about requests.
+    pub(super) fn for_check(policy: usize, key: Key, cost: u64, probe: bool) -> Self {
+        let entry = Entry {
+            policy,
+            key,
+            cost,
+            probe,
+            misses_peer: false,
+        };
+        Self {
+            entries: SmallVec::from_buf([entry]),
+        }
+    }
+
+    /// The part of the plan that concerns the policies for which `keep` holds.
+    pub(super) fn only(&self, policies: &[Policy], keep: impl Fn(&Policy) -> bool) -> Self {
+        let kept = self
+            .entries
+            .iter()
+            .filter(|entry| keep(&policies[entry.policy]));
+        let kept = kept.map(|entry| Entry {
+            key: entry.key.clone(),
+            ..*entry
+        });
+        Self {
+            entries: kept.collect(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn misses_peer(&self) -> bool {
+        self.entries.iter().any(|entry| entry.misses_peer)
+    }
+
+    /// The policies of the plan.
+    pub(super) fn policies<'a>(
+        &'a self,
+        policies: &'a [Policy],
+    ) -> impl Iterator<Item = &'a Policy> {
+        self.entries.iter().map(|entry| &policies[entry.policy])
+    }
+
+    /// The names of the quotas of the plan, in the order of its charges, and how each is meant.
+    pub(super) fn labels<'a>(
+        &'a self,
+        policies: &'a [Policy],
+    ) -> impl Iterator<Item = (&'static Labels, Mode)> + 'a {
+        self.entries.iter().flat_map(move |entry| {
+            let policy = &policies[entry.policy];
+            policy
+                .limits
+                .iter()
+                .map(move |limit| (limit.labels, entry.mode(policy)))
+        })
+    }
+
+    /// Calls `f` with a charge for each quota of each policy of the plan.
+    pub(super) fn with_charges<T>(
+        &self,
+        policies: &[Policy],
+        f: impl FnOnce(&[Charge<'_>]) -> T,
+    ) -> T {
+        // Nearly every request meets one quota of one policy: no list is built for it.
+        if let [entry] = &self.entries[..]
+            && let policy = &policies[entry.policy]
+            && let [limit] = &policy.limits[..]
+        {
+            return f(&[entry.charge(policy, limit)]);
+        }
+        let charges = self.entries.iter().flat_map(|entry| {
+            let policy = &policies[entry.policy];
+            policy
+                .limits
+                .iter()
+                .map(move |limit| entry.charge(policy, limit))
+        });
+        f(&charges.collect::<SmallVec<[_; 4]>>())
+    }
+}
+
+impl Entry {
+    fn charge<'a>(&'a self, policy: &Policy, limit: &'a Limit) -> Charge<'a> {
+        Charge {
+            scope: limit.scope,
+            quota: &limit.quota,
+            key: &self.key,
+            cost: self.cost,
+            mode: self.mode(policy),
+        }
+    }
+
+    fn mode(&self, policy: &Policy) -> Mode {
+        match (self.probe, policy.shadow) {
+            (true, _) => Mode::Probe,
+            (false, true) => Mode::Shadow,
+            (false, false) => Mode::Enforce,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Which requests, whose budget, how much, and what happens otherwise.
+
+mod failure;
+mod limit;
+mod name;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::failure::{OnFailure, Share};
+pub(crate) use self::limit::Limit;
+pub use self::limit::Quotas;
+pub(crate) use self::name::Labels;
+use self::name::check_name;
+
+use crate::key::{ClientIp, KeyExtractor};
+use crate::{ConfigError, RequestView};
+
+/// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
+///
+/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](ClientIp),
+/// lets those who have none share one budget, is enforced, and lets requests pass while the backend fails.
+///
+/// ```
+/// use tollgate::key::Header;
+/// use tollgate::{OnFailure, OnMissing, Policy, Quota};
+///
+/// let api = Policy::new("api", [Quota::per_second(10).burst(50), Quota::per_day(100_000)])
+///     .key(Header::new("x-api-key"))
+///     .on_missing(OnMissing::Deny)
+///     .on_failure(OnFailure::Deny)
+///     .when(|request| request.uri().path().starts_with("/api/"));
+/// ```
+///
+/// Several quotas are decided together, all or nothing, and so are several policies on one request.
+#[derive(Clone)]
+pub struct Policy {
+    pub(crate) name: Arc<str>,
+    pub(crate) limits: Arc<[Limit]>,
+    pub(crate) key: Arc<dyn KeyExtractor>,
+    pub(crate) condition: Option<Arc<Condition>>,
+    pub(crate) cost: u64,
+    pub(crate) shadow: bool,
+    pub(crate) on_missing: OnMissing,
+    pub(crate) on_failure: OnFailure,
+}
+
+type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
+
+/// What it means that a request does not say whose budget it spends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnMissing {
+    /// All of them share one budget. The default: leaving the header out is then no way around the limit, as it would be
+    /// with [`Pass`](Self::Pass), and callers that never knew of it still get an answer, which they would not with
+    /// [`Deny`](Self::Deny).
+    #[default]
+    Share,
+    /// The policy does not apply. For limits on something that not everybody has, such as a session.
+    Pass,
+    /// The request is refused: 403, since no waiting helps.
+    Deny,
+}
+
+impl Policy {
+    /// A policy of this name, with one [`Quota`](crate::Quota) or several.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the name is not one or there is no quota: see [`try_new`](Self::try_new).
+    #[track_caller]
+    pub fn new(name: &str, quotas: impl Into<Quotas>) -> Self {
+        #[expect(
+            clippy::panic,
+            reason = "literals fail while they are built, by design"
+        )]
+        Self::try_new(name, quotas).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A policy of this name, with one [`Quota`](crate::Quota) or several.
+    ///
+    /// The name stands in headers, logs and Redis keys. It is at most 64 of `a-z`, `0-9`, `-`, `_`, `.` and `/`, and starts
+    /// with a letter or digit.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not one, or there is no quota.
+    pub fn try_new(name: &str, quotas: impl Into<Quotas>) -> Result<Self, ConfigError> {
+        check_name(name)?;
+        let limits = quotas.into().into_limits(name)?;
+        Ok(Self {
+            name: name.into(),
+            limits,
+            key: Arc::new(ClientIp),
+            condition: None,
+            cost: 1,
+            shadow: false,
+            on_missing: OnMissing::default(),
+            on_failure: OnFailure::default(),
+        })
+    }
+
+    /// Whose budget a request spends.
+    #[must_use]
+    pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.key = Arc::new(key);
+        self
+    }
+
+    /// Covers only requests for which `condition` holds.
+    #[must_use]
+    pub fn when(
+        mut self,
+        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.condition = Some(Arc::new(condition));
+        self
+    }
+
+    /// What a request costs. 1 unless this says otherwise; 0 makes each request a peek, which always passes.
+    #[must_use]
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// On trial: decided and reported, never enforced, and never in the way of policies that are.
+    #[must_use]
+    pub fn shadow(mut self) -> Self {
+        self.shadow = true;
+        self
+    }
+
+    /// What it means that a request does not say whose budget it spends.
+    #[must_use]
+    pub fn on_missing(mut self, rule: OnMissing) -> Self {
+        self.on_missing = rule;
+        self
+    }
+
+    /// What happens while the backend cannot decide.
+    #[must_use]
+    pub fn on_failure(mut self, rule: OnFailure) -> Self {
+        self.on_failure = rule;
+        self
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
+        self.condition
+            .as_ref()
+            .is_none_or(|condition| condition(request))
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("name", &self.name)
+            .field(
+                "quotas",
+                &self
+                    .limits
+                    .iter()
+                    .map(|limit| limit.quota)
+                    .collect::<Vec<_>>(),
+            )
+            .field("cost", &self.cost)
+            .field("shadow", &self.shadow)
+            .field("on_missing", &self.on_missing)
+            .field("on_failure", &self.on_failure)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn a_policy_without_quota_is_refused() {
+        let error = Policy::try_new("login", Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "policy \"login\": no quota");
+    }
+
+    #[test]
+    fn names_that_headers_and_keys_could_not_carry_are_refused() {
+        for name in [
+            "",
+            "Login",
+            "log in",
+            "-login",
+            "lögin",
+            "a\"b",
+            &"x".repeat(65),
+        ] {
+            let error = Policy::try_new(name, Quota::per_second(1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("is no name"), "{name:?}: {error}");
+        }
+        for name in ["login", "2fa", "api/v1.search_users-all", &"x".repeat(64)] {
+            Policy::try_new(name, Quota::per_second(1)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_cost_above_every_budget_is_no_error_here_but_never_passes() {
+        // Costs are computed from requests as well, so it is the verdict that says it.
+        let policy = Policy::new("big", Quota::per_second(1)).cost(2);
+        assert_eq!(policy.cost, 2);
+    }
+}

@@ -1,0 +1,63 @@
+//! What may be a name, and what is made of names once and for all.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use http::HeaderValue;
+
+use crate::answer::{policy_member, problem_body};
+use crate::{ConfigError, Quota};
+
+const MAX_LEN: usize = 64;
+
+/// The texts that a quota of a policy brings into every answer.
+///
+/// Every thread reads them on every request. They live as long as the process, so that no reference count is needed that
+/// threads would fight over; equal ones are kept once, so that what is kept is bounded by what was ever configured.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    /// The policy's name.
+    pub(crate) policy: String,
+    /// The quota's name in headers: the policy's for its first, and unique within a limiter.
+    pub(crate) quota: String,
+    /// Its member of the `RateLimit-Policy` field.
+    pub(crate) member: HeaderValue,
+    /// The body that says that it alone was violated.
+    pub(crate) problem: String,
+}
+
+impl Labels {
+    pub(super) fn keep(policy: &str, name: &str, quota: &Quota) -> &'static Self {
+        type Known = HashMap<[String; 3], &'static Labels>;
+        static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
+
+        let member = policy_member(name, quota);
+        let mut known = KNOWN
+            .get_or_init(Mutex::default)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let texts = [policy.to_owned(), name.to_owned(), member];
+        known
+            .entry(texts)
+            .or_insert_with_key(|[policy, name, member]| {
+                Box::leak(Box::new(Self {
+                    policy: policy.clone(),
+                    quota: name.clone(),
+                    member: HeaderValue::from_static(member.clone().leak()),
+                    problem: problem_body([name.as_str()]),
+                }))
+            })
+    }
+}
+
+/// Refuses what headers, logs and Redis keys could not carry as it is.
+pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if name.len() > MAX_LEN || !starts_well || !name.chars().all(allowed) {
+        return Err(ConfigError::PolicyName {
+            name: name.chars().take(MAX_LEN).collect(),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! What callers are told.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Body, Strict, at_a_standstill, from, header};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, Refusal};
+use tower::{Layer, ServiceExt, service_fn};
+
+fn limiter(policy: Policy) -> (Limiter, tollgate::ManualClock) {
+    let (backend, clock) = at_a_standstill();
+    (
+        Limiter::builder()
+            .policy(policy)
+            .backend(backend)
+            .build()
+            .unwrap(),
+        clock,
+    )
+}
+
+async fn send(layer: &RateLimitLayer) -> Response<Body> {
+    layer
+        .layer(Strict::default())
+        .oneshot(from("10.0.0.1"))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn an_allowed_response_carries_the_ratelimit_fields() {
+    let (limiter, _) = limiter(Policy::new("search", Quota::per_minute(30)));
+
+    let response = send(&RateLimitLayer::new(limiter)).await;
+
+    assert_eq!(response.status(), 200);
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        "\"search\";q=30;w=60"
+    );
+    assert_eq!(header(&response, "ratelimit"), "\"search\";r=29;t=2");
+    assert_eq!(header(&response, "retry-after"), "");
+}
+
+#[tokio::test]
+async fn a_refusal_says_everything_that_a_client_needs() {
+    let (limiter, clock) = limiter(Policy::new("login", Quota::per_minute(30).burst(1)));
+    let layer = RateLimitLayer::new(limiter);
+    send(&layer).await;
+    clock.advance(Duration::from_millis(100));
+
+    let response = send(&layer).await;
+
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    // 1.9 s left: rounded up, and the same in both places.
+    assert_eq!(header(&response, "retry-after"), "2");
+    assert_eq!(header(&response, "ratelimit"), "\"login\";r=0;t=2");
+    assert_eq!(header(&response, "ratelimit-policy"), "\"login\";q=1;w=2");
+    assert_eq!(header(&response, "cache-control"), "no-store");
+    assert_eq!(
+        header(&response, "content-type"),
+        "application/problem+json"
+    );
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        problem["type"],
+        "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    );
+    assert_eq!(problem["status"], 429);
+    assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
+}
+
+#[tokio::test]
+async fn who_waits_as_long_as_retry_after_says_passes() {
+    let (limiter, clock) = limiter(Policy::new("slow", Quota::per_minute(7)));
+    let layer = RateLimitLayer::new(limiter);
+    for _ in 0..50 {
+        let response = send(&layer).await;
+        if response.status() == 200 {
+            continue;
+        }
+        let seconds: u64 = header(&response, "retry-after").parse().unwrap();
+        clock.advance(Duration::from_secs(seconds));
+        assert_eq!(send(&layer).await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn headers_can_be_left_out_but_retry_after_stays() {
+    let layer = RateLimitLayer::new(Quota::per_hour(1)).without_headers();
+
+    let passed = send(&layer).await;
+    let refused = send(&layer).await;
+
+    assert!(passed.headers().is_empty());
+    assert_eq!(header(&refused, "ratelimit"), "");
+    assert_eq!(header(&refused, "retry-after"), "3600");
+}
+
+#[tokio::test]
+async fn fields_of_another_limiter_further_in_are_left_standing() {
+    let service = service_fn(|_: Request<Body>| async {
+        let mut response = Response::new(Body::default());
+        response
+            .headers_mut()
+            .insert("ratelimit", HeaderValue::from_static("\"other\";r=1;t=1"));
+        Ok::<_, std::convert::Infallible>(response)
+    });
+
+    let layered = RateLimitLayer::new(Quota::per_hour(1)).layer(service);
+    let response = layered.oneshot(from("10.0.0.1")).await.unwrap();
+
+    let all: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
+    assert_eq!(all, ["\"other\";r=1;t=1", "\"default\";r=0;t=3600"]);
+}
+
+#[tokio::test]
+async fn the_answer_can_be_the_users_own() {
+    let layer = RateLimitLayer::new(Quota::per_hour(1)).respond_with(|refusal: &Refusal<'_>| {
+        assert_eq!(refusal.request().uri().path(), "/");
+        assert_eq!(refusal.violated().next().unwrap().policy(), "default");
+        let mut response = Response::new("come back later".into());
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        response
+            .headers_mut()
+            .insert("location", HeaderValue::from_static("/waiting-room"));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("7"));
+        response
+            .headers_mut()
+            .insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+        response
+    });
+
+    send(&layer).await;
+    let response = send(&layer).await;
+
+    assert_eq!(response.status(), 303);
+    assert_eq!(header(&response, "location"), "/waiting-room");
+    // What the user sets is not overwritten.
+    assert_eq!(
+        (
+            header(&response, "retry-after"),
+            header(&response, "cache-control")
+        ),
+        ("7", "private")
+    );
+}
+
+#[tokio::test]
+async fn whoever_speaks_grpc_is_answered_in_grpc() {
+    let layer = RateLimitLayer::new(Quota::per_hour(1));
+    let call = || {
+        let mut request = from("10.0.0.1");
+        request.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/grpc+proto"),
+        );
+        layer.layer(Strict::default()).oneshot(request)
+    };
+
+    call().await.unwrap();
+    let response = call().await.unwrap();
+
+    // Trailers-only: everything in the headers, and no body.
+    assert_eq!(response.status(), 200);
+    assert_eq!(header(&response, "content-type"), "application/grpc");
+    assert_eq!(header(&response, "grpc-status"), "8");
+    assert!(http_body::Body::is_end_stream(response.body()));
+}
+
+#[tokio::test]
+async fn handlers_read_what_was_decided() {
+    let seen = service_fn(|request: Request<Body>| async move {
+        let status: &RateLimitStatus = request.extensions().get().unwrap();
+        let tightest = status.tightest().unwrap();
+        let names: Vec<_> = status
+            .verdicts()
+            .iter()
+            .map(|one| (one.quota(), one.is_enforced()))
+            .collect();
+        assert_eq!(names, [("trial", false), ("api", true)]);
+        let text = format!(
+            "{} of {}",
+            tightest.verdict().remaining(),
+            tightest.verdict().limit()
+        );
+        Ok::<_, std::convert::Infallible>(Response::new(Body::new(text.into())))
+    });
+    let limiter = Limiter::builder()
+        .policy(Policy::new("trial", Quota::per_hour(1)).shadow())
+        .policy(Policy::new("api", Quota::per_hour(5)))
+        .build()
+        .unwrap();
+
+    let response = RateLimitLayer::new(limiter)
+        .layer(seen)
+        .oneshot(from("10.0.0.1"))
+        .await
+        .unwrap();
+
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "4 of 5");
+}
+
+#[tokio::test]
+async fn without_a_status_requests_are_left_as_they_are() {
+    let seen = service_fn(|request: Request<Body>| async move {
+        assert!(request.extensions().get::<RateLimitStatus>().is_none());
+        Ok::<_, std::convert::Infallible>(Response::new(Body::default()))
+    });
+    let layer = RateLimitLayer::new(Quota::per_hour(1)).without_status();
+
+    let response = layer.layer(seen).oneshot(from("10.0.0.1")).await.unwrap();
+
+    assert_eq!(header(&response, "ratelimit"), "\"default\";r=0;t=3600");
+}

@@ -1,0 +1,268 @@
+//! Several policies on one request, several quotas in one policy, policies on trial, callers that cannot be told apart.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Strict, at_a_standstill, from, header};
+use http::{Request, Response};
+use tollgate::key::{Global, Header};
+use tollgate::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer};
+use tower::{Layer, ServiceExt};
+
+use crate::common::Body;
+
+/// Sends one request through a fresh service of the layer.
+async fn send(layer: &RateLimitLayer, request: Request<Body>) -> Response<Body> {
+    layer
+        .layer(Strict::default())
+        .oneshot(request)
+        .await
+        .unwrap()
+}
+
+async fn status(layer: &RateLimitLayer, request: Request<Body>) -> u16 {
+    send(layer, request).await.status().as_u16()
+}
+
+fn with_header(name: &str, value: &[u8]) -> Request<Body> {
+    let mut request = from("10.0.0.1");
+    let name: http::HeaderName = name.parse().unwrap();
+    request
+        .headers_mut()
+        .append(name, http::HeaderValue::from_bytes(value).unwrap());
+    request
+}
+
+fn layer(policies: impl IntoIterator<Item = Policy>) -> (RateLimitLayer, tollgate::ManualClock) {
+    let (backend, clock) = at_a_standstill();
+    let limiter = Limiter::builder()
+        .policies(policies)
+        .backend(backend)
+        .build()
+        .unwrap();
+    (RateLimitLayer::new(limiter), clock)
+}
+
+#[tokio::test]
+async fn each_address_has_a_budget_of_its_own() {
+    let layer = RateLimitLayer::new(Quota::per_hour(1));
+
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 429);
+    assert_eq!(status(&layer, from("10.0.0.2")).await, 200);
+    assert_eq!(status(&layer, from("[::ffff:10.0.0.2]")).await, 429);
+    assert_eq!(status(&layer, from("[2001:db8::1]")).await, 200);
+    assert_eq!(status(&layer, from("[2001:db8::2]")).await, 429);
+}
+
+#[tokio::test]
+async fn pitfall_several_limits_the_first_charged_although_the_second_denied() {
+    // given a caller with three left, and everybody together with one
+    let (layer, clock) = layer([
+        Policy::new("caller", Quota::per_hour(3)),
+        Policy::new("everybody", Quota::per_minute(1)).key(Global),
+    ]);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+
+    // when the second policy refuses the caller many times
+    for _ in 0..10 {
+        let response = send(&layer, from("10.0.0.1")).await;
+        assert_eq!(header(&response, "ratelimit"), "\"everybody\";r=0;t=60");
+    }
+
+    // then the first still has two
+    for _ in 0..2 {
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    }
+    clock.advance(Duration::from_secs(60));
+    let response = send(&layer, from("10.0.0.1")).await;
+    assert!(header(&response, "ratelimit").starts_with("\"caller\";r=0;"));
+}
+
+#[tokio::test]
+async fn the_quotas_of_one_policy_are_decided_together() {
+    let quotas = [("second", Quota::per_second(2)), ("day", Quota::per_day(3))];
+    let (layer, clock) = layer([Policy::new("api", quotas)]);
+
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    assert_eq!(
+        header(&send(&layer, from("10.0.0.1")).await, "ratelimit"),
+        "\"second\";r=0;t=1"
+    );
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    let response = send(&layer, from("10.0.0.1")).await;
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        "\"second\";q=2;w=1, \"day\";q=3;w=86400"
+    );
+    assert!(header(&response, "ratelimit").starts_with("\"day\";r=0;"));
+}
+
+#[tokio::test]
+async fn a_policy_covers_what_its_condition_says() {
+    let login =
+        Policy::new("login", Quota::per_hour(1)).when(|request| request.uri().path() == "/login");
+    let (layer, _) = layer([login]);
+    let to = |path: &str| {
+        let mut request = from("10.0.0.1");
+        *request.uri_mut() = path.parse().unwrap();
+        request
+    };
+
+    assert_eq!(status(&layer, to("/login")).await, 200);
+    assert_eq!(status(&layer, to("/login")).await, 429);
+    let uncovered = send(&layer, to("/elsewhere")).await;
+    assert_eq!(
+        (uncovered.status().as_u16(), header(&uncovered, "ratelimit")),
+        (200, "")
+    );
+}
+
+#[tokio::test]
+async fn a_cost_is_taken_whole_or_not_at_all() {
+    let (layer, _) = layer([Policy::new("heavy", Quota::per_hour(5)).cost(2)]);
+
+    assert_eq!(
+        header(&send(&layer, from("10.0.0.1")).await, "ratelimit"),
+        "\"heavy\";r=3;t=1440"
+    );
+    assert_eq!(
+        header(&send(&layer, from("10.0.0.1")).await, "ratelimit"),
+        "\"heavy\";r=1;t=2880"
+    );
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 429);
+}
+
+#[tokio::test]
+async fn pitfall_a_cost_above_the_burst_got_a_finite_retry_after() {
+    let (layer, _) = layer([Policy::new("heavy", Quota::per_hour(5)).cost(6)]);
+
+    let response = send(&layer, from("10.0.0.1")).await;
+
+    assert_eq!(response.status(), 429);
+    assert!(!response.headers().contains_key("retry-after"));
+    assert_eq!(header(&response, "ratelimit"), "\"heavy\";r=0;t=0");
+}
+
+#[tokio::test]
+async fn a_policy_on_trial_is_never_in_the_way() {
+    let (layer, _) = layer([
+        Policy::new("trial", Quota::per_hour(1)).shadow(),
+        Policy::new("real", Quota::per_hour(3)),
+    ]);
+
+    for left in [2, 1, 0] {
+        let response = send(&layer, from("10.0.0.1")).await;
+        assert_eq!(response.status(), 200);
+        assert!(header(&response, "ratelimit").starts_with(&format!("\"real\";r={left};")));
+        assert_eq!(header(&response, "ratelimit-policy"), "\"real\";q=3;w=3600");
+    }
+    let refused = send(&layer, from("10.0.0.1")).await;
+    assert_eq!(refused.status(), 429);
+    assert!(String::from_utf8_lossy(&body(refused).await).contains("[\"real\"]"));
+}
+
+#[tokio::test]
+async fn callers_that_cannot_be_told_apart_share_one_budget_unless_told_otherwise() {
+    let policy = || Policy::new("keyed", Quota::per_hour(1)).key(Header::new("x-api-key"));
+
+    let (share, _) = layer([policy()]);
+    assert_eq!(status(&share, from("10.0.0.1")).await, 200);
+    assert_eq!(status(&share, from("10.0.0.2")).await, 429);
+    assert_eq!(status(&share, with_header("x-api-key", b"mine")).await, 200);
+
+    let (pass, _) = layer([policy().on_missing(OnMissing::Pass)]);
+    assert_eq!(status(&pass, from("10.0.0.1")).await, 200);
+    assert_eq!(status(&pass, from("10.0.0.1")).await, 200);
+
+    let (deny, _) = layer([policy().on_missing(OnMissing::Deny)]);
+    let refused = send(&deny, from("10.0.0.1")).await;
+    assert_eq!(refused.status(), 403);
+    assert_eq!(header(&refused, "retry-after"), "");
+    assert_eq!(header(&refused, "cache-control"), "no-store");
+    assert!(String::from_utf8_lossy(&body(refused).await).contains("no header x-api-key"));
+}
+
+#[tokio::test]
+async fn a_policy_on_trial_refuses_nobody_for_want_of_a_key() {
+    let policy = Policy::new("keyed", Quota::per_hour(1))
+        .key(Header::new("x-api-key"))
+        .on_missing(OnMissing::Deny)
+        .shadow();
+    let (layer, _) = layer([policy]);
+
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+}
+
+#[tokio::test]
+async fn nothing_that_a_request_brings_spends_the_budget_of_those_without_a_key() {
+    let (layer, _) =
+        layer([Policy::new("keyed", Quota::per_hour(1)).key(Header::new("x-api-key"))]);
+
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    for value in [&b"\x01"[..], b" ", b"missing", b"\xff"] {
+        let allowed = http::HeaderValue::from_bytes(value).is_ok();
+        assert!(!allowed || status(&layer, with_header("x-api-key", value)).await == 200);
+    }
+}
+
+#[tokio::test]
+async fn keys_of_a_megabyte_and_keys_that_are_not_utf_8_work_like_any_other() {
+    let (layer, _) =
+        layer([Policy::new("keyed", Quota::per_hour(1)).key(Header::new("x-api-key"))]);
+    let mut long = vec![b'k'; 1 << 20];
+
+    assert_eq!(status(&layer, with_header("x-api-key", &long)).await, 200);
+    assert_eq!(status(&layer, with_header("x-api-key", &long)).await, 429);
+    long[0] = b'K';
+    assert_eq!(status(&layer, with_header("x-api-key", &long)).await, 200);
+    assert_eq!(
+        status(&layer, with_header("x-api-key", b"\xff\xfe")).await,
+        200
+    );
+    assert_eq!(
+        status(&layer, with_header("x-api-key", b"\xff\xfe")).await,
+        429
+    );
+}
+
+#[tokio::test]
+async fn pitfall_leftmost_x_forwarded_for_trusted() {
+    // An attacker who sets a new address with each request still has one budget.
+    let (layer, _) = layer([Policy::new("ip", Quota::per_hour(1)).key(ClientIp)]);
+
+    assert_eq!(
+        status(&layer, with_header("x-forwarded-for", b"203.0.113.1")).await,
+        200
+    );
+    for n in 2..20 {
+        let forged = format!("203.0.113.{n}");
+        for name in [
+            "x-forwarded-for",
+            "forwarded",
+            "x-real-ip",
+            "cf-connecting-ip",
+        ] {
+            assert_eq!(
+                status(&layer, with_header(name, forged.as_bytes())).await,
+                429
+            );
+        }
+    }
+}
+
+async fn body(response: Response<Body>) -> bytes::Bytes {
+    use http_body_util::BodyExt;
+
+    response.into_body().collect().await.unwrap().to_bytes()
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Makes the commands that the tests call available, and changes nothing when they are all there.
+#
+#   tests/install.sh [COMMAND...]     the usual ones, and those named
+#
+# On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
+# says exactly what to install, and fails.
+set -euo pipefail
+
+# Redis itself is never a service here: the tests start their own servers, on ports and in folders of their own.
+commands=(cc curl protoc python3 redis-server redis-sentinel redis-cli valgrind "$@")
+
+package_of() {
+  case "$1" in
+    cc) echo build-essential ;;
+    protoc) echo protobuf-compiler ;;
+    redis-cli) echo redis-tools ;;
+    *) echo "$1" ;;
+  esac
+}
+
+missing() {
+  local command
+  for command in "${commands[@]}"; do
+    command -v "$command" >/dev/null || echo "$command"
+  done
+}
+
+mapfile -t absent < <(missing)
+if [ "${#absent[@]}" -eq 0 ]; then
+  echo "tests/install.sh: everything that the tests need is installed"
+  exit 0
+fi
+
+packages=()
+for command in "${absent[@]}"; do
+  packages+=("$(package_of "$command")")
+done
+
+stop_and_say() {
+  echo "tests/install.sh: $1" >&2
+  echo "tests/install.sh: missing commands: ${absent[*]}" >&2
+  echo "tests/install.sh: on Debian or Ubuntu: sudo apt-get install --no-install-recommends ${packages[*]}" >&2
+  exit 1
+}
+
+command -v apt-get >/dev/null || stop_and_say "only apt-get can be driven from here; install these by your own means"
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+    stop_and_say "installing needs root, or sudo without a password"
+  fi
+  as_root=(sudo -n)
+fi
+
+# Debian starts a service as it installs it, and again at every boot. Asking for RUNLEVEL=1 is the old way to prevent the
+# first, but only System V scripts look at it; systemd units do not. Both kinds ask policy-rc.d (101 means "not allowed"),
+# so that is what we answer while apt runs. A policy that is there already is the machine's own, and stays. What it lets
+# start is stopped afterwards, and what was not there before is not started at boot either.
+policy=/usr/sbin/policy-rc.d
+policy_is_ours=no
+services=()
+for service in redis-server redis-sentinel; do
+  [ -e "/etc/init.d/$service" ] || services+=("$service")
+done
+
+lift_policy() {
+  [ "$policy_is_ours" = no ] || "${as_root[@]}" rm -f "$policy"
+}
+trap lift_policy EXIT
+
+if [ ! -e "$policy" ]; then
+  policy_is_ours=yes
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod 755 "$policy"
+fi
+
+echo "tests/install.sh: installing ${packages[*]}"
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -q -o DPkg::Lock::Timeout=120)
+"${apt[@]}" update </dev/null ||
+  echo "tests/install.sh: apt-get update failed, trying with the lists at hand" >&2
+"${apt[@]}" install -y --no-install-recommends "${packages[@]}" </dev/null ||
+  stop_and_say "apt-get could not install ${packages[*]}"
+
+for service in "${services[@]}"; do
+  [ -e "/etc/init.d/$service" ] || continue
+  "${as_root[@]}" service "$service" stop >/dev/null 2>&1 || true # it should not be running anyway
+  "${as_root[@]}" update-rc.d "$service" disable >/dev/null ||
+    echo "tests/install.sh: $service may start at the next boot: update-rc.d $service disable" >&2
+done
+
+hash -r
+mapfile -t absent < <(missing)
+[ "${#absent[@]}" -eq 0 ] || stop_and_say "installed, but not found in PATH"
+echo "tests/install.sh: installed ${packages[*]}"

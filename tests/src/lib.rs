@@ -1,0 +1,108 @@
+//! What every backend must do: one body per behaviour, run on each.
+//!
+//! A backend shows itself as a [`Subject`]; [`conformance!`] makes a test of every behaviour for it:
+//!
+//! ```
+//! # use std::{sync::Arc, time::Duration};
+//! # use tollgate_core::{Backend, ManualClock};
+//! use tollgate_tests::{Elapsed, Subject};
+//!
+//! struct Mine(Arc<dyn Backend>, ManualClock);
+//!
+//! impl Subject for Mine {
+//!     fn backend(&self) -> Arc<dyn Backend> {
+//!         self.0.clone()
+//!     }
+//!
+//!     fn advance(&self, by: Duration) -> Elapsed<'_> {
+//!         self.1.advance(by);
+//!         Box::pin(std::future::ready(()))
+//!     }
+//! }
+//!
+//! # /*
+//! tollgate_tests::conformance!(async { Mine::new().await });
+//! # */
+//! ```
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "everything here runs in tests, where a panic is how one fails"
+)]
+
+pub mod amounts;
+pub mod calls;
+pub mod identities;
+pub mod model;
+pub mod promises;
+mod subject;
+pub mod undo;
+
+pub use subject::{Budget, Elapsed, Subject, align, decide, every_algorithm};
+
+/// A test of every behaviour for one backend. Takes an expression that gives a future of a fresh [`Subject`].
+#[macro_export]
+macro_rules! conformance {
+    ($subject:expr) => {
+        $crate::conformance! { @each $subject;
+            amounts: a_key_never_seen_has_a_full_budget
+                a_budget_admits_what_it_holds_and_not_one_more
+                what_remains_counts_down
+                a_cost_of_nothing_is_a_peek
+                a_cost_above_the_capacity_never_passes
+                a_large_quota_of_a_long_period_is_exact
+                a_caller_who_was_quiet_has_a_full_budget_again
+                a_rate_that_is_no_whole_number_of_microseconds_does_not_drift
+                verdicts_carry_the_time_of_the_backend;
+            promises: retry_after_is_kept_to_the_microsecond
+                reset_after_is_when_the_budget_is_full
+                pitfall_a_denied_request_still_counted
+                pitfall_a_weighted_denial_drove_the_balance_negative
+                pitfall_a_retry_after_of_0
+                pitfall_a_rate_below_one_a_second
+                the_whole_call_passes_after_its_longest_wait;
+            calls: a_call_without_charges_is_admitted
+                a_call_of_too_many_charges_is_an_error_and_not_a_denial
+                the_largest_call_is_all_or_nothing
+                pitfall_the_first_of_several_limits_was_charged_although_the_second_denied
+                the_same_key_twice_is_one_charge_of_the_summed_cost
+                verdicts_stand_in_the_order_of_their_charges
+                a_shadow_charge_is_taken_on_its_own
+                a_shadow_charge_that_does_not_fit_denies_nobody
+                a_probe_takes_nothing_and_denies_nobody
+                one_key_in_every_mode
+                answers_can_be_awaited_later;
+            undo: a_credit_gives_back_what_was_taken
+                a_credit_gives_back_no_more_than_was_taken
+                a_credit_in_part_gives_back_that_part
+                pitfall_a_refund_after_the_window_rolled
+                pitfall_a_refund_after_the_tokens_drained
+                a_debit_goes_past_the_capacity
+                a_debt_is_bounded
+                a_debit_of_a_key_that_was_forgotten_counts
+                a_credit_of_a_key_that_was_forgotten_does_nothing
+                a_reset_forgets_one_key_of_one_scope;
+            identities: odd_keys_have_budgets_of_their_own
+                pitfall_key_parts_joined_without_escaping
+                policies_whose_names_look_alike_do_not_mix
+                every_quota_of_a_policy_has_its_own_budget
+                another_limit_is_no_fresh_budget
+                another_algorithm_is_another_budget;
+            model: any_sequence_of_calls_is_decided_as_the_model_does;
+        }
+    };
+    (@each $subject:expr; $($module:ident: $($name:ident)+;)+) => {
+        $(
+            mod $module {
+                use super::*;
+                $(
+                    #[tokio::test]
+                    async fn $name() {
+                        let subject = $subject.await;
+                        $crate::$module::$name(&subject).await;
+                    }
+                )+
+            }
+        )+
+    };
+}

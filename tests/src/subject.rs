@@ -1,0 +1,117 @@
+//! Who is under test, and the few words that the tests are written in.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Scope};
+
+/// A backend under test, and its time.
+pub trait Subject: Send + Sync {
+    /// The backend. Always the same one.
+    fn backend(&self) -> Arc<dyn Backend>;
+
+    /// Moves the backend's time on.
+    fn advance(&self, by: Duration) -> Elapsed<'_>;
+
+    /// Returns when every credit and debit so far has been applied. At once, unless they are sent somewhere.
+    fn settle(&self) -> Elapsed<'_> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// What [`Subject`] waits for.
+pub type Elapsed<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// One key's budget under one policy.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// Which of the key's budgets.
+    pub scope: Scope,
+    /// Its rule.
+    pub quota: Quota,
+    /// Whose.
+    pub key: Key,
+}
+
+impl Budget {
+    /// Alice's, under the first quota of the policy of this name. Tests name policies after themselves, so that none
+    /// meets another's states on a server they share.
+    #[must_use]
+    pub fn of(policy: &str, quota: Quota) -> Self {
+        Self {
+            scope: Scope::of(policy, 0, &quota),
+            quota,
+            key: Key::from("alice"),
+        }
+    }
+
+    /// Another key's, under the same quota.
+    #[must_use]
+    pub fn for_key(&self, key: impl Into<Key>) -> Self {
+        Self {
+            key: key.into(),
+            ..self.clone()
+        }
+    }
+
+    /// An enforced charge.
+    #[must_use]
+    pub fn charge(&self, cost: u64) -> Charge<'_> {
+        self.charge_in(Mode::Enforce, cost)
+    }
+
+    /// A charge of any mode.
+    #[must_use]
+    pub fn charge_in(&self, mode: Mode, cost: u64) -> Charge<'_> {
+        Charge {
+            scope: self.scope,
+            quota: &self.quota,
+            key: &self.key,
+            cost,
+            mode,
+        }
+    }
+
+    /// Takes `cost`, alone.
+    pub async fn take(&self, subject: &dyn Subject, cost: u64) -> Decision {
+        decide(subject, &[self.charge(cost)]).await
+    }
+
+    /// What is left.
+    pub async fn remaining(&self, subject: &dyn Subject) -> u64 {
+        self.take(subject, 0).await.verdicts()[0].remaining()
+    }
+}
+
+/// The backend's decision on these charges.
+pub async fn decide(subject: &dyn Subject, charges: &[Charge<'_>]) -> Decision {
+    subject.backend().decide(charges).await.unwrap()
+}
+
+/// Moves to the next start of a window of this length, wherever the backend's time stands.
+pub async fn align(subject: &dyn Subject, period: Duration) {
+    let now = decide(subject, &[]).await.at().as_micros();
+    let period_us = u64::try_from(period.as_micros()).unwrap();
+    subject
+        .advance(Duration::from_micros(period_us - now % period_us))
+        .await;
+}
+
+/// `limit` per `period` by each of the algorithms.
+#[must_use]
+pub fn every_algorithm(limit: u64, period: Duration) -> Vec<Quota> {
+    let quota = Quota::new(limit, period);
+    let offset = period / 4;
+    vec![
+        quota,
+        quota.using(Algorithm::FixedWindow {
+            offset: Duration::ZERO,
+        }),
+        quota.using(Algorithm::FixedWindow { offset }),
+        quota.using(Algorithm::SlidingWindow),
+        quota.using(Algorithm::RollingWindow { buckets: 10 }),
+        quota.using(Algorithm::SlidingLog),
+    ]
+}

@@ -1,0 +1,180 @@
+//! Credit, debit, reset.
+
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, DEBT_CEILING, Decision, Quota, Receipt};
+
+use crate::{Budget, Subject, align, every_algorithm};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn receipt(budget: &Budget, decision: &Decision) -> Receipt {
+    let charges = [budget.charge(decision.verdicts()[0].taken())];
+    decision.receipts(&charges).next().unwrap()
+}
+
+async fn credit(subject: &dyn Subject, receipt: Receipt, n: u64) {
+    subject.backend().credit(receipt, n);
+    subject.settle().await;
+}
+
+async fn debit(subject: &dyn Subject, receipt: &Receipt, n: u64) {
+    subject.backend().debit(receipt, n);
+    subject.settle().await;
+}
+
+/// As if it had not been.
+pub async fn a_credit_gives_back_what_was_taken(subject: &dyn Subject) {
+    for quota in every_algorithm(10, SECOND) {
+        let budget = Budget::of("credit", quota);
+        align(subject, SECOND * 4).await;
+        let receipt = receipt(&budget, &budget.take(subject, 7).await);
+
+        credit(subject, receipt, 7).await;
+
+        assert_eq!(budget.remaining(subject).await, 10, "{quota}");
+    }
+}
+
+/// Neither of this charge nor of another.
+pub async fn a_credit_gives_back_no_more_than_was_taken(subject: &dyn Subject) {
+    for quota in every_algorithm(10, SECOND) {
+        let budget = Budget::of("credit-too-much", quota);
+        align(subject, SECOND * 4).await;
+        let first = receipt(&budget, &budget.take(subject, 2).await);
+        subject.advance(Duration::from_micros(1)).await;
+        budget.take(subject, 6).await;
+
+        credit(subject, first, 1000).await;
+
+        assert_eq!(budget.remaining(subject).await, 4, "{quota}");
+    }
+}
+
+/// The rest stays charged.
+pub async fn a_credit_in_part_gives_back_that_part(subject: &dyn Subject) {
+    for quota in every_algorithm(10, SECOND) {
+        let budget = Budget::of("credit-part", quota);
+        align(subject, SECOND * 4).await;
+        let receipt = receipt(&budget, &budget.take(subject, 8).await);
+
+        credit(subject, receipt, 5).await;
+
+        assert_eq!(budget.remaining(subject).await, 7, "{quota}");
+    }
+}
+
+/// What was charged in a window that is over gives the present one nothing.
+pub async fn pitfall_a_refund_after_the_window_rolled(subject: &dyn Subject) {
+    for quota in every_algorithm(10, SECOND).split_off(1) {
+        let budget = Budget::of("refund-rolled", quota);
+        align(subject, SECOND * 4).await;
+        let receipt = receipt(&budget, &budget.take(subject, 10).await);
+        subject.advance(SECOND * 2).await;
+        assert!(budget.take(subject, 10).await.is_admitted(), "{quota}");
+
+        credit(subject, receipt, 10).await;
+
+        assert_eq!(budget.remaining(subject).await, 0, "{quota}");
+    }
+}
+
+/// Burst 5 at 1/s: five at 0 s, five at 5 s. The first five have drained; crediting them must not let ten pass at once.
+pub async fn pitfall_a_refund_after_the_tokens_drained(subject: &dyn Subject) {
+    let budget = Budget::of("refund-drained", Quota::per_second(1).burst(5));
+    let receipt = receipt(&budget, &budget.take(subject, 5).await);
+    subject.advance(SECOND * 5).await;
+    assert!(budget.take(subject, 5).await.is_admitted());
+
+    credit(subject, receipt, 5).await;
+
+    assert_eq!(budget.remaining(subject).await, 0);
+}
+
+/// Nothing remains, and the wait includes what is owed.
+pub async fn a_debit_goes_past_the_capacity(subject: &dyn Subject) {
+    let budget = Budget::of("debt", Quota::per_second(10));
+    let receipt = receipt(&budget, &budget.take(subject, 10).await);
+
+    debit(subject, &receipt, 20).await;
+
+    let verdict = budget.take(subject, 1).await.verdicts()[0];
+    assert_eq!(verdict.remaining(), 0);
+    assert_eq!(verdict.retry_after(), Some(Duration::from_millis(2100)));
+    assert_eq!(verdict.reset_after(), Duration::from_secs(3));
+}
+
+/// However much is asked, a budget owes a few refills and not for ever.
+pub async fn a_debt_is_bounded(subject: &dyn Subject) {
+    let budget = Budget::of("debt-bounded", Quota::per_second(10));
+    let receipt = receipt(&budget, &budget.take(subject, 1).await);
+
+    for _ in 0..3 {
+        debit(subject, &receipt, u64::MAX).await;
+    }
+
+    let verdict = budget.take(subject, 1).await.verdicts()[0];
+    assert_eq!(
+        verdict.reset_after(),
+        SECOND * u32::try_from(DEBT_CEILING).unwrap()
+    );
+}
+
+/// Who was forgotten has a full budget, and the debit is taken from that.
+pub async fn a_debit_of_a_key_that_was_forgotten_counts(subject: &dyn Subject) {
+    for quota in every_algorithm(10, SECOND * 60) {
+        let budget = Budget::of("debit-forgotten", quota);
+        align(subject, SECOND * 60).await;
+        let receipt = receipt(&budget, &budget.take(subject, 3).await);
+        subject
+            .backend()
+            .reset(budget.scope, &budget.key)
+            .await
+            .unwrap();
+
+        debit(subject, &receipt, 4).await;
+
+        assert_eq!(budget.remaining(subject).await, 6, "{quota}");
+    }
+}
+
+/// It is full as it is.
+pub async fn a_credit_of_a_key_that_was_forgotten_does_nothing(subject: &dyn Subject) {
+    for quota in every_algorithm(10, SECOND * 60) {
+        let budget = Budget::of("credit-forgotten", quota);
+        align(subject, SECOND * 60).await;
+        let receipt = receipt(&budget, &budget.take(subject, 3).await);
+        subject
+            .backend()
+            .reset(budget.scope, &budget.key)
+            .await
+            .unwrap();
+
+        credit(subject, receipt, 3).await;
+
+        assert_eq!(budget.remaining(subject).await, 10, "{quota}");
+    }
+}
+
+/// And no other, of the same key or the same policy.
+pub async fn a_reset_forgets_one_key_of_one_scope(subject: &dyn Subject) {
+    let alice = Budget::of("reset", Quota::per_hour(5));
+    let bob = alice.for_key("bob");
+    let elsewhere = Budget::of("reset-elsewhere", Quota::per_hour(5));
+    let window = Budget::of("reset", Quota::per_hour(5).using(Algorithm::SlidingWindow));
+    align(subject, SECOND * 3600).await;
+    for budget in [&alice, &bob, &elsewhere, &window] {
+        budget.take(subject, 4).await;
+    }
+
+    subject
+        .backend()
+        .reset(alice.scope, &alice.key)
+        .await
+        .unwrap();
+
+    assert_eq!(alice.remaining(subject).await, 5);
+    for budget in [bob, elsewhere, window] {
+        assert_eq!(budget.remaining(subject).await, 1);
+    }
+}
