@@ -3,7 +3,12 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local KEYS, ARGV = KEYS, ARGV
 local pack, unpack, spread = struct.pack, struct.unpack, unpack
-local found = #KEYS > 1 and redis.call('MGET', spread(KEYS)) or { (redis.pcall('GET', KEYS[1])) }
+local found = {}
+if #KEYS == 1 then
+  found[1] = redis.pcall('GET', KEYS[1])
+elseif #KEYS > 1 then
+  found = redis.call('MGET', spread(KEYS))
+end
 
 -- GCRA: of `times` equal charges of (us, more), one after the other, how many pass, and where they leave the state.
 local function admit(at, rest, us, more, denominator, latest, latest_rest, times)

@@ -110,6 +110,9 @@ end
 for r = 1, #ARGV do
   local run, charges = ARGV[r], {}
   local verb, width, times, pos = unpack('<BBB', run)
+  if width == 0 then
+    return redis.error_reply('ERR a run without charges')
+  end
   for c = 1, width do
     local algorithm, mode, cost, quota
     algorithm, mode, cost, pos = unpack('<BBd', run, pos)

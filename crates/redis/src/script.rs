@@ -1,9 +1,9 @@
 //! The script, put together of the files in `lua/`, and its name on the server.
 
-use std::sync::OnceLock;
+use std::borrow::Cow;
 
 /// What is loaded. The order is part of it: a file uses the names of those before it.
-pub(crate) const SOURCE: &str = concat!(
+const SOURCE: &str = concat!(
     include_str!("../lua/head.lua"),
     include_str!("../lua/quick.lua"),
     include_str!("../lua/rules.lua"),
@@ -15,8 +15,57 @@ pub(crate) const SOURCE: &str = concat!(
     include_str!("../lua/main.lua"),
 );
 
-/// The SHA-1 by which `EVALSHA` knows it, computed once.
-pub(crate) fn sha() -> &'static str {
-    static SHA: OnceLock<String> = OnceLock::new();
-    SHA.get_or_init(|| redis::Script::new(SOURCE).get_hash().to_owned())
+/// Where the script asks for the time: the one line that tests replace.
+#[cfg(any(test, feature = "test-clock"))]
+const CLOCK: &str = "local clock = redis.call('TIME')";
+
+/// A script and the SHA-1 by which `EVALSHA` knows it, computed once.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: Cow<'static, str>,
+    sha: String,
+}
+
+impl Script {
+    /// As it ships: the time is the server's.
+    pub(crate) fn shipped() -> Self {
+        Self::of(Cow::Borrowed(SOURCE))
+    }
+
+    /// The same script, but it reads the time, in µs, where tests have put it.
+    #[cfg(any(test, feature = "test-clock"))]
+    pub(crate) fn with_clock(key: &str) -> Self {
+        let virtual_clock = format!("local clock = {{ 0, redis.call('GET', '{key}') }}");
+        Self::of(Cow::Owned(SOURCE.replace(CLOCK, &virtual_clock)))
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(crate) fn sha(&self) -> &str {
+        &self.sha
+    }
+
+    fn of(source: Cow<'static, str>) -> Self {
+        let sha = redis::Script::new(&source).get_hash().to_owned();
+        Self { source, sha }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_asked_for_once() {
+        assert_eq!(SOURCE.matches("'TIME'").count(), 1);
+        assert_eq!(SOURCE.matches(CLOCK).count(), 1);
+    }
+
+    #[test]
+    fn it_is_portable() {
+        assert!(!SOURCE.starts_with("#!"));
+        assert!(!SOURCE.contains("math.random"));
+    }
 }

@@ -75,6 +75,8 @@ impl Plan {
             }
             last = Some(group);
         }
+        let timeless = |position: &usize| requests[*position].names.is_empty();
+        plan.order.extend((0..requests.len()).filter(timeless));
         call.drop_obvious_numbers(groups.first());
         (plan, call)
     }
@@ -85,6 +87,10 @@ fn group(requests: &[&Request]) -> Vec<Group> {
     // By name of a state: the group that spoke of it last.
     let mut latest: HashMap<&[u8], usize> = HashMap::with_capacity(requests.len());
     for (position, request) in requests.iter().enumerate() {
+        if request.names.is_empty() {
+            // Asks for the time only.
+            continue;
+        }
         let lowered = request.lower();
         if request.is_one_charge()
             && let Some(&group) = latest.get(&*request.names[0])

@@ -16,7 +16,7 @@ use tollgate_testkit::Standalone;
 
 use super::reply::Outcome;
 use super::{Plan, Reply, Request, Work, replay, state};
-use crate::script;
+use crate::script::Script;
 
 /// A fixed sequence of numbers for each seed: SplitMix64.
 struct Random(u64);
@@ -101,14 +101,9 @@ impl World {
         let url = format!("redis+unix://{}", server.socket().display());
         let mut redis = Client::open(url).unwrap().get_connection().unwrap();
         redis::cmd("FLUSHALL").exec(&mut redis).unwrap();
-        let time = "local clock = redis.call('TIME')";
-        assert_eq!(script::SOURCE.matches("TIME'").count(), 1);
-        assert!(script::SOURCE.contains(time));
-        let source =
-            script::SOURCE.replace(time, "local clock = { 0, redis.call('GET', 'clock') }");
         let script = redis::cmd("SCRIPT")
             .arg("LOAD")
-            .arg(source)
+            .arg(Script::with_clock("clock").source())
             .query(&mut redis)
             .unwrap();
         let families = families();
@@ -162,7 +157,7 @@ impl World {
                     Work::Credit(receipt, n)
                 }
                 4..7 => Work::Debit(receipt, n),
-                _ => Work::Reset(receipt.scope(), receipt.key().clone()),
+                _ => Work::Reset(receipt.scope()),
             };
             return Request { work, names };
         }
@@ -241,12 +236,11 @@ impl World {
                 receipt.debit_from(state.unwrap(), now, *n);
                 None
             }
-            Work::Reset(..) => {
+            Work::Reset(scope) => {
                 let receipts = &mut self.receipts;
-                let Work::Reset(scope, key) = &request.work else {
-                    unreachable!()
-                };
-                receipts.retain(|receipt| receipt.scope() != *scope || receipt.key() != key);
+                receipts.retain(|receipt| {
+                    Self::name(receipt.scope(), receipt.key()) != request.names[0]
+                });
                 let quota =
                     self.families[self.scopes.iter().position(|of| of == scope).unwrap()][0];
                 self.model

@@ -16,7 +16,7 @@ pub(crate) struct OwnedCharge {
 }
 
 impl OwnedCharge {
-    pub(super) fn borrow(&self) -> Charge<'_> {
+    pub(crate) fn borrow(&self) -> Charge<'_> {
         Charge {
             scope: self.scope,
             quota: &self.quota,
@@ -33,7 +33,7 @@ pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
     Credit(Receipt, u64),
     Debit(Receipt, u64),
-    Reset(Scope, Key),
+    Reset(Scope),
 }
 
 impl Work {
@@ -76,6 +76,23 @@ const ENFORCE: u8 = 0;
 const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
 
+impl Request {
+    /// What it costs the server, in decisions of the usual kind. Long states are read and written whole.
+    pub(crate) fn weight(&self) -> usize {
+        let of = |unit| match unit {
+            // Up to 1,024 entries of 12 bytes, and the work of a bisection.
+            Unit::SlidingLog { .. } => 8,
+            Unit::RollingWindow { buckets, .. } => 2 + buckets as usize / 16,
+            _ => 2,
+        };
+        match &self.work {
+            Work::Decide(charges) => charges.iter().map(|charge| of(charge.scope.unit())).sum(),
+            Work::Credit(receipt, _) | Work::Debit(receipt, _) => 2 * of(receipt.scope().unit()),
+            Work::Reset(..) => 2,
+        }
+    }
+}
+
 impl Lowered {
     pub(super) fn is_decision(&self) -> bool {
         self.shape.first() == Some(&DECIDE)
@@ -99,7 +116,7 @@ impl Request {
                 settle(CREDIT, receipt, (*n).min(receipt.cost()), behind)
             }
             Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Vec::new()),
-            Work::Reset(scope, _) => {
+            Work::Reset(scope) => {
                 let mut shape = vec![RESET, 1];
                 put_charge(&mut shape, PROBE, 0, |out| put_unit(out, scope.unit()));
                 Lowered {

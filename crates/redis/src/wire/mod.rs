@@ -12,6 +12,6 @@ mod state;
 #[cfg(test)]
 mod differential;
 
-pub(crate) use self::call::{Call, Plan};
+pub(crate) use self::call::{Call, MAX_KEYS, Plan};
 pub(crate) use self::lower::{Request, Work};
-pub(crate) use self::reply::{Reply, replay};
+pub(crate) use self::reply::{Outcome, Reply, replay};

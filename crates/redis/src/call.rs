@@ -1,0 +1,148 @@
+//! One call of the script, from the batch to the answers.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, Value};
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::BackendError;
+
+use crate::dispatch::Dispatch;
+use crate::error::{failure, wants_reconnect};
+use crate::job::Job;
+use crate::script::Script;
+use crate::wire::{Call, Plan, Reply, replay};
+
+/// How long after its deadline a call may still be answered, so that what it took is given back. Then the connection is
+/// given up: it has stalled for far longer than a lost packet explains.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Sends the batch and answers everybody in it, each within its deadline.
+pub(crate) async fn run(
+    dispatch: Arc<Dispatch>,
+    lane: usize,
+    mut connection: MultiplexedConnection,
+    mut jobs: Vec<Job>,
+) {
+    let (plan, call) = Plan::of(jobs.iter().map(|job| &job.request));
+    let keys = call.keys.len();
+    let command = command(&dispatch.link.script, &call);
+    let result = {
+        let mut asked = pin!(ask(&mut connection, &dispatch.link.script, &command));
+        wait(&dispatch, lane, &mut jobs, asked.as_mut()).await
+    };
+    match result {
+        Some(Ok(value)) => {
+            let said = answers(value, &plan, keys, &jobs);
+            deliver(&dispatch, jobs, said);
+            dispatch.free(lane);
+        }
+        Some(Err(error)) => {
+            fail(&mut jobs, || failure(&error));
+            if wants_reconnect(&error) {
+                dispatch.broken(lane, &failure(&error));
+            } else {
+                dispatch.free(lane);
+            }
+        }
+        None => dispatch.broken(lane, &BackendError::new(dispatch.timed_out(), "")),
+    }
+}
+
+fn command(script: &Script, call: &Call) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script.sha()).arg(call.keys.len());
+    for key in &call.keys {
+        command.arg(&key[..]);
+    }
+    for run in &call.runs {
+        command.arg(&run[..]);
+    }
+    command
+}
+
+/// Calls the script; loads it and calls it again if the server does not have it, which proves that it did not run.
+/// Nothing else is ever sent twice.
+async fn ask(
+    connection: &mut MultiplexedConnection,
+    script: &Script,
+    command: &Cmd,
+) -> Result<Value, RedisError> {
+    match connection.send_packed_command(command).await {
+        Err(error) if error.code() == Some("NOSCRIPT") => {
+            let load = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(script.source())
+                .to_owned();
+            connection.send_packed_command(&load).await?;
+            connection.send_packed_command(command).await
+        }
+        result => result,
+    }
+}
+
+/// Waits for the answer, and meanwhile tells those whose deadline passes. One timer for all of them.
+async fn wait(
+    dispatch: &Dispatch,
+    lane: usize,
+    jobs: &mut [Job],
+    mut asked: Pin<&mut impl Future<Output = Result<Value, RedisError>>>,
+) -> Option<Result<Value, RedisError>> {
+    let mut last = Instant::now();
+    loop {
+        let pending = jobs.iter().filter(|job| job.is_pending());
+        let next = pending.map(|job| job.deadline).min();
+        if let Ok(result) = timeout_at(next.unwrap_or(last + GRACE), asked.as_mut()).await {
+            return Some(result);
+        }
+        let Some(_) = next else {
+            return None;
+        };
+        last = Instant::now();
+        for job in jobs
+            .iter_mut()
+            .filter(|job| job.is_pending() && job.deadline <= last)
+        {
+            job.fail(dispatch.timed_out(), "");
+        }
+        dispatch.stalled(lane);
+    }
+}
+
+type Answers = Result<Vec<(usize, crate::wire::Outcome)>, BackendError>;
+
+fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
+    let reply = Reply::parse(value).ok_or_else(|| {
+        BackendError::new(
+            tollgate_core::FailureKind::Refused,
+            "what answers is no Redis that runs our script",
+        )
+    })?;
+    replay(&reply, plan, keys, |position| &jobs[position].request)
+}
+
+/// Answers everybody. What was decided for somebody who is gone is given back.
+fn deliver(dispatch: &Arc<Dispatch>, mut jobs: Vec<Job>, said: Answers) {
+    let mut undo = Vec::new();
+    match said {
+        Ok(outcomes) => {
+            for (position, outcome) in outcomes {
+                undo.extend(jobs[position].answer(outcome));
+            }
+        }
+        Err(error) => fail(&mut jobs, || {
+            BackendError::new(error.kind(), error.to_string())
+        }),
+    }
+    for request in undo {
+        dispatch.push(Job::unattended(request, dispatch.deadline()));
+    }
+}
+
+fn fail(jobs: &mut [Job], error: impl Fn() -> BackendError) {
+    for job in jobs {
+        let _nothing_taken = job.answer(Err(error()));
+    }
+}

@@ -1,0 +1,88 @@
+//! One request on its way: who waits for it, and until when.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tollgate_core::{BackendError, Charge, Decision, FailureKind};
+
+use crate::wire::{Request, Work};
+
+/// What is sent back: a decision, or nothing for a reset.
+pub(crate) type Said = Result<Option<Decision>, BackendError>;
+
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    /// Nobody waits for credits and debits.
+    waiter: Option<oneshot::Sender<Said>>,
+    pub(crate) deadline: Instant,
+    answered: bool,
+}
+
+impl Job {
+    pub(crate) fn awaited(request: Request, deadline: Instant) -> (Self, oneshot::Receiver<Said>) {
+        let (waiter, answer) = oneshot::channel();
+        let job = Self {
+            request,
+            waiter: Some(waiter),
+            deadline,
+            answered: false,
+        };
+        (job, answer)
+    }
+
+    pub(crate) fn unattended(request: Request, deadline: Instant) -> Self {
+        Self {
+            request,
+            waiter: None,
+            deadline,
+            answered: false,
+        }
+    }
+
+    /// Whether somebody waited and does no more: not yet sent, it need not be.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.waiter.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+
+    /// Whether a deadline matters to it: somebody waits and has no answer.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.waiter.is_some()
+    }
+
+    /// Answers. Gives back the work that undoes a decision for which nobody waits any more.
+    pub(crate) fn answer(&mut self, said: Said) -> Vec<Request> {
+        let unheard = match self.waiter.take() {
+            Some(waiter) if !self.answered => waiter.send(said).err(),
+            _ => Some(said),
+        };
+        self.answered = true;
+        let (Some(Ok(Some(decision))), Work::Decide(charges)) = (unheard, &self.request.work)
+        else {
+            return Vec::new();
+        };
+        let borrowed: Vec<Charge<'_>> = charges.iter().map(|charge| charge.borrow()).collect();
+        let taken = borrowed
+            .iter()
+            .zip(&self.request.names)
+            .zip(decision.verdicts());
+        // A receipt for each verdict that took something, in this order.
+        let names = taken
+            .filter(|(_, verdict)| verdict.taken() > 0)
+            .map(|((_, name), _)| name);
+        decision
+            .receipts(&borrowed)
+            .zip(names)
+            .map(|(receipt, name)| {
+                let n = receipt.cost();
+                Request {
+                    work: Work::Credit(receipt, n),
+                    names: [name.clone()].into_iter().collect(),
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn fail(&mut self, kind: FailureKind, detail: &str) {
+        let _nothing_taken = self.answer(Err(BackendError::new(kind, detail)));
+    }
+}
