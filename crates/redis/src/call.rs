@@ -12,6 +12,7 @@ use tollgate_core::BackendError;
 use crate::dispatch::Dispatch;
 use crate::error::{failure, wants_reconnect};
 use crate::job::Job;
+use crate::link::send;
 use crate::script::Script;
 use crate::wire::{Call, Plan, Reply, replay};
 
@@ -70,14 +71,14 @@ async fn ask(
     script: &Script,
     command: &Cmd,
 ) -> Result<Value, RedisError> {
-    match connection.send_packed_command(command).await {
+    match send(connection, command).await {
         Err(error) if error.code() == Some("NOSCRIPT") => {
             let load = redis::cmd("SCRIPT")
                 .arg("LOAD")
                 .arg(script.source())
                 .to_owned();
-            connection.send_packed_command(&load).await?;
-            connection.send_packed_command(command).await
+            send(connection, &load).await?;
+            send(connection, command).await
         }
         result => result,
     }

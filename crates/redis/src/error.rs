@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 use tollgate_core::{BackendError, FailureKind};
 
 /// Why a backend could not be set up.
@@ -49,6 +49,9 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
         } else {
             FailureKind::Refused
         };
+        if error.kind() == ErrorKind::AuthenticationFailed {
+            return BackendError::new(kind, "the server does not accept our name or password");
+        }
         return BackendError::new(kind, format!("Redis: {}", error.category()));
     };
     let what = match code {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisError};
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{BackendError, FailureKind};
 
@@ -77,9 +77,20 @@ impl Link {
             .await?;
         let source = self.script.source();
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(source).to_owned();
-        connection.send_packed_command(&load).await?;
+        send(&mut connection, &load).await?;
         Ok(connection)
     }
+}
+
+/// Sends a command. What the library gives as a value, an error of the server's, is one here.
+pub(crate) async fn send(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<Value, RedisError> {
+    connection
+        .send_packed_command(command)
+        .await?
+        .extract_error()
 }
 
 /// Between half of it and all of it, so that a fleet does not come back in step.

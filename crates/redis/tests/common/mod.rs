@@ -1,0 +1,83 @@
+//! Few words for tests on a real server.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Algorithm, Backend, BackendError, Charge, Decision, Key, Mode, Quota, Scope};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A budget of one policy.
+pub(crate) struct Budget {
+    pub(crate) scope: Scope,
+    pub(crate) quota: Quota,
+    pub(crate) key: Key,
+}
+
+impl Budget {
+    pub(crate) fn of(policy: &str, quota: Quota) -> Self {
+        Self {
+            scope: Scope::of(policy, 0, &quota),
+            quota,
+            key: Key::from("alice"),
+        }
+    }
+
+    pub(crate) fn charge(&self, cost: u64) -> Charge<'_> {
+        Charge {
+            scope: self.scope,
+            quota: &self.quota,
+            key: &self.key,
+            cost,
+            mode: Mode::Enforce,
+        }
+    }
+
+    pub(crate) async fn take(
+        &self,
+        backend: &RedisBackend,
+        cost: u64,
+    ) -> Result<Decision, BackendError> {
+        backend.decide(&[self.charge(cost)]).await
+    }
+
+    pub(crate) async fn remaining(&self, backend: &RedisBackend) -> u64 {
+        self.take(backend, 0).await.unwrap().verdicts()[0].remaining()
+    }
+}
+
+/// A deadline that a busy machine keeps: few of these tests are about being in time.
+pub(crate) const PATIENT: Duration = Duration::from_secs(5);
+
+pub(crate) async fn connect(server: &Standalone) -> RedisBackend {
+    let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+    builder.connect().await.unwrap()
+}
+
+/// Waits until decisions are right again, without anybody's help.
+pub(crate) async fn recovered(backend: &RedisBackend, budget: &Budget) {
+    let again = async {
+        while budget.take(backend, 0).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), again)
+        .await
+        .expect("recovers");
+}
+
+pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 5] {
+    let quota = Quota::new(limit, period);
+    [
+        quota,
+        quota.using(Algorithm::FixedWindow {
+            offset: Duration::ZERO,
+        }),
+        quota.using(Algorithm::SlidingWindow),
+        quota.using(Algorithm::RollingWindow { buckets: 10 }),
+        quota.using(Algorithm::SlidingLog),
+    ]
+}

@@ -1,0 +1,201 @@
+//! The backend on a real server.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Budget, HOUR, connect, every_algorithm};
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_share_a_budget_admit_exactly_what_it_holds() {
+    let server = Standalone::start();
+    // Nothing drains meanwhile.
+    let quotas = every_algorithm(500, HOUR * 24 * 300);
+    for (number, quota) in quotas.into_iter().enumerate() {
+        let mut hammering = Vec::new();
+        for _ in 0..4 {
+            let backend = connect(&server).await;
+            hammering.push(tokio::spawn(async move {
+                let budget = Budget::of(&format!("shared-{number}"), quota);
+                let calls: Vec<_> = (0..300)
+                    .map(|_| backend.decide(&[budget.charge(1)]))
+                    .collect();
+                let mut admitted = 0;
+                for call in calls {
+                    admitted += usize::from(call.await.unwrap().is_admitted());
+                }
+                admitted
+            }));
+        }
+        let mut admitted = 0;
+        for backend in hammering {
+            admitted += backend.await.unwrap();
+        }
+        assert_eq!(admitted, 500, "{quota}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_dropped_while_waiting_takes_nothing() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("dropped", Quota::per_hour(1_000));
+    let other = Budget::of("kept", Quota::per_hour(1_000));
+
+    let mut kept = Vec::new();
+    for n in 0..400 {
+        let call = backend.decide(&[budget.charge(1), other.charge(1)]);
+        if n % 2 == 0 {
+            drop(call);
+            kept.push(backend.decide(&[other.charge(1)]));
+        } else {
+            kept.push(call);
+        }
+    }
+    for call in kept {
+        assert!(call.await.unwrap().is_admitted());
+    }
+
+    let settled = async {
+        loop {
+            let left = (
+                budget.remaining(&backend).await,
+                other.remaining(&backend).await,
+            );
+            if left == (800, 600) {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), settled)
+        .await
+        .expect("exactly what was answered is taken");
+}
+
+#[tokio::test]
+async fn foreign_values_fail_their_own_requests_and_are_left_as_they_are() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let good = Budget::of("good", Quota::per_hour(10));
+    let foreign: [&[&str]; 4] = [
+        &["SET", "KEY", "foreign"],
+        &["SET", "KEY", ""],
+        &["SET", "KEY", "123456789"],
+        &["LPUSH", "KEY", "a", "b"],
+    ];
+    for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {
+        for (m, words) in foreign.iter().enumerate() {
+            let policy = format!("bad-{n}-{m}");
+            let bad = Budget::of(&policy, quota);
+            bad.take(&backend, 1).await.unwrap();
+            let keys = server.command(&["KEYS", &format!("*:{policy}:*")]);
+            let name = keys.lines().last().unwrap();
+            let _deleted = server.command(&["DEL", name]);
+            let words: Vec<_> = (words.iter())
+                .map(|&word| if word == "KEY" { name } else { word })
+                .collect();
+            let _set = server.command(&words);
+            let before = server.command(&["DEBUG", "OBJECT", name]);
+
+            // In a call of its own, in one with others, and in one request with another charge.
+            let alone = bad.take(&backend, 1).await;
+            let calls = [
+                backend.decide(&[good.charge(0)]),
+                backend.decide(&[bad.charge(1)]),
+                backend.decide(&[good.charge(0)]),
+                backend.decide(&[good.charge(1), bad.charge(1)]),
+                backend.decide(&[good.charge(0)]),
+            ];
+            let [first, second, third, fourth, fifth] = calls;
+            let said = [first.await, third.await, fifth.await];
+
+            for error in [alone, second.await, fourth.await].map(Result::unwrap_err) {
+                assert_eq!(error.kind(), FailureKind::ForeignState, "{error}");
+            }
+            for decision in said {
+                assert_eq!(decision.unwrap().verdicts()[0].remaining(), 10);
+            }
+            assert_eq!(server.command(&["DEBUG", "OBJECT", name]), before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_state_is_there_while_it_means_something_and_gone_soon_after() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let period = Duration::from_millis(400);
+    let quotas = every_algorithm(4, period);
+    for (n, quota) in quotas.into_iter().enumerate() {
+        let budget = Budget::of(&format!("ends-{n}"), quota);
+        for _ in 0..4 {
+            budget.take(&backend, 1).await.unwrap();
+        }
+        let left = budget.remaining(&backend).await;
+        assert!(left <= 1, "{quota}: {left}");
+    }
+    // Windows that fade mean something for two periods, and the longest cell is one.
+    sleep(period * 3).await;
+    assert_eq!(server.command(&["DBSIZE"]), ":0\r\n");
+}
+
+#[tokio::test]
+async fn no_state_lives_for_ever() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let quotas = every_algorithm(30, HOUR);
+    for (n, quota) in quotas.into_iter().enumerate() {
+        let budget = Budget::of(&format!("mortal-{n}"), quota);
+        for cost in [1, 2, 3, 0, 40] {
+            let charge = [budget.charge(cost)];
+            let decision = backend.decide(&charge).await.unwrap();
+            for receipt in decision.receipts(&charge) {
+                backend.debit(&receipt, 7);
+                if cost % 2 == 0 {
+                    backend.credit(receipt, 1);
+                }
+            }
+        }
+    }
+    let keys = server.command(&["KEYS", "*"]);
+    let names: Vec<_> = (keys.lines())
+        .filter(|line| line.starts_with("tollgate"))
+        .collect();
+    assert_eq!(names.len(), 5);
+    for name in names {
+        let ttl = server.command(&["PTTL", name]);
+        let ttl: i64 = ttl.trim_start_matches(':').trim().parse().unwrap();
+        // A debt of eight budgets, and a drain.
+        assert!(ttl > 0 && ttl < 9 * 3_600_000, "{name} {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn settings_that_make_no_sense_are_refused_by_name() {
+    let builder = || RedisBackend::builder("redis://:s3cret@localhost/");
+    let cases = [
+        (RedisBackend::builder("nonsense s3cret"), "url"),
+        (builder().prefix("a{b"), "prefix"),
+        (builder().prefix(""), "prefix"),
+        (builder().deadline(Duration::ZERO), "deadline"),
+        (
+            builder().connect_deadline(Duration::ZERO),
+            "connect_deadline",
+        ),
+        (builder().connections(0), "connections"),
+        (builder().max_waiting(0), "max_waiting"),
+    ];
+    for (builder, field) in cases {
+        assert!(!format!("{builder:?}").contains("s3cret"));
+        let error = builder.start().unwrap_err().to_string();
+        assert!(
+            error.contains(field) && !error.contains("s3cret"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! What can happen to a server, and how the backend gets over it without help.
+
+mod common;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Budget, HOUR, PATIENT, connect, every_algorithm, recovered};
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+#[tokio::test]
+async fn a_script_that_was_flushed_is_loaded_again() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("flushed", Quota::per_hour(10));
+    budget.take(&backend, 1).await.unwrap();
+
+    assert!(server.command(&["SCRIPT", "FLUSH"]).starts_with("+OK"));
+
+    let decision = budget.take(&backend, 1).await.unwrap();
+    assert_eq!(decision.verdicts()[0].remaining(), 8);
+}
+
+#[tokio::test]
+async fn a_server_that_was_restarted_is_found_again() {
+    let mut server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("restarted", Quota::per_hour(10));
+    budget.take(&backend, 1).await.unwrap();
+
+    server.kill();
+    let error = budget.take(&backend, 1).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::Unreachable);
+    server.restart();
+
+    recovered(&backend, &budget).await;
+    assert_eq!(budget.remaining(&backend).await, 10);
+}
+
+#[tokio::test]
+async fn a_stalled_server_costs_a_request_no_more_than_its_deadline() {
+    let server = Standalone::start();
+    let deadline = Duration::from_millis(150);
+    let builder = RedisBackend::builder(&server.url()).deadline(deadline);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("stalled", Quota::per_hour(1_000));
+    budget.take(&backend, 1).await.unwrap();
+
+    signal(&server, "-STOP");
+    let started = Instant::now();
+    let waiting: Vec<_> = (0..500)
+        .map(|_| backend.decide(&[budget.charge(1)]))
+        .collect();
+    for call in waiting {
+        let kind = call.await.unwrap_err().kind();
+        assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
+    }
+    assert!(started.elapsed() < deadline * 4, "{:?}", started.elapsed());
+    // Now it is known to be stalled, and nobody waits for it.
+    let started = Instant::now();
+    let error = budget.take(&backend, 1).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::Unreachable);
+    assert!(started.elapsed() < deadline / 2);
+    signal(&server, "-CONT");
+
+    recovered(&backend, &budget).await;
+    let given_back = async {
+        while budget.remaining(&backend).await < 999 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), given_back)
+        .await
+        .expect("what came late is given back");
+}
+
+#[tokio::test]
+async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).max_waiting(10);
+    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let budget = Budget::of("overload", Quota::per_hour(1_000));
+
+    signal(&server, "-STOP");
+    let calls: Vec<_> = (0..100)
+        .map(|_| backend.decide(&[budget.charge(1)]))
+        .collect();
+    signal(&server, "-CONT");
+
+    let mut overloaded = 0;
+    for call in calls {
+        if let Err(error) = call.await {
+            assert_eq!(error.kind(), FailureKind::Overloaded);
+            overloaded += 1;
+        }
+    }
+    assert!((80..=90).contains(&overloaded), "{overloaded}");
+}
+
+fn signal(server: &Standalone, signal: &str) {
+    let pid = server.pid().unwrap().to_string();
+    let status = Command::new("kill").args([signal, &pid]).status();
+    assert!(status.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_server_without_memory_refuses_and_takes_nothing() {
+    let server = Standalone::start_with(&["--maxmemory-policy", "noeviction"]);
+    let backend = connect(&server).await;
+    let first = Budget::of("memory-1", Quota::per_hour(10));
+    let second = Budget::of("memory-2", Quota::per_hour(10));
+    first.take(&backend, 1).await.unwrap();
+    let _set = server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    let both = [first.charge(1), second.charge(1)];
+    let error = backend.decide(&both).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::Refused);
+    assert!(error.to_string().contains("out of memory"), "{error}");
+
+    let _set = server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(first.remaining(&backend).await, 9);
+    assert_eq!(second.remaining(&backend).await, 10);
+}
+
+#[tokio::test]
+async fn a_replica_that_becomes_a_master_is_written_to_again() {
+    let master = Standalone::start();
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("replica", Quota::per_hour(10));
+    budget.take(&backend, 1).await.unwrap();
+
+    let port = master.port().to_string();
+    let _set = server.command(&["REPLICAOF", "127.0.0.1", &port]);
+    assert!(budget.take(&backend, 1).await.is_err());
+    let _set = server.command(&["REPLICAOF", "NO", "ONE"]);
+
+    let writes = async {
+        while budget.take(&backend, 1).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), writes)
+        .await
+        .expect("recovers");
+}
+
+#[tokio::test]
+async fn a_password_that_is_put_right_is_accepted_without_a_restart() {
+    let server = Standalone::start();
+    let wrong = [
+        "ACL", "SETUSER", "gate", "reset", "on", ">other", "+@all", "~*",
+    ];
+    assert!(server.command(&wrong).starts_with("+OK"));
+    let url = format!("redis://gate:s3cret@127.0.0.1:{}/", server.port());
+
+    let error = RedisBackend::connect(&url).await.unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("password"), "{cause}");
+    assert!(!format!("{error:?} {error} {cause}").contains("s3cret"));
+
+    let backend = RedisBackend::builder(&url).start().unwrap();
+    assert!(!format!("{backend:?}").contains("s3cret"));
+    let budget = Budget::of("password", Quota::per_hour(10));
+    assert!(budget.take(&backend, 1).await.is_err());
+    let right = ["ACL", "SETUSER", "gate", ">s3cret"];
+    assert!(server.command(&right).starts_with("+OK"));
+    recovered(&backend, &budget).await;
+}
+
+/// The line that the README shows.
+const RIGHTS: &str =
+    "~tollgate:* +evalsha +script|load +time +get +mget +exists +set +setrange +del";
+
+#[tokio::test]
+async fn least_rights_suffice_and_no_less_do() {
+    let server = Standalone::start();
+    let allow = |rights: &[&str]| {
+        let mut words = vec!["ACL", "SETUSER", "gate", "reset", "on", ">pw", "-@all"];
+        words.extend(rights);
+        let answer = server.command(&words);
+        assert!(answer.starts_with("+OK"), "{answer}");
+    };
+    let url = format!("redis://gate:pw@127.0.0.1:{}/", server.port());
+    let rights: Vec<_> = RIGHTS.split(' ').collect();
+
+    allow(&rights);
+    assert_eq!(everything(&url, "rights").await, Ok(()));
+    for missing in &rights {
+        let fewer: Vec<_> = rights
+            .iter()
+            .filter(|right| right != &missing)
+            .copied()
+            .collect();
+        allow(&fewer);
+        let result = everything(&url, &format!("without-{}", &missing[1..4])).await;
+        assert!(result.is_err(), "{missing} is not needed");
+    }
+}
+
+/// Every command that the backend ever sends.
+async fn everything(url: &str, policy: &str) -> Result<(), String> {
+    let builder = RedisBackend::builder(url).deadline(PATIENT).connections(1);
+    let backend = builder.connect().await.map_err(|error| error.to_string())?;
+    for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {
+        let budget = Budget::of(&format!("{policy}-{n}"), quota);
+        let other = Budget::of(&format!("{policy}-other-{n}"), quota);
+        let charges = [budget.charge(1), other.charge(1)];
+        for charges in [&charges[..1], &charges[..1], &charges, &charges] {
+            let decision = backend
+                .decide(charges)
+                .await
+                .map_err(|error| error.to_string())?;
+            for receipt in decision.receipts(charges) {
+                backend.credit(receipt, 1);
+            }
+        }
+        let reset = backend.reset(budget.scope, &budget.key).await;
+        reset.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
