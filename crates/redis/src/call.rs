@@ -98,9 +98,8 @@ async fn wait(
         if let Ok(result) = timeout_at(next.unwrap_or(last + GRACE), asked.as_mut()).await {
             return Some(result);
         }
-        let Some(_) = next else {
-            return None;
-        };
+        // Nobody waits any more, and the time of grace is over.
+        next?;
         last = Instant::now();
         for job in jobs
             .iter_mut()

@@ -127,7 +127,7 @@ impl Dispatch {
     pub(crate) fn stalled(&self, lane: usize) {
         let mut state = self.state();
         state.lanes[lane].stalled = true;
-        self.give_up(state, &BackendError::new(self.timed_out(), ""));
+        Self::give_up(state, &BackendError::new(self.timed_out(), ""));
     }
 
     /// A lane's call is over, and the connection good for another.
@@ -142,7 +142,7 @@ impl Dispatch {
     pub(crate) fn broken(self: &Arc<Self>, lane: usize, error: &BackendError) {
         let mut state = self.state();
         state.lanes[lane] = Lane::default();
-        self.give_up(state, error);
+        Self::give_up(state, error);
         link::spawn(self, lane);
     }
 
@@ -153,7 +153,7 @@ impl Dispatch {
     }
 
     /// Fails all that wait, if there is nothing that they could wait for.
-    fn give_up(&self, mut state: MutexGuard<'_, State>, error: &BackendError) {
+    fn give_up(mut state: MutexGuard<'_, State>, error: &BackendError) {
         if state.lanes.iter().any(Lane::is_alive) {
             return;
         }

@@ -97,5 +97,5 @@ pub(crate) async fn send(
 fn jittered(pause: Duration) -> Duration {
     // Seeded at random by the standard library.
     let random = RandomState::new().hash_one(0);
-    pause / 2 + pause.mul_f64(0.5 * f64::from(u16::try_from(random >> 48).unwrap_or(0)) / 65_536.0)
+    pause / 2 + pause / 2 * u32::from(random.to_le_bytes()[0]) / 256
 }

@@ -101,9 +101,9 @@ async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
 }
 
 fn signal(server: &Standalone, signal: &str) {
-    let pid = server.pid().unwrap().to_string();
-    let status = Command::new("kill").args([signal, &pid]).status();
-    assert!(status.unwrap().success());
+    let pid = server.pid().map(|pid| pid.to_string());
+    let status = Command::new("kill").arg(signal).args(pid).status();
+    assert!(status.is_ok_and(|status| status.success()));
 }
 
 #[tokio::test]

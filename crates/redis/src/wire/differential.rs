@@ -30,8 +30,12 @@ impl Random {
         (z ^ (z >> 31)) % bound
     }
 
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap()
+    }
+
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+        choices[self.index(choices.len())]
     }
 }
 
@@ -168,15 +172,14 @@ impl World {
         };
         let mut keys = Vec::new();
         for _ in 0..count {
-            let family =
-                plain.unwrap_or_else(|| self.random.below(self.families.len() as u64) as usize);
+            let family = plain.unwrap_or_else(|| self.random.index(self.families.len()));
             let spread = if plain.is_some() { 40 } else { 3 };
             let key = Key::from(self.random.below(spread));
             let quotas = &self.families[family];
             let quota = quotas[if plain.is_some() {
                 0
             } else {
-                self.random.below(quotas.len() as u64) as usize
+                self.random.index(quotas.len())
             }];
             let cost = if plain.is_some() {
                 1
@@ -255,7 +258,7 @@ impl World {
         self.move_time();
         let size = self.random.of(&[1, 1, 2, 5, 20, 64]);
         // Now and then a call as most calls are.
-        let plain = (self.random.below(3) == 0).then(|| self.random.below(4) as usize);
+        let plain = (self.random.below(3) == 0).then(|| self.random.index(4));
         let requests: Vec<_> = (0..size).map(|_| self.request(plain)).collect();
         let (plan, call) = Plan::of(&requests);
 
@@ -347,6 +350,6 @@ fn the_script_decides_what_core_decides() {
         |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
     run(
         number("TOLLGATE_SEED", 1),
-        number("TOLLGATE_STEPS", 2_000) as usize,
+        usize::try_from(number("TOLLGATE_STEPS", 2_000)).unwrap(),
     );
 }

@@ -225,6 +225,10 @@ impl<'a> Packed<'a> {
     }
 
     /// A text, or nothing where `false` stands.
+    #[expect(
+        clippy::option_option,
+        reason = "unreadable, and nothing there, are two things"
+    )]
     fn text(&mut self) -> Option<Option<&'a [u8]>> {
         let length = match self.number(1)? {
             0xc2 => return Some(None),

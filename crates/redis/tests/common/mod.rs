@@ -1,5 +1,10 @@
 //! Few words for tests on a real server.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::time::Duration;
 
