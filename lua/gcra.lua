@@ -1,13 +1,13 @@
 -- GCRA: a bucket that drains at limit/period. The state is the point in time at which it will be empty, that is, the
 -- budget full again: whole microseconds `at`, and a `rest` in fractions of the quota's denominator.
 --
---   state   tag B, at d [, rest I4 [, worthless_until d, capped_until d, lowest d, relevant_until d, lowest_rest I4]]
+--   state   tag B, at d [, rest I4 [, at most four credits, the oldest first: at d, from d, length d, last d]]
 --   quota   burst d, interval d, interval_rest d, denominator d, tag B
 --
 -- The tag is 128 + n: expiries stand at ends of cells of 2^n microseconds, so that most writes leave the expiry alone.
--- The part in the innermost brackets is there once something was given back, see `give_back`.
+-- Credits are there once something was given back, see `give_back`.
 local function gcra()
-  local SHORT, LONG, CREDITED = 9, 13, 49
+  local SHORT, LONG, CREDIT, TOLD_APART = 9, 13, 32, 4
 
   local function span(quota, cost)
     local rests = cost * quota.rest
@@ -58,30 +58,39 @@ local function gcra()
 
   local function read(found)
     local length = #found
-    if length ~= SHORT and length ~= LONG and length ~= CREDITED then
+    local count = max((length - LONG) / CREDIT, 0)
+    if length ~= SHORT and (length < LONG or count % 1 ~= 0 or count > TOLD_APART) then
       return false
     end
     local tag, at = unpack('<Bd', found)
+    if tag < 128 or tag >= 192 or not is_whole(at) then
+      return false
+    end
     local state = { at = at, rest = 0, tag = tag, length = length, from = at, credits = false, changed = false }
     if length > SHORT then
       state.rest = unpack('<I4', found, 10)
       state.from = at + 1
     end
-    if length == CREDITED then
-      local credits = {}
-      credits.worthless, credits.capped, credits.us, credits.relevant, credits.rest = unpack('<ddddI4', found, 14)
-      if not (is_whole(credits.worthless) and is_whole(credits.capped) and is_whole(credits.us)
-          and is_whole(credits.relevant)) then
-        return false
+    if count > 0 then
+      state.credits = {}
+      for c = 1, count do
+        local given, from, taken, last = unpack('<dddd', found, LONG + 1 + (c - 1) * CREDIT)
+        if not (is_whole(given) and is_whole(from) and is_whole(taken) and is_whole(last)) then
+          return false
+        end
+        state.credits[c] = { at = given, from = from, length = taken, last = last }
       end
-      state.credits, state.from = credits, max(at + 1, credits.relevant)
     end
-    return tag >= 128 and tag < 192 and is_whole(at) and state
+    return state
+  end
+
+  -- Nothing passes but by the clock.
+  local function advance()
   end
 
   -- Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than the one
   -- before.
-  local function advance(state, quota)
+  local function rebase(state, quota)
     local us, rest = ahead(quota, state.at, state.rest)
     if is_before(quota.latest - now, quota.full_rest, us, rest) then
       local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
@@ -119,54 +128,75 @@ local function gcra()
     if is_before(most_us, most_rest, us, rest) then
       us, rest = most_us, most_rest
     end
+    -- What lies further ahead already, since a clock stepped back, is for a decision to bring back.
+    local left_us, left_rest = ahead(quota, state.at, state.rest)
+    if is_before(us, rest, left_us, left_rest) then
+      us, rest = left_us, left_rest
+    end
     set(state, now + us, rest)
   end
 
-  -- At most the time for which the charge still shows in the state comes back. A charge shows until `full`, where it left
-  -- the state; one that was there when another was given back shows until where that credit left the state, if that is
-  -- earlier. The lowest such point is kept, and until when it speaks for.
-  local function give_back(state, charge, at, full_us, full_rest)
-    local quota, credits = charge.quota, state.credits
-    local back_us, back_rest = ahead(quota, full_us, full_rest)
-    if credits then
-      if at <= credits.worthless then
-        return
-      end
-      local us, rest = ahead(quota, credits.us, credits.rest)
-      if at <= credits.capped and is_before(us, rest, back_us, back_rest) then
-        back_us, back_rest = us, rest
+  -- Where a charge stands by now that was made at `at` and then stood at (us, rest). Charges stand in a queue, each in the
+  -- stretch of time in which it drains. A credit takes a stretch out, and whoever stands behind it moves up.
+  local function moved_up(credits, at, us, rest)
+    for c = 1, #credits do
+      local credit = credits[c]
+      if at <= credit.at and is_before(credit.from, 0, us, rest) then
+        us = max(us - credit.length, 0)
+        if is_before(us, rest, credit.from, 0) then
+          us, rest = credit.from, 0
+        end
       end
     end
-    if is_before(charge.us, charge.rest, back_us, back_rest) then
-      back_us, back_rest = charge.us, charge.rest
-    end
-    local us, rest = ahead(quota, state.at, state.rest)
-    -- A charge from the future: the clock stepped back, and nothing is certain.
-    if (back_us == 0 and back_rest == 0) or (us == 0 and rest == 0) or at > now then
-      return
-    end
-    local relevant = state.at + (state.rest > 0 and 1 or 0)
-    us, rest = us - back_us, rest - back_rest
-    if rest < 0 then
-      us, rest = us - 1, rest + quota.denominator
-    end
-    if us < 0 then
-      us, rest = 0, 0
-    end
-    us = now + us
-    set(state, us, rest)
+    return us, rest
+  end
 
-    state.changed = true
-    if not credits then
-      state.credits = { worthless = 0, capped = now, us = us, rest = rest, relevant = relevant }
+  -- Remembers what a later credit must know. What is merged errs on the strict side.
+  local function remember(credits, credit)
+    local kept = {}
+    for c = 1, #credits do
+      if credits[c].last > now then
+        kept[#kept + 1] = credits[c]
+      end
+    end
+    if #kept == TOLD_APART then
+      local oldest = table.remove(kept, 1)
+      local second = kept[1]
+      second.from, second.length = min(second.from, oldest.from), second.length + oldest.length
+      second.last = max(second.last, oldest.last)
+    end
+    kept[#kept + 1] = credit
+    return kept
+  end
+
+  local function less(quota, us, rest, less_us, less_rest)
+    if rest < less_rest then
+      return us - less_us - 1, rest + quota.denominator - less_rest
+    end
+    return us - less_us, rest - less_rest
+  end
+
+  -- At most the time for which the charge still shows in the state comes back: from now to where it stands.
+  local function give_back(state, charge, at, full_us, full_rest)
+    local quota = charge.quota
+    local shows_us, shows_rest = ahead(quota, moved_up(state.credits or {}, at, full_us, full_rest))
+    local left_us, left_rest = ahead(quota, state.at, state.rest)
+    local us, rest = charge.us, charge.rest
+    if is_before(shows_us, shows_rest, us, rest) then
+      us, rest = shows_us, shows_rest
+    end
+    if is_before(left_us, left_rest, us, rest) then
+      us, rest = left_us, left_rest
+    end
+    -- A charge from the future: the clock stepped back, and nothing is certain.
+    if (us == 0 and rest == 0) or at > now then
       return
     end
-    if credits.us < now then
-      credits.worthless, credits.us, credits.rest = credits.capped, us, rest
-    elseif is_before(us, rest, credits.us, credits.rest) then
-      credits.us, credits.rest = us, rest
-    end
-    credits.capped, credits.relevant = now, max(credits.relevant, relevant)
+    local last, from = state.at + (state.rest > 0 and 1 or 0), less(quota, shows_us, shows_rest, us, rest)
+    left_us, left_rest = less(quota, left_us, left_rest, us, rest)
+    set(state, now + left_us, left_rest)
+    local credit = { at = now, from = now + from, length = us + (rest > 0 and 1 or 0), last = last }
+    state.credits, state.changed = remember(state.credits or {}, credit), true
   end
 
   -- In place while the expiry stays what it is: in the same cell, of the same width.
@@ -181,12 +211,13 @@ local function gcra()
       end
     end
     local value, ends = pack('<Bd', quota.tag, at), at
-    if credits then
-      value = value .. pack('<I4ddddI4', rest, credits.worthless, credits.capped, credits.us, credits.relevant,
-        credits.rest)
-      ends = max(at + 1, credits.relevant)
-    elseif rest > 0 then
+    if credits or rest > 0 then
       value, ends = value .. pack('<I4', rest), at + 1
+    end
+    for c = 1, credits and #credits or 0 do
+      local credit = credits[c]
+      value = value .. pack('<dddd', credit.at, credit.from, credit.length, credit.last)
+      ends = max(ends, credit.last)
     end
     set_until(key, value, ends - ends % cell + cell)
   end
@@ -197,6 +228,7 @@ local function gcra()
     fresh = fresh,
     read = read,
     advance = advance,
+    rebase = rebase,
     passes = passes,
     take = take,
     debit = debit,

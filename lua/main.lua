@@ -49,10 +49,20 @@ local function state_of(i, charge)
   return state
 end
 
+-- Brings a state to now. A decision also brings back what lies further ahead than its quota's debts may, as after a clock
+-- stepped back; a receipt speaks for the quota of its day, which may hold less.
 local function advance(i, charge)
   local state = states[i]
   charge.rule.advance(state, charge.quota)
   last[i] = charge
+  return state
+end
+
+local function advance_to_decide(i, charge)
+  local state = advance(i, charge)
+  if charge.rule.rebase then
+    charge.rule.rebase(state, charge.quota)
+  end
   return state
 end
 
@@ -68,7 +78,7 @@ local function decide(charges, run, pos)
   for c = 1, width do
     local charge = charges[c]
     if charge.mode == ENFORCE then
-      open = charge.rule.passes(advance(byte(run, pos + c), charge), charge) and open
+      open = charge.rule.passes(advance_to_decide(byte(run, pos + c), charge), charge) and open
     end
   end
   for c = 1, width do
@@ -78,7 +88,7 @@ local function decide(charges, run, pos)
         charge.rule.take(states[i], charge)
       end
     else
-      local state = advance(i, charge)
+      local state = advance_to_decide(i, charge)
       if charge.mode == SHADOW and charge.cost > 0 and charge.rule.passes(state, charge) then
         charge.rule.take(state, charge)
       end

@@ -58,6 +58,7 @@ scenarios! {
     Bare "bare" "the service alone",
     TollgatePlain "tollgate-plain" "layer, allowed, headers off, not readable",
     TollgateStatus "tollgate-status" "layer, allowed, headers off, readable by handlers",
+    TollgateFields "tollgate-fields" "layer, allowed, with headers, not readable",
     TollgateHeaders "tollgate-headers" "layer, allowed, with headers, readable by handlers",
     TollgateDenied "tollgate-denied" "layer, denied, problem+json",
     GovernorPlain "tower-governor-plain" "tower_governor, allowed, headers off",
@@ -120,6 +121,9 @@ impl Scenario {
             ),
             Self::TollgateStatus => {
                 serve(RateLimitLayer::new(PLENTY).without_headers().layer(Nothing))
+            }
+            Self::TollgateFields => {
+                serve(RateLimitLayer::new(PLENTY).without_status().layer(Nothing))
             }
             Self::TollgateHeaders => serve(RateLimitLayer::new(PLENTY).layer(Nothing)),
             Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),

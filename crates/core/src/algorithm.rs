@@ -18,7 +18,7 @@ pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
-pub use self::snapshot::{CreditMarks, Snapshot};
+pub use self::snapshot::{CreditMark, Snapshot};
 
 use crate::{Quota, RetryAfter, Timestamp};
 
@@ -172,8 +172,12 @@ pub(crate) struct Budget {
 trait Decider {
     type State;
 
-    /// Brings the state to now: what has drained is gone, and what lies ahead of a clock that stepped back is rebased.
-    fn advance(&self, state: &mut Self::State, now: u64);
+    /// Brings the state to now, whatever the limit: windows that have passed are gone.
+    fn advance(&self, _state: &mut Self::State, _now: u64) {}
+
+    /// Brings a state that lies further ahead than this quota's debts may, since a clock stepped back or the quota before
+    /// held more, back to that. Only a decision does so: a receipt speaks for the quota of its day, which may hold less.
+    fn rebase(&self, _state: &mut Self::State, _now: u64) {}
 
     /// Whether `cost` passes. A cost of 0 always does.
     fn passage(&self, state: &Self::State, now: u64, cost: u64) -> Passage;
@@ -196,6 +200,7 @@ trait Decider {
         take: bool,
     ) -> (Passage, Point, Budget) {
         self.advance(state, now);
+        self.rebase(state, now);
         let passage = self.passage(state, now, cost);
         let mut full_at = Point::ZERO;
         if take && cost > 0 && passage == Passage::Open {
@@ -241,6 +246,7 @@ macro_rules! with_rule {
 }
 
 impl Quota {
+    #[inline]
     fn reads(&self, state: &State) -> bool {
         match (self.rule(), &state.0) {
             (Rule::RollingWindow(rule), Repr::RollingWindow(state)) => state.fits(rule),
@@ -256,6 +262,7 @@ impl Quota {
     pub(crate) fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         with_rule!(self, state, |rule, inner| {
             rule.advance(inner, now);
+            rule.rebase(inner, now);
             rule.passage(inner, now, cost)
         })
     }
@@ -277,6 +284,21 @@ impl Quota {
     /// above one after the other.
     #[inline]
     pub(crate) fn step(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        // By far the commonest, and before anything else is looked at.
+        if let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) {
+            return rule.step(inner, now, cost, take);
+        }
+        self.step_of_any(state, now, cost, take)
+    }
+
+    #[inline(never)]
+    fn step_of_any(
         &self,
         state: &mut State,
         now: u64,

@@ -19,6 +19,7 @@ impl States for [State] {
 
 /// Decides a call of one charge: the same as [`decide`], and quicker.
 #[must_use]
+#[inline(always)]
 pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Decision {
     let take = charge.mode != Mode::Probe;
     let (passage, full_at, budget) = charge.quota.step(state, now.as_micros(), charge.cost, take);

@@ -118,10 +118,37 @@ impl Key {
     /// The canonical form: the kind as one byte, then the content. Equal identities have equal bytes and unequal ones do
     /// not.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Repr::Heap(bytes) => bytes,
+        }
+    }
+
+    /// For backends that hash: the canonical form as words of eight bytes, and the bytes that are left, at most seven, as
+    /// a number whose lowest byte is the first. Short keys lie in zeros, so that this costs a load and not a loop.
+    #[must_use]
+    #[inline]
+    pub fn words(&self) -> (&[[u8; 8]], u64) {
+        match &self.0 {
+            Repr::Inline { len, bytes } => {
+                let (words, [a, b, c, d, e, f]) = bytes.as_chunks() else {
+                    unreachable!("46 bytes are five words and six bytes")
+                };
+                let full = usize::from(*len) / 8;
+                let rest = words.get(full).copied();
+                let rest = rest.unwrap_or([*a, *b, *c, *d, *e, *f, 0, 0]);
+                (&words[..full], u64::from_le_bytes(rest))
+            }
+            Repr::Heap(bytes) => {
+                let (words, rest) = bytes.as_chunks();
+                let rest = rest.iter().rev();
+                (
+                    words,
+                    rest.fold(0, |number, byte| number << 8 | u64::from(*byte)),
+                )
+            }
         }
     }
 

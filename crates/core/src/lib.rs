@@ -57,7 +57,7 @@ mod scope;
 mod time;
 mod verdict;
 
-pub use algorithm::{Algorithm, CreditMarks, DEBT_CEILING, Snapshot, State, Unit};
+pub use algorithm::{Algorithm, CreditMark, DEBT_CEILING, Snapshot, State, Unit};
 pub use backend::{Answer, Backend, Decide, ImmediateBackend};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -241,6 +241,7 @@ impl Quota {
 
     /// What a full budget holds: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
     #[must_use]
+    #[inline]
     pub const fn capacity(&self) -> u64 {
         match &self.rule {
             Rule::Gcra(rule) => rule.burst,
@@ -283,6 +284,7 @@ impl Quota {
         }
     }
 
+    #[inline]
     pub(crate) const fn rule(&self) -> &Rule {
         &self.rule
     }

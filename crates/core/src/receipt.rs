@@ -11,9 +11,8 @@ use crate::{Charge, Key, Quota, Scope, State, Timestamp, Verdict};
 /// **A credit returns only what would still count**, so that what remains is a history that could have happened without
 /// it. Windows and logs subtract from the window, bucket or entry that was charged, and nothing once that is gone. Of a
 /// GCRA charge after which the budget would have been full again at *F*, at most *F − now* (as drain time) comes back.
-/// If another charge of the same key was credited in between, *F* is taken to be no later than the moment at which that
-/// credit left the budget full: what the other credit returned early, this one cannot return again. Wherever this rule
-/// errs it errs on the strict side.
+/// What other credits of the same key have returned since the charge comes off *F*, as far as it stood before it in the
+/// queue: what one credit returned, no other can. Wherever this rule errs it errs on the strict side.
 #[derive(Clone, Debug)]
 pub struct Receipt {
     scope: Scope,
@@ -71,7 +70,7 @@ impl Receipt {
     /// quota's denominator. Zero for algorithms whose credits do not ask.
     #[must_use]
     pub fn full_at(&self) -> (u64, u32) {
-        self.full_at.parts()
+        (self.full_at.us, self.full_at.rest)
     }
 
     /// For backends: gives back at most `n` of this charge to `state`.

@@ -1,7 +1,7 @@
 //! What came out of a call, and what its numbers mean.
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, slice};
 
 use smallvec::SmallVec;
 
@@ -186,7 +186,38 @@ impl fmt::Debug for Verdict {
 pub struct Decision {
     at: Timestamp,
     admitted: bool,
-    verdicts: SmallVec<[Verdict; 2]>,
+    verdicts: Verdicts,
+}
+
+/// The usual single verdict stands by itself: it is written where the decision goes, and no list is built for it.
+#[derive(Clone)]
+enum Verdicts {
+    One(Verdict),
+    Several(SmallVec<[Verdict; 2]>),
+}
+
+impl Verdicts {
+    #[inline]
+    fn as_slice(&self) -> &[Verdict] {
+        match self {
+            Self::One(verdict) => slice::from_ref(verdict),
+            Self::Several(verdicts) => verdicts,
+        }
+    }
+}
+
+impl PartialEq for Verdicts {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Verdicts {}
+
+impl fmt::Debug for Verdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
 }
 
 impl Decision {
@@ -196,19 +227,17 @@ impl Decision {
         Self {
             at,
             admitted,
-            verdicts: verdicts.into_iter().collect(),
+            verdicts: Verdicts::Several(verdicts.into_iter().collect()),
         }
     }
 
-    /// The same for the usual single verdict, without looping.
+    /// The same for the usual single verdict.
     #[inline]
     pub(crate) fn of_one(at: Timestamp, admitted: bool, verdict: Verdict) -> Self {
-        let mut verdicts = SmallVec::new();
-        verdicts.push(verdict);
         Self {
             at,
             admitted,
-            verdicts,
+            verdicts: Verdicts::One(verdict),
         }
     }
 
@@ -220,31 +249,36 @@ impl Decision {
 
     /// Whether the request may pass: every enforced charge was taken.
     #[must_use]
+    #[inline]
     pub fn is_admitted(&self) -> bool {
         self.admitted
     }
 
     /// One verdict per charge, in the order of the charges.
     #[must_use]
+    #[inline]
     pub fn verdicts(&self) -> &[Verdict] {
-        &self.verdicts
+        self.verdicts.as_slice()
     }
 
     /// The longest wait among the refused charges: after it the same call passes, if nothing else arrives. `None` if
     /// nothing was refused, or if one of the charges can never pass.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.verdicts.iter().any(Verdict::never_passes) {
+        if self.verdicts().iter().any(Verdict::never_passes) {
             return None;
         }
-        self.verdicts.iter().filter_map(Verdict::retry_after).max()
+        self.verdicts()
+            .iter()
+            .filter_map(Verdict::retry_after)
+            .max()
     }
 
     /// The receipts for what was taken, given the `charges` that were decided.
     pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
         charges
             .iter()
-            .zip(&self.verdicts)
+            .zip(self.verdicts())
             .filter_map(|(charge, verdict)| Receipt::of(charge, verdict, self.at))
     }
 
@@ -254,7 +288,7 @@ impl Decision {
     #[must_use]
     pub fn tightest(&self, modes: impl IntoIterator<Item = Mode>) -> Option<usize> {
         let mut tightest: Option<(usize, &Verdict)> = None;
-        for (index, (verdict, mode)) in self.verdicts.iter().zip(modes).enumerate() {
+        for (index, (verdict, mode)) in self.verdicts().iter().zip(modes).enumerate() {
             let enforced = mode == Mode::Enforce && verdict.outcome() != Outcome::Unknown;
             if enforced && tightest.is_none_or(|(_, best)| verdict.is_tighter_than(best)) {
                 tightest = Some((index, verdict));

@@ -71,7 +71,10 @@ impl ImmediateBackend for MemoryBackend {
             let mut shard = self.shards.lock_for(&sought);
             // Read under the lock, see `decide_several`.
             let now = self.clock.now();
-            return Ok(shard.decide(&self.hashing, now, &sought, charge));
+            return match shard.find(&sought) {
+                Some(slot) => Ok(shard.decide_seen(&self.hashing, now, slot, charge)),
+                None => Ok(shard.decide_unseen(&self.hashing, now, &sought, charge)),
+            };
         }
         if charges.len() > MAX_CHARGES {
             return Err(too_many(charges.len()));

@@ -72,17 +72,15 @@ impl Shard {
         self.most_keys as usize
     }
 
-    /// Decides a call of one charge.
-    pub(crate) fn decide(
+    /// Decides a call of one charge on a key that was just found.
+    #[inline]
+    pub(crate) fn decide_seen(
         &mut self,
         hashing: &Hashing,
         now: Timestamp,
-        sought: &Sought<'_>,
+        slot: Slot,
         charge: &Charge<'_>,
     ) -> Decision {
-        let Some(slot) = self.find(sought) else {
-            return self.decide_unseen(hashing, now, sought, charge);
-        };
         let entry = self.slab.entry_mut(slot);
         entry.key.mark_seen_again();
         let decision = decide_one(now, charge, &mut entry.state);
@@ -93,9 +91,9 @@ impl Shard {
         decision
     }
 
-    /// A key that is not there has a full budget. It stays away unless something was taken from that.
+    /// The same of a key that was just sought in vain. It has a full budget. It stays away unless something was taken from that.
     #[inline(never)]
-    fn decide_unseen(
+    pub(crate) fn decide_unseen(
         &mut self,
         hashing: &Hashing,
         now: Timestamp,
@@ -258,9 +256,9 @@ impl Entry {
     fn hash(&self, hashing: &Hashing, arena: &Arena) -> Option<u64> {
         let (scope, key) = (self.scope?, self.key);
         Some(if key.is_inline() {
-            hashing.hash(scope, &key.inline_bytes()[..key.len()])
+            hashing.hash(scope, &[], key.content(), key.len())
         } else {
-            hashing.hash(scope, arena.bytes(key.position(), key.len()))
+            hashing.hash_bytes(scope, arena.bytes(key.position(), key.len()))
         })
     }
 }

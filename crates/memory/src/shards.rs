@@ -53,6 +53,7 @@ impl Shards {
         (sought.hash >> 40) as usize & (self.0.len() - 1)
     }
 
+    #[inline]
     pub(crate) fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
         lock(&self.0[number].0)
     }

@@ -49,10 +49,12 @@ impl Slab {
         self.slots
     }
 
+    #[inline]
     pub(crate) fn entry(&self, slot: Slot) -> &Entry {
         &self.chunks[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
     }
 
+    #[inline]
     pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
         &mut self.chunks[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
     }
@@ -90,7 +92,7 @@ impl Entry {
         Self {
             state: State::full(&ANY_QUOTA),
             scope: None,
-            key: StoredKey::of(&[], 0).at(next),
+            key: StoredKey::of(0, 0, 0).at(next),
         }
     }
 }
@@ -112,7 +114,7 @@ mod tests {
         let entry = |n: u8| Entry {
             state: State::full(&ANY_QUOTA),
             scope: Some(scope),
-            key: StoredKey::of(&[n], 0),
+            key: StoredKey::of(1, n.into(), 0),
         };
         for n in 0..64 {
             slab.insert(entry(n));
@@ -125,7 +127,7 @@ mod tests {
 
         // then
         assert_eq!((filled, slab.slots()), ([40, 5], 64));
-        assert_eq!(slab.entry(5).key, StoredKey::of(&[101], 0));
-        assert_eq!(slab.entry(6).key, StoredKey::of(&[6], 0));
+        assert_eq!(slab.entry(5).key, StoredKey::of(1, 101, 0));
+        assert_eq!(slab.entry(6).key, StoredKey::of(1, 6, 0));
     }
 }

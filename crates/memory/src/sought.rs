@@ -19,12 +19,13 @@ impl<'a> Sought<'a> {
     #[inline]
     pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
         let bytes = key.as_bytes();
-        let hash = hashing.hash(scope, bytes);
+        let (words, rest) = key.words();
+        let hash = hashing.hash(scope, words, rest, bytes.len());
         Self {
             scope,
             bytes,
             hash,
-            key: StoredKey::of(bytes, hash),
+            key: StoredKey::of(bytes.len(), rest, hash),
         }
     }
 }

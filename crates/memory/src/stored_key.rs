@@ -22,16 +22,17 @@ impl StoredKey {
     /// An IPv4 address is five bytes. They are the commonest keys; comparing one is comparing a word.
     pub(crate) const INLINE: usize = 6;
 
-    /// What an entry of this key would hold, but for the position of a long one.
+    /// What an entry of a key of `len` bytes would hold, but for the position of a long one. A short one is all in the
+    /// rest of its words: see [`Key::words`](tollgate_core::Key::words).
     #[inline]
-    pub(crate) fn of(key: &[u8], hash: u64) -> Self {
-        let content = if key.len() <= Self::INLINE {
-            pack(key)
+    pub(crate) fn of(len: usize, rest: u64, hash: u64) -> Self {
+        let content = if len <= Self::INLINE {
+            rest
         } else {
             // Bits that choose neither the shard nor the place in its index.
             ((hash >> 20) & 0xffff) << TAG_AT
         };
-        Self(content | (key.len() as u64) << LENGTH_AT)
+        Self(content | (len as u64) << LENGTH_AT)
     }
 
     /// The same key, which is to be found at `position` of the arena.
@@ -50,10 +51,12 @@ impl StoredKey {
         (self.0 ^ stored.0) & compared == 0
     }
 
+    #[inline]
     pub(crate) fn is_inline(self) -> bool {
         self.len() <= Self::INLINE
     }
 
+    #[inline]
     pub(crate) fn len(self) -> usize {
         ((self.0 >> LENGTH_AT) & 0xff) as usize
     }
@@ -63,11 +66,12 @@ impl StoredKey {
         (self.0 & POSITION) as u32
     }
 
-    /// The bytes of a short key; those behind its length are 0.
-    pub(crate) fn inline_bytes(self) -> [u8; 8] {
-        (self.0 & CONTENT).to_le_bytes()
+    /// The bytes of a short key as a number, the first the lowest.
+    pub(crate) fn content(self) -> u64 {
+        self.0 & CONTENT
     }
 
+    #[inline]
     pub(crate) fn mark_seen_again(&mut self) {
         self.0 |= SEEN_AGAIN;
     }
@@ -77,36 +81,28 @@ impl StoredKey {
     }
 }
 
-/// At most eight bytes as a number. Two loads that may overlap instead of a loop: this is on every request's way.
-#[inline]
-pub(crate) fn pack(bytes: &[u8]) -> u64 {
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let first = u64::from(u32::from_le_bytes(*first));
-        let last = u64::from(u32::from_le_bytes(*last));
-        first | last << (8 * (bytes.len() - 4))
-    } else {
-        let shift = |packed, byte: &u8| packed << 8 | u64::from(*byte);
-        bytes.iter().rev().fold(0, shift)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hashing::pack;
+
+    fn stored(key: &[u8]) -> StoredKey {
+        StoredKey::of(key.len(), pack(key), u64::MAX)
+    }
 
     #[test]
     fn a_short_key_comes_back_as_it_was() {
         for len in 1..=StoredKey::INLINE {
             let key = &[0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6][..len];
-            let stored = StoredKey::of(key, u64::MAX);
+            let stored = stored(key);
             assert!(stored.is_inline());
-            assert_eq!(&stored.inline_bytes()[..stored.len()], key);
+            assert_eq!((stored.content(), stored.len()), (pack(key), len));
         }
     }
 
     #[test]
     fn being_seen_again_makes_no_other_key() {
-        let short = StoredKey::of(b"ab", 0);
+        let short = stored(b"ab");
         let mut seen = short;
         seen.mark_seen_again();
         assert!(seen.is_seen_again() && short.may_be(seen) && seen.len() == 2);
@@ -117,7 +113,7 @@ mod tests {
         let keys: [&[u8]; 6] = [b"\0", b"\0\0", b"a\0", b"a", b"abcdef", b"abcdeg"];
         for (i, a) in keys.iter().enumerate() {
             for (j, b) in keys.iter().enumerate() {
-                let same = StoredKey::of(a, 0).may_be(StoredKey::of(b, 0));
+                let same = stored(a).may_be(stored(b));
                 assert_eq!(same, i == j, "{a:?} {b:?}");
             }
         }
@@ -125,8 +121,7 @@ mod tests {
 
     #[test]
     fn a_long_key_keeps_its_length_and_position() {
-        let key = [7; 128];
-        let sought = StoredKey::of(&key, 0x1234_5678_9abc_def0);
+        let sought = StoredKey::of(128, 0, 0x1234_5678_9abc_def0);
         let stored = sought.at(u32::MAX);
         assert_eq!((stored.len(), stored.position()), (128, u32::MAX));
         assert!(sought.may_be(stored) && !stored.is_inline());

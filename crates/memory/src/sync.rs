@@ -10,6 +10,7 @@ use std::sync::PoisonError;
 
 /// Locks, whatever happened to whoever held the lock before. A panic between two writes of a shard would be a defect of
 /// ours; refusing to limit anybody from then on would make it worse.
+#[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -110,9 +110,18 @@ impl Limiter {
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
+    #[inline]
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
         let plan = Plan::of(&self.0.policies, request)?;
-        if plan.misses_peer() && !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
+        if plan.misses_peer() {
+            self.warn_of_missing_peer();
+        }
+        Ok(plan)
+    }
+
+    #[cold]
+    fn warn_of_missing_peer(&self) {
+        if !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 missing = ClientIp::MISSING,
                 "the server does not say who its peers are, so all callers share one budget; serve the router with \
@@ -120,10 +129,10 @@ impl Limiter {
                  limiter"
             );
         }
-        Ok(plan)
     }
 
     /// Asks the backend.
+    #[inline]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
         plan.with_charges(&self.0.policies, |charges| self.0.backend.decide(charges))
     }
@@ -148,6 +157,7 @@ impl Limiter {
     }
 
     /// What the decision says about each quota of the plan.
+    #[inline]
     pub(crate) fn report(&self, plan: &Plan, decision: &Decision) -> Report {
         Report::new(plan.labels(&self.0.policies), decision)
     }

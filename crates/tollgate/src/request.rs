@@ -17,8 +17,8 @@ pub struct RequestView<'a> {
 
 /// The peer's address for servers that bring it in no other way: insert it into the request's extensions.
 ///
-/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`; this
-/// one goes before both.
+/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`; both
+/// go before this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -71,9 +71,6 @@ impl<'a> RequestView<'a> {
     /// The address of the socket's other end, if the server said so.
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
-        if let Some(PeerAddr(address)) = self.extensions.get() {
-            return Some(address.ip());
-        }
         #[cfg(feature = "axum")]
         if let Some(address) = axum_peer(self.extensions) {
             return Some(address.ip());
@@ -82,7 +79,7 @@ impl<'a> RequestView<'a> {
         if let Some(address) = tonic_peer(self.extensions) {
             return Some(address.ip());
         }
-        None
+        self.extensions.get().map(|PeerAddr(address)| address.ip())
     }
 }
 

@@ -227,3 +227,31 @@ async fn without_a_status_requests_are_left_as_they_are() {
 
     assert_eq!(header(&response, "ratelimit"), "\"default\";r=0;t=3600");
 }
+
+#[tokio::test]
+async fn pitfall_a_response_body_wrapper_that_forgets_is_end_stream_and_size_hint() {
+    use http_body::Body as _;
+
+    let service = service_fn(|_: Request<Body>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Body::new("twelve bytes".into())))
+    });
+    let layered = RateLimitLayer::new(Quota::per_hour(1)).layer(service);
+
+    // The body's type says that nothing was wrapped; its answers say that nothing was lost.
+    let allowed: Response<Body> = layered.clone().oneshot(from("10.0.0.1")).await.unwrap();
+    assert_eq!(
+        (
+            allowed.body().size_hint().exact(),
+            allowed.body().is_end_stream()
+        ),
+        (Some(12), false)
+    );
+    let refused = layered.oneshot(from("10.0.0.1")).await.unwrap();
+    assert!(
+        refused
+            .body()
+            .size_hint()
+            .exact()
+            .is_some_and(|bytes| bytes > 100)
+    );
+}

@@ -6,9 +6,13 @@
 //! 142,857 1/7), so it is kept as a fraction: `units / denominator`. Seen from now, everything is a whole number of
 //! *parts*, each one denominator'th of a microsecond, and the rule is one addition and one comparison.
 
-use std::cmp;
+mod credits;
 
-use super::{Budget, CreditMarks, DEBT_CEILING, Decider, Passage, Snapshot};
+use std::cmp;
+use std::ops::{Add, Mul, Sub};
+
+use self::credits::Credits;
+use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, Snapshot};
 use crate::{MAX_DRAIN, QuotaError, Timestamp};
 
 /// A point in time: whole microseconds, and a rest in parts of the quota that left it.
@@ -20,10 +24,6 @@ pub(crate) struct Point {
 
 impl Point {
     pub(crate) const ZERO: Self = Self { us: 0, rest: 0 };
-
-    pub(crate) const fn parts(self) -> (u64, u32) {
-        (self.us, self.rest)
-    }
 
     const fn rounded_up(self) -> u64 {
         self.us + (self.rest > 0) as u64
@@ -38,6 +38,8 @@ pub(crate) struct Gcra {
     units: u64,
     /// Parts in a microsecond.
     denominator: u32,
+    /// Whether the debts of this quota, in parts, fit 64 bits. Those of all but the quickest and the slowest do.
+    is_narrow: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,26 +53,10 @@ pub(super) struct State {
     credits: Option<Box<Credits>>,
 }
 
-/// What earlier credits returned, as far as later ones must know it, so that no two return the same drain time.
-///
-/// A credit may return at most the time for which the charge still shows in the state. Later charges only push the point
-/// further away, so a charge shows at least until the point where it left it. A credit pulls the point back, and
-/// whatever was charged before it shows at least until where the *credit* left the point. Of several credits the lowest
-/// such point counts; once it has passed, what was charged before them is worth nothing, and a new one is kept.
-#[derive(Clone, Debug)]
-struct Credits {
-    /// What was charged until then has drained.
-    worthless_until: u64,
-    /// What was charged until then shows no longer than `lowest`.
-    capped_until: u64,
-    lowest: Point,
-    /// The furthest point that any receipt out there can name.
-    relevant_until: u64,
-}
-
 impl Gcra {
     pub(crate) const fn new(limit: u64, period_us: u64, burst: u64) -> Result<Self, QuotaError> {
         const EXACT: u128 = 1 << 53;
+        const NARROW: u128 = 1 << 63;
 
         let divisor = gcd(limit, period_us);
         let (units, denominator) = (period_us / divisor, limit / divisor);
@@ -90,32 +76,36 @@ impl Gcra {
             burst,
             units,
             denominator,
+            is_narrow: burst as u128 * DEBT_CEILING as u128 * (units as u128) < NARROW,
         })
     }
 
-    /// What `cost` takes to drain, in parts.
+    /// What `cost` takes to drain.
     #[inline]
-    fn drain(&self, cost: u64) -> u128 {
-        u128::from(cost) * u128::from(self.units)
+    fn drain<P: Parts>(&self, cost: u64) -> P {
+        P::from(cost) * P::from(self.units)
     }
 
-    /// How far `point` lies ahead of now, in parts; nothing if it has passed.
+    /// The furthest that a point may lie ahead.
     #[inline]
-    fn ahead(&self, point: Point, now: u64) -> u128 {
+    fn ceiling<P: Parts>(&self) -> P {
+        self.drain(self.burst * DEBT_CEILING)
+    }
+
+    /// How far `point` lies ahead of now; nothing if it has passed.
+    #[inline]
+    fn ahead<P: Parts>(&self, point: Point, now: u64) -> P {
         match point.us.checked_sub(now) {
             // A quota of the same scope and another rate may have left a rest that is more than a microsecond of ours.
-            Some(us) => {
-                u128::from(us) * u128::from(self.denominator)
-                    + u128::from(point.rest.min(self.denominator))
-            }
-            None => 0,
+            Some(us) => P::of(us, self.denominator, point.rest.min(self.denominator)),
+            None => P::from(0),
         }
     }
 
     /// The point that lies so many parts ahead of now.
     #[inline]
-    fn point(&self, now: u64, parts: u128) -> Point {
-        let (us, rest) = divide(parts, u64::from(self.denominator));
+    fn point<P: Parts>(&self, now: u64, parts: P) -> Point {
+        let (us, rest) = self.micros_and_rest(parts);
         #[expect(clippy::cast_possible_truncation, reason = "below the denominator")]
         Point {
             us: now + us,
@@ -123,112 +113,196 @@ impl Gcra {
         }
     }
 
-    /// Whole microseconds in so many parts, rounded up.
     #[inline]
-    fn micros(&self, parts: u128) -> u64 {
-        let (us, rest) = divide(parts, u64::from(self.denominator));
-        us + u64::from(rest > 0)
+    fn micros_and_rest<P: Parts>(&self, parts: P) -> (u64, u64) {
+        parts.divide(u64::from(self.denominator))
     }
 
-    /// What is to drain, in parts, once a cost has been added to it, or when that will fit.
+    /// Brings the state to now, and says how much is still to drain.
     #[inline]
-    fn add(&self, left: u128, cost: u64) -> Result<u128, Passage> {
+    fn settle<P: Parts>(&self, state: &mut State, now: u64) -> P {
+        // Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than
+        // the one before.
+        let left: P = self.ahead(state.full_at(), now);
+        if left <= self.drain(self.burst) {
+            return left;
+        }
+        let left = cmp::min(left, self.ceiling());
+        state.set_full_at(self.point(now, left));
+        left
+    }
+
+    /// What is to drain once a cost has been added to it, or when that will fit.
+    #[inline]
+    fn add<P: Parts>(&self, left: P, cost: u64) -> Result<P, Passage> {
         if cost == 0 {
             return Ok(left);
         }
         if cost > self.burst {
             return Err(Passage::NEVER);
         }
-        let (after, full) = (left + self.drain(cost), self.drain(self.burst));
+        let after = left + self.drain(cost);
+        let full = self.drain(self.burst);
         if after <= full {
-            Ok(after)
-        } else {
-            Err(Passage::after(self.micros(after - full)))
+            return Ok(after);
+        }
+        let (us, rest) = self.micros_and_rest(after - full);
+        Err(Passage::after(us + u64::from(rest > 0)))
+    }
+
+    /// The budget while `left` is to drain, which it will have at `full_at`.
+    #[inline]
+    fn budget_at<P: Parts>(&self, left: P, now: u64, full_at: Point) -> Budget {
+        let full = self.drain(self.burst);
+        let room = if left < full { full - left } else { P::from(0) };
+        Budget {
+            remaining: room.divide(self.units).0,
+            reset_after_us: full_at.rounded_up() - now,
         }
     }
 
+    /// The same for the few quotas whose parts need 128 bits, out of everybody else's way.
+    #[inline(never)]
+    fn step_wide(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        self.step_in::<u128>(state, now, cost, take)
+    }
+
     #[inline]
-    fn budget_at(&self, left: u128) -> Budget {
-        let room = self.drain(self.burst).saturating_sub(left);
-        Budget {
-            remaining: divide(room, self.units).0,
-            reset_after_us: self.micros(left),
+    fn step_in<P: Parts>(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        let left: P = self.settle(state, now);
+        let (passage, after) = match self.add(left, cost) {
+            Ok(after) if take && cost > 0 => (Passage::Open, after),
+            Ok(_) => (Passage::Open, left),
+            Err(closed) => (closed, left),
+        };
+        let full_at = self.point(now, after);
+        let budget = self.budget_at(after, now, full_at);
+        if after == left {
+            return (passage, Point::ZERO, budget);
         }
+        state.set_full_at(full_at);
+        (passage, full_at, budget)
     }
 }
 
 impl Decider for Gcra {
     type State = State;
 
-    #[inline]
-    fn advance(&self, state: &mut State, now: u64) {
-        // Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than
-        // the one before.
-        let left = self.ahead(state.full_at(), now);
-        if left > self.drain(self.burst) {
-            let ceiling = self.drain(self.burst * DEBT_CEILING);
-            state.set_full_at(self.point(now, cmp::min(left, ceiling)));
-        }
+    fn rebase(&self, state: &mut State, now: u64) {
+        self.settle::<u128>(state, now);
     }
 
     fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
-        match self.add(self.ahead(state.full_at(), now), cost) {
+        match self.add::<u128>(self.ahead(state.full_at(), now), cost) {
             Ok(_) => Passage::Open,
             Err(closed) => closed,
         }
     }
 
     fn take(&self, state: &mut State, now: u64, cost: u64) {
-        let left = self.ahead(state.full_at(), now);
-        let ceiling = self.drain(self.burst * DEBT_CEILING);
-        let after = cmp::min(left + self.drain(cost), ceiling);
+        let left: u128 = self.ahead(state.full_at(), now);
+        let after = cmp::min(left + self.drain::<u128>(cost), self.ceiling());
         state.set_full_at(self.point(now, cmp::max(left, after)));
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
-        let mut shows = self.ahead(full_at, now);
-        if let Some(credits) = &state.credits {
-            if at <= credits.worthless_until {
-                return;
-            }
-            if at <= credits.capped_until {
-                shows = cmp::min(shows, self.ahead(credits.lowest, now));
-            }
-        }
-        let before = self.ahead(state.full_at(), now);
-        let back = cmp::min(self.drain(cost), shows);
+        let place = match &state.credits {
+            Some(credits) => credits.moved_up(full_at, at),
+            None => full_at,
+        };
+        let shows: u128 = self.ahead(place, now);
+        let before: u128 = self.ahead(state.full_at(), now);
+        let back = cmp::min(self.drain(cost), cmp::min(shows, before));
         // A charge from the future: the clock stepped back, and nothing is certain.
-        if back == 0 || before == 0 || at > now {
+        if back == 0 || at > now {
             return;
         }
-        let relevant_until = state.full_at().rounded_up();
-        let after = self.point(now, before.saturating_sub(back));
-        state.set_full_at(after);
-        state.remember_credit(now, after, relevant_until);
+        let last_us = state.full_at().rounded_up();
+        let from_us = self.point(now, shows - back).us;
+        let length_us = self.point(0, back).rounded_up();
+        state.set_full_at(self.point(now, before - back));
+        state
+            .credits
+            .get_or_insert_default()
+            .remember(now, from_us, length_us, last_us);
     }
 
     fn budget(&self, state: &State, now: u64) -> Budget {
-        self.budget_at(self.ahead(state.full_at(), now))
+        let left: u128 = self.ahead(state.full_at(), now);
+        self.budget_at(left, now, self.point(now, left))
     }
 
     fn full_at(&self, state: &State) -> Point {
         state.full_at()
     }
 
-    /// What passage, charge and budget have in common is worked out once: this is on every request's way.
+    /// What passage, charge and budget have in common is worked out once, and in 64 bits if it can be: this is on every
+    /// request's way.
     #[inline]
     fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
-        self.advance(state, now);
-        let left = self.ahead(state.full_at(), now);
-        match self.add(left, cost) {
-            Ok(after) if take && cost > 0 => {
-                let full_at = self.point(now, after);
-                state.set_full_at(full_at);
-                (Passage::Open, full_at, self.budget_at(after))
-            }
-            Ok(_) => (Passage::Open, Point::ZERO, self.budget_at(left)),
-            Err(closed) => (closed, Point::ZERO, self.budget_at(left)),
+        if self.is_narrow {
+            self.step_in::<u64>(state, now, cost, take)
+        } else {
+            self.step_wide(state, now, cost, take)
         }
+    }
+}
+
+/// What parts are counted in: 128 bits hold whatever there is, 64 all that a narrow quota lets count.
+trait Parts:
+    Copy + Ord + From<u64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
+{
+    /// The parts in so many microseconds and a rest; if they do not fit, any number that is beyond a quota's ceiling.
+    fn of(us: u64, denominator: u32, rest: u32) -> Self;
+
+    /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
+    fn divide(self, divisor: u64) -> (u64, u64);
+}
+
+impl Parts for u64 {
+    #[inline]
+    fn of(us: u64, denominator: u32, rest: u32) -> Self {
+        us.saturating_mul(denominator.into())
+            .saturating_add(rest.into())
+    }
+
+    #[inline]
+    fn divide(self, divisor: u64) -> (u64, u64) {
+        // Most intervals are whole microseconds, and a division is dear.
+        if divisor == 1 {
+            return (self, 0);
+        }
+        (self / divisor, self % divisor)
+    }
+}
+
+impl Parts for u128 {
+    #[inline]
+    fn of(us: u64, denominator: u32, rest: u32) -> Self {
+        Self::from(us) * Self::from(denominator) + Self::from(rest)
+    }
+
+    #[inline]
+    fn divide(self, divisor: u64) -> (u64, u64) {
+        // A division of 128 bits is many times dearer than one of 64, and almost never needed.
+        if let Ok(narrow) = u64::try_from(self) {
+            return narrow.divide(divisor);
+        }
+        let wide = Self::from(divisor);
+        let quotient = u64::try_from(self / wide).unwrap_or(u64::MAX);
+        (quotient, u64::try_from(self % wide).unwrap_or(0))
     }
 }
 
@@ -248,86 +322,33 @@ impl State {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
+        let credits = self.credits.as_ref();
         Snapshot::Gcra {
             full_at_us: self.us,
             rest: self.rest,
-            credits: self.credits.as_ref().map(|credits| CreditMarks {
-                worthless_until_us: credits.worthless_until,
-                capped_until_us: credits.capped_until,
-                lowest: (credits.lowest.us, credits.lowest.rest),
-                relevant_until_us: credits.relevant_until,
-            }),
+            credits: credits.map_or_else(Vec::new, |credits| credits.marks()),
         }
     }
 
-    pub(super) fn restore(us: u64, rest: u32, credits: Option<CreditMarks>) -> Self {
+    pub(super) fn restore(us: u64, rest: u32, credits: &[CreditMark]) -> Self {
         Self {
             us,
             rest,
             _room_for_tag: false,
-            credits: credits.map(|marks| {
-                Box::new(Credits {
-                    worthless_until: marks.worthless_until_us,
-                    capped_until: marks.capped_until_us,
-                    lowest: Point {
-                        us: marks.lowest.0,
-                        rest: marks.lowest.1,
-                    },
-                    relevant_until: marks.relevant_until_us,
-                })
-            }),
+            credits: (!credits.is_empty()).then(|| Box::new(Credits::restore(credits))),
         }
-    }
-
-    /// A credit at `now` left the point at `left_at`.
-    fn remember_credit(&mut self, now: u64, left_at: Point, relevant_until: u64) {
-        let before = self.credits.take();
-        let relevant_before = before.as_ref().map_or(0, |credits| credits.relevant_until);
-        let (worthless_until, lowest) = match &before {
-            Some(credits) if credits.lowest.us >= now => {
-                (credits.worthless_until, cmp::min(credits.lowest, left_at))
-            }
-            Some(credits) => (credits.capped_until, left_at),
-            None => (0, left_at),
-        };
-        let credits = Credits {
-            worthless_until,
-            capped_until: now,
-            lowest,
-            relevant_until: cmp::max(relevant_before, relevant_until),
-        };
-        // The box is used again.
-        self.credits = Some(match before {
-            Some(mut room) => {
-                *room = credits;
-                room
-            }
-            None => Box::new(credits),
-        });
     }
 
     pub(super) fn meaningless_at(&self) -> u64 {
         let relevant_until = self
             .credits
             .as_ref()
-            .map_or(0, |credits| credits.relevant_until);
+            .map_or(0, |credits| credits.relevant_until());
         self.full_at()
             .rounded_up()
             .max(relevant_until)
             .min(Timestamp::MAX.as_micros())
     }
-}
-
-/// Quotient and remainder. A division of 128 bits is many times dearer than one of 64, and almost never needed.
-#[inline]
-fn divide(dividend: u128, divisor: u64) -> (u64, u64) {
-    if let Ok(dividend) = u64::try_from(dividend) {
-        return (dividend / divisor, dividend % divisor);
-    }
-    let wide = u128::from(divisor);
-    // Quotients are times or counts, which are below 2^53 by construction of the quota.
-    let quotient = u64::try_from(dividend / wide).unwrap_or(u64::MAX);
-    (quotient, u64::try_from(dividend % wide).unwrap_or(0))
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {

@@ -15,8 +15,8 @@ pub enum Snapshot {
         full_at_us: u64,
         /// The rest of a microsecond, in the quota's denominator: that of period/limit as a fraction in lowest terms.
         rest: u32,
-        /// What earlier credits returned.
-        credits: Option<CreditMarks>,
+        /// What earlier credits returned, the oldest first: at most four.
+        credits: Vec<CreditMark>,
     },
     /// The count of a window.
     FixedWindow {
@@ -48,17 +48,17 @@ pub enum Snapshot {
     },
 }
 
-/// What earlier credits of a GCRA state returned, as far as later ones must know it: see [`Receipt`](crate::Receipt).
+/// What an earlier credit of a GCRA state returned, as far as later ones must know it: see [`Receipt`](crate::Receipt).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CreditMarks {
-    /// What was charged until then is worth nothing any more.
-    pub worthless_until_us: u64,
-    /// What was charged until then shows no longer than `lowest`.
-    pub capped_until_us: u64,
-    /// The lowest point at which such a credit left the state: whole microseconds and a rest.
-    pub lowest: (u64, u32),
-    /// The furthest point that any receipt can name.
-    pub relevant_until_us: u64,
+pub struct CreditMark {
+    /// When it was given.
+    pub at_us: u64,
+    /// Where the stretch of time began that it took out.
+    pub from_us: u64,
+    /// How long that was.
+    pub length_us: u64,
+    /// The furthest point that any receipt could name when it was given.
+    pub last_us: u64,
 }
 
 impl State {
@@ -82,7 +82,7 @@ impl From<Snapshot> for State {
                 full_at_us,
                 rest,
                 credits,
-            } => Repr::Gcra(gcra::State::restore(full_at_us, rest, credits)),
+            } => Repr::Gcra(gcra::State::restore(full_at_us, rest, &credits)),
             Snapshot::FixedWindow { window, count } => {
                 Repr::FixedWindow(fixed_window::State::restore(window, count))
             }

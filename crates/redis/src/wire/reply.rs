@@ -189,7 +189,7 @@ fn empty(unit: Unit) -> State {
         _ => Snapshot::Gcra {
             full_at_us: 0,
             rest: 0,
-            credits: None,
+            credits: Vec::new(),
         },
     })
 }

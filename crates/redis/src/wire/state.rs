@@ -1,6 +1,6 @@
 //! States as they stand in Redis. The formats are in the `.lua` files, one rule each.
 
-use tollgate_core::{CreditMarks, Snapshot, State, Unit};
+use tollgate_core::{CreditMark, Snapshot, State, Unit};
 
 use super::numbers::Reader;
 
@@ -44,23 +44,20 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
 }
 
 fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
-    if !GCRA_TAGS.contains(&tag) || !matches!(length, 9 | 13 | 49) {
+    if !GCRA_TAGS.contains(&tag) || !matches!(length, 9 | 13 | 45 | 77 | 109 | 141) {
         return None;
     }
     let full_at_us = reader.whole()?;
     let rest = if length > 9 { reader.u32()? } else { 0 };
-    let credits = if length == 49 {
-        let (worthless_until_us, capped_until_us) = (reader.whole()?, reader.whole()?);
-        let (lowest_us, relevant_until_us) = (reader.whole()?, reader.whole()?);
-        Some(CreditMarks {
-            worthless_until_us,
-            capped_until_us,
-            lowest: (lowest_us, reader.u32()?),
-            relevant_until_us,
-        })
-    } else {
-        None
-    };
+    let mut credits = Vec::new();
+    while !reader.0.is_empty() {
+        credits.push(CreditMark {
+            at_us: reader.whole()?,
+            from_us: reader.whole()?,
+            length_us: reader.whole()?,
+            last_us: reader.whole()?,
+        });
+    }
     Some(Snapshot::Gcra {
         full_at_us,
         rest,

@@ -71,9 +71,7 @@ fn state(tightest: &PolicyVerdict) -> HeaderValue {
         (false, _) => (verdict.remaining(), verdict.reset_after()),
     };
     let mut member = Line::default();
-    member.put(b"\"");
-    member.put(tightest.quota().as_bytes());
-    member.put(b"\";r=");
+    member.put(tightest.labels().state.as_bytes());
     member.put(itoa::Buffer::new().format(remaining).as_bytes());
     member.put(b";t=");
     member.put(itoa::Buffer::new().format(whole_seconds(after)).as_bytes());

@@ -11,7 +11,10 @@ pub(super) fn whole_seconds(wait: Duration) -> u64 {
 
 /// The value of `Retry-After`. Never 0: a caller told to come back at once would.
 pub(super) fn retry_after(wait: Duration) -> HeaderValue {
-    HeaderValue::from(whole_seconds(wait).max(1))
+    // `HeaderValue::from` a number works for numbers of any size, at three times the price.
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(whole_seconds(wait).max(1));
+    HeaderValue::from_str(digits).unwrap_or_else(|_| HeaderValue::from_static("1"))
 }
 
 #[cfg(test)]

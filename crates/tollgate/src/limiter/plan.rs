@@ -12,6 +12,7 @@ use crate::{Key, OnMissing, Policy, RequestView};
 pub(crate) struct Plan {
     /// Nearly always one or two.
     entries: SmallVec<[Entry; 1]>,
+    misses_peer: bool,
 }
 
 #[derive(Debug)]
@@ -21,23 +22,24 @@ struct Entry {
     key: Key,
     cost: u64,
     probe: bool,
-    misses_peer: bool,
 }
 
 impl Plan {
     /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
     pub(super) fn of(policies: &[Policy], request: &RequestView<'_>) -> Result<Self, KeyMissing> {
-        let mut entries = SmallVec::new();
+        let mut plan = Self {
+            entries: SmallVec::new(),
+            misses_peer: false,
+        };
         for (index, policy) in policies.iter().enumerate() {
             if !policy.covers(request) {
                 continue;
             }
-            let mut misses_peer = false;
             let key = match policy.key.extract(request) {
                 Ok(key) => key,
                 Err(missing) => match policy.on_missing {
                     OnMissing::Share => {
-                        misses_peer = missing.what() == ClientIp::MISSING;
+                        plan.misses_peer |= missing.what() == ClientIp::MISSING;
                         Key::missing()
                     }
                     OnMissing::Pass => continue,
@@ -48,28 +50,27 @@ impl Plan {
                     }
                 },
             };
-            entries.push(Entry {
+            plan.entries.push(Entry {
                 policy: index,
                 key,
                 cost: policy.cost,
                 probe: false,
-                misses_peer,
             });
         }
-        Ok(Self { entries })
+        Ok(plan)
     }
 
     /// One policy for one key, whatever the policy says about requests.
     pub(super) fn for_check(policy: usize, key: Key, cost: u64, probe: bool) -> Self {
-        let entry = Entry {
+        let entries = SmallVec::from_buf([Entry {
             policy,
             key,
             cost,
             probe,
-            misses_peer: false,
-        };
+        }]);
         Self {
-            entries: SmallVec::from_buf([entry]),
+            entries,
+            misses_peer: false,
         }
     }
 
@@ -85,6 +86,7 @@ impl Plan {
         });
         Self {
             entries: kept.collect(),
+            misses_peer: self.misses_peer,
         }
     }
 
@@ -93,7 +95,7 @@ impl Plan {
     }
 
     pub(super) fn misses_peer(&self) -> bool {
-        self.entries.iter().any(|entry| entry.misses_peer)
+        self.misses_peer
     }
 
     /// The policies of the plan.

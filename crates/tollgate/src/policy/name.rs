@@ -22,6 +22,8 @@ pub(crate) struct Labels {
     pub(crate) quota: String,
     /// Its member of the `RateLimit-Policy` field.
     pub(crate) member: HeaderValue,
+    /// What its member of the `RateLimit` field begins with.
+    pub(crate) state: String,
     /// The body that says that it alone was violated.
     pub(crate) problem: String,
 }
@@ -44,6 +46,7 @@ impl Labels {
                     policy: policy.clone(),
                     quota: name.clone(),
                     member: HeaderValue::from_static(member.clone().leak()),
+                    state: format!("\"{name}\";r="),
                     problem: problem_body([name.as_str()]),
                 }))
             })

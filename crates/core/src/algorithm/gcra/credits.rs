@@ -1,0 +1,107 @@
+//! What earlier credits returned, as far as later ones must know it, so that no two return the same drain time.
+
+use std::cmp;
+
+use super::{CreditMark, Point};
+
+/// How many credits of one key are told apart. Of requests that are under way at once, the budget of one key seldom holds
+/// more; what is merged errs on the strict side.
+const TOLD_APART: usize = 4;
+
+/// The credits of one key that a receipt out there could still have to know, the oldest first.
+///
+/// Think of the charges as standing in a queue, each in the stretch of time in which it drains. A credit takes a stretch
+/// out, and whoever stands behind it moves up. A receipt names the place where its charge stood when it was made; what its
+/// charge can still return is what lies between now and the place to which it has moved since.
+///
+/// Times are whole microseconds, rounded so that a place is never later than it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Credits(Vec<Credit>);
+
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    /// When it was given. Charges of that very microsecond may have come before it.
+    at_us: u64,
+    /// Where the stretch began that was taken out.
+    from_us: u64,
+    /// How long it was.
+    length_us: u64,
+    /// The last place at which anybody stood when it was given.
+    last_us: u64,
+}
+
+impl Credits {
+    /// Where a charge stands by now that was made at `at_us` and then stood at `place`.
+    pub(super) fn moved_up(&self, place: Point, at_us: u64) -> Point {
+        let since = self.0.iter().filter(|credit| at_us <= credit.at_us);
+        since.fold(place, |place, credit| {
+            let from = Point {
+                us: credit.from_us,
+                rest: 0,
+            };
+            if place <= from {
+                return place;
+            }
+            cmp::max(
+                from,
+                Point {
+                    us: place.us.saturating_sub(credit.length_us),
+                    ..place
+                },
+            )
+        })
+    }
+
+    /// Remembers that at `at_us` a stretch was taken out, while nobody stood beyond `last_us`.
+    pub(super) fn remember(&mut self, at_us: u64, from_us: u64, length_us: u64, last_us: u64) {
+        self.0.retain(|credit| credit.last_us > at_us);
+        if self.0.len() == TOLD_APART {
+            let oldest = self.0.remove(0);
+            self.0[0].merge(oldest);
+        }
+        self.0.push(Credit {
+            at_us,
+            from_us,
+            length_us,
+            last_us,
+        });
+    }
+
+    pub(super) fn marks(&self) -> Vec<CreditMark> {
+        let mark = |credit: &Credit| CreditMark {
+            at_us: credit.at_us,
+            from_us: credit.from_us,
+            length_us: credit.length_us,
+            last_us: credit.last_us,
+        };
+        self.0.iter().map(mark).collect()
+    }
+
+    pub(super) fn restore(marks: &[CreditMark]) -> Self {
+        let credit = |mark: &CreditMark| Credit {
+            at_us: mark.at_us,
+            from_us: mark.from_us,
+            length_us: mark.length_us,
+            last_us: mark.last_us,
+        };
+        Self(marks.iter().map(credit).collect())
+    }
+
+    /// Until when a receipt out there could have to know them.
+    pub(super) fn relevant_until(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|credit| credit.last_us)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl Credit {
+    /// Takes an older one's place as well: whoever was charged before either moves up by both.
+    fn merge(&mut self, older: Self) {
+        self.from_us = cmp::min(self.from_us, older.from_us);
+        self.length_us += older.length_us;
+        self.last_us = cmp::max(self.last_us, older.last_us);
+    }
+}
