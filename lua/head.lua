@@ -3,11 +3,11 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local KEYS, ARGV = KEYS, ARGV
 local pack, unpack, spread = struct.pack, struct.unpack, unpack
-local found = {}
+local found
 if #KEYS == 1 then
-  found[1] = redis.pcall('GET', KEYS[1])
-elseif #KEYS > 1 then
-  found = redis.call('MGET', spread(KEYS))
+  found = { redis.pcall('GET', KEYS[1]) }
+else
+  found = #KEYS > 0 and redis.call('MGET', spread(KEYS)) or {}
 end
 
 -- GCRA: of `times` equal charges of (us, more), one after the other, how many pass, and where they leave the state.
@@ -26,10 +26,5 @@ local function admit(at, rest, us, more, denominator, latest, latest_rest, times
     at, rest = after, after_rest
   end
   return times, at, rest
-end
-
--- Every state ends: at a point in time in µs, rounded up to ms.
-local function set_until(key, value, ends)
-  redis.call('SET', key, value, 'PXAT', ('%d'):format(ends / 1000 + 1))
 end
 

@@ -163,4 +163,4 @@ for i = 1, #KEYS do
   end
 end
 
-return { now, admitted, cmsgpack.pack(found) }
+return cmsgpack.pack(now, admitted, found)

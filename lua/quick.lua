@@ -9,7 +9,7 @@ if #ARGV == 1 and #ARGV[1] == 46 then
     latest_rest % denominator
 
   local usual = verb == 0 and width == 1 and algorithm == 1 and mode == 0 and cost > 0
-  local total, values, ends, missing = 0, {}, {}, nil
+  local total, values, ends, missing = 0, {}, nil, nil
   for i = 1, #KEYS do
     local state, of, at, from_rest = found[i], tag, 0, 0
     local length = 9
@@ -40,19 +40,20 @@ if #ARGV == 1 and #ARGV[1] == 46 then
         at, to = length == 13 and at + 1 or 0, to + 1
       end
       if not state or at - at % cell ~= to - to % cell then
-        ends[i] = to - to % cell + cell
+        ends = ends or {}
+        ends[i] = ('%d'):format((to - to % cell + cell) / 1000 + 1)
       end
     end
   end
   if usual and not (missing and redis.call('EXISTS', spread(missing)) > 0) then
     for i = 1, #KEYS do
-      if ends[i] then
-        set_until(KEYS[i], pack('B', tag) .. values[i], ends[i])
+      if ends and ends[i] then
+        redis.call('SET', KEYS[i], pack('B', tag) .. values[i], 'PXAT', ends[i])
       elseif values[i] then
         redis.call('SETRANGE', KEYS[i], '1', values[i])
       end
     end
-    return { now, total, cmsgpack.pack(found) }
+    return cmsgpack.pack(now, total, found)
   end
 end
 

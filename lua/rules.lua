@@ -1,6 +1,11 @@
 -- What the rules share.
 local byte, floor, max, min, ldexp = string.byte, math.floor, math.max, math.min, math.ldexp
 
+-- Every state ends: at a point in time in µs, rounded up to ms.
+local function set_until(key, value, ends)
+  redis.call('SET', key, value, 'PXAT', ('%d'):format(ends / 1000 + 1))
+end
+
 -- How many budgets a budget can owe, the one it holds included.
 local DEBT_CEILING = 8
 

@@ -14,7 +14,7 @@ use crate::error::{failure, wants_reconnect};
 use crate::job::Job;
 use crate::link::send;
 use crate::script::Script;
-use crate::wire::{Call, Plan, Reply, replay};
+use crate::wire::{Call, Plan, Reply, Request, replay};
 
 /// How long after its deadline a call may still be answered, so that what it took is given back. Then the connection is
 /// given up: it has stalled for far longer than a lost packet explains.
@@ -37,8 +37,11 @@ pub(crate) async fn run(
     match result {
         Some(Ok(value)) => {
             let said = answers(value, &plan, keys, &jobs);
-            deliver(&dispatch, jobs, said);
+            let undo = deliver(jobs, said);
             dispatch.free(lane);
+            for request in undo {
+                dispatch.push(Job::unattended(request, dispatch.deadline()));
+            }
         }
         Some(Err(error)) => {
             fail(&mut jobs, || failure(&error));
@@ -123,8 +126,8 @@ fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
     replay(&reply, plan, keys, |position| &jobs[position].request)
 }
 
-/// Answers everybody. What was decided for somebody who is gone is given back.
-fn deliver(dispatch: &Arc<Dispatch>, mut jobs: Vec<Job>, said: Answers) {
+/// Answers everybody. What was decided for somebody who is gone is to be given back.
+fn deliver(mut jobs: Vec<Job>, said: Answers) -> Vec<Request> {
     let mut undo = Vec::new();
     match said {
         Ok(outcomes) => {
@@ -136,9 +139,7 @@ fn deliver(dispatch: &Arc<Dispatch>, mut jobs: Vec<Job>, said: Answers) {
             BackendError::new(error.kind(), error.to_string())
         }),
     }
-    for request in undo {
-        dispatch.push(Job::unattended(request, dispatch.deadline()));
-    }
+    undo
 }
 
 fn fail(jobs: &mut [Job], error: impl Fn() -> BackendError) {

@@ -98,10 +98,11 @@ impl Dispatch {
         Instant::now() + self.limits.deadline
     }
 
-    /// Takes a job: sends it now, lets it wait, or fails it at once.
+    /// Takes a job: sends it now, lets it wait, or fails it at once. What nobody waits for, credits and debits, may wait
+    /// for the server to come back.
     pub(crate) fn push(self: &Arc<Self>, mut job: Job) {
         let mut state = self.state();
-        if !state.lanes.iter().any(Lane::is_alive) {
+        if job.is_pending() && !state.lanes.iter().any(Lane::is_alive) {
             drop(state);
             job.fail(FailureKind::Unreachable, "no connection to Redis answers");
         } else if state.queue.len() >= self.limits.waiting {
@@ -157,7 +158,9 @@ impl Dispatch {
         if state.lanes.iter().any(Lane::is_alive) {
             return;
         }
-        let waiting = std::mem::take(&mut state.queue);
+        let (waiting, unattended): (VecDeque<_>, VecDeque<_>) =
+            state.queue.drain(..).partition(Job::is_pending);
+        state.queue = unattended;
         drop(state);
         for mut job in waiting {
             job.fail(error.kind(), "no connection to Redis answers");

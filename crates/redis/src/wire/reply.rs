@@ -10,46 +10,40 @@ use super::call::Plan;
 use super::lower::{OwnedCharge, Request, Work};
 use super::state;
 
-/// The time, how many requests were admitted, and the states as they were found.
+/// The time, how many requests were admitted, and the states as they were found: one text of MessagePack.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    now: Timestamp,
-    admitted: usize,
-    states: Vec<u8>,
-}
+pub(crate) struct Reply(Vec<u8>);
 
 impl Reply {
-    /// Reads what came back.
+    /// Takes what came back.
     pub(crate) fn parse(value: Value) -> Option<Self> {
-        let Value::Array(parts) = value else {
-            return None;
-        };
-        let Ok(
-            [
-                Value::Int(now),
-                Value::Int(admitted),
-                Value::BulkString(states),
-            ],
-        ) = <[Value; 3]>::try_from(parts)
-        else {
-            return None;
-        };
-        Some(Self {
-            now: Timestamp::from_micros(u64::try_from(now).ok()?),
-            admitted: usize::try_from(admitted).ok()?,
-            states,
-        })
+        match value {
+            Value::BulkString(packed) => Some(Self(packed)),
+            _ => None,
+        }
     }
 
-    /// The states one after the other: `None` where the key was missing.
-    fn found(&self, keys: usize) -> Option<Vec<Option<&[u8]>>> {
-        let mut packed = Packed(&self.states);
+    fn read(&self, keys: usize) -> Option<Read<'_>> {
+        let mut packed = Packed(&self.0);
+        let now = Timestamp::from_micros(packed.integer()?);
+        let admitted = packed.integer()?;
         if packed.list()? != keys {
             return None;
         }
         let found: Option<Vec<_>> = (0..keys).map(|_| packed.text()).collect();
-        found.filter(|_| packed.0.is_empty())
+        Some(Read {
+            now,
+            admitted,
+            found: found.filter(|_| packed.0.is_empty())?,
+        })
     }
+}
+
+struct Read<'a> {
+    now: Timestamp,
+    admitted: u64,
+    /// `None` where the key was missing.
+    found: Vec<Option<&'a [u8]>>,
 }
 
 /// What came of one request: a decision, or nothing to report; or no state of ours where one should be.
@@ -69,21 +63,21 @@ pub(crate) fn replay<'a>(
     request: impl Fn(usize) -> &'a Request,
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
     let broken = |detail: &str| BackendError::new(FailureKind::Refused, detail);
-    let found = reply
-        .found(keys)
+    let read = reply
+        .read(keys)
         .ok_or_else(|| broken("the script's reply cannot be read"))?;
-    let mut states: Vec<Slot<'_>> = found.into_iter().map(Slot::Found).collect();
+    let mut states: Vec<Slot<'_>> = read.found.into_iter().map(Slot::Found).collect();
     let mut admitted = 0;
     let mut outcomes = Vec::with_capacity(plan.order.len());
     for &position in &plan.order {
         let request = request(position);
-        let outcome = one(reply.now, &mut states, &plan.keys[position], &request.work);
+        let outcome = one(read.now, &mut states, &plan.keys[position], &request.work);
         // The script does not see who asks for nothing.
         let is_admitted = matches!(&outcome, Ok(Some(decision)) if decision.is_admitted());
-        admitted += usize::from(is_admitted && !request.names.is_empty());
+        admitted += u64::from(is_admitted && !request.names.is_empty());
         outcomes.push((position, outcome));
     }
-    if admitted == reply.admitted {
+    if admitted == read.admitted {
         Ok(outcomes)
     } else {
         Err(broken("the script and this process do not agree"))
@@ -194,7 +188,7 @@ fn empty(unit: Unit) -> State {
     })
 }
 
-/// As much of MessagePack as a list of texts needs.
+/// As much of MessagePack as whole numbers and a list of texts need.
 struct Packed<'a>(&'a [u8]);
 
 impl<'a> Packed<'a> {
@@ -202,6 +196,19 @@ impl<'a> Packed<'a> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    fn integer(&mut self) -> Option<u64> {
+        let bytes = match self.number(1)? {
+            small @ 0..=0x7f => return u64::try_from(small).ok(),
+            0xcc => 1,
+            0xcd => 2,
+            0xce => 4,
+            0xcf => 8,
+            _ => return None,
+        };
+        let bytes = self.take(bytes)?;
+        Some((bytes.iter()).fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     fn number(&mut self, bytes: usize) -> Option<usize> {
