@@ -84,13 +84,12 @@ local function gcra()
     return state
   end
 
-  -- Nothing passes but by the clock.
-  local function advance()
-  end
-
   -- Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than the one
   -- before.
   local function rebase(state, quota)
+    if state.at < quota.latest then
+      return
+    end
     local us, rest = ahead(quota, state.at, state.rest)
     if is_before(quota.latest - now, quota.full_rest, us, rest) then
       local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
@@ -101,19 +100,20 @@ local function gcra()
     end
   end
 
-  local function charged(state, charge)
-    local quota = charge.quota
-    local us, rest = ahead(quota, state.at, state.rest)
-    return admit(now + us, rest, charge.us, charge.rest, quota.denominator, quota.latest, quota.full_rest, 1)
-  end
-
+  -- Keeps where the charge would leave the state, for `take`.
   local function passes(state, charge)
-    return charge.cost == 0 or charged(state, charge) == 1
+    local quota, at, rest, admitted = charge.quota, state.at, state.rest, nil
+    if rest >= quota.denominator and at >= now then
+      at, rest = at + 1, 0
+    end
+    admitted, charge.to, charge.to_rest = admit(at, rest, charge.us, charge.rest, quota.denominator, quota.latest,
+      quota.full_rest, 1)
+    return admitted == 1 or charge.cost == 0
   end
 
+  -- A charge that was just asked for passage, of a state that nothing else has touched since.
   local function take(state, charge)
-    local _, at, rest = charged(state, charge)
-    set(state, at, rest)
+    state.at, state.rest, state.changed = charge.to, charge.to_rest, true
   end
 
   local function debit(state, charge)
@@ -227,7 +227,6 @@ local function gcra()
     price = price,
     fresh = fresh,
     read = read,
-    advance = advance,
     rebase = rebase,
     passes = passes,
     take = take,

@@ -6,7 +6,7 @@ local DECIDE, CREDIT, DEBIT, RESET = 0, 1, 2, 3
 
 -- By number of key: as found, as it is now, the last charge that touched it, whether it was reset.
 local states, last, removed = {}, {}, {}
-local rules, admitted = {}, 0
+local rules, keys, admitted = {}, {}, 0
 
 -- GET fails on what is no string; MGET shows it as missing, and SET would destroy it. An empty text is no state of ours.
 if type(found[1]) == 'table' then
@@ -49,20 +49,16 @@ local function state_of(i, charge)
   return state
 end
 
--- Brings a state to now. A decision also brings back what lies further ahead than its quota's debts may, as after a clock
--- stepped back; a receipt speaks for the quota of its day, which may hold less.
-local function advance(i, charge)
-  local state = states[i]
-  charge.rule.advance(state, charge.quota)
-  last[i] = charge
-  return state
-end
-
-local function advance_to_decide(i, charge)
-  local state = advance(i, charge)
-  if charge.rule.rebase then
-    charge.rule.rebase(state, charge.quota)
+-- Brings a state to now. A decision also brings back a GCRA state that lies further ahead than its quota's debts may, as
+-- after a clock stepped back; a receipt speaks for the quota of its day, which may hold less.
+local function advance(i, charge, is_decision)
+  local state, rule = states[i], charge.rule
+  if rule.advance then
+    rule.advance(state, charge.quota)
+  elseif is_decision then
+    rule.rebase(state, charge.quota)
   end
+  last[i] = charge
   return state
 end
 
@@ -71,24 +67,26 @@ end
 local function decide(charges, run, pos)
   local width, open = #charges, true
   for c = 1, width do
-    if not state_of(byte(run, pos + c), charges[c]) then
+    local i = byte(run, pos + c)
+    keys[c] = i
+    if not (states[i] or state_of(i, charges[c])) then
       return 0
     end
   end
   for c = 1, width do
     local charge = charges[c]
     if charge.mode == ENFORCE then
-      open = charge.rule.passes(advance_to_decide(byte(run, pos + c), charge), charge) and open
+      open = charge.rule.passes(advance(keys[c], charge, true), charge) and open
     end
   end
   for c = 1, width do
-    local charge, i = charges[c], byte(run, pos + c)
+    local charge, i = charges[c], keys[c]
     if charge.mode == ENFORCE then
       if open and charge.cost > 0 then
         charge.rule.take(states[i], charge)
       end
     else
-      local state = advance_to_decide(i, charge)
+      local state = advance(i, charge, true)
       if charge.mode == SHADOW and charge.cost > 0 and charge.rule.passes(state, charge) then
         charge.rule.take(state, charge)
       end
@@ -128,7 +126,7 @@ for r = 1, #ARGV do
     algorithm, mode, cost, pos = unpack('<BBd', run, pos)
     local rule = rule_of(algorithm)
     quota, pos = rule.quota(run, pos)
-    local charge = { rule = rule, quota = quota, mode = mode, cost = cost, us = 0, rest = 0 }
+    local charge = { rule = rule, quota = quota, mode = mode, cost = cost, us = 0, rest = 0, to = 0, to_rest = 0 }
     if rule.price then
       rule.price(charge)
     end

@@ -10,9 +10,8 @@ if #ARGV == 1 and #ARGV[1] == 46 then
 
   local usual = verb == 0 and width == 1 and algorithm == 1 and mode == 0 and cost > 0
   local total, values, ends, missing = 0, {}, nil, nil
-  for i = 1, #KEYS do
-    local state, of, at, from_rest = found[i], tag, 0, 0
-    local length = 9
+  for i = 1, usual and #KEYS or 0 do
+    local state, length, of, at, from_rest = found[i], 9, tag, 0, 0
     if state then
       length = #state
       if length == 9 then
@@ -20,18 +19,22 @@ if #ARGV == 1 and #ARGV[1] == 46 then
       elseif length == 13 then
         of, at, from_rest = unpack('<BdI4', state)
       else
-        usual = false
+        of = nil
       end
     else
       missing = missing or {}
       missing[#missing + 1] = KEYS[i]
     end
-    if of ~= tag or at > latest or at < 0 or at % 1 ~= 0 or from_rest >= denominator or not usual then
+    if of ~= tag or at > latest or at < 0 or at % 1 ~= 0 or from_rest >= denominator then
       usual = false
       break
     end
-    local admitted, to, to_rest = admit(at, from_rest, us, more, denominator, latest, latest_rest, times)
-    if admitted > 0 then
+    -- Most denials show in whole microseconds already, and a call of a function is dear.
+    local admitted, to, to_rest
+    if at + us <= latest then
+      admitted, to, to_rest = admit(at, from_rest, us, more, denominator, latest, latest_rest, times)
+    end
+    if admitted and admitted > 0 then
       total = total + admitted
       if length == 9 and to_rest == 0 then
         values[i] = pack('<d', to)

@@ -1,5 +1,7 @@
 //! The backend in Redis does what every backend must, on a real server.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

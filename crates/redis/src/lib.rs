@@ -31,6 +31,18 @@
 //!   may have been taken without passing, never the reverse; if the answer still comes, it is given back.
 //! * **Bounded.** So many wait and no more; each answer, or the news that there is none, comes within the deadline.
 //!
+//! # On the server
+//!
+//! Least rights, of which each is needed:
+//!
+//! ```text
+//! ACL SETUSER gate on >password ~tollgate:* -@all +evalsha +script|load +time +get +mget +exists +set +setrange +del
+//! ```
+//!
+//! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and whoever is evicted starts from a
+//! full one: give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to
+//! decide, and the failure rule acts. A GCRA state with a name of 31 bytes takes about 105 to 180 bytes.
+//!
 //! # What is not
 //!
 //! Sentinel, Cluster and TLS are not there yet. A server that fails over forgets what replication had not carried.
