@@ -20,7 +20,7 @@ pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
 pub use self::snapshot::{CreditMark, Snapshot};
 
-use crate::{Quota, RetryAfter, Timestamp};
+use crate::{Quota, RetryAfter, Timestamp, Verdict};
 
 /// How many times its capacity a budget can be charged with, debts included: eight.
 ///
@@ -282,7 +282,6 @@ impl Quota {
 
     /// Passage, and the charge if it is open and `take` is asked for, and what is left, in one go: the same as the three
     /// above one after the other.
-    #[inline]
     pub(crate) fn step(
         &self,
         state: &mut State,
@@ -290,22 +289,27 @@ impl Quota {
         cost: u64,
         take: bool,
     ) -> (Passage, Point, Budget) {
+        with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
+    }
+
+    /// The verdict on a charge that is alone in its call.
+    #[inline]
+    pub(crate) fn verdict(&self, state: &mut State, now: u64, cost: u64, take: bool) -> Verdict {
         // By far the commonest, and before anything else is looked at.
-        if let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) {
-            return rule.step(inner, now, cost, take);
+        if let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0)
+            && let Some((passage, full_at, budget)) = rule.narrow_step(inner, now, cost, take)
+        {
+            let taken = if take { cost } else { 0 };
+            return Verdict::new(passage, rule.burst, budget, taken, full_at);
         }
-        self.step_of_any(state, now, cost, take)
+        self.verdict_of_any(state, now, cost, take)
     }
 
     #[inline(never)]
-    fn step_of_any(
-        &self,
-        state: &mut State,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
-        with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
+    fn verdict_of_any(&self, state: &mut State, now: u64, cost: u64, take: bool) -> Verdict {
+        let (passage, full_at, budget) = self.step(state, now, cost, take);
+        let taken = if take { cost } else { 0 };
+        Verdict::new(passage, self.capacity(), budget, taken, full_at)
     }
 
     pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {

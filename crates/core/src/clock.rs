@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 use std::{sync::LazyLock, time::Instant};
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Timestamp;
@@ -57,8 +57,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// What std's `Instant` reads on Linux, without its arithmetic on `Duration`s, which costs more than the reading.
-#[cfg(target_os = "linux")]
+/// What std's `Instant` reads, without its arithmetic on `Duration`s, which costs more than the reading. Of 64 bits, because
+/// there seconds and nanoseconds are of one type whatever the libc.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[inline]
 fn monotonic_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -66,7 +67,7 @@ fn monotonic_us() -> u64 {
 }
 
 /// Time since it was first asked for.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 fn monotonic_us() -> u64 {
     static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 

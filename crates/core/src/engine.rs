@@ -19,14 +19,15 @@ impl States for [State] {
 
 /// Decides a call of one charge: the same as [`decide`], and quicker.
 #[must_use]
+// Always: the compiler finds it too long, and a decision that is not built in place is copied twice.
 #[inline(always)]
 pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Decision {
     let take = charge.mode != Mode::Probe;
-    let (passage, full_at, budget) = charge.quota.step(state, now.as_micros(), charge.cost, take);
-    let passes = passage == Passage::Open;
-    let taken = if passes && take { charge.cost } else { 0 };
-    let verdict = Verdict::new(passage, charge.quota.capacity(), budget, taken, full_at);
-    Decision::of_one(now, passes || charge.mode != Mode::Enforce, verdict)
+    let verdict = charge
+        .quota
+        .verdict(state, now.as_micros(), charge.cost, take);
+    let admitted = verdict.is_allowed() || charge.mode != Mode::Enforce;
+    Decision::of_one(now, admitted, verdict)
 }
 
 /// Decides a call at `now`.

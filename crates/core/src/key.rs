@@ -137,9 +137,11 @@ impl Key {
                     unreachable!("46 bytes are five words and six bytes")
                 };
                 let full = usize::from(*len) / 8;
-                let rest = words.get(full).copied();
-                let rest = rest.unwrap_or([*a, *b, *c, *d, *e, *f, 0, 0]);
-                (&words[..full], u64::from_le_bytes(rest))
+                let rest = match words.get(full) {
+                    Some(word) => u64::from_le_bytes(*word),
+                    None => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0]),
+                };
+                (&words[..full], rest)
             }
             Repr::Heap(bytes) => {
                 let (words, rest) = bytes.as_chunks();
@@ -152,6 +154,7 @@ impl Key {
         }
     }
 
+    #[inline]
     fn encode(kind: KeyKind, content: &[u8]) -> Self {
         let len = content.len() + 1;
         if len <= INLINE {
@@ -164,6 +167,11 @@ impl Key {
                 bytes,
             });
         }
+        Self::encode_long(kind, content)
+    }
+
+    fn encode_long(kind: KeyKind, content: &[u8]) -> Self {
+        let len = content.len() + 1;
         if len <= Self::MAX_LEN {
             let mut bytes = Vec::with_capacity(len);
             bytes.push(kind as u8);

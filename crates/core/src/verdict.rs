@@ -53,8 +53,8 @@ enum Tag {
 }
 
 impl Verdict {
-    /// What `passage` and `budget` say about a charge against a budget of `limit`. If it was taken, `taken` is its cost and
-    /// `full_at` is when the budget will be full again.
+    /// What `passage` and `budget` say about a charge against a budget of `limit`. If it passes, `taken` was taken from the
+    /// budget, and `full_at` is when that will be full again.
     #[inline]
     pub(crate) fn new(
         passage: Passage,
@@ -63,10 +63,10 @@ impl Verdict {
         taken: u64,
         full_at: Point,
     ) -> Self {
-        let (tag, us, rest) = match passage {
-            Passage::Open => (Tag::Allow, full_at.us, full_at.rest),
-            Passage::Closed(RetryAfter::Micros(us)) => (Tag::DenyForNow, us, 0),
-            Passage::Closed(RetryAfter::Never) => (Tag::DenyForEver, 0, 0),
+        let (tag, us, rest, taken) = match passage {
+            Passage::Open => (Tag::Allow, full_at.us, full_at.rest, taken),
+            Passage::Closed(RetryAfter::Micros(us)) => (Tag::DenyForNow, us, 0, 0),
+            Passage::Closed(RetryAfter::Never) => (Tag::DenyForEver, 0, 0, 0),
         };
         let Budget {
             remaining,
@@ -118,6 +118,7 @@ impl Verdict {
 
     /// Whether this charge passes.
     #[must_use]
+    #[inline]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.tag, Tag::Allow)
     }

@@ -39,6 +39,7 @@ impl Arena {
     }
 
     /// The `len` bytes at `position`.
+    #[inline]
     pub(crate) fn bytes(&self, position: Position, len: usize) -> &[u8] {
         let (chunk, start) = split(position);
         &self.chunks[chunk][start..start + len]
@@ -115,6 +116,7 @@ impl Arena {
 
 const LINK: usize = size_of::<Position>();
 
+#[inline]
 fn split(position: Position) -> (usize, usize) {
     let position = position as usize;
     (

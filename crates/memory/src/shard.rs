@@ -91,7 +91,8 @@ impl Shard {
         decision
     }
 
-    /// The same of a key that was just sought in vain. It has a full budget. It stays away unless something was taken from that.
+    /// The same of a key that was just sought in vain. Its budget is full, and it stays away unless something was taken
+    /// from that.
     #[inline(never)]
     pub(crate) fn decide_unseen(
         &mut self,
@@ -128,6 +129,7 @@ impl Shard {
     }
 
     /// The bytes of a long key.
+    #[inline]
     fn key_bytes(&self, key: StoredKey) -> &[u8] {
         self.arena.bytes(key.position(), key.len())
     }

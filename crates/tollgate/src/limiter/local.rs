@@ -26,6 +26,10 @@ struct Budgets {
 
 impl LocalBudgets {
     pub(super) fn for_policies(policies: &[Policy]) -> Self {
+        Self::with_clock(policies, SystemClock::new())
+    }
+
+    fn with_clock(policies: &[Policy], wall: impl Clock) -> Self {
         let mut shares = HashMap::new();
         for policy in policies {
             if let OnFailure::Local(share) = policy.on_failure {
@@ -34,7 +38,7 @@ impl LocalBudgets {
             }
         }
         let budgets = (!shares.is_empty()).then(|| {
-            let clock = OutageClock::new(SystemClock::new());
+            let clock = OutageClock::new(wall);
             let backend = MemoryBackend::builder().clock(clock.clone()).build();
             Budgets {
                 clock,
@@ -177,9 +181,40 @@ impl Clock for OutageClock {
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::ManualClock;
+    use tollgate_core::{FailureKind, ManualClock};
 
     use super::*;
+    use crate::{Key, Share};
+
+    #[test]
+    fn local_budgets_refill_while_there_is_an_outage_and_only_then() {
+        // given a local budget of one an hour, spent in an outage
+        let wall = ManualClock::new();
+        let rule = OnFailure::Local(Share::WHOLE);
+        let policies = [Policy::new("local", Quota::per_hour(1)).on_failure(rule)];
+        let local = LocalBudgets::with_clock(&policies, wall.clone());
+        let plan = Plan::for_check(0, Key::from("anyone"), 1, false);
+        let fails = || {
+            let error = BackendError::new(FailureKind::Unreachable, "");
+            match local.rule_without_backend(&policies, &plan, error) {
+                Fallback::Decide(decided) => decided.1.is_admitted(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(fails());
+        assert!(!fails());
+
+        // when the backend is well for two hours
+        local.backend_answered();
+        wall.advance(Duration::from_secs(2 * 60 * 60));
+
+        // then nothing has refilled, until an hour of outage has passed
+        assert!(!fails());
+        wall.advance(Duration::from_secs(59 * 60));
+        assert!(!fails());
+        wall.advance(Duration::from_secs(60));
+        assert!(fails());
+    }
 
     #[test]
     fn the_clock_of_outages_stands_still_between_them() {

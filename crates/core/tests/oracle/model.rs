@@ -1,0 +1,214 @@
+//! One budget, as the design describes it and not as the crate computes it.
+//!
+//! A bucket is a level, an exact fraction that drains. Everything else is a list of what was taken and when, of which
+//! the rule says how much still counts at any time. What is asked of either is one question: *how much counts at t?*
+//! It never grows while nothing arrives, so every other answer is the first microsecond at which it is low enough.
+
+use num_rational::BigRational;
+use tollgate_core::{Algorithm, DEBT_CEILING, Quota};
+
+use crate::support::budget::micros;
+
+/// What a charge left behind, for a credit to undo.
+#[derive(Clone, Debug)]
+pub(crate) struct Slip {
+    at: u64,
+    cost: u64,
+    /// When the bucket would have been full again.
+    full_at: BigRational,
+}
+
+impl Slip {
+    /// The slip for a part of what was taken at once.
+    pub(crate) fn of_cost(&self, cost: u64) -> Self {
+        Self {
+            cost,
+            ..self.clone()
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    quota: Quota,
+    taken: Taken,
+}
+
+#[derive(Clone, Debug)]
+enum Taken {
+    /// How much was in the bucket, and when.
+    Level(BigRational, u64),
+    /// What was taken, and when.
+    List(Vec<(u64, u64)>),
+}
+
+pub(crate) fn whole(n: u64) -> BigRational {
+    BigRational::from_integer(n.into())
+}
+
+fn fraction(numerator: u64, denominator: u64) -> BigRational {
+    BigRational::new(numerator.into(), denominator.into())
+}
+
+fn ceil(figure: &BigRational) -> u64 {
+    u64::try_from(figure.ceil().to_integer()).expect("no figure here is that large")
+}
+
+impl Model {
+    pub(crate) fn full(quota: Quota) -> Self {
+        let taken = match quota.algorithm() {
+            Algorithm::Gcra => Taken::Level(whole(0), 0),
+            _ => Taken::List(Vec::new()),
+        };
+        Self { quota, taken }
+    }
+
+    fn period(&self) -> u64 {
+        micros(self.quota.period())
+    }
+
+    fn rate(&self) -> BigRational {
+        fraction(self.quota.limit(), self.period())
+    }
+
+    /// How much of what was taken counts at `at`, no earlier than what was taken last.
+    pub(crate) fn counts(&self, at: u64) -> BigRational {
+        match &self.taken {
+            Taken::Level(level, since) => (level - whole(at - since) * self.rate()).max(whole(0)),
+            Taken::List(list) => {
+                let weighted = list
+                    .iter()
+                    .map(|&(then, n)| self.weight(then, at) * whole(n));
+                weighted.fold(whole(0), |sum, n| sum + n)
+            }
+        }
+    }
+
+    /// What a unit taken `then` still counts at `at`, in a window or log.
+    fn weight(&self, then: u64, at: u64) -> BigRational {
+        let period = self.period();
+        let counts = match self.quota.algorithm() {
+            Algorithm::FixedWindow { offset } => {
+                window(then, period, micros(offset)) == window(at, period, micros(offset))
+            }
+            Algorithm::SlidingWindow => {
+                let age = window(at, period, 0) - window(then, period, 0);
+                let elapsed = at % period;
+                if age == 1 {
+                    return fraction(period - elapsed, period);
+                }
+                age == 0
+            }
+            Algorithm::RollingWindow { buckets } => {
+                let bucket = period / u64::from(buckets);
+                window(at, bucket, 0) - window(then, bucket, 0) < i128::from(buckets)
+            }
+            // In (at − period, at].
+            Algorithm::SlidingLog => at - then < period,
+            other => panic!("no model of {other:?}"),
+        };
+        whole(u64::from(counts))
+    }
+
+    fn limit(&self) -> BigRational {
+        whole(self.quota.capacity())
+    }
+
+    pub(crate) fn passes(&self, at: u64, cost: u64) -> bool {
+        cost == 0 || self.counts(at) + whole(cost) <= self.limit()
+    }
+
+    pub(crate) fn remaining(&self, at: u64) -> u64 {
+        let left = (self.limit() - self.counts(at)).max(whole(0));
+        u64::try_from(left.floor().to_integer()).unwrap()
+    }
+
+    pub(crate) fn reset_after(&self, at: u64) -> u64 {
+        self.until(at, &whole(0))
+    }
+
+    /// `None`: never.
+    pub(crate) fn retry_after(&self, at: u64, cost: u64) -> Option<u64> {
+        (cost <= self.quota.capacity()).then(|| self.until(at, &(self.limit() - whole(cost))))
+    }
+
+    /// How long until no more than `most` counts.
+    fn until(&self, at: u64, most: &BigRational) -> u64 {
+        if self.counts(at) <= *most {
+            return 0;
+        }
+        if let Taken::Level(..) = self.taken {
+            return ceil(&((self.counts(at) - most) / self.rate()));
+        }
+        // Two periods later nothing counts.
+        let (mut too_early, mut late_enough) = (0, 2 * self.period());
+        while late_enough - too_early > 1 {
+            let middle = u64::midpoint(too_early, late_enough);
+            if self.counts(at + middle) <= *most {
+                late_enough = middle;
+            } else {
+                too_early = middle;
+            }
+        }
+        late_enough
+    }
+
+    /// Takes `n`, whether or not there is as much, up to the ceiling.
+    pub(crate) fn take(&mut self, at: u64, n: u64) -> Slip {
+        let ceiling = whole(DEBT_CEILING * self.quota.capacity());
+        let counts = self.counts(at);
+        let rate = self.rate();
+        let (quota, period) = (self.quota, self.period());
+        match &mut self.taken {
+            Taken::Level(level, since) => {
+                (*level, *since) = ((counts + whole(n)).min(ceiling), at);
+            }
+            Taken::List(list) => {
+                // The ceiling is one on whole counts. Of a sliding window it is the current count that has one.
+                let now = match quota.algorithm() {
+                    Algorithm::SlidingWindow => list
+                        .iter()
+                        .filter(|(then, _)| then / period == at / period)
+                        .map(|&(_, n)| n)
+                        .sum(),
+                    _ => ceil(&counts),
+                };
+                let room = (DEBT_CEILING * quota.capacity()).saturating_sub(now);
+                // What counts no more is not worth remembering: two periods cover every rule.
+                list.retain(|(then, _)| then + 2 * period >= at);
+                list.push((at, n.min(room)));
+            }
+        }
+        Slip {
+            at,
+            cost: n,
+            full_at: whole(at) + self.counts(at) / rate,
+        }
+    }
+
+    /// Gives back of one charge what still counts. For a bucket only as long as no other credit came since the charge.
+    pub(crate) fn credit(&mut self, at: u64, slip: &Slip, n: u64) {
+        let mut n = n.min(slip.cost);
+        let counts = self.counts(at);
+        let rate = self.rate();
+        match &mut self.taken {
+            Taken::Level(level, since) => {
+                let undrained = ((&slip.full_at - whole(at)) * rate).max(whole(0));
+                let back = whole(n).min(undrained);
+                (*level, *since) = ((counts - back).max(whole(0)), at);
+            }
+            Taken::List(list) => {
+                for (_, taken) in list.iter_mut().filter(|(then, _)| *then == slip.at) {
+                    let back = n.min(*taken);
+                    *taken -= back;
+                    n -= back;
+                }
+            }
+        }
+    }
+}
+
+/// Which window of `length` it is, the first one starting at `offset`.
+fn window(at: u64, length: u64, offset: u64) -> i128 {
+    (i128::from(at) - i128::from(offset)).div_euclid(i128::from(length))
+}

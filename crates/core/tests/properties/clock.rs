@@ -1,0 +1,127 @@
+//! A clock that steps back refills nothing and locks nobody out for ever; one that steps forward drains what it covers.
+
+use proptest::prelude::*;
+use tollgate_core::{Algorithm, DEBT_CEILING};
+
+use crate::support::budget::micros;
+use crate::support::history::History;
+use crate::support::quotas;
+use crate::support::runner::check;
+use crate::support::steps::{amounts, spans, starts, steps};
+
+#[test]
+fn a_clock_that_steps_back_refills_nothing() {
+    let histories = (quotas::any(), starts(), steps(0..24), spans());
+    check(3_000, &histories, |(quota, start, steps, back)| {
+        let history = History::after(quota, start, &steps);
+        let before = history.budget.peek(history.now);
+        let stepped = history.now.saturating_sub(back.micros(&quota, history.now));
+
+        let after = history.budget.peek(stepped);
+
+        prop_assert!(
+            after.remaining() <= before.remaining(),
+            "{} left at {}, {} at {stepped}",
+            before.remaining(),
+            history.now,
+            after.remaining()
+        );
+        Ok(())
+    });
+}
+
+/// What drains after the step drains from the state as it stood: a bucket is never fuller, at any time after, than it
+/// would have been without the step when as much time had passed, and the step on top.
+#[test]
+fn a_bucket_whose_clock_stepped_back_is_at_most_the_step_fuller() {
+    let gcra = quotas::any().prop_filter("a bucket", |it| it.algorithm() == Algorithm::Gcra);
+    let histories = (gcra, starts(), steps(0..24), spans(), spans());
+    check(2_000, &histories, |(quota, start, steps, back, wait)| {
+        let history = History::after(quota, start, &steps);
+        let back = back.micros(&quota, history.now).min(history.now);
+        let wait = wait.micros(&quota, history.now);
+        let mut stepped = history.budget.clone();
+        stepped.charge(history.now - back, quota.capacity() + 1);
+
+        let after = stepped.peek(history.now - back + wait);
+
+        let unstepped = history.budget.peek(history.now + back + wait);
+        prop_assert!(after.remaining() <= unstepped.remaining());
+        prop_assert!(after.reset_after() >= unstepped.reset_after());
+        Ok(())
+    });
+}
+
+/// Even a step of years is over after the longest debt: what lay ahead was rebased, and that was stored on a denial.
+#[test]
+fn a_step_back_of_years_locks_nobody_out_for_longer_than_a_debt() {
+    let histories = (quotas::any(), steps(0..24), 0_u64..1_000_000_000_000);
+    check(2_000, &histories, |(quota, steps, to)| {
+        let today = 1_800_000_000_000_000;
+        let mut history = History::after(quota, today, &steps);
+
+        // Denied, unless everything is there: then there is nothing to rebase.
+        history.budget.charge(to, quota.capacity() + 1);
+        let verdict = history.budget.peek(to);
+
+        let period = history.budget.period_us();
+        let longest = match quota.algorithm() {
+            Algorithm::Gcra => {
+                let eight = u128::from(DEBT_CEILING * quota.capacity()) * u128::from(period);
+                u64::try_from(eight.div_ceil(u128::from(quota.limit()))).unwrap()
+            }
+            Algorithm::SlidingWindow => 2 * period,
+            _ => period,
+        };
+        prop_assert!(micros(verdict.reset_after()) <= longest, "{verdict:?}");
+        // The denial stored it: from here on time drains, it does not first have to catch up with the old clock.
+        let half = history.budget.peek(to + longest / 2);
+        let left = micros(verdict.reset_after()).saturating_sub(longest / 2);
+        prop_assert_eq!(micros(half.reset_after()), left);
+        let full = history.budget.peek(to + longest);
+        prop_assert_eq!(full.remaining(), quota.capacity());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_promise_made_after_a_step_back_is_kept_by_the_clock_as_it_is() {
+    let histories = (quotas::any(), starts(), steps(0..24), spans(), amounts());
+    check(2_000, &histories, |(quota, start, steps, back, cost)| {
+        let mut history = History::after(quota, start, &steps);
+        let now = history.now.saturating_sub(back.micros(&quota, history.now));
+        let cost = cost.units(&history.budget, now);
+
+        let (verdict, _) = history.budget.charge(now, cost);
+
+        if let Some(retry_after) = verdict.retry_after().map(micros) {
+            prop_assert!(retry_after > 0);
+            let early = history.budget.if_charged(now + retry_after - 1, cost);
+            let then = history.budget.if_charged(now + retry_after, cost);
+            prop_assert!(early.is_denied() && then.is_allowed(), "{early:?} {then:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_step_forward_drains_what_it_covers() {
+    let histories = (quotas::any(), starts(), steps(0..24), spans());
+    check(2_000, &histories, |(quota, start, steps, ahead)| {
+        let history = History::after(quota, start, &steps);
+        let later = history.now + ahead.micros(&quota, history.now);
+        let mut asked_often = history.budget.clone();
+        for at in history.later().into_iter().filter(|at| *at <= later) {
+            asked_often.charge(at, 0);
+        }
+
+        // Passing the time in one step or in many is the same.
+        prop_assert_eq!(history.budget.peek(later), asked_often.peek(later));
+        let before = history.budget.peek(history.now);
+        let after = history.budget.peek(later);
+        prop_assert!(after.remaining() >= before.remaining());
+        let left = micros(before.reset_after()).saturating_sub(later - history.now);
+        prop_assert_eq!(micros(after.reset_after()), left);
+        Ok(())
+    });
+}

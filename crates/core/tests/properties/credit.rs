@@ -1,0 +1,224 @@
+//! A credit returns only what would still count: what remains is a history that could have happened.
+//!
+//! The measure is the *net history*: the same charges and debits at the same times, each less what was credited of it,
+//! on a budget that never saw a credit.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestCaseResult};
+use tollgate_core::{Algorithm, Quota};
+
+use crate::support::budget::{Budget, receipt_of};
+use crate::support::history::History;
+use crate::support::quotas;
+use crate::support::runner::check;
+use crate::support::steps::{Step, amounts, charges, spans, starts, steps};
+
+/// The budget as it would be, had what was credited never been charged.
+fn net(history: &History) -> Result<Budget, TestCaseError> {
+    let mut budget = Budget::full(history.budget.quota);
+    for taken in &history.taken {
+        if taken.is_debit {
+            budget.debit(taken.at, &receipt_of(budget.quota), taken.net);
+        } else {
+            let (verdict, _) = budget.charge(taken.at, taken.net);
+            prop_assert!(verdict.is_allowed(), "{:?} could not have happened", taken);
+        }
+    }
+    Ok(budget)
+}
+
+/// At no later time is there more than in the net history.
+fn is_covered_by_net(history: &History) -> TestCaseResult {
+    let net = net(history)?;
+    for at in history.later() {
+        let (real, net) = (history.budget.peek(at), net.peek(at));
+        let (left, full) = (real.remaining(), real.reset_after());
+        let (net_left, net_full) = (net.remaining(), net.reset_after());
+        prop_assert!(
+            left <= net_left && full >= net_full,
+            "at {at}: {left} left, full in {full:?}, is more than {net_left}, {net_full:?}"
+        );
+        // Windows and logs take back exactly what was charged. A bucket may give back less than it could: see Receipt.
+        if history.budget.quota.algorithm() != Algorithm::Gcra {
+            prop_assert_eq!((left, full), (net_left, net_full), "at {}", at);
+        }
+    }
+    Ok(())
+}
+
+fn no_credit_beats_the_net_history(quota: Quota, start: u64, steps: &[Step]) -> TestCaseResult {
+    let mut history = History::of(quota, start);
+
+    for &step in steps {
+        history.step(step);
+        is_covered_by_net(&history)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn no_credits_make_possible_what_the_net_history_does_not() {
+    let histories = (quotas::any(), starts(), steps(1..40));
+    check(2_000, &histories, |(quota, start, steps)| {
+        no_credit_beats_the_net_history(quota, start, &steps)
+    });
+}
+
+#[test]
+fn no_credits_to_a_small_bucket_make_possible_what_the_net_history_does_not() {
+    let histories = (quotas::tiny_gcra(), 0_u64..3, steps(1..32));
+    check(4_000, &histories, |(quota, start, steps)| {
+        no_credit_beats_the_net_history(quota, start, &steps)
+    });
+}
+
+/// Four wait in the same instant, two give back at once and two a second later: of the latter only one unit still
+/// counts, because of the two units that the first two left standing one has drained.
+#[test]
+fn credits_of_one_instant_return_no_more_together_than_is_left_of_it() {
+    const SECOND: u64 = 1_000_000;
+    let mut budget = Budget::full(Quota::per_second(1).burst(4));
+    let receipts = [(); 4].map(|()| budget.charge(SECOND, 1).1.unwrap());
+
+    budget.credit(SECOND, &receipts[0], 1);
+    budget.credit(SECOND, &receipts[1], 1);
+    assert!(budget.charge(2 * SECOND, 3).0.is_allowed());
+    budget.credit(2 * SECOND, &receipts[2], 1);
+    budget.credit(2 * SECOND, &receipts[3], 1);
+
+    // Without the four, a burst of 4 less the 3 of the others.
+    assert!(budget.charge(2 * SECOND, 2).0.is_denied());
+}
+
+/// The rule of a bucket in plain words, which holds as long as no other credit came between: at most what was charged,
+/// and at most what is left of the time until the budget would have been full again.
+#[test]
+fn the_only_credit_to_a_bucket_returns_the_lesser_of_its_cost_and_what_still_drains() {
+    let histories = (
+        quotas::any().prop_filter("a bucket", |quota| quota.algorithm() == Algorithm::Gcra),
+        starts(),
+        charges(0..12),
+        amounts(),
+        charges(0..6),
+        amounts(),
+    );
+    check(
+        2_000,
+        &histories,
+        |(quota, start, before, cost, between, n)| {
+            let mut history = History::after(quota, start, &before);
+            let at = history.now;
+            let cost = cost.units(&history.budget, at);
+            let (charged, Some(receipt)) = history.budget.charge(at, cost) else {
+                return Ok(());
+            };
+            // In units of 1/limit µs all figures are whole.
+            let limit = u128::from(quota.limit());
+            let drain = |units: u64| u128::from(units) * u128::from(micros(quota.period()));
+            for step in between {
+                history.step(step);
+            }
+            let now = history.now;
+            let n = n.units(&history.budget, now).min(cost);
+            let full_before = history.budget.peek(now).reset_after();
+
+            history.budget.credit(now, &receipt, n);
+
+            // Seen through verdicts, which round up to a microsecond, a figure is known to within one.
+            let full_at = limit * u128::from(at + micros(charged.reset_after()));
+            let expected = drain(n).min(full_at.saturating_sub(limit * u128::from(now)));
+            let full_after = history.budget.peek(now).reset_after();
+            let returned = limit * u128::from(micros(full_before) - micros(full_after));
+            prop_assert!(
+                returned.abs_diff(expected) <= 2 * limit,
+                "{returned} came back, not {expected}, of {n}"
+            );
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_charge_that_is_credited_at_once_leaves_no_trace() {
+    let histories = (quotas::any(), starts(), charges(0..12), amounts());
+    check(1_000, &histories, |(quota, start, steps, cost)| {
+        let mut history = History::after(quota, start, &steps);
+        let untouched = history.budget.clone();
+        let cost = cost.units(&history.budget, history.now);
+
+        let (_, receipt) = history.budget.charge(history.now, cost);
+        if let Some(receipt) = receipt {
+            history.budget.credit(history.now, &receipt, u64::MAX);
+        }
+
+        for at in history.later() {
+            prop_assert_eq!(history.budget.peek(at), untouched.peek(at), "at {}", at);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_credit_never_returns_more_than_was_charged_and_never_takes() {
+    let histories = (quotas::any(), starts(), steps(0..16), spans(), amounts());
+    check(1_000, &histories, |(quota, start, steps, wait, n)| {
+        let mut history = History::after(quota, start, &steps);
+        let Some((_, receipt)) = history.receipts.pop() else {
+            return Ok(());
+        };
+        let now = history.now + wait.micros(&quota, history.now);
+        let n = n.units(&history.budget, now);
+        let mut all = history.budget.clone();
+        let mut some = history.budget.clone();
+        let mut none = history.budget.clone();
+
+        all.credit(now, &receipt, u64::MAX);
+        some.credit(now, &receipt, n);
+        none.credit(now, &receipt, 0);
+
+        let mut bound = history.budget.clone();
+        bound.credit(now, &receipt, receipt.cost());
+        let before = history.budget.peek(now);
+        prop_assert_eq!(all.peek(now), bound.peek(now));
+        prop_assert_eq!(none.peek(now), before);
+        prop_assert!(some.peek(now).remaining() >= before.remaining());
+        prop_assert!(some.peek(now).remaining() - before.remaining() <= n.min(receipt.cost()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_credit_returns_nothing_once_the_charge_counts_no_more() {
+    let histories = (
+        quotas::any(),
+        starts(),
+        steps(0..16),
+        charges(0..6),
+        0_u64..3,
+    );
+    check(1_000, &histories, |(quota, start, steps, others, late)| {
+        let mut history = History::after(quota, start, &steps);
+        // When everything that was ever charged has drained, and some more.
+        history.now = history.now.max(history.budget.meaningless_at()) + late;
+        let receipts = history.receipts.clone();
+        for step in others {
+            history.step(step);
+        }
+        let untouched = history.budget.clone();
+
+        for (_, receipt) in &receipts {
+            history.budget.credit(history.now, receipt, u64::MAX);
+        }
+
+        for at in history.later() {
+            prop_assert_eq!(history.budget.peek(at), untouched.peek(at), "at {}", at);
+        }
+        Ok(())
+    });
+}
+
+fn micros(duration: Duration) -> u64 {
+    crate::support::budget::micros(duration)
+}

@@ -1,0 +1,143 @@
+//! A debit may take more than there is: the debt delays exactly as long as it says, and is bounded.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::{Algorithm, DEBT_CEILING, Quota};
+
+use crate::support::budget::{Budget, micros, receipt_of};
+use crate::support::history::History;
+use crate::support::quotas;
+use crate::support::runner::check;
+use crate::support::steps::{amounts, starts, steps};
+
+#[test]
+fn a_debit_leaves_what_it_did_not_take() {
+    let histories = (quotas::any(), starts(), steps(0..16), amounts());
+    check(1_500, &histories, |(quota, start, steps, n)| {
+        let mut history = History::after(quota, start, &steps);
+        let now = history.now;
+        let before = history.budget.peek(now);
+        let n = n.units(&history.budget, now);
+
+        history.budget.debit(now, &receipt_of(quota), n);
+
+        let after = history.budget.peek(now);
+        prop_assert_eq!(after.remaining(), before.remaining().saturating_sub(n));
+        prop_assert!(after.reset_after() >= before.reset_after());
+        Ok(())
+    });
+}
+
+/// A debit that fits is a charge like any other.
+#[test]
+fn a_debit_of_what_is_there_equals_a_charge() {
+    let histories = (quotas::any(), starts(), steps(0..16), amounts());
+    check(1_000, &histories, |(quota, start, steps, n)| {
+        let mut history = History::after(quota, start, &steps);
+        let now = history.now;
+        let mut charged = history.budget.clone();
+        let n = n.units(&charged, now).min(charged.peek(now).remaining());
+
+        history.budget.debit(now, &receipt_of(quota), n);
+        charged.charge(now, n);
+
+        for at in history.later() {
+            prop_assert_eq!(history.budget.peek(at), charged.peek(at), "at {}", at);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_debt_of_a_bucket_drains_at_its_rate_before_anything_passes() {
+    let gcra = quotas::any().prop_filter("a bucket", |it| it.algorithm() == Algorithm::Gcra);
+    let debts = (gcra, starts(), 0_u64..=16, 1_u64..=16);
+    check(1_500, &debts, |(quota, start, debt, cost)| {
+        let capacity = quota.capacity();
+        let debt = capacity + (DEBT_CEILING - 1) * capacity * debt / 16;
+        let cost = (capacity * cost / 16).max(1);
+        let mut budget = Budget::full(quota);
+        budget.debit(start, &receipt_of(quota), debt);
+
+        let (verdict, _) = budget.charge(start, cost);
+
+        let drains = |units: u64| {
+            let drain = u128::from(units) * u128::from(micros(quota.period()));
+            u64::try_from(drain.div_ceil(u128::from(quota.limit()))).unwrap()
+        };
+        prop_assert_eq!(verdict.remaining(), 0);
+        let retry_after = verdict.retry_after().map(micros);
+        prop_assert_eq!(retry_after, Some(drains(debt + cost - capacity)));
+        prop_assert_eq!(micros(verdict.reset_after()), drains(debt));
+        Ok(())
+    });
+}
+
+/// However much is debited: a bucket has drained after eight refills, and of a window two periods later nothing counts.
+#[test]
+fn no_debt_outlasts_the_ceiling() {
+    let histories = (
+        quotas::any(),
+        starts(),
+        steps(0..16),
+        prop::collection::vec((amounts(), 0_u64..3), 0..12),
+    );
+    check(1_500, &histories, |(quota, start, steps, debits)| {
+        let mut history = History::after(quota, start, &steps);
+        let receipt = receipt_of(quota);
+        for (n, wait) in debits {
+            let n = n.units(&history.budget, history.now).saturating_mul(7);
+            history.budget.debit(history.now, &receipt, n);
+            history.now += wait;
+        }
+        history.budget.debit(history.now, &receipt, u64::MAX);
+
+        let verdict = history.budget.peek(history.now);
+
+        let longest = match quota.algorithm() {
+            Algorithm::Gcra => {
+                let eight = u128::from(DEBT_CEILING * quota.capacity());
+                let drain = eight * u128::from(history.budget.period_us());
+                u64::try_from(drain.div_ceil(u128::from(quota.limit()))).unwrap()
+            }
+            Algorithm::SlidingWindow => 2 * history.budget.period_us(),
+            _ => history.budget.period_us(),
+        };
+        let reset_after = micros(verdict.reset_after());
+        prop_assert_eq!(verdict.remaining(), 0);
+        prop_assert!(reset_after <= longest, "{reset_after} > {longest}");
+        // And a bucket is exactly as deep in debt as it can be.
+        if quota.algorithm() == Algorithm::Gcra {
+            prop_assert_eq!(reset_after, longest);
+        }
+        let later = history.budget.peek(history.now + longest);
+        prop_assert_eq!(later.remaining(), quota.capacity());
+        Ok(())
+    });
+}
+
+/// A window forgets its debts with its counts, so the ceiling shows only to who gets a larger limit in the same window.
+#[test]
+fn a_debit_of_a_window_stops_at_the_ceiling() {
+    let algorithms = [
+        Algorithm::FixedWindow {
+            offset: Duration::ZERO,
+        },
+        Algorithm::SlidingWindow,
+        Algorithm::RollingWindow { buckets: 10 },
+        Algorithm::SlidingLog,
+    ];
+    for algorithm in algorithms {
+        let now = 1_000_000_000;
+        let mut budget = Budget::full(Quota::per_second(10).using(algorithm));
+        budget.charge(now, 10);
+        for n in [7, u64::MAX, 1, u64::MAX] {
+            budget.debit(now, &receipt_of(budget.quota), n);
+        }
+
+        budget.quota = Quota::per_second(100).using(algorithm);
+
+        assert_eq!(budget.peek(now).remaining(), 20, "{algorithm:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What must hold for every quota and every history, tried on random ones: see the modules.
+//!
+//! `PROOF_EFFORT=20 cargo test` tries twenty times as much; `PROOF_SEED=…` repeats a run that failed.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod calls;
+mod clock;
+mod credit;
+mod debt;
+mod denial;
+mod expiry;
+mod extremes;
+mod numbers;
+mod pitfalls;
+mod retry_after;
+#[path = "../support/mod.rs"]
+mod support;
+mod tiers;
+mod worst_case;

@@ -1,0 +1,89 @@
+//! One key's budget under one quota: what a backend keeps, and the ways to ask it.
+
+use tollgate_core::{
+    Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, Verdict, decide_one,
+};
+
+/// A state, and the quota that it is asked under. Cloning it is asking "what if".
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    pub(crate) quota: Quota,
+    pub(crate) state: State,
+}
+
+impl Budget {
+    pub(crate) fn full(quota: Quota) -> Self {
+        Self {
+            quota,
+            state: State::full(&quota),
+        }
+    }
+
+    /// Decides one charge.
+    pub(crate) fn decide(
+        &mut self,
+        now: u64,
+        cost: u64,
+        mode: Mode,
+    ) -> (Decision, Option<Receipt>) {
+        let key = Key::from("alice");
+        let charge = Charge {
+            scope: Scope::of("proof", 0, &self.quota),
+            quota: &self.quota,
+            key: &key,
+            cost,
+            mode,
+        };
+        let decision = decide_one(Timestamp::from_micros(now), &charge, &mut self.state);
+        let receipt = decision.receipts(&[charge]).next();
+        (decision, receipt)
+    }
+
+    /// Decides one enforced charge.
+    pub(crate) fn charge(&mut self, now: u64, cost: u64) -> (Verdict, Option<Receipt>) {
+        let (decision, receipt) = self.decide(now, cost, Mode::Enforce);
+        (decision.verdicts()[0], receipt)
+    }
+
+    /// What such a charge would get, were it the next thing to happen.
+    pub(crate) fn if_charged(&self, now: u64, cost: u64) -> Verdict {
+        self.clone().charge(now, cost).0
+    }
+
+    /// What is left, seen without touching anything.
+    pub(crate) fn peek(&self, now: u64) -> Verdict {
+        self.if_charged(now, 0)
+    }
+
+    pub(crate) fn credit(&mut self, now: u64, receipt: &Receipt, n: u64) {
+        receipt.credit_to(&mut self.state, Timestamp::from_micros(now), n);
+    }
+
+    pub(crate) fn debit(&mut self, now: u64, receipt: &Receipt, n: u64) {
+        receipt.debit_from(&mut self.state, Timestamp::from_micros(now), n);
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.quota.capacity()
+    }
+
+    pub(crate) fn period_us(&self) -> u64 {
+        micros(self.quota.period())
+    }
+
+    pub(crate) fn meaningless_at(&self) -> u64 {
+        self.state.meaningless_at(self.quota.unit()).as_micros()
+    }
+}
+
+/// A receipt for `quota`, for debits that no charge came before.
+pub(crate) fn receipt_of(quota: Quota) -> Receipt {
+    let (_, receipt) = Budget::full(quota).charge(0, 1);
+    receipt.expect("every quota admits one unit")
+}
+
+/// Whole microseconds: no duration in this crate is anything else.
+pub(crate) fn micros(duration: std::time::Duration) -> u64 {
+    assert_eq!(duration.subsec_nanos() % 1000, 0, "{duration:?}");
+    u64::try_from(duration.as_micros()).expect("no duration here is longer than 584,942 years")
+}
