@@ -1,6 +1,7 @@
 //! How do I limit a route?
 //!
-//! `cargo run --example quickstart` serves on 127.0.0.1:3000, or wherever `ADDR` says, and needs nothing else.
+//! `cargo run --example quickstart` serves on 127.0.0.1:3000, or wherever `ADDR` says, and needs nothing else. With
+//! `REDIS_URL=redis://127.0.0.1/` it counts in Redis, and two of them on two ports enforce one budget.
 
 #![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
 
@@ -10,16 +11,21 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tollgate::{Quota, RateLimitLayer};
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RedisBackend};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
 
     let five_in_ten_seconds = Quota::new(5, Duration::from_secs(10));
+    let mut limiter = Limiter::builder().policy(Policy::new("quickstart", five_in_ten_seconds));
+    if let Ok(url) = env::var("REDIS_URL") {
+        limiter = limiter.backend(RedisBackend::connect(&url).await?);
+    }
+
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
-        .layer(RateLimitLayer::new(five_in_ten_seconds))
+        .layer(RateLimitLayer::new(limiter.build()?))
         // Added after the layer, so not under it.
         .route("/unlimited", get(|| async { "as often as you like\n" }));
 

@@ -36,6 +36,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
+//! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
 
 mod answer;
@@ -54,6 +55,8 @@ pub use tollgate_core::{
     Receipt, RetryAfter, Scope, SystemClock, Timestamp, Verdict,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder};
+#[cfg(feature = "redis")]
+pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
 pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
 pub use self::body::ResponseBody;
