@@ -38,18 +38,18 @@ pub enum Algorithm {
     #[default]
     Gcra,
     /// A count that starts anew in each window. Windows start at the Unix epoch plus an offset.
-    /// State: two numbers. Worst case: just under twice the limit, around the end of a window.
+    /// State: two numbers. Worst case: twice the limit, around the end of a window.
     FixedWindow {
         /// How long after a multiple of the period a window starts; less than the period. `6h` lets a day start at six
         /// o'clock UTC.
         offset: Duration,
     },
     /// Two counts: the previous window's counts for as much of it as the sliding period still covers.
-    /// State: three numbers. Worst case: about twice the limit, when all of the previous window came at its end.
+    /// State: three numbers. Worst case: just under twice the limit, when all of the previous window came at its end.
     SlidingWindow,
     /// A count for each of the last `buckets` parts of the period.
-    /// State: a number per bucket. Worst case: about twice the limit within period × (1 + 1/buckets), and the limit in any
-    /// period that starts with a bucket.
+    /// State: a number per bucket. Worst case: twice the limit, around the end of a bucket; the limit in any period that
+    /// starts with a bucket.
     RollingWindow {
         /// Into how many parts the period is cut: 2 to 128, and it must divide the period's microseconds.
         buckets: u32,

@@ -13,7 +13,7 @@ use crate::support::budget::{Budget, receipt_of};
 use crate::support::history::History;
 use crate::support::quotas;
 use crate::support::runner::check;
-use crate::support::steps::{Step, amounts, charges, spans, starts, steps};
+use crate::support::steps::{Amount, Span, Step, amounts, charges, spans, starts, steps};
 
 /// The budget as it would be, had what was credited never been charged.
 fn net(history: &History) -> Result<Budget, TestCaseError> {
@@ -71,6 +71,33 @@ fn no_credits_to_a_small_bucket_make_possible_what_the_net_history_does_not() {
     let histories = (quotas::tiny_gcra(), 0_u64..3, steps(1..32));
     check(4_000, &histories, |(quota, start, steps)| {
         no_credit_beats_the_net_history(quota, start, &steps)
+    });
+}
+
+/// A roomy bucket that stays well filled while many requests are under way at once, each of which is settled later: the
+/// case in which more credits matter to one another than can be told apart.
+#[test]
+fn no_credits_to_a_busy_bucket_make_possible_what_the_net_history_does_not() {
+    let step = prop_oneof![
+        2 => (1_u64..=2).prop_map(|us| Step::Wait(Span::Micros(us))),
+        1 => (0_u64..=1).prop_map(|n| Step::Wait(Span::Units(n, 0))),
+        4 => (1_u64..=6).prop_map(|n| Step::Charge(Amount::Units(n))),
+        3 => (any::<usize>(), 1_u64..=6).prop_map(|(n, units)| Step::Credit(n, Amount::Units(units))),
+    ];
+    let quotas = (1_u64..=3, 1_u64..=6, 12_u64..=60).prop_map(|(limit, period, burst)| {
+        Quota::new(limit, Duration::from_micros(period)).burst(burst)
+    });
+    let histories = (quotas, 0_u64..3, prop::collection::vec(step, 20..80));
+    check(8_000, &histories, |(quota, start, steps)| {
+        let mut history = History::of(quota, start);
+
+        for step in steps {
+            history.step(step);
+            if matches!(step, Step::Credit(..)) {
+                is_covered_by_net(&history)?;
+            }
+        }
+        Ok(())
     });
 }
 
