@@ -71,6 +71,6 @@ pub use self::request::{PeerAddr, RequestView};
 pub use self::status::RateLimitStatus;
 
 /// The README's examples, compiled and run with the tests.
-#[cfg(all(doctest, feature = "axum"))]
+#[cfg(all(doctest, feature = "axum", feature = "redis"))]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeExamples;
