@@ -54,7 +54,7 @@ pub use tollgate_core::{
     ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
     Receipt, RetryAfter, Scope, SystemClock, Timestamp, Verdict,
 };
-pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder};
+pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 

@@ -164,6 +164,7 @@ async fn whoever_speaks_grpc_is_answered_in_grpc() {
     let layer = RateLimitLayer::new(Quota::per_hour(1));
     let call = || {
         let mut request = from("10.0.0.1");
+        *request.method_mut() = http::Method::POST;
         request.headers_mut().insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/grpc+proto"),

@@ -152,3 +152,24 @@ async fn a_policy_that_does_not_exist_is_named() {
     );
     assert!(limiter.reset("email", "alice").await.is_err());
 }
+
+#[tokio::test]
+async fn a_check_that_nobody_awaits_spends_nothing() {
+    use std::future::IntoFuture;
+
+    let (limiter, _) = limiter();
+
+    for _ in 0..5 {
+        drop(limiter.check("mail", "alice").into_future());
+    }
+
+    assert_eq!(
+        limiter
+            .check("mail", "alice")
+            .cost(0)
+            .await
+            .unwrap()
+            .remaining(),
+        2
+    );
+}

@@ -43,6 +43,11 @@ pub(crate) fn write_fields(headers: &mut HeaderMap, report: &Report) {
     headers.append(RATE_LIMIT, state(tightest));
 }
 
+/// Whether somebody has written one of the fields already.
+pub(super) fn has_fields(headers: &HeaderMap) -> bool {
+    headers.contains_key(RATE_LIMIT) || headers.contains_key(RATE_LIMIT_POLICY)
+}
+
 fn policies(report: &Report) -> HeaderValue {
     let mut members = report.enforced().map(|one| &one.labels().member);
     match (members.next(), members.next()) {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Method, Response};
 
 use super::{Refusal, RefusalReason};
 use crate::RequestView;
@@ -12,8 +12,13 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Whether the caller speaks gRPC, by its content type.
 pub(super) fn is_grpc(request: &RequestView<'_>) -> bool {
-    let content_type = request.headers().get(CONTENT_TYPE);
-    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+    let content_type = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .map(HeaderValue::as_bytes);
+    let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
+    // Every call is a POST: a browser's GET is not made one by a header.
+    request.method() == Method::POST && matches!(rest, Some([] | [b'+' | b';', ..]))
 }
 
 /// A trailers-only answer: the status stands in the headers, and there is no body.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use super::fields::write_fields;
+use super::fields::{has_fields, write_fields};
 use super::grpc::{is_grpc, trailers_only};
 use super::retry_after::retry_after;
 use crate::RequestView;
@@ -129,7 +129,7 @@ pub(crate) fn answer(
     headers
         .entry(CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    if fields {
+    if fields && !has_fields(headers) {
         write_fields(headers, refusal.report);
     }
     response

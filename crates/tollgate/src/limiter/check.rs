@@ -73,9 +73,7 @@ impl<'a> IntoFuture for Check<'a> {
             let cost = self
                 .cost
                 .unwrap_or(self.limiter.all_policies()[policy].cost);
-            let plan = Plan::for_check(policy, self.key, cost, self.probe);
-            let decide = self.limiter.decide(&plan);
-            (plan, decide)
+            (Plan::for_check(policy, self.key, cost, self.probe), None)
         });
         CheckFuture {
             limiter: self.limiter,
@@ -89,15 +87,20 @@ impl<'a> IntoFuture for Check<'a> {
 pub struct CheckFuture<'a> {
     limiter: &'a Limiter,
     /// Empty once it has been answered.
-    asked: Option<Result<(Plan, Decide), CheckError>>,
+    asked: Option<Result<(Plan, Option<Decide>), CheckError>>,
 }
 
 impl Future for CheckFuture<'_> {
     type Output = Result<Checked, CheckError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let limiter = self.limiter;
         let answer = match &mut self.asked {
-            Some(Ok((_, decide))) => Some(ready!(Pin::new(decide).poll(cx))),
+            // Asked when it is first polled: a check that nobody awaits spends nothing.
+            Some(Ok((plan, decide))) => {
+                let decide = decide.get_or_insert_with(|| limiter.decide(plan));
+                Some(ready!(Pin::new(decide).poll(cx)))
+            }
             _ => None,
         };
         let result = match (self.asked.take(), answer) {
@@ -162,7 +165,14 @@ impl Checked {
     /// the backend failed and the policy says [`OnFailure::Allow`](crate::OnFailure::Allow).
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        !self.enforced || !self.verdicts().iter().any(Verdict::is_denied)
+        !self.enforced
+            || match &self.outcome {
+                // What is only asked is never refused as a whole, so its verdicts are looked at as well.
+                Outcome::Decided(decision) => {
+                    decision.is_admitted() && !decision.verdicts().iter().any(Verdict::is_denied)
+                }
+                Outcome::Undecided(_) => true,
+            }
     }
 
     /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would.
