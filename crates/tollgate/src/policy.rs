@@ -70,11 +70,15 @@ impl Policy {
     /// While it is built, if the name is not one or there is no quota: see [`try_new`](Self::try_new).
     #[track_caller]
     pub fn new(name: &str, quotas: impl Into<Quotas>) -> Self {
-        #[expect(
-            clippy::panic,
-            reason = "literals fail while they are built, by design"
-        )]
-        Self::try_new(name, quotas).unwrap_or_else(|error| panic!("{error}"))
+        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
+        match Self::try_new(name, quotas) {
+            Ok(policy) => policy,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// A policy of this name, with one [`Quota`](crate::Quota) or several.

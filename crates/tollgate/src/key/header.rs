@@ -30,11 +30,15 @@ impl Header {
     #[must_use]
     #[track_caller]
     pub fn new(name: &str) -> Self {
-        #[expect(
-            clippy::panic,
-            reason = "literals fail while they are built, by design"
-        )]
-        Self::try_new(name).unwrap_or_else(|error| panic!("header {name:?}: {error}"))
+        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
+        match Self::try_new(name) {
+            Ok(header) => header,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("header {name:?}: {error}"),
+        }
     }
 
     /// The header of this name.
