@@ -137,10 +137,10 @@ impl Scenario {
             }
             Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000),
             Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1),
-            Self::CheckAddress => check(|caller| Key::from(IpAddr::V4(address(caller)))),
+            Self::CheckAddress => check(|caller| Key::from(black_box(IpAddr::V4(address(caller))))),
             Self::CheckText => {
                 let names = names();
-                check(move |caller| Key::from(&names[caller as usize]))
+                check(move |caller| Key::from(black_box(&names[caller as usize])))
             }
             Self::GovernorCheckAddress => {
                 let limiter = governor::RateLimiter::keyed(governor_quota());
@@ -238,7 +238,7 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let scope = Scope::of("bench", 0, &PLENTY);
     each(move |caller| {
-        let key = black_box(key(caller));
+        let key = key(caller);
         let charge = Charge {
             scope,
             quota: &PLENTY,
@@ -246,6 +246,6 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        drop(black_box(backend.decide_now(black_box(&[charge]))));
+        black_box(&backend.decide_now(&[charge]));
     })
 }

@@ -66,6 +66,7 @@ impl Key {
 
     /// These bytes, whatever they are.
     #[must_use]
+    #[inline]
     pub fn bytes(bytes: &[u8]) -> Self {
         Self::encode(KeyKind::Bytes, bytes)
     }
@@ -170,6 +171,7 @@ impl Key {
         Self::encode_long(kind, content)
     }
 
+    #[inline(never)]
     fn encode_long(kind: KeyKind, content: &[u8]) -> Self {
         let len = content.len() + 1;
         if len <= Self::MAX_LEN {
@@ -207,24 +209,28 @@ impl fmt::Debug for Key {
 }
 
 impl From<&str> for Key {
+    #[inline]
     fn from(text: &str) -> Self {
         Self::bytes(text.as_bytes())
     }
 }
 
 impl From<&String> for Key {
+    #[inline]
     fn from(text: &String) -> Self {
         Self::bytes(text.as_bytes())
     }
 }
 
 impl From<String> for Key {
+    #[inline]
     fn from(text: String) -> Self {
         Self::bytes(text.as_bytes())
     }
 }
 
 impl From<&[u8]> for Key {
+    #[inline]
     fn from(bytes: &[u8]) -> Self {
         Self::bytes(bytes)
     }
