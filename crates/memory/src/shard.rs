@@ -104,7 +104,8 @@ impl Shard {
         decision
     }
 
-    #[inline]
+    // Always: it is called from where every instruction counts, twice.
+    #[inline(always)]
     pub(crate) fn find(&self, sought: &Sought<'_>) -> Option<Slot> {
         if sought.key.is_inline() {
             let holds = |&slot: &Slot| self.may_hold(slot, sought);

@@ -14,7 +14,7 @@ pub(crate) use self::name::Labels;
 use self::name::check_name;
 
 use crate::key::{ClientIp, KeyExtractor};
-use crate::{ConfigError, RequestView};
+use crate::{ConfigError, Mode, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
@@ -155,6 +155,17 @@ impl Policy {
         &self.name
     }
 
+    /// How its quotas are asked.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        if self.shadow {
+            Mode::Shadow
+        } else {
+            Mode::Enforce
+        }
+    }
+
+    #[inline]
     pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
         self.condition
             .as_ref()
