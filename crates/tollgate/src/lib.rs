@@ -41,6 +41,7 @@
 
 mod answer;
 mod body;
+mod client;
 pub mod key;
 mod layer;
 mod limiter;
@@ -60,6 +61,7 @@ pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
 pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
 pub use self::body::ResponseBody;
+pub use self::client::{ClientAddress, Hops, Networks, TrustedProxies};
 pub use self::key::ClientIp;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{

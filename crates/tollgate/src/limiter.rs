@@ -7,9 +7,11 @@ mod local;
 mod plan;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::Request;
 use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
 use tollgate_memory::MemoryBackend;
 
@@ -19,8 +21,10 @@ pub(crate) use self::fallback::Fallback;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
 
+use crate::client::ClientAddress;
 use crate::key::{ClientIp, KeyMissing};
 use crate::report::Report;
+use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
@@ -50,6 +54,7 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     policies: Box<[Policy]>,
+    client: ClientAddress,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     warned_of_missing_peer: AtomicBool,
@@ -97,6 +102,13 @@ impl Limiter {
         Ok(())
     }
 
+    /// The identity that [`ClientIp`] makes of an address under this limiter, for [`check`](Self::check) and
+    /// [`reset`](Self::reset).
+    #[must_use]
+    pub fn client_key(&self, address: IpAddr) -> Key {
+        self.0.client.key(address)
+    }
+
     /// The policies, in the order in which they were added.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.0.policies.iter()
@@ -109,10 +121,21 @@ impl Limiter {
             .position(|policy| policy.name() == name)
     }
 
+    /// The head of a request, with what this limiter trusts.
+    #[inline]
+    pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
+        RequestView::of(request).trusting(&self.0.client)
+    }
+
     /// Which policies cover the request, whose budgets they spend, and how much.
     #[inline]
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
-        let plan = Plan::of(&self.0.policies, request)?;
+        let plan = if self.0.client.is_peer() {
+            Plan::of(&self.0.policies, request)?
+        } else {
+            let found = FoundClient::new();
+            Plan::of(&self.0.policies, &request.remembering(&found))?
+        };
         if plan.misses_peer() {
             self.warn_of_missing_peer();
         }
@@ -171,6 +194,7 @@ impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.0.policies)
+            .field("client_address", &self.0.client)
             .field("backend", &self.0.backend)
             .finish_non_exhaustive()
     }
@@ -179,7 +203,8 @@ impl fmt::Debug for Limiter {
 /// The one policy of this limiter, in memory.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        Self::new([policy].into(), Arc::new(MemoryBackend::new()))
+        let backend = Arc::new(MemoryBackend::new());
+        Self::new([policy].into(), ClientAddress::peer(), backend)
     }
 }
 
@@ -197,10 +222,11 @@ impl From<&Self> for Limiter {
 }
 
 impl Limiter {
-    fn new(policies: Box<[Policy]>, backend: Arc<dyn Backend>) -> Self {
+    fn new(policies: Box<[Policy]>, client: ClientAddress, backend: Arc<dyn Backend>) -> Self {
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             policies,
+            client,
             backend,
             warned_of_missing_peer: AtomicBool::new(false),
         }))

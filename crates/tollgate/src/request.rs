@@ -1,8 +1,11 @@
 //! What policies and keys may look at.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
+
+use crate::client::{ClientAddress, by_its_bits};
 
 /// The head of a request, borrowed: what decides which policies apply and whose budget they spend.
 ///
@@ -13,12 +16,21 @@ pub struct RequestView<'a> {
     uri: &'a Uri,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
+    client: &'a ClientAddress,
+    /// Where the client's address is kept once it has been read from headers.
+    found: Option<&'a FoundClient>,
 }
 
-/// The peer's address for servers that bring it in no other way: insert it into the request's extensions.
+/// The client's address once it has been looked for.
+pub(crate) type FoundClient = OnceLock<Option<IpAddr>>;
+
+/// What requests without a limiter are looked at with.
+static PEER: ClientAddress = ClientAddress::peer();
+
+/// The peer's address, inserted into the request's extensions by a server or a layer that knows better.
 ///
-/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`; both
-/// go before this one.
+/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`. This one
+/// goes before them: whoever inserts it has decided (a PROXY protocol in front of the server, a Unix socket without address).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -30,6 +42,8 @@ impl<'a> RequestView<'a> {
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
+            client: &PEER,
+            found: None,
         }
     }
 
@@ -41,6 +55,21 @@ impl<'a> RequestView<'a> {
             uri: &parts.uri,
             headers: &parts.headers,
             extensions: &parts.extensions,
+            client: &PEER,
+            found: None,
+        }
+    }
+
+    /// The same, with what a limiter trusts.
+    pub(crate) fn trusting(self, client: &'a ClientAddress) -> Self {
+        Self { client, ..self }
+    }
+
+    /// The same, so that several policies that ask for the client's address have headers read once.
+    pub(crate) fn remembering(self, found: &'a FoundClient) -> Self {
+        Self {
+            found: Some(found),
+            ..self
         }
     }
 
@@ -68,9 +97,40 @@ impl<'a> RequestView<'a> {
         self.extensions
     }
 
+    /// The address of the caller: what the limiter's [`ClientAddress`] makes of the peer and the headers. Without a limiter
+    /// it is the peer's.
+    ///
+    /// It is a whole address. [`ClientIp`](crate::ClientIp) makes it an identity, for which IPv6 is grouped.
+    #[must_use]
+    #[inline]
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        if self.client.is_peer() {
+            return self.peer().map(by_its_bits);
+        }
+        self.client_ip_from_headers()
+    }
+
+    #[inline(never)]
+    fn client_ip_from_headers(&self) -> Option<IpAddr> {
+        let resolve = || self.client.resolve(self.peer(), self.headers);
+        match self.found {
+            Some(found) => *found.get_or_init(resolve),
+            None => resolve(),
+        }
+    }
+
+    /// What makes an identity of the client's address.
+    pub(crate) fn client_address(&self) -> &'a ClientAddress {
+        self.client
+    }
+
     /// The address of the socket's other end, if the server said so.
     #[must_use]
+    #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
+        if let Some(PeerAddr(address)) = self.extensions.get() {
+            return Some(address.ip());
+        }
         #[cfg(feature = "axum")]
         if let Some(address) = axum_peer(self.extensions) {
             return Some(address.ip());
@@ -79,7 +139,7 @@ impl<'a> RequestView<'a> {
         if let Some(address) = tonic_peer(self.extensions) {
             return Some(address.ip());
         }
-        self.extensions.get().map(|PeerAddr(address)| address.ip())
+        None
     }
 }
 

@@ -12,7 +12,7 @@ use super::{Config, ResponseFuture};
 use crate::answer::{Refusal, RefusalReason, answer};
 use crate::limiter::{Fallback, Plan};
 use crate::report::Report;
-use crate::{RateLimitStatus, RequestView, ResponseBody};
+use crate::{RateLimitStatus, ResponseBody};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -53,8 +53,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let limiter = &self.config.limiter;
-        let view = RequestView::of(&request);
-        let plan = match limiter.plan(&view) {
+        let plan = match limiter.plan(&limiter.view(&request)) {
             Ok(plan) if plan.is_empty() => {
                 return ResponseFuture::calling(self.inner.call(request), After::Nothing);
             }
@@ -153,7 +152,7 @@ impl Config {
         reason: RefusalReason<'_>,
         report: &Report,
     ) -> Response<R> {
-        let refusal = Refusal::new(reason, report, RequestView::of(request));
+        let refusal = Refusal::new(reason, report, self.limiter.view(request));
         answer(&*self.respond, &refusal, self.fields).map(R::from_bytes)
     }
 }

@@ -9,13 +9,14 @@ use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
 use super::Limiter;
-use crate::Policy;
+use crate::{ClientAddress, Policy};
 
 /// Collects what a [`Limiter`] is made of.
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
+    client: ClientAddress,
     backend: Option<Arc<dyn Backend>>,
 }
 
@@ -29,6 +30,12 @@ impl LimiterBuilder {
     /// Adds policies.
     pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
         self.policies.extend(policies);
+        self
+    }
+
+    /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
+    pub fn client_address(mut self, address: ClientAddress) -> Self {
+        self.client = address;
         self
     }
 
@@ -75,7 +82,7 @@ impl LimiterBuilder {
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        Ok(Limiter::new(self.policies.into(), backend))
+        Ok(Limiter::new(self.policies.into(), self.client, backend))
     }
 }
 
@@ -92,6 +99,18 @@ pub enum ConfigError {
     NoQuota {
         /// The policy's name.
         policy: String,
+    },
+    /// This is no network.
+    Network {
+        /// What was given, shortened if it is long.
+        network: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// IPv6 addresses cannot be grouped by this many bits.
+    Ipv6Prefix {
+        /// How many.
+        bits: u8,
     },
     /// The limiter has no policy.
     NoPolicy,
@@ -122,6 +141,10 @@ impl fmt::Display for ConfigError {
                 "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
             ),
             Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
+            Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
+            Self::Ipv6Prefix { bits } => {
+                write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
+            }
             Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
             Self::DuplicatePolicy { policy } => {
                 write!(f, "policy {policy:?}: there are two of this name")
