@@ -5,6 +5,7 @@
 //! same wherever it is used.
 
 mod forwarded;
+mod network_list;
 mod networks;
 mod node;
 mod walk;
@@ -14,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use http::header::{FORWARDED, InvalidHeaderName};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+pub use self::network_list::NetworkList;
 pub use self::networks::Networks;
 use self::walk::walk;
 

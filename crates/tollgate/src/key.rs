@@ -1,20 +1,44 @@
 //! Whose budget a request spends.
 //!
-//! A [`KeyExtractor`] finds an identity in the head of a request. Here are the usual ones: [`ClientIp`], [`Header`],
-//! [`Global`], a closure through [`from_fn`], and several of them at once as a tuple.
+//! A [`KeyExtractor`] finds an identity in the head of a request. Here are the usual ones, and several of them at once are a
+//! tuple:
+//!
+//! | extractor | whose budget |
+//! | --- | --- |
+//! | [`ClientIp`] | the caller's address, as far as the limiter [trusts](crate::ClientAddress) what it is told |
+//! | [`Header`], [`Cookie`], [`Query`] | what the caller sent there: an API key, a session |
+//! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
+//! | [`Method`], [`Host`] | what the request is for |
+//! | [`Extension`] | what an outer layer found: an authenticated user |
+//! | [`from_fn`] | whatever a closure makes of the request |
+//! | [`Global`] | everybody's |
 //!
 //! What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing).
 
 mod client_ip;
+mod cookie;
+mod extension;
 mod global;
 mod header;
+mod host;
+mod matched_route;
+mod method;
+mod path_param;
+mod query;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::client_ip::ClientIp;
+pub use self::cookie::Cookie;
+pub use self::extension::Extension;
 pub use self::global::Global;
 pub use self::header::Header;
+pub use self::host::Host;
+pub use self::matched_route::MatchedRoute;
+pub use self::method::Method;
+pub use self::path_param::PathParam;
+pub use self::query::Query;
 
 use crate::{Key, RequestView};
 

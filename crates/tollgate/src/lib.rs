@@ -45,6 +45,7 @@ mod client;
 pub mod key;
 mod layer;
 mod limiter;
+mod matching;
 mod policy;
 mod report;
 mod request;
@@ -61,7 +62,7 @@ pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
 pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
 pub use self::body::ResponseBody;
-pub use self::client::{ClientAddress, Hops, Networks, TrustedProxies};
+pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{

@@ -23,6 +23,7 @@ pub(crate) use self::plan::Plan;
 
 use crate::client::ClientAddress;
 use crate::key::{ClientIp, KeyMissing};
+use crate::matching::{Matcher, PathForms};
 use crate::report::Report;
 use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
@@ -55,9 +56,35 @@ pub struct Limiter(Arc<Inner>);
 struct Inner {
     policies: Box<[Policy]>,
     client: ClientAddress,
+    /// Nothing, if no policy has a pattern.
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    /// As it comes: no headers are read for the client's address, and no path is matched.
+    needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     warned_of_missing_peer: AtomicBool,
+}
+
+impl Inner {
+    /// Reads headers for the client's address, and matches the path.
+    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
+        let found = FoundClient::new();
+        let request = request.remembering(&found);
+        let all = self.policies.iter().enumerate();
+        if self.matcher.is_none() && !self.ignores_path_case {
+            return Plan::of(all, &request, None);
+        }
+        let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
+        let Some(matcher) = &self.matcher else {
+            return Plan::of(all, &request, Some(&path));
+        };
+        let covering = matcher.covering(&path);
+        let candidates = covering
+            .iter()
+            .filter_map(|index| Some((index, self.policies.get(index)?)));
+        Plan::of(candidates, &request, Some(&path))
+    }
 }
 
 impl Limiter {
@@ -130,11 +157,10 @@ impl Limiter {
     /// Which policies cover the request, whose budgets they spend, and how much.
     #[inline]
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
-        let plan = if self.0.client.is_peer() {
-            Plan::of(&self.0.policies, request)?
+        let plan = if self.0.needs_only_the_peer {
+            Plan::of(self.0.policies.iter().enumerate(), request, None)?
         } else {
-            let found = FoundClient::new();
-            Plan::of(&self.0.policies, &request.remembering(&found))?
+            self.0.plan(request)?
         };
         if plan.misses_peer() {
             self.warn_of_missing_peer();
@@ -203,8 +229,15 @@ impl fmt::Debug for Limiter {
 /// The one policy of this limiter, in memory.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        let backend = Arc::new(MemoryBackend::new());
-        Self::new([policy].into(), ClientAddress::peer(), backend)
+        // What a limiter can be refused for is what several policies can be to each other.
+        let policies: Box<[Policy]> = [policy].into();
+        Self::new(Parts {
+            matcher: matcher(&policies),
+            policies,
+            client: ClientAddress::peer(),
+            ignores_path_case: false,
+            backend: Arc::new(MemoryBackend::new()),
+        })
     }
 }
 
@@ -215,6 +248,21 @@ impl From<Quota> for Limiter {
     }
 }
 
+/// What a limiter is made of.
+struct Parts {
+    policies: Box<[Policy]>,
+    client: ClientAddress,
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    backend: Arc<dyn Backend>,
+}
+
+/// The patterns of all policies as one router.
+fn matcher(policies: &[Policy]) -> Option<Matcher> {
+    let patterns: Vec<_> = policies.iter().map(Policy::patterns).collect();
+    Matcher::new(&patterns)
+}
+
 impl From<&Self> for Limiter {
     fn from(limiter: &Self) -> Self {
         limiter.clone()
@@ -222,11 +270,21 @@ impl From<&Self> for Limiter {
 }
 
 impl Limiter {
-    fn new(policies: Box<[Policy]>, client: ClientAddress, backend: Arc<dyn Backend>) -> Self {
-        Self(Arc::new(Inner {
-            local: LocalBudgets::for_policies(&policies),
+    fn new(parts: Parts) -> Self {
+        let Parts {
             policies,
             client,
+            matcher,
+            ignores_path_case,
+            backend,
+        } = parts;
+        Self(Arc::new(Inner {
+            local: LocalBudgets::for_policies(&policies),
+            needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
+            policies,
+            client,
+            matcher,
+            ignores_path_case,
             backend,
             warned_of_missing_peer: AtomicBool::new(false),
         }))

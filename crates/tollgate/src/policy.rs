@@ -1,20 +1,23 @@
 //! Which requests, whose budget, how much, and what happens otherwise.
 
+mod conditions;
 mod failure;
+mod host;
 mod limit;
 mod name;
 
 use std::fmt;
 use std::sync::Arc;
 
+use self::conditions::Conditions;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
 
+use crate::ConfigError;
 use crate::key::{ClientIp, KeyExtractor};
-use crate::{ConfigError, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
@@ -29,7 +32,7 @@ use crate::{ConfigError, RequestView};
 ///     .key(Header::new("x-api-key"))
 ///     .on_missing(OnMissing::Deny)
 ///     .on_failure(OnFailure::Deny)
-///     .when(|request| request.uri().path().starts_with("/api/"));
+///     .route("/api/{*path}");
 /// ```
 ///
 /// Several quotas are decided together, all or nothing, and so are several policies on one request.
@@ -38,14 +41,13 @@ pub struct Policy {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) key: Arc<dyn KeyExtractor>,
-    pub(crate) condition: Option<Arc<Condition>>,
+    conditions: Option<Arc<Conditions>>,
+    pub(crate) charges_preflights: bool,
     pub(crate) cost: u64,
     pub(crate) shadow: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
 }
-
-type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
 
 /// What it means that a request does not say whose budget it spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +98,8 @@ impl Policy {
             name: name.into(),
             limits,
             key: Arc::new(ClientIp),
-            condition: None,
+            conditions: None,
+            charges_preflights: false,
             cost: 1,
             shadow: false,
             on_missing: OnMissing::default(),
@@ -108,16 +111,6 @@ impl Policy {
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
-        self
-    }
-
-    /// Covers only requests for which `condition` holds.
-    #[must_use]
-    pub fn when(
-        mut self,
-        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.condition = Some(Arc::new(condition));
         self
     }
 
@@ -154,12 +147,6 @@ impl Policy {
     pub fn name(&self) -> &str {
         &self.name
     }
-
-    pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
-        self.condition
-            .as_ref()
-            .is_none_or(|condition| condition(request))
-    }
 }
 
 impl fmt::Debug for Policy {
@@ -174,6 +161,7 @@ impl fmt::Debug for Policy {
                     .map(|limit| limit.quota)
                     .collect::<Vec<_>>(),
             )
+            .field("conditions", &self.conditions)
             .field("cost", &self.cost)
             .field("shadow", &self.shadow)
             .field("on_missing", &self.on_missing)

@@ -1,11 +1,14 @@
 //! What policies and keys may look at.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 
 use crate::client::{ClientAddress, by_its_bits};
+use crate::matching::{PathForms, Pattern};
 
 /// The head of a request, borrowed: what decides which policies apply and whose budget they spend.
 ///
@@ -19,6 +22,25 @@ pub struct RequestView<'a> {
     client: &'a ClientAddress,
     /// Where the client's address is kept once it has been read from headers.
     found: Option<&'a FoundClient>,
+    routing: Option<Routing<'a>>,
+}
+
+/// The path, and the patterns of the policy that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routing<'a> {
+    pub(crate) path: &'a PathForms<'a>,
+    pub(crate) routes: &'a [Pattern],
+}
+
+impl<'a> Routing<'a> {
+    /// The first of the patterns that covers the path, and the form in which it does.
+    pub(crate) fn covering(&self) -> Option<(&'a Pattern, &'a str)> {
+        self.routes.iter().find_map(|route| {
+            let mut forms = self.path.iter();
+            let form = forms.find(|form| route.covers(form))?;
+            Some((route, form))
+        })
+    }
 }
 
 /// The client's address once it has been looked for.
@@ -44,6 +66,7 @@ impl<'a> RequestView<'a> {
             extensions: request.extensions(),
             client: &PEER,
             found: None,
+            routing: None,
         }
     }
 
@@ -57,6 +80,7 @@ impl<'a> RequestView<'a> {
             extensions: &parts.extensions,
             client: &PEER,
             found: None,
+            routing: None,
         }
     }
 
@@ -73,6 +97,29 @@ impl<'a> RequestView<'a> {
         }
     }
 
+    /// The same for a policy with patterns, so that its key can ask for what stands in the path.
+    pub(crate) fn routed(self, path: &'a PathForms<'a>, routes: &'a [Pattern]) -> Self {
+        Self {
+            routing: Some(Routing { path, routes }),
+            ..self
+        }
+    }
+
+    pub(crate) fn routing(&self) -> Option<&Routing<'a>> {
+        self.routing.as_ref()
+    }
+
+    /// The pattern that axum matched, if it has.
+    pub(crate) fn matched_path(&self) -> Option<&'a str> {
+        matched_path(self.extensions)
+    }
+
+    /// Whether a browser asks whether it may send a request.
+    #[inline]
+    pub(crate) fn is_preflight(&self) -> bool {
+        self.method == Method::OPTIONS && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    }
+
     /// The method.
     #[must_use]
     pub fn method(&self) -> &'a Method {
@@ -83,6 +130,41 @@ impl<'a> RequestView<'a> {
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
+    }
+
+    /// The target as the caller sent it. Within axum's `nest` that is more than [`uri`](Self::uri), which lacks what the
+    /// outer router has taken off.
+    #[must_use]
+    pub fn original_uri(&self) -> &'a Uri {
+        #[cfg(feature = "axum")]
+        if let Some(axum::extract::OriginalUri(uri)) = self.extensions.get() {
+            return uri;
+        }
+        self.uri
+    }
+
+    /// The host that the request is for, in lower case, without port and without a dot at the end: from the target, or else
+    /// from `Host`. Nothing if neither says, or if there are several `Host` lines.
+    #[must_use]
+    pub fn host(&self) -> Option<Cow<'a, str>> {
+        let host = match self.original_uri().host() {
+            Some(host) => host,
+            None => {
+                let mut lines = self.headers.get_all(HOST).iter().map(HeaderValue::to_str);
+                match (lines.next(), lines.next()) {
+                    (Some(Ok(only)), None) => without_port(only.trim()),
+                    _ => return None,
+                }
+            }
+        };
+        let host = host.trim_end_matches('.');
+        if host.is_empty() {
+            None
+        } else if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Some(Cow::Owned(host.to_ascii_lowercase()))
+        } else {
+            Some(Cow::Borrowed(host))
+        }
     }
 
     /// The headers. Nothing in them can be trusted unless you know who set it.
@@ -140,6 +222,25 @@ impl<'a> RequestView<'a> {
             return Some(address.ip());
         }
         None
+    }
+}
+
+#[cfg(feature = "axum")]
+fn matched_path(extensions: &Extensions) -> Option<&str> {
+    let matched = extensions.get::<axum::extract::MatchedPath>();
+    matched.map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn matched_path(_: &Extensions) -> Option<&str> {
+    None
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // In an IPv6 address colons stand within brackets.
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
     }
 }
 

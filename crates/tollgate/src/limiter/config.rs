@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
-use super::Limiter;
+use super::{Limiter, Parts, matcher};
 use crate::{ClientAddress, Policy};
 
 /// Collects what a [`Limiter`] is made of.
@@ -17,6 +17,8 @@ use crate::{ClientAddress, Policy};
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
     client: ClientAddress,
+    ignores_path_case: bool,
+    charges_preflights: bool,
     backend: Option<Arc<dyn Backend>>,
 }
 
@@ -39,6 +41,19 @@ impl LimiterBuilder {
         self
     }
 
+    /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
+    /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    pub fn ignore_path_case(mut self) -> Self {
+        self.ignores_path_case = true;
+        self
+    }
+
+    /// Charges CORS preflights under every policy: see [`Policy::charge_preflights`].
+    pub fn charge_preflights(mut self) -> Self {
+        self.charges_preflights = true;
+        self
+    }
+
     /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));
@@ -49,9 +64,9 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy, if two have one name, if two quotas have one name, or if the policies have more than
-    /// [`MAX_CHARGES`] quotas between them, since all could cover one request.
-    pub fn build(self) -> Result<Limiter, ConfigError> {
+    /// If there is no policy, if two have one name, if two quotas have one name, or if policies that could cover one path
+    /// have more than [`MAX_CHARGES`] quotas between them.
+    pub fn build(mut self) -> Result<Limiter, ConfigError> {
         if self.policies.is_empty() {
             return Err(ConfigError::NoPolicy);
         }
@@ -74,15 +89,31 @@ impl LimiterBuilder {
                 }
             }
         }
-        if labels.len() > MAX_CHARGES {
-            return Err(ConfigError::TooManyQuotas {
-                quotas: labels.len(),
-            });
+        for policy in &mut self.policies {
+            if self.ignores_path_case {
+                policy.ignore_path_case();
+            }
+            policy.charges_preflights |= self.charges_preflights;
+        }
+        let matcher = matcher(&self.policies);
+        let quotas = |policy: usize| self.policies[policy].limits.len();
+        let quotas = match &matcher {
+            Some(matcher) => matcher.heaviest(quotas),
+            None => (0..self.policies.len()).map(quotas).sum(),
+        };
+        if quotas > MAX_CHARGES {
+            return Err(ConfigError::TooManyQuotas { quotas });
         }
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        Ok(Limiter::new(self.policies.into(), self.client, backend))
+        Ok(Limiter::new(Parts {
+            policies: self.policies.into(),
+            client: self.client,
+            matcher,
+            ignores_path_case: self.ignores_path_case,
+            backend,
+        }))
     }
 }
 
@@ -99,6 +130,24 @@ pub enum ConfigError {
     NoQuota {
         /// The policy's name.
         policy: String,
+    },
+    /// This is no pattern of paths.
+    Route {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        route: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// This is no host.
+    Host {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        host: String,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// This is no network.
     Network {
@@ -141,6 +190,16 @@ impl fmt::Display for ConfigError {
                 "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
             ),
             Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
+            Self::Route {
+                policy,
+                route,
+                reason,
+            } => write!(f, "policy {policy:?}: route {route:?}: {reason}"),
+            Self::Host {
+                policy,
+                host,
+                reason,
+            } => write!(f, "policy {policy:?}: host {host:?}: {reason}"),
             Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
             Self::Ipv6Prefix { bits } => {
                 write!(f, "IPv6 prefix {bits}: is not between 1 and 128")

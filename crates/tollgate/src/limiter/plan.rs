@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
 use crate::key::{ClientIp, KeyMissing};
+use crate::matching::PathForms;
 use crate::policy::{Labels, Limit};
 use crate::{Key, OnMissing, Policy, RequestView};
 
@@ -26,12 +27,29 @@ struct Entry {
 
 impl Plan {
     /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
-    pub(super) fn of(policies: &[Policy], request: &RequestView<'_>) -> Result<Self, KeyMissing> {
+    #[inline]
+    pub(super) fn of<'p>(
+        candidates: impl Iterator<Item = (usize, &'p Policy)>,
+        request: &RequestView<'_>,
+        path: Option<&PathForms<'_>>,
+    ) -> Result<Self, KeyMissing> {
+        let is_preflight = request.is_preflight();
         let mut plan = Self {
             entries: SmallVec::new(),
             misses_peer: false,
         };
-        for (index, policy) in policies.iter().enumerate() {
+        for (index, policy) in candidates {
+            if is_preflight && !policy.charges_preflights {
+                continue;
+            }
+            let routed;
+            let request = match path {
+                Some(path) => {
+                    routed = request.routed(path, policy.patterns().routes);
+                    &routed
+                }
+                None => request,
+            };
             if !policy.covers(request) {
                 continue;
             }
