@@ -22,7 +22,7 @@ pub struct RequestView<'a> {
     client: &'a ClientAddress,
     /// Where the client's address is kept once it has been read from headers.
     found: Option<&'a FoundClient>,
-    routing: Option<Routing<'a>>,
+    routing: Option<&'a Routing<'a>>,
 }
 
 /// The path, and the patterns of the policy that asks.
@@ -98,15 +98,15 @@ impl<'a> RequestView<'a> {
     }
 
     /// The same for a policy with patterns, so that its key can ask for what stands in the path.
-    pub(crate) fn routed(self, path: &'a PathForms<'a>, routes: &'a [Pattern]) -> Self {
+    pub(crate) fn routed(self, routing: &'a Routing<'a>) -> Self {
         Self {
-            routing: Some(Routing { path, routes }),
+            routing: Some(routing),
             ..self
         }
     }
 
-    pub(crate) fn routing(&self) -> Option<&Routing<'a>> {
-        self.routing.as_ref()
+    pub(crate) fn routing(&self) -> Option<&'a Routing<'a>> {
+        self.routing
     }
 
     /// The pattern that axum matched, if it has.

@@ -6,6 +6,7 @@ use tollgate_core::{Charge, Mode};
 use crate::key::{ClientIp, KeyMissing};
 use crate::matching::PathForms;
 use crate::policy::{Labels, Limit};
+use crate::request::Routing;
 use crate::{Key, OnMissing, Policy, RequestView};
 
 /// The policies that cover a request, with their keys.
@@ -42,10 +43,14 @@ impl Plan {
             if is_preflight && !policy.charges_preflights {
                 continue;
             }
-            let routed;
+            let (routing, routed);
             let request = match path {
                 Some(path) => {
-                    routed = request.routed(path, policy.patterns().routes);
+                    routing = Routing {
+                        path,
+                        routes: policy.patterns().routes,
+                    };
+                    routed = request.routed(&routing);
                     &routed
                 }
                 None => request,
