@@ -68,7 +68,7 @@ pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
 };
-pub use self::policy::{OnFailure, OnMissing, Policy, Quotas, Share};
+pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, Share};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
 pub use self::status::RateLimitStatus;

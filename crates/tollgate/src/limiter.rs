@@ -19,10 +19,10 @@ pub use self::check::{Check, CheckError, CheckFuture, Checked};
 pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
 use self::local::LocalBudgets;
-pub(crate) use self::plan::Plan;
+pub(crate) use self::plan::{Plan, Turned};
 
 use crate::client::ClientAddress;
-use crate::key::{ClientIp, KeyMissing};
+use crate::key::ClientIp;
 use crate::matching::{Matcher, PathForms};
 use crate::report::Report;
 use crate::request::FoundClient;
@@ -69,7 +69,7 @@ struct Inner {
 impl Inner {
     /// Reads headers for the client's address, and matches the path.
     #[inline(never)]
-    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
+    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
         let all = self.policies.iter().enumerate();
@@ -157,7 +157,7 @@ impl Limiter {
 
     /// Which policies cover the request, whose budgets they spend, and how much.
     #[inline]
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
         let plan = if self.0.needs_only_the_peer {
             Plan::of(self.0.policies.iter().enumerate(), request, None)
         } else {

@@ -4,6 +4,7 @@ mod conditions;
 mod failure;
 mod host;
 mod limit;
+mod lists;
 mod name;
 
 use std::fmt;
@@ -13,6 +14,9 @@ use self::conditions::Conditions;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
+pub use self::lists::Block;
+pub(crate) use self::lists::Listed;
+use self::lists::Lists;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
 
@@ -43,6 +47,7 @@ pub struct Policy {
     pub(crate) key: Arc<dyn KeyExtractor>,
     conditions: Option<Arc<Conditions>>,
     pub(crate) charges_preflights: bool,
+    lists: Option<Arc<Lists>>,
     pub(crate) cost: u64,
     pub(crate) shadow: bool,
     pub(crate) on_missing: OnMissing,
@@ -100,6 +105,7 @@ impl Policy {
             key: Arc::new(ClientIp),
             conditions: None,
             charges_preflights: false,
+            lists: None,
             cost: 1,
             shadow: false,
             on_missing: OnMissing::default(),

@@ -9,9 +9,9 @@ use http::{HeaderValue, Response, StatusCode};
 use super::fields::{has_fields, write_fields};
 use super::grpc::{is_grpc, trailers_only};
 use super::retry_after::retry_after;
-use crate::RequestView;
 use crate::key::KeyMissing;
 use crate::report::{PolicyVerdict, Report};
+use crate::{Block, RequestView};
 
 /// Makes the answer to a refused request.
 ///
@@ -59,6 +59,8 @@ pub enum RefusalReason<'a> {
     Undecided,
     /// The request does not say who it is from, and a policy insists on it.
     Unidentified(&'a KeyMissing),
+    /// The caller is on a policy's block list.
+    Blocked(Block),
 }
 
 impl<'a> Refusal<'a> {
@@ -87,6 +89,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
+            RefusalReason::Blocked(how) => how.status(),
         }
     }
 

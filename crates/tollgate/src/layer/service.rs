@@ -58,8 +58,8 @@ where
                 return ResponseFuture::calling(self.inner.call(request), After::Nothing);
             }
             Ok(plan) => plan,
-            Err(missing) => {
-                let reason = RefusalReason::Unidentified(&missing);
+            Err(turned) => {
+                let reason = turned.reason();
                 let response = self.config.refuse(&request, reason, &Report::default());
                 self.give_readiness_back();
                 return ResponseFuture::refused(response);

@@ -5,9 +5,9 @@ use tollgate_core::{Charge, Mode};
 
 use crate::key::{ClientIp, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{Labels, Limit};
+use crate::policy::{Labels, Limit, Listed};
 use crate::request::Routing;
-use crate::{Key, OnMissing, Policy, RequestView};
+use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 
 /// The policies that cover a request, with their keys.
 #[derive(Debug)]
@@ -15,6 +15,24 @@ pub(crate) struct Plan {
     /// Nearly always one or two.
     entries: SmallVec<[Entry; 1]>,
     misses_peer: bool,
+}
+
+/// Why a request is refused before anything is decided.
+#[derive(Debug)]
+pub(crate) enum Turned {
+    /// A policy insists on knowing who it is from.
+    Unidentified(KeyMissing),
+    /// It is from somebody on a policy's block list.
+    Blocked(Block),
+}
+
+impl Turned {
+    pub(crate) fn reason(&self) -> RefusalReason<'_> {
+        match self {
+            Self::Unidentified(missing) => RefusalReason::Unidentified(missing),
+            Self::Blocked(how) => RefusalReason::Blocked(*how),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -33,7 +51,7 @@ impl Plan {
         candidates: impl Iterator<Item = (usize, &'p Policy)>,
         request: &RequestView<'_>,
         path: Option<&PathForms<'_>>,
-    ) -> Result<Self, KeyMissing> {
+    ) -> Result<Self, Turned> {
         let is_preflight = request.is_preflight();
         let mut plan = Self {
             entries: SmallVec::new(),
@@ -69,10 +87,16 @@ impl Plan {
                     // What is on trial refuses nobody.
                     OnMissing::Deny if policy.shadow => continue,
                     OnMissing::Deny => {
-                        return Err(missing);
+                        return Err(Turned::Unidentified(missing));
                     }
                 },
             };
+            match policy.listed(&key) {
+                Listed::Nowhere => {}
+                Listed::Exempt => continue,
+                Listed::Blocked(_) if policy.shadow => {}
+                Listed::Blocked(how) => return Err(Turned::Blocked(how)),
+            }
             plan.entries.push(Entry {
                 policy: index,
                 key,
