@@ -9,6 +9,7 @@
 //! | [`Header`], [`Cookie`], [`Query`] | what the caller sent there: an API key, a session |
 //! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
 //! | [`Method`], [`Host`] | what the request is for |
+//! | [`FormField`], and `JsonField` with the feature `json` | what stands in the body, behind a [`BufferBodyLayer`](crate::BufferBodyLayer) |
 //! | [`Extension`] | what an outer layer found: an authenticated user |
 //! | [`from_fn`] | whatever a closure makes of the request |
 //! | [`Global`] | everybody's |
@@ -18,9 +19,12 @@
 mod client_ip;
 mod cookie;
 mod extension;
+mod form_field;
 mod global;
 mod header;
 mod host;
+#[cfg(feature = "json")]
+mod json_field;
 mod list;
 mod matched_route;
 mod method;
@@ -33,9 +37,12 @@ use std::sync::Arc;
 pub use self::client_ip::ClientIp;
 pub use self::cookie::Cookie;
 pub use self::extension::Extension;
+pub use self::form_field::FormField;
 pub use self::global::Global;
 pub use self::header::Header;
 pub use self::host::Host;
+#[cfg(feature = "json")]
+pub use self::json_field::JsonField;
 pub use self::list::KeyList;
 pub use self::matched_route::MatchedRoute;
 pub use self::method::Method;

@@ -1,6 +1,6 @@
 //! A parameter of the query.
 
-use super::cookie::single;
+use super::form_field::decoded;
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
@@ -37,10 +37,7 @@ impl Query {
 impl KeyExtractor for Query {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let query = request.uri().query().unwrap_or_default();
-        let pairs = form_urlencoded::parse(query.as_bytes());
-        let mut values = pairs.filter(|(name, _)| *name == *self.name);
-        let values = std::iter::from_fn(|| values.next().map(|(_, value)| value.into_owned()));
-        match single(values) {
+        match decoded(query.as_bytes(), &self.name) {
             Some(value) => Ok(Key::from(value)),
             None => Err(self.missing.clone()),
         }
