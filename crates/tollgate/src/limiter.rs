@@ -9,9 +9,11 @@ mod plan;
 mod sole;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::Request;
 use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
 use tollgate_memory::MemoryBackend;
 
@@ -20,11 +22,14 @@ pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
-pub(crate) use self::plan::Plan;
+pub(crate) use self::plan::{Plan, Turned};
 pub(crate) use self::sole::Sole;
 
-use crate::key::{ClientIp, KeyMissing};
+use crate::client::ClientAddress;
+use crate::key::ClientIp;
+use crate::matching::{Matcher, PathForms};
 use crate::report::Report;
+use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
@@ -54,10 +59,38 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     policies: Box<[Policy]>,
+    client: ClientAddress,
+    /// Nothing, if no policy has a pattern.
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    /// As it comes: no headers are read for the client's address, and no path is matched.
+    needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
     warned_of_missing_peer: AtomicBool,
+}
+
+impl Inner {
+    /// Reads headers for the client's address, and matches the path.
+    #[inline(never)]
+    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+        let found = FoundClient::new();
+        let request = request.remembering(&found);
+        let all = self.policies.iter().enumerate();
+        if self.matcher.is_none() && !self.ignores_path_case {
+            return Plan::of(all, &request, None);
+        }
+        let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
+        let Some(matcher) = &self.matcher else {
+            return Plan::of(all, &request, Some(&path));
+        };
+        let covering = matcher.covering(&path);
+        let candidates = covering
+            .iter()
+            .filter_map(|index| Some((index, self.policies.get(index)?)));
+        Plan::of(candidates, &request, Some(&path))
+    }
 }
 
 impl Limiter {
@@ -109,6 +142,13 @@ impl Limiter {
         self.0.health.failures()
     }
 
+    /// The identity that [`ClientIp`] makes of an address under this limiter, for [`check`](Self::check) and
+    /// [`reset`](Self::reset).
+    #[must_use]
+    pub fn client_key(&self, address: IpAddr) -> Key {
+        self.0.client.key(address)
+    }
+
     /// The policies, in the order in which they were added.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.0.policies.iter()
@@ -121,13 +161,24 @@ impl Limiter {
             .position(|policy| policy.name() == name)
     }
 
+    /// The head of a request, with what this limiter trusts.
+    #[inline]
+    pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
+        RequestView::of(request).trusting(&self.0.client)
+    }
+
     /// Which policies cover the request, whose budgets they spend, and how much.
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
-        let plan = Plan::of(&self.0.policies, request)?;
-        if plan.misses_peer() {
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+        let plan = if self.0.needs_only_the_peer {
+            Plan::of(self.0.policies.iter().enumerate(), request, None)
+        } else {
+            self.0.plan(request)
+        };
+        // Looked at where it is: a plan is large, and every request has one.
+        if plan.as_ref().is_ok_and(Plan::misses_peer) {
             self.warn_of_missing_peer();
         }
-        Ok(plan)
+        plan
     }
 
     #[cold]
@@ -197,6 +248,7 @@ impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.0.policies)
+            .field("client_address", &self.0.client)
             .field("backend", &self.0.backend)
             .finish_non_exhaustive()
     }
@@ -205,7 +257,15 @@ impl fmt::Debug for Limiter {
 /// The one policy of this limiter, in memory.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        Self::new([policy].into(), Arc::new(MemoryBackend::new()))
+        // What a limiter can be refused for is what several policies can be to each other.
+        let policies: Box<[Policy]> = [policy].into();
+        Self::new(Parts {
+            matcher: matcher(&policies),
+            policies,
+            client: ClientAddress::peer(),
+            ignores_path_case: false,
+            backend: Arc::new(MemoryBackend::new()),
+        })
     }
 }
 
@@ -216,6 +276,21 @@ impl From<Quota> for Limiter {
     }
 }
 
+/// What a limiter is made of.
+struct Parts {
+    policies: Box<[Policy]>,
+    client: ClientAddress,
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    backend: Arc<dyn Backend>,
+}
+
+/// The patterns of all policies as one router.
+fn matcher(policies: &[Policy]) -> Option<Matcher> {
+    let patterns: Vec<_> = policies.iter().map(Policy::patterns).collect();
+    Matcher::new(&patterns)
+}
+
 impl From<&Self> for Limiter {
     fn from(limiter: &Self) -> Self {
         limiter.clone()
@@ -223,10 +298,21 @@ impl From<&Self> for Limiter {
 }
 
 impl Limiter {
-    fn new(policies: Box<[Policy]>, backend: Arc<dyn Backend>) -> Self {
+    fn new(parts: Parts) -> Self {
+        let Parts {
+            policies,
+            client,
+            matcher,
+            ignores_path_case,
+            backend,
+        } = parts;
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
+            needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
             policies,
+            client,
+            matcher,
+            ignores_path_case,
             backend,
             health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),

@@ -12,7 +12,7 @@ use super::{Config, ResponseFuture};
 use crate::answer::{Refusal, RefusalReason, write_fields};
 use crate::limiter::{Fallback, Plan};
 use crate::report::Report;
-use crate::{RateLimitStatus, RequestView, ResponseBody};
+use crate::{RateLimitStatus, ResponseBody};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ where
         let Some(sole) = config.limiter.sole() else {
             return self.call_with_plan(request);
         };
-        let Some(Ok(key)) = sole.key(&RequestView::of(&request)) else {
+        let Some(key) = sole.key(&config.limiter.view(&request)) else {
             return self.call_with_plan(request);
         };
         let answer = sole.decide(&key);
@@ -95,7 +95,7 @@ impl<S> RateLimitService<S> {
         R: ResponseBody,
     {
         let limiter = &self.config.limiter;
-        match limiter.plan(&RequestView::of(&request)) {
+        match limiter.plan(&limiter.view(&request)) {
             Ok(plan) if plan.is_empty() => {
                 ResponseFuture::calling(self.inner.call(request), After::default())
             }
@@ -103,8 +103,8 @@ impl<S> RateLimitService<S> {
                 let answer = limiter.decide(&plan);
                 self.go_on(answer, plan, request)
             }
-            Err(missing) => {
-                let reason = RefusalReason::Unidentified(&missing);
+            Err(turned) => {
+                let reason = turned.reason();
                 let response = self.config.refuse(&request, reason, &Report::default());
                 self.refused(response)
             }
@@ -228,7 +228,7 @@ impl Config {
         reason: RefusalReason<'_>,
         report: &Report,
     ) -> Response<R> {
-        let refusal = Refusal::new(reason, report, RequestView::of(request));
+        let refusal = Refusal::new(reason, report, self.limiter.view(request));
         self.responder
             .answer(&refusal, self.fields)
             .map(R::from_bytes)

@@ -6,8 +6,10 @@ use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
 use crate::key::{ClientIp, KeyMissing};
-use crate::policy::{Labels, Limit};
-use crate::{Key, OnMissing, Policy, RequestView};
+use crate::matching::PathForms;
+use crate::policy::{Labels, Limit, Listed};
+use crate::request::Routing;
+use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 
 /// The policies that cover a request, with their keys.
 #[derive(Debug)]
@@ -23,6 +25,24 @@ enum Entries {
     Other(Vec<Entry>),
 }
 
+/// Why a request is refused before anything is decided.
+#[derive(Debug)]
+pub(crate) enum Turned {
+    /// A policy insists on knowing who it is from.
+    Unidentified(KeyMissing),
+    /// It is from somebody on a policy's block list.
+    Blocked(Block),
+}
+
+impl Turned {
+    pub(crate) fn reason(&self) -> RefusalReason<'_> {
+        match self {
+            Self::Unidentified(missing) => RefusalReason::Unidentified(missing),
+            Self::Blocked(how) => RefusalReason::Blocked(*how),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     /// The policy's place in the limiter.
@@ -34,9 +54,29 @@ struct Entry {
 
 impl Plan {
     /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
-    pub(super) fn of(policies: &[Policy], request: &RequestView<'_>) -> Result<Self, KeyMissing> {
+    pub(super) fn of<'p>(
+        candidates: impl Iterator<Item = (usize, &'p Policy)>,
+        request: &RequestView<'_>,
+        path: Option<&PathForms<'_>>,
+    ) -> Result<Self, Turned> {
+        let is_preflight = request.is_preflight();
         let mut plan = Self::new(Entries::NONE);
-        for (index, policy) in policies.iter().enumerate() {
+        for (index, policy) in candidates {
+            if is_preflight && !policy.charges_preflights {
+                continue;
+            }
+            let (routing, routed);
+            let request = match path {
+                Some(path) => {
+                    routing = Routing {
+                        path,
+                        routes: policy.patterns().routes,
+                    };
+                    routed = request.routed(&routing);
+                    &routed
+                }
+                None => request,
+            };
             if !policy.covers(request) {
                 continue;
             }
@@ -50,9 +90,17 @@ impl Plan {
                     OnMissing::Pass => continue,
                     // What is on trial refuses nobody.
                     OnMissing::Deny if policy.shadow => continue,
-                    OnMissing::Deny => return Err(missing),
+                    OnMissing::Deny => {
+                        return Err(Turned::Unidentified(missing));
+                    }
                 },
             };
+            match policy.listed(&key) {
+                Listed::Nowhere => {}
+                Listed::Exempt => continue,
+                Listed::Blocked(_) if policy.shadow => {}
+                Listed::Blocked(how) => return Err(Turned::Blocked(how)),
+            }
             plan.entries.push(Entry::new(index, policy, key));
         }
         Ok(plan)

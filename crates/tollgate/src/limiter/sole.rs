@@ -8,7 +8,6 @@ use std::slice;
 use tollgate_core::{Charge, Decide, Decision};
 
 use super::{Inner, Plan};
-use crate::key::KeyMissing;
 use crate::policy::Limit;
 use crate::report::Report;
 use crate::{Key, Policy, RequestView};
@@ -24,7 +23,8 @@ pub(crate) struct Sole<'a> {
 impl<'a> Sole<'a> {
     #[inline]
     pub(super) fn of(limiter: &'a Inner) -> Option<Self> {
-        if let [policy] = &limiter.policies[..]
+        if limiter.needs_only_the_peer
+            && let [policy] = &limiter.policies[..]
             && let [limit] = &policy.limits[..]
         {
             return Some(Self {
@@ -36,13 +36,14 @@ impl<'a> Sole<'a> {
         None
     }
 
-    /// Whose budget the request spends; `None` if the policy does not cover it.
+    /// Whose budget the request spends, if it can be said so simply.
     #[inline]
-    pub(crate) fn key(self, request: &RequestView<'_>) -> Option<Result<Key, KeyMissing>> {
-        if !self.policy.covers(request) {
+    pub(crate) fn key(self, request: &RequestView<'_>) -> Option<Key> {
+        let is_covered = !request.is_preflight() && self.policy.covers(request);
+        if !is_covered || self.policy.has_lists() {
             return None;
         }
-        Some(self.policy.key.extract(request))
+        self.policy.key.extract(request).ok()
     }
 
     #[inline]
