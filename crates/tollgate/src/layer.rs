@@ -65,10 +65,12 @@ pub struct RateLimitLayer {
 
 /// What the services of one layer share.
 #[derive(Clone)]
-struct Config {
-    limiter: Limiter,
-    responder: Responder,
-    fields: bool,
+pub(crate) struct Config {
+    pub(crate) limiter: Limiter,
+    pub(crate) responder: Responder,
+    /// Whether the RateLimit fields are written.
+    pub(crate) fields: bool,
+    /// Whether requests carry a handle.
     status: bool,
 }
 

@@ -46,6 +46,7 @@ mod buffer;
 mod client;
 pub mod key;
 mod layer;
+mod ledger;
 mod limiter;
 mod matching;
 mod policy;
@@ -74,7 +75,7 @@ pub use self::limiter::{
 pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, Share};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
-pub use self::status::RateLimitStatus;
+pub use self::status::{RateLimitStatus, SettleError};
 
 /// The README's examples, compiled and run with the tests.
 #[cfg(all(doctest, feature = "axum", feature = "redis"))]

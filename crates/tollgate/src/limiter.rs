@@ -28,7 +28,6 @@ pub(crate) use self::sole::Sole;
 use crate::client::ClientAddress;
 use crate::key::ClientIp;
 use crate::matching::{Matcher, PathForms};
-use crate::report::Report;
 use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
 
@@ -58,7 +57,7 @@ use crate::{Key, Policy, Quota, RequestView};
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    policies: Box<[Policy]>,
+    policies: Box<[Arc<Policy>]>,
     client: ClientAddress,
     /// Nothing, if no policy has a pattern.
     matcher: Option<Matcher>,
@@ -77,7 +76,7 @@ impl Inner {
     fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
-        let all = self.policies.iter().enumerate();
+        let all = self.policies.iter();
         if self.matcher.is_none() && !self.ignores_path_case {
             return Plan::of(all, &request, None);
         }
@@ -86,9 +85,7 @@ impl Inner {
             return Plan::of(all, &request, Some(&path));
         };
         let covering = matcher.covering(&path);
-        let candidates = covering
-            .iter()
-            .filter_map(|index| Some((index, self.policies.get(index)?)));
+        let candidates = covering.iter().filter_map(|index| self.policies.get(index));
         Plan::of(candidates, &request, Some(&path))
     }
 }
@@ -127,8 +124,8 @@ impl Limiter {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
-        let position = self.position(policy).ok_or_else(unknown)?;
-        for limit in self.0.policies[position].limits.iter() {
+        let policy = self.policy(policy).ok_or_else(unknown)?;
+        for limit in policy.limits.iter() {
             let reset = self.0.backend.reset(limit.scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
         }
@@ -151,14 +148,12 @@ impl Limiter {
 
     /// The policies, in the order in which they were added.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.policies.iter()
+        self.0.policies.iter().map(|policy| &**policy)
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
-        self.0
-            .policies
-            .iter()
-            .position(|policy| policy.name() == name)
+    fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+        let mut policies = self.0.policies.iter();
+        policies.find(|policy| policy.name() == name)
     }
 
     /// The head of a request, with what this limiter trusts.
@@ -170,7 +165,7 @@ impl Limiter {
     /// Which policies cover the request, whose budgets they spend, and how much.
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
         let plan = if self.0.needs_only_the_peer {
-            Plan::of(self.0.policies.iter().enumerate(), request, None)
+            Plan::of(self.0.policies.iter(), request, None)
         } else {
             self.0.plan(request)
         };
@@ -202,7 +197,7 @@ impl Limiter {
     /// Asks the backend.
     #[inline]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
-        plan.with_charges(&self.0.policies, |charges| self.0.backend.decide(charges))
+        plan.with_charges(|charges| self.0.backend.decide(charges))
     }
 
     /// What the backend decided, or what the failure rule, which is applied here and nowhere else, makes of its failure.
@@ -219,8 +214,7 @@ impl Limiter {
             }
             Err(error) => {
                 self.0.health.failed(&error);
-                let policies = &self.0.policies;
-                Err(self.0.local.rule_without_backend(policies, plan, error))
+                Err(self.0.local.rule_without_backend(plan, error))
             }
         }
     }
@@ -232,15 +226,6 @@ impl Limiter {
             self.0.local.backend_answered();
             self.0.health.recovered();
         }
-    }
-
-    /// What the decision says about each quota of the plan.
-    pub(crate) fn report(&self, plan: &Plan, decision: &Decision) -> Report {
-        Report::new(plan.labels(&self.0.policies), decision)
-    }
-
-    fn all_policies(&self) -> &[Policy] {
-        &self.0.policies
     }
 }
 
@@ -306,6 +291,7 @@ impl Limiter {
             ignores_path_case,
             backend,
         } = parts;
+        let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,

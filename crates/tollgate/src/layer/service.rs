@@ -10,6 +10,7 @@ use tower_service::Service;
 
 use super::{Config, ResponseFuture};
 use crate::answer::{Refusal, RefusalReason, write_fields};
+use crate::ledger::Ledger;
 use crate::limiter::{Fallback, Plan};
 use crate::report::Report;
 use crate::{RateLimitStatus, ResponseBody};
@@ -63,7 +64,7 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
-        let config = &*self.config;
+        let config = &self.config;
         let Some(sole) = config.limiter.sole() else {
             return self.call_with_plan(request);
         };
@@ -78,11 +79,11 @@ where
         };
         config.limiter.backend_answered();
         if !decision.is_admitted() {
-            let report = sole.report(decision);
-            let response = config.refuse(&request, RefusalReason::QuotaExceeded, &report);
+            let ledger = sole.ledger(&key, decision);
+            let response = config.refuse_for(&request, ledger.report());
             return self.refused(response);
         }
-        let after = config.admit(&mut request, || sole.report(decision));
+        let after = config.admit(&mut request, || sole.ledger(&key, decision));
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
@@ -151,17 +152,19 @@ impl<S> RateLimitService<S> {
 impl Config {
     /// Either what is to be written on the response, or the answer to a refused request.
     pub(super) fn judge<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request<B>,
         plan: &Plan,
         decided: Result<Decision, BackendError>,
     ) -> Result<After, Response<R>> {
         match self.limiter.rule(plan, decided) {
-            Ok(decision) => self.conclude(request, plan, &decision),
-            Err(Fallback::Decide(local)) => self.conclude(request, &local.0, &local.1),
+            Ok(decision) => self.conclude(request, Ledger::of(plan, &decision), &decision),
+            Err(Fallback::Decide(local)) => {
+                self.conclude(request, Ledger::of_local(&local.0, &local.1), &local.1)
+            }
             Err(Fallback::Pass(error)) => {
                 tracing::debug!(%error, "passed undecided");
-                Ok(self.after(request, Report::default()))
+                Ok(self.after(request, Ledger::default()))
             }
             Err(Fallback::Refuse(error)) => {
                 tracing::debug!(%error, "refused undecided");
@@ -171,55 +174,67 @@ impl Config {
     }
 
     fn conclude<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request<B>,
-        plan: &Plan,
+        ledger: Ledger,
         decision: &Decision,
     ) -> Result<After, Response<R>> {
         if decision.is_admitted() {
-            return Ok(self.admit(request, || self.limiter.report(plan, decision)));
+            Ok(self.admit(request, || ledger))
+        } else {
+            Err(self.refuse_for(request, ledger.report()))
         }
-        let report = self.limiter.report(plan, decision);
-        Err(self.refuse(request, RefusalReason::QuotaExceeded, &report))
     }
 
     #[inline]
-    fn admit<B>(&self, request: &mut Request<B>, report: impl FnOnce() -> Report) -> After {
+    fn admit<B>(
+        self: &Arc<Self>,
+        request: &mut Request<B>,
+        ledger: impl FnOnce() -> Ledger,
+    ) -> After {
         if !self.fields && !self.status {
             return After::default();
         }
-        self.after(request, report())
+        self.after(request, ledger())
     }
 
     #[inline]
-    fn after<B>(&self, request: &mut Request<B>, report: Report) -> After {
-        let fields = self.fields;
-        let status = RateLimitStatus::new(report, fields);
+    fn after<B>(self: &Arc<Self>, request: &mut Request<B>, ledger: Ledger) -> After {
+        let status = RateLimitStatus::new(ledger, self);
         if self.status
             && let Some(outer) = request.extensions_mut().insert(status.clone())
         {
-            return Self::after_another(request, status, outer, fields);
+            return self.after_another(request, status, outer);
         }
         After {
             status: Some(status),
-            fields,
+            fields: self.fields,
         }
     }
 
-    /// A layer further out has put its own status into the request. There is one for all.
+    /// A layer further out has put its own handle into the request. There is one for all.
     #[cold]
     fn after_another<B>(
+        &self,
         request: &mut Request<B>,
         status: RateLimitStatus,
         outer: RateLimitStatus,
-        fields: bool,
     ) -> After {
-        let written_by_outer = outer.add(status.report());
+        outer.ledger().append(status.ledger().clone());
+        let written_by_outer = outer.config().is_some_and(|outer| outer.fields);
         request.extensions_mut().insert(outer);
         After {
             status: Some(status),
-            fields: fields && !written_by_outer,
+            fields: self.fields && !written_by_outer,
         }
+    }
+
+    /// The answer to a request that would exceed a quota. What layers further out took for it comes back.
+    fn refuse_for<B, R: ResponseBody>(&self, request: &Request<B>, report: &Report) -> Response<R> {
+        if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
+            outer.give_back();
+        }
+        self.refuse(request, RefusalReason::QuotaExceeded, report)
     }
 
     fn refuse<B, R: ResponseBody>(
