@@ -87,7 +87,7 @@ impl Pattern {
     /// Makes it cover paths whose case is ignored.
     pub(crate) fn ignore_case(&mut self) {
         for segment in &mut self.segments {
-            segment.prefix = canonical(&segment.prefix, true).into_owned();
+            segment.prefix = canonical(&segment.prefix, true);
         }
     }
 
@@ -209,7 +209,7 @@ impl Segment {
             },
         };
         Self {
-            prefix: canonical(&unescape(prefix), false).into_owned(),
+            prefix: canonical(&unescape(prefix), false),
             kind,
             name: unescape(name).into_owned(),
         }
