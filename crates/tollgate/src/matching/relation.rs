@@ -91,6 +91,8 @@ mod tests {
             ("/", "/{*y}", Relation::Apart),
             ("/a", "/a/{*y}", Relation::Apart),
             ("/a/b", "/a/{*y}", Relation::Within),
+            ("/a", "/a{*y}", Relation::Apart),
+            ("/a/b", "/a{*y}", Relation::Within),
             ("/a-{x}", "/{y}", Relation::Within),
             ("/a-{x}", "/b-{y}", Relation::Apart),
             ("/a/{x}", "/{y}/b", Relation::Across),

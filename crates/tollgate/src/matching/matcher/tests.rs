@@ -115,6 +115,29 @@ fn what_is_exempt_is_not_covered_in_any_form() {
     assert_eq!(covering(&matcher, "/"), [1, 2]);
 }
 
+#[test]
+fn what_is_exempt_by_a_wide_pattern_is_exempt_where_a_narrow_one_is_found() {
+    let (all, narrow, wide) = (
+        [pattern("/{*rest}")],
+        [pattern("/a/b")],
+        [pattern("/a/{*rest}")],
+    );
+    let policies = [
+        Patterns {
+            routes: &all,
+            exempt: &wide,
+        },
+        Patterns {
+            routes: &narrow,
+            exempt: &[],
+        },
+    ];
+    let matcher = Matcher::new(&policies).unwrap();
+    assert_eq!(covering(&matcher, "/a/b"), [1]);
+    assert!(covering(&matcher, "/a/c").is_empty());
+    assert_eq!(covering(&matcher, "/b"), [0]);
+}
+
 fn text() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "ab", "a-", "{{", "%61", "B"])
 }
