@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{Request, Response, Uri};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, Uri};
 use tollgate::{
     Charge, ImmediateBackend, Key, Limiter, MemoryBackend, Mode, Policy, Quota, RateLimitLayer,
     Scope,
@@ -59,10 +60,13 @@ macro_rules! scenarios {
 
 scenarios! {
     Bare "bare" "the service alone",
+    BareTyped "bare-typed" "the service alone, with a content type",
     TollgatePlain "tollgate-plain" "layer, allowed, headers off, not readable",
     TollgateStatus "tollgate-status" "layer, allowed, headers off, readable by handlers",
     TollgateFields "tollgate-fields" "layer, allowed, with headers, not readable",
     TollgateHeaders "tollgate-headers" "layer, allowed, with headers, readable by handlers",
+    TollgateTyped "tollgate-typed" "the same, on a response with a content type",
+    TollgateVaried "tollgate-varied" "the same, no two callers with the same left",
     TollgateDenied "tollgate-denied" "layer, denied, problem+json",
     BareRoute "bare-route" "the service alone, on a path",
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
@@ -70,6 +74,7 @@ scenarios! {
     RouterHundredRoutes "matchit-hundred-routes" "axum's router, one path among a hundred routes",
     GovernorPlain "tower-governor-plain" "tower_governor, allowed, headers off",
     GovernorHeaders "tower-governor-headers" "tower_governor, allowed, with headers",
+    GovernorTyped "tower-governor-typed" "the same, on a response with a content type",
     GovernorDenied "tower-governor-denied" "tower_governor, denied, with headers",
     CheckAddress "check-address" "memory backend, one GCRA check, address key",
     CheckText "check-text" "memory backend, one GCRA check, string key",
@@ -94,11 +99,13 @@ impl Scenario {
     pub fn baseline(self) -> Option<Self> {
         match self {
             Self::Bare
+            | Self::BareTyped
             | Self::BareRoute
             | Self::RouterHundredRoutes
             | Self::LoopAddress
             | Self::LoopText => None,
             Self::TollgateOneRoute | Self::TollgateHundredRoutes => Some(Self::BareRoute),
+            Self::TollgateTyped | Self::GovernorTyped => Some(Self::BareTyped),
             Self::CheckAddress | Self::GovernorCheckAddress => Some(Self::LoopAddress),
             Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
             _ => Some(Self::Bare),
@@ -125,6 +132,7 @@ impl Scenario {
     pub fn prepare(self) -> Box<dyn FnMut(u32)> {
         match self {
             Self::Bare => serve(Nothing),
+            Self::BareTyped => serve(Typed),
             Self::TollgatePlain => serve(
                 RateLimitLayer::new(PLENTY)
                     .without_headers()
@@ -138,6 +146,13 @@ impl Scenario {
                 serve(RateLimitLayer::new(PLENTY).without_status().layer(Nothing))
             }
             Self::TollgateHeaders => serve(RateLimitLayer::new(PLENTY).layer(Nothing)),
+            Self::TollgateTyped => serve(RateLimitLayer::new(PLENTY).layer(Typed)),
+            Self::TollgateVaried => {
+                let mut serve = serve(RateLimitLayer::new(PLENTY).layer(Nothing));
+                // The first caller comes a thousand times, the last one once.
+                (1..CALLERS).for_each(&mut serve);
+                serve
+            }
             Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),
             Self::BareRoute => serve_route(Nothing),
             Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
@@ -159,12 +174,13 @@ impl Scenario {
                     .finish();
                 serve(GovernorLayer::new(Arc::new(config.unwrap_or_default())).layer(Nothing))
             }
-            Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000),
-            Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1),
-            Self::CheckAddress => check(|caller| Key::from(IpAddr::V4(address(caller)))),
+            Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000, Nothing),
+            Self::GovernorTyped => governor_with_headers(86_400_000, 1_000_000, Typed),
+            Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1, Nothing),
+            Self::CheckAddress => check(|caller| Key::from(black_box(IpAddr::V4(address(caller))))),
             Self::CheckText => {
                 let names = names();
-                check(move |caller| Key::from(&names[caller as usize]))
+                check(move |caller| Key::from(black_box(&names[caller as usize])))
             }
             Self::GovernorCheckAddress => {
                 let limiter = governor::RateLimiter::keyed(governor_quota());
@@ -208,6 +224,28 @@ impl Service<Request<Body>> for Nothing {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         black_box(request);
         ready(Ok(Response::new(Body::empty())))
+    }
+}
+
+/// The same with a header of its own, as most handlers' responses have.
+#[derive(Clone, Debug)]
+struct Typed;
+
+impl Service<Request<Body>> for Typed {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        black_box(request);
+        let mut response = Response::new(Body::empty());
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, text);
+        ready(Ok(response))
     }
 }
 
@@ -274,11 +312,14 @@ where
     serve_at(Uri::from_static(ROUTED), service)
 }
 
-fn governor_with_headers(nanos: u64, burst: u32) -> Box<dyn FnMut(u32)> {
+fn governor_with_headers<S>(nanos: u64, burst: u32, service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
     let mut config = GovernorConfigBuilder::default();
     config.per_nanosecond(nanos).burst_size(burst);
     match config.use_headers().finish() {
-        Some(config) => serve(GovernorLayer::new(Arc::new(config)).layer(Nothing)),
+        Some(config) => serve(GovernorLayer::new(Arc::new(config)).layer(service)),
         None => each(|_| {}),
     }
 }
@@ -296,7 +337,7 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let scope = Scope::of("bench", 0, &PLENTY);
     each(move |caller| {
-        let key = black_box(key(caller));
+        let key = key(caller);
         let charge = Charge {
             scope,
             quota: &PLENTY,
@@ -304,6 +345,6 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        drop(black_box(backend.decide_now(black_box(&[charge]))));
+        black_box(&backend.decide_now(&[charge]));
     })
 }

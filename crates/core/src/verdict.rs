@@ -232,12 +232,12 @@ impl Decision {
         }
     }
 
-    /// The same for the usual single verdict.
+    /// The same for the usual single verdict, on a charge of this mode.
     #[inline]
-    pub(crate) fn of_one(at: Timestamp, admitted: bool, verdict: Verdict) -> Self {
+    pub(crate) fn of_one(at: Timestamp, mode: Mode, verdict: Verdict) -> Self {
         Self {
             at,
-            admitted,
+            admitted: verdict.is_allowed() || mode != Mode::Enforce,
             verdicts: Verdicts::One(verdict),
         }
     }

@@ -116,7 +116,7 @@ impl Backend for RedisBackend {
     }
 
     fn debit(&self, receipt: &Receipt, n: u64) {
-        let work = Work::Debit(receipt.clone(), n);
+        let work = Work::Debit(receipt.copy(), n);
         self.tell(self.request(work, receipt.scope(), receipt.key()));
     }
 

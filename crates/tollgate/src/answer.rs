@@ -10,12 +10,14 @@
 
 mod fields;
 mod grpc;
+mod prepared;
 mod problem;
+mod rendered;
 mod respond;
 mod retry_after;
 
-pub(crate) use self::fields::{policy_member, write_fields};
+pub(crate) use self::fields::{policy_member, prepare_fields, write_fields};
+pub(crate) use self::prepared::Prepared;
 pub use self::problem::ProblemJson;
-pub(crate) use self::problem::problem_body;
-pub(crate) use self::respond::answer;
+pub(crate) use self::respond::{PreparedRefusal, Responder};
 pub use self::respond::{Refusal, RefusalReason, Respond};

@@ -31,6 +31,7 @@ mod method;
 mod path_param;
 mod query;
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
@@ -84,6 +85,31 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// If the request does not say who it is from. The policy decides what that means.
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
+}
+
+/// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
+#[derive(Clone)]
+pub(crate) enum Source {
+    ClientIp,
+    Other(Arc<dyn KeyExtractor>),
+}
+
+impl Source {
+    pub(crate) fn new<K: KeyExtractor>(key: K) -> Self {
+        if TypeId::of::<K>() == TypeId::of::<ClientIp>() {
+            Self::ClientIp
+        } else {
+            Self::Other(Arc::new(key))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match self {
+            Self::ClientIp => ClientIp.extract(request),
+            Self::Other(key) => key.extract(request),
+        }
+    }
 }
 
 /// What an extractor looked for and did not find.

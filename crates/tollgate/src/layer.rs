@@ -11,7 +11,7 @@ use tower_layer::Layer;
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimitService;
 
-use crate::answer::{ProblemJson, Respond};
+use crate::answer::{Respond, Responder};
 use crate::limiter::Limiter;
 
 /// Limits the requests to the service that it wraps.
@@ -67,7 +67,7 @@ pub struct RateLimitLayer {
 #[derive(Clone)]
 struct Config {
     limiter: Limiter,
-    respond: Arc<dyn Respond>,
+    responder: Responder,
     fields: bool,
     status: bool,
 }
@@ -78,16 +78,16 @@ impl RateLimitLayer {
         Self {
             config: Arc::new(Config {
                 limiter: limiter.into(),
-                respond: Arc::new(ProblemJson),
+                responder: Responder::Prepared,
                 fields: true,
                 status: true,
             }),
         }
     }
 
-    /// Answers refused requests in another form than [`ProblemJson`].
+    /// Answers refused requests in another form than [`ProblemJson`](crate::ProblemJson).
     pub fn respond_with(mut self, respond: impl Respond) -> Self {
-        self.change(|config| config.respond = Arc::new(respond));
+        self.change(|config| config.responder = Responder::Custom(Arc::new(respond)));
         self
     }
 

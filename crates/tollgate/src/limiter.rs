@@ -3,8 +3,10 @@
 mod check;
 mod config;
 mod fallback;
+mod health;
 mod local;
 mod plan;
+mod sole;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,8 +20,10 @@ use tollgate_memory::MemoryBackend;
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
 pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
+use self::health::Health;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::{Plan, Turned};
+pub(crate) use self::sole::Sole;
 
 use crate::client::ClientAddress;
 use crate::key::ClientIp;
@@ -63,6 +67,7 @@ struct Inner {
     needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
+    health: Health,
     warned_of_missing_peer: AtomicBool,
 }
 
@@ -130,6 +135,13 @@ impl Limiter {
         Ok(())
     }
 
+    /// How many decisions the backend has failed to make, whatever became of the requests: to be watched. The log says when
+    /// an outage begins (a warning) and when it ends.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.0.health.failures()
+    }
+
     /// The identity that [`ClientIp`] makes of an address under this limiter, for [`check`](Self::check) and
     /// [`reset`](Self::reset).
     #[must_use]
@@ -156,7 +168,6 @@ impl Limiter {
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
-    #[inline]
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
         let plan = if self.0.needs_only_the_peer {
             Plan::of(self.0.policies.iter().enumerate(), request, None)
@@ -182,6 +193,12 @@ impl Limiter {
         }
     }
 
+    /// The only quota of the only policy, if that is all there is: as nearly always.
+    #[inline]
+    pub(crate) fn sole(&self) -> Option<Sole<'_>> {
+        Sole::of(&self.0)
+    }
+
     /// Asks the backend.
     #[inline]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
@@ -197,18 +214,27 @@ impl Limiter {
     ) -> Result<Decision, Fallback> {
         match answer {
             Ok(decision) => {
-                self.0.local.backend_answered();
+                self.backend_answered();
                 Ok(decision)
             }
-            Err(error) => Err(self
-                .0
-                .local
-                .rule_without_backend(&self.0.policies, plan, error)),
+            Err(error) => {
+                self.0.health.failed(&error);
+                let policies = &self.0.policies;
+                Err(self.0.local.rule_without_backend(policies, plan, error))
+            }
+        }
+    }
+
+    /// The backend is well: local budgets stand still.
+    #[inline]
+    pub(crate) fn backend_answered(&self) {
+        if self.0.health.is_failing() {
+            self.0.local.backend_answered();
+            self.0.health.recovered();
         }
     }
 
     /// What the decision says about each quota of the plan.
-    #[inline]
     pub(crate) fn report(&self, plan: &Plan, decision: &Decision) -> Report {
         Report::new(plan.labels(&self.0.policies), decision)
     }
@@ -288,6 +314,7 @@ impl Limiter {
             matcher,
             ignores_path_case,
             backend,
+            health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),
         }))
     }

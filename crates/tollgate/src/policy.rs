@@ -20,8 +20,8 @@ use self::lists::Lists;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
 
-use crate::ConfigError;
-use crate::key::{ClientIp, KeyExtractor};
+use crate::key::{self, KeyExtractor};
+use crate::{ConfigError, Mode};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
@@ -44,7 +44,7 @@ use crate::key::{ClientIp, KeyExtractor};
 pub struct Policy {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<[Limit]>,
-    pub(crate) key: Arc<dyn KeyExtractor>,
+    pub(crate) key: key::Source,
     conditions: Option<Arc<Conditions>>,
     pub(crate) charges_preflights: bool,
     lists: Option<Arc<Lists>>,
@@ -102,7 +102,7 @@ impl Policy {
         Ok(Self {
             name: name.into(),
             limits,
-            key: Arc::new(ClientIp),
+            key: key::Source::ClientIp,
             conditions: None,
             charges_preflights: false,
             lists: None,
@@ -116,7 +116,7 @@ impl Policy {
     /// Whose budget a request spends.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
-        self.key = Arc::new(key);
+        self.key = key::Source::new(key);
         self
     }
 
@@ -152,6 +152,16 @@ impl Policy {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How its quotas are asked.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        if self.shadow {
+            Mode::Shadow
+        } else {
+            Mode::Enforce
+        }
     }
 }
 

@@ -45,6 +45,12 @@ impl PolicyVerdict {
         self.labels
     }
 
+    /// Whether the request depended on it, and it was asked.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
+    }
+
     /// Whether this is one of those for which the request was refused.
     pub(crate) fn refuses(&self) -> bool {
         self.is_enforced() && self.verdict.is_denied()
@@ -66,21 +72,19 @@ impl fmt::Debug for PolicyVerdict {
 pub(crate) struct Report(SmallVec<[PolicyVerdict; 1]>);
 
 impl Report {
+    #[inline]
+    pub(crate) fn of_one(labels: &'static Labels, mode: Mode, verdict: &Verdict) -> Self {
+        Self(SmallVec::from_buf([PolicyVerdict {
+            labels,
+            mode,
+            verdict: *verdict,
+        }]))
+    }
+
     pub(crate) fn new(
-        mut labels: impl Iterator<Item = (&'static Labels, Mode)>,
+        labels: impl Iterator<Item = (&'static Labels, Mode)>,
         decision: &Decision,
     ) -> Self {
-        // Nearly every request meets one quota: no loop for it.
-        if let [verdict] = decision.verdicts()
-            && let Some((labels, mode)) = labels.next()
-        {
-            let one = PolicyVerdict {
-                labels,
-                mode,
-                verdict: *verdict,
-            };
-            return Self(SmallVec::from_buf([one]));
-        }
         let verdicts = labels.zip(decision.verdicts());
         Self(
             verdicts
@@ -93,16 +97,18 @@ impl Report {
         )
     }
 
+    /// Adds what another limiter, further in, decided about the same request.
+    pub(crate) fn append(&mut self, inner: Self) {
+        self.0.extend(inner.0);
+    }
+
     pub(crate) fn verdicts(&self) -> &[PolicyVerdict] {
         &self.0
     }
 
     /// Those that the request depended on and that were asked.
     pub(crate) fn enforced(&self) -> impl Iterator<Item = &PolicyVerdict> {
-        let asked = |one: &PolicyVerdict| one.verdict.outcome() != Outcome::Unknown;
-        self.0
-            .iter()
-            .filter(move |one| one.is_enforced() && asked(one))
+        self.0.iter().filter(|one| one.counts())
     }
 
     /// The one that says most about the request, which is the one that headers speak of: of those that refuse it the one

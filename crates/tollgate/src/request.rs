@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
+#[cfg(feature = "axum")]
+use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST};
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 
@@ -215,7 +217,17 @@ impl<'a> RequestView<'a> {
             return Some(address.ip());
         }
         #[cfg(feature = "axum")]
-        if let Some(address) = axum_peer(self.extensions) {
+        if let Some(ConnectInfo(address)) = self.extensions.get::<ConnectInfo<SocketAddr>>() {
+            return Some(address.ip());
+        }
+        self.peer_elsewhere()
+    }
+
+    #[inline(never)]
+    fn peer_elsewhere(&self) -> Option<IpAddr> {
+        #[cfg(feature = "axum")]
+        if let Some(MockConnectInfo(address)) = self.extensions.get::<MockConnectInfo<SocketAddr>>()
+        {
             return Some(address.ip());
         }
         #[cfg(feature = "tonic")]
@@ -243,20 +255,6 @@ fn without_port(host: &str) -> &str {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     }
-}
-
-#[cfg(feature = "axum")]
-fn axum_peer(extensions: &Extensions) -> Option<SocketAddr> {
-    use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
-
-    let connected = extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|info| info.0);
-    connected.or_else(|| {
-        extensions
-            .get::<MockConnectInfo<SocketAddr>>()
-            .map(|info| info.0)
-    })
 }
 
 #[cfg(feature = "tonic")]

@@ -1,6 +1,7 @@
 //! What handlers see of the decisions about their request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::report::{PolicyVerdict, Report};
 
@@ -27,15 +28,80 @@ use crate::report::{PolicyVerdict, Report};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct RateLimitStatus(Arc<Mutex<Report>>);
+pub struct RateLimitStatus(Arc<Shared>);
+
+/// What the handles on one request share.
+#[derive(Debug, Default)]
+struct Shared {
+    report: Mutex<Report>,
+    /// Whether the layer that made it writes fields for all that is in it.
+    fields: bool,
+}
+
+thread_local! {
+    /// Handles that nobody else holds any more, to be used again: an allocation less for each request.
+    static SPARE: RefCell<Vec<RateLimitStatus>> = const { RefCell::new(Vec::new()) };
+}
+
+/// So many a thread keeps at most: what is in flight on a busy one, in some twenty kilobytes.
+const MOST_SPARE: usize = 128;
 
 impl RateLimitStatus {
-    pub(crate) fn new(report: Report) -> Self {
-        Self(Arc::new(Mutex::new(report)))
+    #[inline]
+    pub(crate) fn new(report: Report, fields: bool) -> Self {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+        if let Ok(Some(mut spare)) = spare
+            && let Some(shared) = Arc::get_mut(&mut spare.0)
+        {
+            *shared
+                .report
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner) = report;
+            shared.fields = fields;
+            return spare;
+        }
+        Self(Arc::new(Shared {
+            report: Mutex::new(report),
+            fields,
+        }))
     }
 
-    pub(crate) fn read<T>(&self, f: impl FnOnce(&Report) -> T) -> T {
-        f(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Lets `f` read what took part, at the end of a request.
+    #[inline]
+    pub(crate) fn finish(mut self, f: impl FnOnce(&Report)) {
+        let Some(shared) = Arc::get_mut(&mut self.0) else {
+            return self.read(f);
+        };
+        f(shared
+            .report
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner));
+        // A thread that ends keeps nothing.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < MOST_SPARE {
+                spare.push(self);
+            }
+        });
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        self.lock().clone()
+    }
+
+    /// Adds what a layer further in decided about the same request. Returns whether whoever made this handle writes fields
+    /// for it.
+    pub(crate) fn add(&self, report: Report) -> bool {
+        self.lock().append(report);
+        self.0.fields
+    }
+
+    fn read<T>(&self, f: impl FnOnce(&Report) -> T) -> T {
+        f(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Report> {
+        self.0.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One verdict for each quota of each policy that took part.

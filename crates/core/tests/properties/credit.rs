@@ -229,13 +229,17 @@ fn a_credit_returns_nothing_once_the_charge_counts_no_more() {
         let mut history = History::after(quota, start, &steps);
         // When everything that was ever charged has drained, and some more.
         history.now = history.now.max(history.budget.meaningless_at()) + late;
-        let receipts = history.receipts.clone();
+        let receipts: Vec<_> = history
+            .receipts
+            .iter()
+            .map(|(_, receipt)| receipt.copy())
+            .collect();
         for step in others {
             history.step(step);
         }
         let untouched = history.budget.clone();
 
-        for (_, receipt) in &receipts {
+        for receipt in &receipts {
             history.budget.credit(history.now, receipt, u64::MAX);
         }
 

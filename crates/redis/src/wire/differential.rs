@@ -152,7 +152,7 @@ impl World {
             let newest = self.receipts.len() as u64;
             let back = self.random.of(&[1, 5, newest]).min(newest);
             let index = usize::try_from(newest - 1 - self.random.below(back)).unwrap();
-            let receipt = self.receipts[index].clone();
+            let receipt = self.receipts[index].copy();
             let names = SmallVec::from_iter([Self::name(receipt.scope(), receipt.key())]);
             let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
             let work = match self.random.below(8) {

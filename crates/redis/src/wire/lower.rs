@@ -28,7 +28,7 @@ impl OwnedCharge {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
     Credit(Receipt, u64),
@@ -50,7 +50,7 @@ impl Work {
 }
 
 /// One request of a call: what it asks, and the names of its states in Redis, one for each of its charges.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Box<[u8]>; 2]>,

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::prepared::Prepared;
+use super::rendered::{Says, rendered};
 use super::retry_after::whole_seconds;
 use crate::Quota;
 use crate::report::{PolicyVerdict, Report};
 
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// A quota's member of the `RateLimit-Policy` field.
 ///
@@ -33,14 +35,37 @@ pub(crate) fn policy_member(name: &str, quota: &Quota) -> String {
 
 /// Adds the fields for what took part: every quota's policy, and how the tightest one stands. Members of another limiter
 /// further in are left standing, and ours follow them.
+#[inline]
 pub(crate) fn write_fields(headers: &mut HeaderMap, report: &Report) {
+    if headers.is_empty()
+        && let [sole] = report.verdicts()
+        && sole.counts()
+    {
+        if let Some(value) = sole.labels().fields.copy_to(headers).next() {
+            *value = state(sole);
+        }
+        return;
+    }
+    append_fields(headers, report);
+}
+
+#[inline(never)]
+fn append_fields(headers: &mut HeaderMap, report: &Report) {
     let Some(tightest) = report.tightest() else {
         return;
     };
     // One growth rather than several.
     headers.reserve(2);
-    headers.append(RATE_LIMIT_POLICY, policies(report));
     headers.append(RATE_LIMIT, state(tightest));
+    headers.append(RATE_LIMIT_POLICY, policies(report));
+}
+
+/// The fields of one quota, but for its state.
+pub(crate) fn prepare_fields(member: &HeaderValue) -> Prepared {
+    Prepared::new([
+        (RATE_LIMIT, HeaderValue::from_static("")),
+        (RATE_LIMIT_POLICY, member.clone()),
+    ])
 }
 
 /// Whether somebody has written one of the fields already.
@@ -66,20 +91,29 @@ fn policies(report: &Report) -> HeaderValue {
     }
 }
 
-fn state(tightest: &PolicyVerdict) -> HeaderValue {
+pub(super) fn state(tightest: &PolicyVerdict) -> HeaderValue {
     let verdict = tightest.verdict();
     // To a refused caller nothing is left, whatever a cheaper request could still get, and the time is that of
     // `Retry-After`, so that the two never disagree.
-    let (remaining, after) = match (tightest.refuses(), verdict.retry_after()) {
+    let (number, after) = match (tightest.refuses(), verdict.retry_after()) {
         (true, Some(retry_after)) => (0, retry_after),
         (true, None) => (0, verdict.reset_after()),
         (false, _) => (verdict.remaining(), verdict.reset_after()),
     };
+    let says = Says {
+        what: &tightest.labels().state,
+        number,
+        seconds: whole_seconds(after),
+    };
+    rendered(says, render)
+}
+
+fn render(says: Says) -> HeaderValue {
     let mut member = Line::default();
-    member.put(tightest.labels().state.as_bytes());
-    member.put(itoa::Buffer::new().format(remaining).as_bytes());
+    member.put(says.what.as_bytes());
+    member.put(itoa::Buffer::new().format(says.number).as_bytes());
     member.put(b";t=");
-    member.put(itoa::Buffer::new().format(whole_seconds(after)).as_bytes());
+    member.put(itoa::Buffer::new().format(says.seconds).as_bytes());
     value(&member.bytes[..member.len])
 }
 

@@ -30,13 +30,12 @@ impl Respond for ProblemJson {
         };
         let mut response = Response::new(body);
         *response.status_mut() = refusal.status();
-        response.headers_mut().insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
         response
     }
 }
+
+pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 const UNDECIDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
@@ -57,14 +56,14 @@ const ABNORMAL_USAGE: &str = concat!(
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     let mut violated = refusal.violated();
     match (violated.next(), violated.next()) {
-        // The usual case, written once when the policy was built: this is the path that is attacked.
-        (Some(only), None) => Bytes::from_static(only.labels().problem.as_bytes()),
+        // The usual case, written once when the policy was built.
+        (Some(only), None) => Bytes::from_static(only.labels().refusal.problem.as_bytes()),
         _ => Bytes::from(problem_body(refusal.violated().map(PolicyVerdict::quota))),
     }
 }
 
 /// The body that says that these quotas were violated. Names are a part of ASCII that JSON need not escape.
-pub(crate) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
     let names = violated.into_iter().collect::<Vec<_>>().join("\",\"");
     format!(
         "{{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota exceeded\",\

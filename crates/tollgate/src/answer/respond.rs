@@ -1,13 +1,16 @@
 //! How a refusal becomes an answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use super::fields::{has_fields, write_fields};
+use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, state, write_fields};
 use super::grpc::{is_grpc, trailers_only};
+use super::prepared::Prepared;
+use super::problem::{PROBLEM_JSON, ProblemJson, problem_body};
 use super::retry_after::retry_after;
 use crate::key::KeyMissing;
 use crate::report::{PolicyVerdict, Report};
@@ -111,29 +114,94 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// The whole answer to a refusal, in the protocol that the caller speaks.
-pub(crate) fn answer(
-    respond: &dyn Respond,
-    refusal: &Refusal<'_>,
-    fields: bool,
-) -> Response<Bytes> {
-    let grpc = is_grpc(&refusal.request);
-    let mut response = if grpc {
-        trailers_only(refusal)
-    } else {
-        respond.respond(refusal)
-    };
+/// How refusals are answered over HTTP.
+#[derive(Clone)]
+pub(crate) enum Responder {
+    /// As [`ProblemJson`] does, out of what was prepared when the policies were built: this is the path that is attacked.
+    Prepared,
+    /// As the user says.
+    Custom(Arc<dyn Respond>),
+}
+
+impl Responder {
+    /// The whole answer to a refusal, in the protocol that the caller speaks.
+    pub(crate) fn answer(&self, refusal: &Refusal<'_>, fields: bool) -> Response<Bytes> {
+        if is_grpc(&refusal.request) {
+            return complete(trailers_only(refusal), refusal, fields);
+        }
+        match self {
+            Self::Prepared => prepared_problem(refusal, fields)
+                .unwrap_or_else(|| complete(ProblemJson.respond(refusal), refusal, fields)),
+            Self::Custom(respond) => complete(respond.respond(refusal), refusal, fields),
+        }
+    }
+}
+
+/// Adds what every refusal says, where it is not said already.
+fn complete(mut response: Response<Bytes>, refusal: &Refusal<'_>, fields: bool) -> Response<Bytes> {
     let headers = response.headers_mut();
     if let Some(wait) = refusal.retry_after() {
         headers
             .entry(RETRY_AFTER)
             .or_insert_with(|| retry_after(wait));
     }
-    headers
-        .entry(CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
     if fields && !has_fields(headers) {
         write_fields(headers, refusal.report);
     }
     response
 }
+
+/// The answer if one quota refuses for now and no other took part, which is nearly always.
+fn prepared_problem(refusal: &Refusal<'_>, fields: bool) -> Option<Response<Bytes>> {
+    let [sole] = refusal.report.verdicts() else {
+        return None;
+    };
+    let wait = sole.verdict().retry_after().filter(|_| sole.refuses())?;
+    let prepared = &sole.labels().refusal;
+    let mut response = Response::new(Bytes::from_static(prepared.problem.as_bytes()));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    let mut changing = if fields {
+        let mut changing = prepared.with_fields.copy_to(headers);
+        *changing.next()? = state(sole);
+        changing
+    } else {
+        prepared.without.copy_to(headers)
+    };
+    *changing.next()? = retry_after(wait);
+    Some(response)
+}
+
+/// What the answers have in common that say that one quota was exceeded, and no other took part.
+#[derive(Debug)]
+pub(crate) struct PreparedRefusal {
+    /// The body.
+    pub(crate) problem: String,
+    with_fields: Prepared,
+    without: Prepared,
+}
+
+impl PreparedRefusal {
+    /// For the quota of this name, and with this member of the `RateLimit-Policy` field.
+    pub(crate) fn of(name: &str, member: &HeaderValue) -> Self {
+        let changes = HeaderValue::from_static("");
+        Self {
+            problem: problem_body([name]),
+            with_fields: Prepared::new([
+                (RATE_LIMIT, changes.clone()),
+                (RETRY_AFTER, changes.clone()),
+                (RATE_LIMIT_POLICY, member.clone()),
+                (CONTENT_TYPE, PROBLEM_JSON),
+                (CACHE_CONTROL, NO_STORE),
+            ]),
+            without: Prepared::new([
+                (RETRY_AFTER, changes),
+                (CONTENT_TYPE, PROBLEM_JSON),
+                (CACHE_CONTROL, NO_STORE),
+            ]),
+        }
+    }
+}
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::rendered::{Says, rendered};
+
 /// Whole seconds, rounded up: who waits so long has waited long enough.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
@@ -11,10 +13,12 @@ pub(super) fn whole_seconds(wait: Duration) -> u64 {
 
 /// The value of `Retry-After`. Never 0: a caller told to come back at once would.
 pub(super) fn retry_after(wait: Duration) -> HeaderValue {
-    // `HeaderValue::from` a number works for numbers of any size, at three times the price.
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(whole_seconds(wait).max(1));
-    HeaderValue::from_str(digits).unwrap_or_else(|_| HeaderValue::from_static("1"))
+    let says = Says {
+        what: "retry-after",
+        number: 0,
+        seconds: whole_seconds(wait).max(1),
+    };
+    rendered(says, |says| HeaderValue::from(says.seconds))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The caller's address.
 
+use std::net::IpAddr;
+
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
@@ -42,8 +44,11 @@ impl ClientIp {
 }
 
 impl KeyExtractor for ClientIp {
+    #[inline]
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         match request.client_ip() {
+            // Most are: nothing to group.
+            Some(IpAddr::V4(address)) => Ok(Key::from(address)),
             Some(address) => Ok(request.client_address().key(address)),
             None => Err(KeyMissing::new(Self::MISSING)),
         }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tollgate_core::Decide;
 use tower_service::Service;
@@ -14,7 +14,6 @@ use tower_service::Service;
 use super::Config;
 use super::service::After;
 use crate::ResponseBody;
-use crate::answer::write_fields;
 use crate::limiter::Plan;
 
 pin_project! {
@@ -38,8 +37,8 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        // The backend has been asked.
-        Deciding { decide: Decide, waiting: Option<Waiting<S, B>> },
+        // The backend has been asked. In a box: what waits is large, and whoever does not wait should not carry it around.
+        Deciding { waiting: Option<Box<Waiting<S, B>>> },
         // The request passed.
         Calling { #[pin] call: S::Future, after: After },
         // The request was refused.
@@ -49,6 +48,7 @@ pin_project! {
 
 /// What waits for a decision: the request, and the service that was found ready for it.
 struct Waiting<S, B> {
+    decide: Decide,
     config: Arc<Config>,
     plan: Plan,
     ready: S,
@@ -66,14 +66,15 @@ where
         ready: S,
         request: Request<B>,
     ) -> Self {
-        let waiting = Some(Waiting {
+        let waiting = Some(Box::new(Waiting {
+            decide,
             config,
             plan,
             ready,
             request,
-        });
+        }));
         Self {
-            state: State::Deciding { decide, waiting },
+            state: State::Deciding { waiting },
         }
     }
 
@@ -103,8 +104,12 @@ where
         let mut state = self.project().state;
         loop {
             match state.as_mut().project() {
-                Projected::Deciding { decide, waiting } => {
-                    let decided = ready!(Pin::new(decide).poll(cx));
+                Projected::Deciding { waiting } => {
+                    let decided = match waiting {
+                        Some(waiting) => ready!(Pin::new(&mut waiting.decide).poll(cx)),
+                        // Polled again after a panic further in.
+                        None => return Poll::Pending,
+                    };
                     let Some(mut waiting) = waiting.take() else {
                         return Poll::Pending;
                     };
@@ -122,11 +127,11 @@ where
                     });
                 }
                 Projected::Calling { call, after } => {
-                    let mut result = ready!(call.poll(cx));
-                    if let Ok(response) = &mut result {
-                        after.write(response.headers_mut());
+                    let mut polled = call.poll(cx);
+                    if let Poll::Ready(Ok(response)) = &mut polled {
+                        after.finish(response.headers_mut());
                     }
-                    return Poll::Ready(result);
+                    return polled;
                 }
                 Projected::Refused { response } => {
                     // Empty only if polled after its end.
@@ -135,16 +140,6 @@ where
                         .map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
                 }
             }
-        }
-    }
-}
-
-impl After {
-    fn write(&self, headers: &mut HeaderMap) {
-        match self {
-            Self::Nothing => {}
-            Self::Fields(report) => write_fields(headers, report),
-            Self::FieldsOf(status) => status.read(|report| write_fields(headers, report)),
         }
     }
 }

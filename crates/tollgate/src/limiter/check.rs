@@ -73,7 +73,7 @@ impl<'a> IntoFuture for Check<'a> {
             let cost = self
                 .cost
                 .unwrap_or(self.limiter.all_policies()[policy].cost);
-            (Plan::for_check(policy, self.key, cost, self.probe), None)
+            (Plan::of_one(policy, self.key, cost, self.probe), None)
         });
         CheckFuture {
             limiter: self.limiter,

@@ -112,7 +112,6 @@ struct OutageClock(Arc<Outages>);
 
 #[derive(Debug)]
 struct Outages {
-    /// Read on every decision, hardly ever written: all that the healthy path costs.
     running: AtomicBool,
     wall: Box<dyn Clock>,
     hands: Mutex<Hands>,
@@ -193,7 +192,7 @@ mod tests {
         let rule = OnFailure::Local(Share::WHOLE);
         let policies = [Policy::new("local", Quota::per_hour(1)).on_failure(rule)];
         let local = LocalBudgets::with_clock(&policies, wall.clone());
-        let plan = Plan::for_check(0, Key::from("anyone"), 1, false);
+        let plan = Plan::of_one(0, Key::from("anyone"), 1, false);
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             match local.rule_without_backend(&policies, &plan, error) {

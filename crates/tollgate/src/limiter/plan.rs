@@ -1,5 +1,7 @@
 //! What a request will be charged: which policies, whose budgets, how much.
 
+use std::{mem, slice};
+
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
@@ -12,9 +14,15 @@ use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 /// The policies that cover a request, with their keys.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Nearly always one or two.
-    entries: SmallVec<[Entry; 1]>,
+    entries: Entries,
     misses_peer: bool,
+}
+
+/// The usual single entry stands by itself: it is written where the plan goes, and no list is built for it.
+#[derive(Debug)]
+enum Entries {
+    One(Entry),
+    Other(Vec<Entry>),
 }
 
 /// Why a request is refused before anything is decided.
@@ -46,17 +54,13 @@ struct Entry {
 
 impl Plan {
     /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
-    #[inline]
     pub(super) fn of<'p>(
         candidates: impl Iterator<Item = (usize, &'p Policy)>,
         request: &RequestView<'_>,
         path: Option<&PathForms<'_>>,
     ) -> Result<Self, Turned> {
         let is_preflight = request.is_preflight();
-        let mut plan = Self {
-            entries: SmallVec::new(),
-            misses_peer: false,
-        };
+        let mut plan = Self::new(Entries::NONE);
         for (index, policy) in candidates {
             if is_preflight && !policy.charges_preflights {
                 continue;
@@ -97,24 +101,22 @@ impl Plan {
                 Listed::Blocked(_) if policy.shadow => {}
                 Listed::Blocked(how) => return Err(Turned::Blocked(how)),
             }
-            plan.entries.push(Entry {
-                policy: index,
-                key,
-                cost: policy.cost,
-                probe: false,
-            });
+            plan.entries.push(Entry::new(index, policy, key));
         }
         Ok(plan)
     }
 
-    /// One policy for one key, whatever the policy says about requests.
-    pub(super) fn for_check(policy: usize, key: Key, cost: u64, probe: bool) -> Self {
-        let entries = SmallVec::from_buf([Entry {
+    /// One policy for one key.
+    pub(super) fn of_one(policy: usize, key: Key, cost: u64, probe: bool) -> Self {
+        Self::new(Entries::One(Entry {
             policy,
             key,
             cost,
             probe,
-        }]);
+        }))
+    }
+
+    const fn new(entries: Entries) -> Self {
         Self {
             entries,
             misses_peer: false,
@@ -125,6 +127,7 @@ impl Plan {
     pub(super) fn only(&self, policies: &[Policy], keep: impl Fn(&Policy) -> bool) -> Self {
         let kept = self
             .entries
+            .as_slice()
             .iter()
             .filter(|entry| keep(&policies[entry.policy]));
         let kept = kept.map(|entry| Entry {
@@ -132,13 +135,13 @@ impl Plan {
             ..*entry
         });
         Self {
-            entries: kept.collect(),
+            entries: Entries::Other(kept.collect()),
             misses_peer: self.misses_peer,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.as_slice().is_empty()
     }
 
     pub(super) fn misses_peer(&self) -> bool {
@@ -150,7 +153,8 @@ impl Plan {
         &'a self,
         policies: &'a [Policy],
     ) -> impl Iterator<Item = &'a Policy> {
-        self.entries.iter().map(|entry| &policies[entry.policy])
+        let entries = self.entries.as_slice().iter();
+        entries.map(|entry| &policies[entry.policy])
     }
 
     /// The names of the quotas of the plan, in the order of its charges, and how each is meant.
@@ -158,7 +162,7 @@ impl Plan {
         &'a self,
         policies: &'a [Policy],
     ) -> impl Iterator<Item = (&'static Labels, Mode)> + 'a {
-        self.entries.iter().flat_map(move |entry| {
+        self.entries.as_slice().iter().flat_map(move |entry| {
             let policy = &policies[entry.policy];
             policy
                 .limits
@@ -173,14 +177,7 @@ impl Plan {
         policies: &[Policy],
         f: impl FnOnce(&[Charge<'_>]) -> T,
     ) -> T {
-        // Nearly every request meets one quota of one policy: no list is built for it.
-        if let [entry] = &self.entries[..]
-            && let policy = &policies[entry.policy]
-            && let [limit] = &policy.limits[..]
-        {
-            return f(&[entry.charge(policy, limit)]);
-        }
-        let charges = self.entries.iter().flat_map(|entry| {
+        let charges = self.entries.as_slice().iter().flat_map(|entry| {
             let policy = &policies[entry.policy];
             policy
                 .limits
@@ -191,7 +188,38 @@ impl Plan {
     }
 }
 
+impl Entries {
+    const NONE: Self = Self::Other(Vec::new());
+
+    fn as_slice(&self) -> &[Entry] {
+        match self {
+            Self::One(entry) => slice::from_ref(entry),
+            Self::Other(entries) => entries,
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        *self = match mem::replace(self, Self::NONE) {
+            Self::One(first) => Self::Other(vec![first, entry]),
+            Self::Other(none) if none.is_empty() => Self::One(entry),
+            Self::Other(mut several) => {
+                several.push(entry);
+                Self::Other(several)
+            }
+        };
+    }
+}
+
 impl Entry {
+    fn new(index: usize, policy: &Policy, key: Key) -> Self {
+        Self {
+            policy: index,
+            key,
+            cost: policy.cost,
+            probe: false,
+        }
+    }
+
     fn charge<'a>(&'a self, policy: &Policy, limit: &'a Limit) -> Charge<'a> {
         Charge {
             scope: limit.scope,
@@ -203,10 +231,10 @@ impl Entry {
     }
 
     fn mode(&self, policy: &Policy) -> Mode {
-        match (self.probe, policy.shadow) {
-            (true, _) => Mode::Probe,
-            (false, true) => Mode::Shadow,
-            (false, false) => Mode::Enforce,
+        if self.probe {
+            Mode::Probe
+        } else {
+            policy.mode()
         }
     }
 }

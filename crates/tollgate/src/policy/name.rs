@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use http::HeaderValue;
 
-use crate::answer::{policy_member, problem_body};
+use crate::answer::{Prepared, PreparedRefusal, policy_member, prepare_fields};
 use crate::{ConfigError, Quota};
 
 const MAX_LEN: usize = 64;
@@ -24,8 +24,10 @@ pub(crate) struct Labels {
     pub(crate) member: HeaderValue,
     /// What its member of the `RateLimit` field begins with.
     pub(crate) state: String,
-    /// The body that says that it alone was violated.
-    pub(crate) problem: String,
+    /// The RateLimit fields of an answer when no other quota took part.
+    pub(crate) fields: Prepared,
+    /// The answer that says that it was exceeded.
+    pub(crate) refusal: PreparedRefusal,
 }
 
 impl Labels {
@@ -42,12 +44,14 @@ impl Labels {
         known
             .entry(texts)
             .or_insert_with_key(|[policy, name, member]| {
+                let member = HeaderValue::from_static(member.clone().leak());
                 Box::leak(Box::new(Self {
                     policy: policy.clone(),
                     quota: name.clone(),
-                    member: HeaderValue::from_static(member.clone().leak()),
+                    fields: prepare_fields(&member),
+                    refusal: PreparedRefusal::of(name, &member),
+                    member,
                     state: format!("\"{name}\";r="),
-                    problem: problem_body([name.as_str()]),
                 }))
             })
     }

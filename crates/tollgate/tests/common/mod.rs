@@ -7,6 +7,8 @@
     reason = "each test file uses its part"
 )]
 
+pub mod log;
+
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
