@@ -16,6 +16,7 @@
 mod matcher;
 mod path;
 mod pattern;
+mod relation;
 
 pub(crate) use self::matcher::{Matcher, Patterns};
 pub(crate) use self::path::PathForms;

@@ -8,13 +8,15 @@
 #![cfg(feature = "axum")]
 
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::routing::post;
 use axum::{Router, extract::Request};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use http_body::{Body as _, Frame};
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::key::{FormField, KeyExtractor};
 use tollgate::{BufferBodyLayer, OnMissing, Policy, Quota, RateLimitLayer};
@@ -134,6 +136,47 @@ async fn a_stated_length_stays_stated() {
         let answer = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(answer, expected, "{body}");
     }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_nobodys_whether_it_says_so_or_not() {
+    let app = echo(FormField::new("user"));
+    for _ in 0..2 {
+        let parts = ["user=a&x=", "0123456789", "0123456789"];
+        let frames =
+            parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part.as_bytes()))));
+        let unstated = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+        assert_eq!(status(&app, request(FORM, unstated)).await, 200);
+        let stated = "user=a&x=01234567890123456789";
+        assert_eq!(status(&app, request(FORM, stated)).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_says_it_is_too_long_is_not_waited_for() {
+    /// Would be long, and never comes.
+    struct Never;
+
+    impl http_body::Body for Never {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(21)
+        }
+    }
+
+    let app = Router::new()
+        .route("/", post(|| async { "answered" }))
+        .layer(BufferBodyLayer::new(20));
+    assert_eq!(status(&app, request(FORM, Body::new(Never))).await, 200);
 }
 
 #[tokio::test]

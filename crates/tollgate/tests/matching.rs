@@ -62,7 +62,7 @@ async fn a_policy_covers_its_routes_and_methods() {
     let app = around_everything([
         policy("user").route("/users/{id}").method(Method::GET),
         policy("login")
-            .route("/login")
+            .route("/login/")
             .route("/token")
             .method(Method::POST),
         policy("all"),
@@ -127,6 +127,21 @@ async fn case_is_ignored_where_asked() {
     assert_eq!(send(&app, request("GET", "/users/bob")).await.status(), 200);
     assert_eq!(send(&app, request("GET", "/USERS/Bob")).await.status(), 429);
     assert_eq!(send(&app, request("GET", "/users/eve")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn case_is_ignored_where_asked_in_paths_that_only_axum_matched() {
+    let limiter = Limiter::builder()
+        .ignore_path_case()
+        .policy(Policy::new("user", Quota::per_hour(1)).key(PathParam::new("id")))
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/User-{id}", get(|| async { "hello" }))
+        .layer(RateLimitLayer::new(limiter));
+
+    assert_eq!(send(&app, request("GET", "/User-Bob")).await.status(), 200);
+    assert_eq!(send(&app, request("GET", "/User-BOB")).await.status(), 429);
 }
 
 #[tokio::test]

@@ -17,10 +17,18 @@ pub(crate) struct PathForms<'a> {
 
 impl<'a> PathForms<'a> {
     pub(crate) fn of(path: &'a str, ignore_case: bool) -> Self {
+        if is_plain(path, ignore_case) {
+            return Self {
+                as_sent: Cow::Borrowed(path),
+                tidied: None,
+            };
+        }
         let as_sent = canonical(path, ignore_case);
         let untidy = as_sent.len() > 1 && (as_sent.ends_with('/') || as_sent.contains("//"));
-        let tidied = untidy.then(|| tidy(&as_sent));
-        Self { as_sent, tidied }
+        Self {
+            tidied: untidy.then(|| tidy(&as_sent)),
+            as_sent: Cow::Owned(as_sent),
+        }
     }
 
     /// The path with its slashes as they came, and without those that are too many.
@@ -44,14 +52,44 @@ impl<'a> PathForms<'a> {
     }
 }
 
-/// Every character in one form, slashes as they came.
-pub(super) fn canonical(path: &str, ignore_case: bool) -> Cow<'_, str> {
-    let is_canonical = |byte: u8| {
-        byte.is_ascii_graphic() && byte != b'%' && !(ignore_case && byte.is_ascii_uppercase())
-    };
-    if path.bytes().all(is_canonical) {
-        return Cow::Borrowed(path);
+/// What a byte of a path may need.
+const DECODING: u8 = 1;
+const LOWERING: u8 = 2;
+const SLASH: u8 = 4;
+
+const NEEDS: [u8; 256] = {
+    let mut needs = [DECODING; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        needs[byte as usize] = match byte {
+            b'%' => DECODING,
+            b'/' => SLASH,
+            b'A'..=b'Z' => LOWERING,
+            _ => 0,
+        };
+        byte += 1;
     }
+    needs
+};
+
+/// Whether the path has but one form, and this is it. Nearly every path has, which a look into a table for each byte tells.
+fn is_plain(path: &str, ignore_case: bool) -> bool {
+    let unwanted = if ignore_case {
+        DECODING | LOWERING
+    } else {
+        DECODING
+    };
+    let (mut found, mut previous) = (0, 0);
+    for byte in path.bytes() {
+        let needs = NEEDS[usize::from(byte)];
+        found |= (needs & unwanted) | (needs & previous & SLASH);
+        previous = needs;
+    }
+    found == 0 && (previous != SLASH || path.len() == 1)
+}
+
+/// Every character in one form, slashes as they came.
+pub(super) fn canonical(path: &str, ignore_case: bool) -> String {
     let mut canonical = String::with_capacity(path.len() + 16);
     for (index, segment) in path.split('/').enumerate() {
         if index > 0 {
@@ -63,7 +101,7 @@ pub(super) fn canonical(path: &str, ignore_case: bool) -> Cow<'_, str> {
         }
         canonical.extend(percent_encode(&decoded, ENCODED));
     }
-    Cow::Owned(canonical)
+    canonical
 }
 
 fn tidy(path: &str) -> String {
