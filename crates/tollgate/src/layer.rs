@@ -1,5 +1,7 @@
 //! The tower layer.
 
+#[allow(dead_code, reason = "annotations, which come next, use it")]
+mod further;
 mod future;
 mod service;
 
@@ -8,6 +10,8 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimitService;
 

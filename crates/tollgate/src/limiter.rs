@@ -27,6 +27,7 @@ pub(crate) use self::sole::Sole;
 
 use crate::client::ClientAddress;
 use crate::key::ClientIp;
+use crate::ledger::Ledger;
 use crate::matching::{Matcher, PathForms};
 use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
@@ -162,6 +163,27 @@ impl Limiter {
         RequestView::of(request).trusting(&self.0.client)
     }
 
+    /// The same of a request that lies in parts.
+    #[allow(dead_code, reason = "annotations, which come next, use it")]
+    pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
+        RequestView::of_parts(parts).trusting(&self.0.client)
+    }
+
+    #[allow(dead_code, reason = "annotations, which come next, use it")]
+    /// Whose budgets a request spends under these policies, whatever other policies this limiter has.
+    pub(crate) fn plan_for(
+        &self,
+        policies: &[Arc<Policy>],
+        request: &RequestView<'_>,
+    ) -> Result<Plan, Turned> {
+        let found = FoundClient::new();
+        let plan = Plan::of(policies.iter(), &request.remembering(&found), None);
+        if plan.as_ref().is_ok_and(Plan::misses_peer) {
+            self.warn_of_missing_peer();
+        }
+        plan
+    }
+
     /// Which policies cover the request, whose budgets they spend, and how much.
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
         let plan = if self.0.needs_only_the_peer {
@@ -219,6 +241,32 @@ impl Limiter {
         }
     }
 
+    /// The same for a request, with who paid.
+    pub(crate) fn judge(&self, plan: &Plan, answer: Result<Decision, BackendError>) -> Judged {
+        let of = |decision: &Decision, ledger| {
+            if decision.is_admitted() {
+                Judged::Admitted(ledger)
+            } else {
+                Judged::Denied(ledger)
+            }
+        };
+        match self.rule(plan, answer) {
+            Ok(decision) => of(&decision, Ledger::of(plan, &decision)),
+            Err(Fallback::Decide(local)) => {
+                let (plan, decision) = &*local;
+                of(decision, Ledger::of_local(plan, decision))
+            }
+            Err(Fallback::Pass(error)) => {
+                tracing::debug!(%error, "passed undecided");
+                Judged::Undecided
+            }
+            Err(Fallback::Refuse(error)) => {
+                tracing::debug!(%error, "refused undecided");
+                Judged::Unavailable
+            }
+        }
+    }
+
     /// The backend is well: local budgets stand still.
     #[inline]
     pub(crate) fn backend_answered(&self) {
@@ -259,6 +307,19 @@ impl From<Quota> for Limiter {
     fn from(quota: Quota) -> Self {
         Policy::new("default", quota).into()
     }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// Every enforced quota had room.
+    Admitted(Ledger),
+    /// One had not.
+    Denied(Ledger),
+    /// Nobody could decide, and it passes.
+    Undecided,
+    /// Nobody could decide, and it is refused.
+    Unavailable,
 }
 
 /// What a limiter is made of.

@@ -106,7 +106,8 @@ impl RateLimitStatus {
     /// query. What was charged too much comes back, as far as it [would still count](crate::Receipt), and what was charged
     /// too little is taken, past what is left if need be: a debt, which those who come later have to wait for.
     ///
-    /// It may be called at any time, from a handler or from the stream that it returned, and again when more is known.
+    /// It may be called at any time, from a handler or from the stream that it returned, and again when the cost has grown.
+    /// To lower what was raised before is not so exact: of what was taken late only a part comes back.
     ///
     /// ```
     /// use tollgate::RateLimitStatus;

@@ -11,7 +11,7 @@ use tower_service::Service;
 use super::{Config, ResponseFuture};
 use crate::answer::{Refusal, RefusalReason, write_fields};
 use crate::ledger::Ledger;
-use crate::limiter::{Fallback, Plan};
+use crate::limiter::{Judged, Plan};
 use crate::report::Report;
 use crate::{RateLimitStatus, ResponseBody};
 
@@ -90,7 +90,7 @@ where
 
 impl<S> RateLimitService<S> {
     #[inline(never)]
-    fn call_with_plan<B, R>(&mut self, request: Request<B>) -> ResponseFuture<S, B>
+    fn call_with_plan<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         R: ResponseBody,
@@ -98,7 +98,9 @@ impl<S> RateLimitService<S> {
         let limiter = &self.config.limiter;
         match limiter.plan(&limiter.view(&request)) {
             Ok(plan) if plan.is_empty() => {
-                ResponseFuture::calling(self.inner.call(request), After::default())
+                // Policies further in may still want the handle.
+                let after = self.config.admit(&mut request, Ledger::default);
+                ResponseFuture::calling(self.inner.call(request), after)
             }
             Ok(plan) => {
                 let answer = limiter.decide(&plan);
@@ -157,32 +159,13 @@ impl Config {
         plan: &Plan,
         decided: Result<Decision, BackendError>,
     ) -> Result<After, Response<R>> {
-        match self.limiter.rule(plan, decided) {
-            Ok(decision) => self.conclude(request, Ledger::of(plan, &decision), &decision),
-            Err(Fallback::Decide(local)) => {
-                self.conclude(request, Ledger::of_local(&local.0, &local.1), &local.1)
-            }
-            Err(Fallback::Pass(error)) => {
-                tracing::debug!(%error, "passed undecided");
-                Ok(self.after(request, Ledger::default()))
-            }
-            Err(Fallback::Refuse(error)) => {
-                tracing::debug!(%error, "refused undecided");
+        match self.limiter.judge(plan, decided) {
+            Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
+            Judged::Denied(ledger) => Err(self.refuse_for(request, ledger.report())),
+            Judged::Undecided => Ok(self.after(request, Ledger::default())),
+            Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Report::default()))
             }
-        }
-    }
-
-    fn conclude<B, R: ResponseBody>(
-        self: &Arc<Self>,
-        request: &mut Request<B>,
-        ledger: Ledger,
-        decision: &Decision,
-    ) -> Result<After, Response<R>> {
-        if decision.is_admitted() {
-            Ok(self.admit(request, || ledger))
-        } else {
-            Err(self.refuse_for(request, ledger.report()))
         }
     }
 
