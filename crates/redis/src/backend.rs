@@ -16,6 +16,7 @@ use crate::error::ConnectError;
 use crate::job::{Job, Said};
 use crate::link::{self, Link};
 use crate::name;
+use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
 /// A backend that a fleet shares: decisions are taken in Redis, by its clock.
@@ -40,6 +41,12 @@ impl RedisBackend {
     /// Sets up a backend in detail.
     pub fn builder(url: &str) -> RedisBackendBuilder {
         RedisBackendBuilder::new(url)
+    }
+
+    /// What it has sent and received so far, all clones together.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.dispatch.counters.read()
     }
 
     pub(crate) fn start(

@@ -30,12 +30,17 @@ pub(crate) async fn run(
     let (plan, call) = Plan::of(jobs.iter().map(|job| &job.request));
     let keys = call.keys.len();
     let command = command(&dispatch.link.script, &call);
+    let sha = dispatch.link.script.sha();
+    dispatch.counters.sent(&call, sha, jobs.len());
     let result = {
         let mut asked = pin!(ask(&mut connection, &dispatch.link.script, &command));
         wait(&dispatch, lane, &mut jobs, asked.as_mut()).await
     };
     match result {
         Some(Ok(value)) => {
+            if let Value::BulkString(reply) = &value {
+                dispatch.counters.received(reply.len());
+            }
             let said = answers(value, &plan, keys, &jobs);
             let undo = deliver(jobs, said);
             dispatch.free(lane);

@@ -15,13 +15,14 @@ use tollgate_core::{BackendError, FailureKind};
 use crate::call;
 use crate::job::Job;
 use crate::link::{self, Link};
+use crate::stats::Counters;
 use crate::wire::MAX_KEYS;
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
 /// hundred; beyond 64 there is next to nothing left to save on each.
 const MAX_REQUESTS: usize = 64;
 
-/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight).
+/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
 /// How much may wait and for how long.
@@ -46,6 +47,7 @@ pub(crate) struct Dispatch {
     pub(crate) link: Link,
     runtime: Handle,
     pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
     state: Mutex<State>,
 }
 
@@ -77,6 +79,7 @@ impl Dispatch {
             link,
             runtime,
             limits,
+            counters: Counters::default(),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 lanes: (0..lanes).map(|_| Lane::default()).collect(),

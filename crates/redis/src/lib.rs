@@ -56,8 +56,10 @@ mod job;
 mod link;
 mod name;
 mod script;
+mod stats;
 mod wire;
 
 pub use backend::RedisBackend;
 pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
+pub use stats::Stats;

@@ -200,3 +200,28 @@ async fn settings_that_make_no_sense_are_refused_by_name() {
         );
     }
 }
+
+#[tokio::test]
+async fn the_backend_counts_what_the_server_counts() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).connections(1);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("counted", Quota::per_hour(1_000));
+    let received = || {
+        let info = server.command(&["INFO", "stats"]);
+        let mut lines = info.lines();
+        let count = lines.find_map(|line| line.strip_prefix("total_net_input_bytes:"));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let question = "*2\r\n$4\r\nINFO\r\n$5\r\nstats\r\n".len() as u64;
+    let before = received();
+
+    for n in 1..=70 {
+        budget.take(&backend, n % 3).await.unwrap();
+    }
+
+    let stats = backend.stats();
+    assert_eq!((stats.calls, stats.requests), (70, 70));
+    assert_eq!(stats.bytes_out, received() - before - question);
+    assert!(stats.bytes_in > 70 * 25, "{stats:?}");
+}
