@@ -52,6 +52,7 @@ mod call;
 mod config;
 mod dispatch;
 mod error;
+mod handed;
 mod job;
 mod link;
 mod name;

@@ -77,6 +77,14 @@ const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
 
 impl Request {
+    /// What is left when the request itself has gone on.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            work: Work::Decide(SmallVec::new()),
+            names: SmallVec::new(),
+        }
+    }
+
     /// What it costs the server, in enforced GCRA charges: 14,000 instructions each. `tollgate-bench redis-instructions`
     /// counts the others.
     pub(crate) fn weight(&self) -> usize {
