@@ -8,6 +8,9 @@ use super::{CreditMark, Point};
 /// on the strict side.
 const TOLD_APART: usize = 32;
 
+/// More than the debt of any budget takes to drain, and what Lua still counts exactly.
+const LONGEST: u64 = 1 << 52;
+
 /// Two credits may be merged that together are at most one part in so many of all that came later.
 const COARSENESS: u64 = 2;
 
@@ -75,16 +78,15 @@ impl Credits {
     /// came after them. So the past is known the less exactly the longer ago it is, and a request that was under way while
     /// hundreds of others came and went still finds nearly what it is owed.
     fn to_merge(&self) -> usize {
-        let mut after: u64 = self.0.iter().map(|credit| credit.length_us).sum();
-        after -= self.0[0].length_us;
-        for older in 0..self.0.len() - 1 {
-            let both = self.0[older].length_us + self.0[older + 1].length_us;
-            after -= self.0[older + 1].length_us;
-            if both.saturating_mul(COARSENESS) <= after {
-                return older;
+        let (mut found, mut after) = (0, 0);
+        for older in (0..self.0.len() - 1).rev() {
+            let newer = self.0[older + 1].length_us;
+            if (self.0[older].length_us + newer) * COARSENESS <= after {
+                found = older;
             }
+            after += newer;
         }
-        0
+        found
     }
 
     pub(super) fn marks(&self) -> Vec<CreditMark> {
@@ -121,7 +123,7 @@ impl Credit {
     /// Takes an older one's place as well: whoever was charged before either moves up by both.
     fn merge(&mut self, older: Self) {
         self.from_us = cmp::min(self.from_us, older.from_us);
-        self.length_us += older.length_us;
+        self.length_us = cmp::min(self.length_us + older.length_us, LONGEST);
         self.last_us = cmp::max(self.last_us, older.last_us);
     }
 }
