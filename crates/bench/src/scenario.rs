@@ -13,8 +13,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response};
-use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, RateLimitLayer, Scope};
+use http::{HeaderValue, Request, Response, Uri};
+use tollgate::{
+    Charge, ImmediateBackend, Key, Limiter, MemoryBackend, Mode, Policy, Quota, RateLimitLayer,
+    Scope,
+};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -65,6 +68,10 @@ scenarios! {
     TollgateTyped "tollgate-typed" "the same, on a response with a content type",
     TollgateVaried "tollgate-varied" "the same, no two callers with the same left",
     TollgateDenied "tollgate-denied" "layer, denied, problem+json",
+    BareRoute "bare-route" "the service alone, on a path",
+    TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
+    TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
+    RouterHundredRoutes "matchit-hundred-routes" "axum's router, one path among a hundred routes",
     GovernorPlain "tower-governor-plain" "tower_governor, allowed, headers off",
     GovernorHeaders "tower-governor-headers" "tower_governor, allowed, with headers",
     GovernorTyped "tower-governor-typed" "the same, on a response with a content type",
@@ -91,7 +98,13 @@ impl Scenario {
     #[must_use]
     pub fn baseline(self) -> Option<Self> {
         match self {
-            Self::Bare | Self::BareTyped | Self::LoopAddress | Self::LoopText => None,
+            Self::Bare
+            | Self::BareTyped
+            | Self::BareRoute
+            | Self::RouterHundredRoutes
+            | Self::LoopAddress
+            | Self::LoopText => None,
+            Self::TollgateOneRoute | Self::TollgateHundredRoutes => Some(Self::BareRoute),
             Self::TollgateTyped | Self::GovernorTyped => Some(Self::BareTyped),
             Self::CheckAddress | Self::GovernorCheckAddress => Some(Self::LoopAddress),
             Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
@@ -141,6 +154,18 @@ impl Scenario {
                 serve
             }
             Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::BareRoute => serve_route(Nothing),
+            Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
+            Self::TollgateHundredRoutes => serve_route(routes(100).layer(Nothing)),
+            Self::RouterHundredRoutes => {
+                let mut router = matchit::Router::new();
+                for n in 0..100 {
+                    drop(router.insert(route(n), n));
+                }
+                each(move |_| {
+                    drop(black_box(router.at(black_box(ROUTED))));
+                })
+            }
             Self::GovernorPlain => {
                 let mut config = GovernorConfigBuilder::default();
                 let config = config
@@ -239,18 +264,52 @@ fn each(mut f: impl FnMut(u32) + 'static) -> Box<dyn FnMut(u32)> {
     Box::new(move |callers| (0..callers).for_each(&mut f))
 }
 
-fn serve<S>(mut service: S) -> Box<dyn FnMut(u32)>
+fn serve<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    serve_at(Uri::default(), service)
+}
+
+fn serve_at<S>(uri: Uri, mut service: S) -> Box<dyn FnMut(u32)>
 where
     S: Service<Request<Body>, Response = Response<Body>> + 'static,
 {
     each(move |caller| {
         let mut request = Request::new(Body::empty());
+        request.uri_mut().clone_from(&uri);
         let peer = SocketAddr::from((address(caller), 4711));
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut cx = Context::from_waker(Waker::noop());
         drop(service.poll_ready(&mut cx));
         drop(black_box(pin!(service.call(request)).poll(&mut cx)));
     })
+}
+
+/// The path of requests that are routed, and the pattern of the nth policy.
+const ROUTED: &str = "/v1/thing-0/7";
+
+fn route(n: u32) -> String {
+    format!("/v1/thing-{n}/{{id}}")
+}
+
+fn routes(policies: u32) -> RateLimitLayer {
+    let policies =
+        (0..policies).map(|n| Policy::new(&format!("policy-{n}"), PLENTY).route(&route(n)));
+    let limiter = Limiter::builder().policies(policies).build();
+    match limiter {
+        Ok(limiter) => RateLimitLayer::new(limiter)
+            .without_headers()
+            .without_status(),
+        Err(_) => RateLimitLayer::new(PLENTY),
+    }
+}
+
+fn serve_route<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    serve_at(Uri::from_static(ROUTED), service)
 }
 
 fn governor_with_headers<S>(nanos: u64, burst: u32, service: S) -> Box<dyn FnMut(u32)>

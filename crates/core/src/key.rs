@@ -76,7 +76,7 @@ impl Key {
     #[must_use]
     pub fn address(address: IpAddr, v6_prefix: u8) -> Self {
         match address.to_canonical() {
-            IpAddr::V4(v4) => Self::encode(KeyKind::Ipv4, &v4.octets()),
+            IpAddr::V4(v4) => Self::from(v4),
             IpAddr::V6(v6) => {
                 let prefix = v6_prefix.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
@@ -267,8 +267,9 @@ impl From<IpAddr> for Key {
 }
 
 impl From<Ipv4Addr> for Key {
+    #[inline]
     fn from(address: Ipv4Addr) -> Self {
-        Self::from(IpAddr::V4(address))
+        Self::encode(KeyKind::Ipv4, &address.octets())
     }
 }
 

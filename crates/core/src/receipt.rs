@@ -25,8 +25,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The receipt for a charge, if `verdict` says that it was taken.
-    pub(crate) fn of(charge: &Charge<'_>, verdict: &Verdict, at: Timestamp) -> Option<Self> {
+    /// The receipt for a charge that was decided at `at`, if `verdict` says that it was taken.
+    #[must_use]
+    pub fn of(charge: &Charge<'_>, verdict: &Verdict, at: Timestamp) -> Option<Self> {
         (verdict.taken() > 0).then(|| Self {
             scope: charge.scope,
             quota: *charge.quota,

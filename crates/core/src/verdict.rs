@@ -168,6 +168,18 @@ impl Verdict {
     pub const fn taken(&self) -> u64 {
         self.taken
     }
+
+    /// The same once the charge has been corrected by a credit or debit to what it really cost. What remains follows; until
+    /// when the budget is full again only the backend knows, and so that stays as it was.
+    #[must_use]
+    pub fn corrected_to(self, cost: u64) -> Self {
+        let remaining = self.remaining.saturating_add(self.taken);
+        Self {
+            remaining: remaining.saturating_sub(cost).min(self.limit),
+            taken: cost,
+            ..self
+        }
+    }
 }
 
 impl fmt::Debug for Verdict {

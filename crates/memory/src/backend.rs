@@ -33,6 +33,12 @@ impl MemoryBackend {
         MemoryBackendBuilder::default()
     }
 
+    /// Not a part of [`Backend::decide`], where the decision would be made in one place and copied to another.
+    #[inline(never)]
+    fn decided(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
+        self.decide_now(charges)
+    }
+
     pub(crate) fn with(hashing: Hashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
         Self {
             hashing,
@@ -95,7 +101,7 @@ impl ImmediateBackend for MemoryBackend {
 
 impl Backend for MemoryBackend {
     fn decide(&self, charges: &[Charge<'_>]) -> Decide {
-        Answer::now(self.decide_now(charges))
+        Answer::now(self.decided(charges))
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {

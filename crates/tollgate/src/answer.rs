@@ -5,6 +5,7 @@
 //! | over quota | 429 | `RESOURCE_EXHAUSTED` | `Retry-After` (absent if it can never pass), RateLimit fields, `no-store` |
 //! | the limiter cannot decide, and the policy denies | 503 | `UNAVAILABLE` | `no-store` |
 //! | the request does not say who it is from, and the policy denies | 403 | `PERMISSION_DENIED` | `no-store` |
+//! | on a policy's block list | 403 or 429, as the list says | `PERMISSION_DENIED` or `RESOURCE_EXHAUSTED` | `no-store` |
 //! | passed | the service's | the service's | RateLimit fields |
 
 mod fields;

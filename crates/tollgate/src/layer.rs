@@ -1,5 +1,7 @@
 //! The tower layer.
 
+#[allow(dead_code, reason = "annotations, which come next, use it")]
+mod further;
 mod future;
 mod service;
 
@@ -8,6 +10,8 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimitService;
 
@@ -65,10 +69,12 @@ pub struct RateLimitLayer {
 
 /// What the services of one layer share.
 #[derive(Clone)]
-struct Config {
-    limiter: Limiter,
-    responder: Responder,
-    fields: bool,
+pub(crate) struct Config {
+    pub(crate) limiter: Limiter,
+    pub(crate) responder: Responder,
+    /// Whether the RateLimit fields are written.
+    pub(crate) fields: bool,
+    /// Whether requests carry a handle.
     status: bool,
 }
 

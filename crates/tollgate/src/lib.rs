@@ -36,14 +36,19 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
+//! | `json` | `key::JsonField`: an identity from a JSON body |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
 
 mod answer;
 mod body;
+mod buffer;
+mod client;
 pub mod key;
 mod layer;
+mod ledger;
 mod limiter;
+mod matching;
 mod policy;
 mod report;
 mod request;
@@ -60,15 +65,17 @@ pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
 pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
 pub use self::body::ResponseBody;
+pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
+pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
 };
-pub use self::policy::{OnFailure, OnMissing, Policy, Quotas, Share};
+pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, Share};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
-pub use self::status::RateLimitStatus;
+pub use self::status::{RateLimitStatus, SettleError};
 
 /// The README's examples, compiled and run with the tests.
 #[cfg(all(doctest, feature = "axum", feature = "redis"))]

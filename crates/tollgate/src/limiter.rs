@@ -9,9 +9,11 @@ mod plan;
 mod sole;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::Request;
 use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
 use tollgate_memory::MemoryBackend;
 
@@ -20,11 +22,14 @@ pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
-pub(crate) use self::plan::Plan;
+pub(crate) use self::plan::{Plan, Turned};
 pub(crate) use self::sole::Sole;
 
-use crate::key::{ClientIp, KeyMissing};
-use crate::report::Report;
+use crate::client::ClientAddress;
+use crate::key::ClientIp;
+use crate::ledger::Ledger;
+use crate::matching::{Matcher, PathForms};
+use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
@@ -53,11 +58,37 @@ use crate::{Key, Policy, Quota, RequestView};
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    policies: Box<[Policy]>,
+    policies: Box<[Arc<Policy>]>,
+    client: ClientAddress,
+    /// Nothing, if no policy has a pattern.
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    /// As it comes: no headers are read for the client's address, and no path is matched.
+    needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
     warned_of_missing_peer: AtomicBool,
+}
+
+impl Inner {
+    /// Reads headers for the client's address, and matches the path.
+    #[inline(never)]
+    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+        let found = FoundClient::new();
+        let request = request.remembering(&found);
+        let all = self.policies.iter();
+        if self.matcher.is_none() && !self.ignores_path_case {
+            return Plan::of(all, &request, None);
+        }
+        let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
+        let Some(matcher) = &self.matcher else {
+            return Plan::of(all, &request, Some(&path));
+        };
+        let covering = matcher.covering(&path);
+        let candidates = covering.iter().filter_map(|index| self.policies.get(index));
+        Plan::of(candidates, &request, Some(&path))
+    }
 }
 
 impl Limiter {
@@ -94,8 +125,8 @@ impl Limiter {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
-        let position = self.position(policy).ok_or_else(unknown)?;
-        for limit in self.0.policies[position].limits.iter() {
+        let policy = self.policy(policy).ok_or_else(unknown)?;
+        for limit in policy.limits.iter() {
             let reset = self.0.backend.reset(limit.scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
         }
@@ -109,25 +140,62 @@ impl Limiter {
         self.0.health.failures()
     }
 
-    /// The policies, in the order in which they were added.
-    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.policies.iter()
+    /// The identity that [`ClientIp`] makes of an address under this limiter, for [`check`](Self::check) and
+    /// [`reset`](Self::reset).
+    #[must_use]
+    pub fn client_key(&self, address: IpAddr) -> Key {
+        self.0.client.key(address)
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
-        self.0
-            .policies
-            .iter()
-            .position(|policy| policy.name() == name)
+    /// The policies, in the order in which they were added.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.0.policies.iter().map(|policy| &**policy)
+    }
+
+    fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+        let mut policies = self.0.policies.iter();
+        policies.find(|policy| policy.name() == name)
+    }
+
+    /// The head of a request, with what this limiter trusts.
+    #[inline]
+    pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
+        RequestView::of(request).trusting(&self.0.client)
+    }
+
+    /// The same of a request that lies in parts.
+    #[allow(dead_code, reason = "annotations, which come next, use it")]
+    pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
+        RequestView::of_parts(parts).trusting(&self.0.client)
+    }
+
+    #[allow(dead_code, reason = "annotations, which come next, use it")]
+    /// Whose budgets a request spends under these policies, whatever other policies this limiter has.
+    pub(crate) fn plan_for(
+        &self,
+        policies: &[Arc<Policy>],
+        request: &RequestView<'_>,
+    ) -> Result<Plan, Turned> {
+        let found = FoundClient::new();
+        let plan = Plan::of(policies.iter(), &request.remembering(&found), None);
+        if plan.as_ref().is_ok_and(Plan::misses_peer) {
+            self.warn_of_missing_peer();
+        }
+        plan
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
-        let plan = Plan::of(&self.0.policies, request)?;
-        if plan.misses_peer() {
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+        let plan = if self.0.needs_only_the_peer {
+            Plan::of(self.0.policies.iter(), request, None)
+        } else {
+            self.0.plan(request)
+        };
+        // Looked at where it is: a plan is large, and every request has one.
+        if plan.as_ref().is_ok_and(Plan::misses_peer) {
             self.warn_of_missing_peer();
         }
-        Ok(plan)
+        plan
     }
 
     #[cold]
@@ -151,7 +219,7 @@ impl Limiter {
     /// Asks the backend.
     #[inline]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
-        plan.with_charges(&self.0.policies, |charges| self.0.backend.decide(charges))
+        plan.with_charges(|charges| self.0.backend.decide(charges))
     }
 
     /// What the backend decided, or what the failure rule, which is applied here and nowhere else, makes of its failure.
@@ -168,8 +236,33 @@ impl Limiter {
             }
             Err(error) => {
                 self.0.health.failed(&error);
-                let policies = &self.0.policies;
-                Err(self.0.local.rule_without_backend(policies, plan, error))
+                Err(self.0.local.rule_without_backend(plan, error))
+            }
+        }
+    }
+
+    /// The same for a request, with who paid.
+    pub(crate) fn judge(&self, plan: &Plan, answer: Result<Decision, BackendError>) -> Judged {
+        let of = |decision: &Decision, ledger| {
+            if decision.is_admitted() {
+                Judged::Admitted(ledger)
+            } else {
+                Judged::Denied(ledger)
+            }
+        };
+        match self.rule(plan, answer) {
+            Ok(decision) => of(&decision, Ledger::of(plan, &decision)),
+            Err(Fallback::Decide(local)) => {
+                let (plan, decision) = &*local;
+                of(decision, Ledger::of_local(plan, decision))
+            }
+            Err(Fallback::Pass(error)) => {
+                tracing::debug!(%error, "passed undecided");
+                Judged::Undecided
+            }
+            Err(Fallback::Refuse(error)) => {
+                tracing::debug!(%error, "refused undecided");
+                Judged::Unavailable
             }
         }
     }
@@ -182,21 +275,13 @@ impl Limiter {
             self.0.health.recovered();
         }
     }
-
-    /// What the decision says about each quota of the plan.
-    pub(crate) fn report(&self, plan: &Plan, decision: &Decision) -> Report {
-        Report::new(plan.labels(&self.0.policies), decision)
-    }
-
-    fn all_policies(&self) -> &[Policy] {
-        &self.0.policies
-    }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.0.policies)
+            .field("client_address", &self.0.client)
             .field("backend", &self.0.backend)
             .finish_non_exhaustive()
     }
@@ -205,7 +290,15 @@ impl fmt::Debug for Limiter {
 /// The one policy of this limiter, in memory.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        Self::new([policy].into(), Arc::new(MemoryBackend::new()))
+        // What a limiter can be refused for is what several policies can be to each other.
+        let policies: Box<[Policy]> = [policy].into();
+        Self::new(Parts {
+            matcher: matcher(&policies),
+            policies,
+            client: ClientAddress::peer(),
+            ignores_path_case: false,
+            backend: Arc::new(MemoryBackend::new()),
+        })
     }
 }
 
@@ -216,6 +309,34 @@ impl From<Quota> for Limiter {
     }
 }
 
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// Every enforced quota had room.
+    Admitted(Ledger),
+    /// One had not.
+    Denied(Ledger),
+    /// Nobody could decide, and it passes.
+    Undecided,
+    /// Nobody could decide, and it is refused.
+    Unavailable,
+}
+
+/// What a limiter is made of.
+struct Parts {
+    policies: Box<[Policy]>,
+    client: ClientAddress,
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    backend: Arc<dyn Backend>,
+}
+
+/// The patterns of all policies as one router.
+fn matcher(policies: &[Policy]) -> Option<Matcher> {
+    let patterns: Vec<_> = policies.iter().map(Policy::patterns).collect();
+    Matcher::new(&patterns)
+}
+
 impl From<&Self> for Limiter {
     fn from(limiter: &Self) -> Self {
         limiter.clone()
@@ -223,10 +344,22 @@ impl From<&Self> for Limiter {
 }
 
 impl Limiter {
-    fn new(policies: Box<[Policy]>, backend: Arc<dyn Backend>) -> Self {
+    fn new(parts: Parts) -> Self {
+        let Parts {
+            policies,
+            client,
+            matcher,
+            ignores_path_case,
+            backend,
+        } = parts;
+        let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
+            needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
             policies,
+            client,
+            matcher,
+            ignores_path_case,
             backend,
             health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),

@@ -1,20 +1,27 @@
 //! Which requests, whose budget, how much, and what happens otherwise.
 
+mod conditions;
 mod failure;
+mod host;
 mod limit;
+mod lists;
 mod name;
 
 use std::fmt;
 use std::sync::Arc;
 
+use self::conditions::Conditions;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
+pub use self::lists::Block;
+pub(crate) use self::lists::Listed;
+use self::lists::Lists;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
 
-use crate::key::{ClientIp, KeyExtractor};
-use crate::{ConfigError, Mode, RequestView};
+use crate::key::{self, KeyExtractor};
+use crate::{ConfigError, Mode};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
@@ -29,7 +36,7 @@ use crate::{ConfigError, Mode, RequestView};
 ///     .key(Header::new("x-api-key"))
 ///     .on_missing(OnMissing::Deny)
 ///     .on_failure(OnFailure::Deny)
-///     .when(|request| request.uri().path().starts_with("/api/"));
+///     .route("/api/{*path}");
 /// ```
 ///
 /// Several quotas are decided together, all or nothing, and so are several policies on one request.
@@ -37,15 +44,15 @@ use crate::{ConfigError, Mode, RequestView};
 pub struct Policy {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<[Limit]>,
-    pub(crate) key: Arc<dyn KeyExtractor>,
-    pub(crate) condition: Option<Arc<Condition>>,
+    pub(crate) key: key::Source,
+    conditions: Option<Arc<Conditions>>,
+    pub(crate) charges_preflights: bool,
+    lists: Option<Arc<Lists>>,
     pub(crate) cost: u64,
     pub(crate) shadow: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
 }
-
-type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
 
 /// What it means that a request does not say whose budget it spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,8 +102,10 @@ impl Policy {
         Ok(Self {
             name: name.into(),
             limits,
-            key: Arc::new(ClientIp),
-            condition: None,
+            key: key::Source::ClientIp,
+            conditions: None,
+            charges_preflights: false,
+            lists: None,
             cost: 1,
             shadow: false,
             on_missing: OnMissing::default(),
@@ -107,17 +116,7 @@ impl Policy {
     /// Whose budget a request spends.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
-        self.key = Arc::new(key);
-        self
-    }
-
-    /// Covers only requests for which `condition` holds.
-    #[must_use]
-    pub fn when(
-        mut self,
-        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.condition = Some(Arc::new(condition));
+        self.key = key::Source::new(key);
         self
     }
 
@@ -164,13 +163,6 @@ impl Policy {
             Mode::Enforce
         }
     }
-
-    #[inline]
-    pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
-        self.condition
-            .as_ref()
-            .is_none_or(|condition| condition(request))
-    }
 }
 
 impl fmt::Debug for Policy {
@@ -185,6 +177,7 @@ impl fmt::Debug for Policy {
                     .map(|limit| limit.quota)
                     .collect::<Vec<_>>(),
             )
+            .field("conditions", &self.conditions)
             .field("cost", &self.cost)
             .field("shadow", &self.shadow)
             .field("on_missing", &self.on_missing)

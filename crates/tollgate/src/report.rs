@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Mode, Outcome, RetryAfter, Verdict};
+use tollgate_core::{Charge, Decision, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
+
+use crate::Key;
 
 use crate::policy::Labels;
 
@@ -17,6 +19,15 @@ pub struct PolicyVerdict {
 }
 
 impl PolicyVerdict {
+    #[inline]
+    pub(crate) fn new(labels: &'static Labels, mode: Mode, verdict: Verdict) -> Self {
+        Self {
+            labels,
+            mode,
+            verdict,
+        }
+    }
+
     /// The policy's name.
     #[must_use]
     pub fn policy(&self) -> &'static str {
@@ -43,6 +54,23 @@ impl PolicyVerdict {
 
     pub(crate) fn labels(&self) -> &'static Labels {
         self.labels
+    }
+
+    /// The proof that `key` was charged at `at`, if it was.
+    pub(crate) fn receipt(&self, key: &Key, at: Timestamp) -> Option<Receipt> {
+        let charge = Charge {
+            scope: self.labels.scope,
+            quota: &self.labels.rule,
+            key,
+            cost: self.verdict.taken(),
+            mode: self.mode,
+        };
+        Receipt::of(&charge, &self.verdict, at)
+    }
+
+    /// What it really cost is this.
+    pub(crate) fn correct_to(&mut self, cost: u64) {
+        self.verdict = self.verdict.corrected_to(cost);
     }
 
     /// Whether the request depended on it, and it was asked.
@@ -73,12 +101,8 @@ pub(crate) struct Report(SmallVec<[PolicyVerdict; 1]>);
 
 impl Report {
     #[inline]
-    pub(crate) fn of_one(labels: &'static Labels, mode: Mode, verdict: &Verdict) -> Self {
-        Self(SmallVec::from_buf([PolicyVerdict {
-            labels,
-            mode,
-            verdict: *verdict,
-        }]))
+    pub(crate) fn of_one(verdict: PolicyVerdict) -> Self {
+        Self(SmallVec::from_buf([verdict]))
     }
 
     pub(crate) fn new(
@@ -88,16 +112,16 @@ impl Report {
         let verdicts = labels.zip(decision.verdicts());
         Self(
             verdicts
-                .map(|((labels, mode), verdict)| PolicyVerdict {
-                    labels,
-                    mode,
-                    verdict: *verdict,
-                })
+                .map(|((labels, mode), verdict)| PolicyVerdict::new(labels, mode, *verdict))
                 .collect(),
         )
     }
 
-    /// Adds what another limiter, further in, decided about the same request.
+    pub(crate) fn verdicts_mut(&mut self) -> &mut [PolicyVerdict] {
+        &mut self.0
+    }
+
+    /// Adds what was decided further in about the same request.
     pub(crate) fn append(&mut self, inner: Self) {
         self.0.extend(inner.0);
     }

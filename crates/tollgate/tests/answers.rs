@@ -341,3 +341,27 @@ async fn a_layer_that_writes_headers_does_so_within_one_that_does_not() {
     assert_eq!(header(&response, "ratelimit"), "\"own\";r=2;t=1200");
     assert_eq!(header(&response, "ratelimit-policy"), "\"own\";q=3;w=3600");
 }
+
+#[tokio::test]
+async fn what_an_outer_layer_took_comes_back_when_an_inner_one_refuses() {
+    // given a budget for all, and a smaller one of a route's own
+    let (all, _) = limiter(Policy::new("all", Quota::per_hour(10)));
+    let outer = RateLimitLayer::new(all.clone());
+    let inner = RateLimitLayer::new(limiter(Policy::new("own", Quota::per_hour(2))).0);
+    let service = outer.layer(inner.layer(Strict::default()));
+
+    // when more come than the smaller one admits
+    for expected in [200, 200, 429, 429, 429] {
+        let response = service.clone().oneshot(from("10.0.0.1")).await.unwrap();
+        assert_eq!(response.status(), expected);
+    }
+
+    // then the larger one has paid for those that passed
+    let peer = "10.0.0.1".parse().unwrap();
+    let left = all
+        .check("all", all.client_key(peer))
+        .cost(0)
+        .await
+        .unwrap();
+    assert_eq!(left.remaining(), 8);
+}

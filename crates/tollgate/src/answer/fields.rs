@@ -41,7 +41,9 @@ pub(crate) fn write_fields(headers: &mut HeaderMap, report: &Report) {
         && let [sole] = report.verdicts()
         && sole.counts()
     {
-        *headers = sole.labels().fields.with([state(sole)]);
+        if let Some(value) = sole.labels().fields.copy_to(headers).next() {
+            *value = state(sole);
+        }
         return;
     }
     append_fields(headers, report);

@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, Response};
 
 use super::{Refusal, RefusalReason};
-use crate::RequestView;
+use crate::{Block, RequestView};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -26,6 +26,8 @@ pub(super) fn trailers_only(refusal: &Refusal<'_>) -> Response<Bytes> {
     let (status, message) = match refusal.reason() {
         RefusalReason::QuotaExceeded => ("8", "quota exceeded"),
         RefusalReason::Undecided => ("14", "the rate limiter cannot decide at the moment"),
+        RefusalReason::Blocked(Block::Forbidden) => ("7", "the caller is blocked"),
+        RefusalReason::Blocked(Block::TooManyRequests) => ("8", "the caller is blocked"),
         RefusalReason::Unidentified(_) => ("7", "the request does not say who it is from"),
     };
     let mut response = Response::new(Bytes::new());

@@ -1,5 +1,6 @@
 //! Headers that are prepared once and copied for each answer.
 
+use http::header::ValuesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// A map of headers of which the first few change from answer to answer.
@@ -18,18 +19,12 @@ impl Prepared {
         Self(map)
     }
 
-    /// A copy, in which the first headers have these values.
+    /// Makes `headers` a copy, and shows the values that change, in their order.
     #[inline]
-    pub(crate) fn with<const N: usize>(&self, values: [HeaderValue; N]) -> HeaderMap {
-        let mut map = self.0.clone();
+    pub(crate) fn copy_to<'a>(&self, headers: &'a mut HeaderMap) -> ValuesMut<'a, HeaderValue> {
+        headers.clone_from(&self.0);
         // In the order in which they were put in: nothing was ever taken out.
-        let mut places = map.values_mut();
-        for value in values {
-            if let Some(place) = places.next() {
-                *place = value;
-            }
-        }
-        map
+        headers.values_mut()
     }
 }
 
@@ -50,7 +45,10 @@ mod tests {
         ];
         let prepared = Prepared::new(names.clone().map(|name| (name, value("as it was"))));
 
-        let headers = prepared.with([value("one"), value("two")]);
+        let mut headers = HeaderMap::new();
+        let mut changing = prepared.copy_to(&mut headers);
+        *changing.next().unwrap() = value("one");
+        *changing.next().unwrap() = value("two");
 
         let values = names.map(|name| headers[name].clone());
         assert_eq!(values, ["one", "two", "as it was", "as it was"]);

@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
 use super::{Refusal, RefusalReason, Respond};
+use crate::Block;
 use crate::report::PolicyVerdict;
 
 /// Answers with `application/problem+json`, and the problem types that the RateLimit draft registers.
@@ -21,6 +22,10 @@ impl Respond for ProblemJson {
         let body = match refusal.reason() {
             RefusalReason::QuotaExceeded => quota_exceeded(refusal),
             RefusalReason::Undecided => Bytes::from_static(UNDECIDED.as_bytes()),
+            RefusalReason::Blocked(Block::Forbidden) => Bytes::from_static(FORBIDDEN.as_bytes()),
+            RefusalReason::Blocked(Block::TooManyRequests) => {
+                Bytes::from_static(ABNORMAL_USAGE.as_bytes())
+            }
             RefusalReason::Unidentified(missing) => Bytes::from(unidentified(&missing.to_string())),
         };
         let mut response = Response::new(body);
@@ -36,6 +41,16 @@ const UNDECIDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
     r#""title":"Temporarily unavailable","status":503,"#,
     r#""detail":"The rate limiter cannot decide at the moment."}"#
+);
+
+const FORBIDDEN: &str = concat!(
+    r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
+    r#""detail":"The caller is blocked."}"#
+);
+
+const ABNORMAL_USAGE: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
+    r#""title":"Abnormal usage detected","status":429,"detail":"The caller is blocked."}"#
 );
 
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
@@ -79,6 +94,8 @@ mod tests {
             problem_body(["login"]),
             problem_body(["api", "api-2"]),
             UNDECIDED.to_owned(),
+            FORBIDDEN.to_owned(),
+            ABNORMAL_USAGE.to_owned(),
             unidentified("no header x-api-key in the request"),
             unidentified("no \"thing\" that\\ is\n'odd' \u{1F600} in the request"),
         ];

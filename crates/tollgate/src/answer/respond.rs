@@ -12,9 +12,9 @@ use super::grpc::{is_grpc, trailers_only};
 use super::prepared::Prepared;
 use super::problem::{PROBLEM_JSON, ProblemJson, problem_body};
 use super::retry_after::retry_after;
-use crate::RequestView;
 use crate::key::KeyMissing;
 use crate::report::{PolicyVerdict, Report};
+use crate::{Block, RequestView};
 
 /// Makes the answer to a refused request.
 ///
@@ -62,6 +62,8 @@ pub enum RefusalReason<'a> {
     Undecided,
     /// The request does not say who it is from, and a policy insists on it.
     Unidentified(&'a KeyMissing),
+    /// The caller is on a policy's block list.
+    Blocked(Block),
 }
 
 impl<'a> Refusal<'a> {
@@ -90,6 +92,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
+            RefusalReason::Blocked(how) => how.status(),
         }
     }
 
@@ -158,11 +161,15 @@ fn prepared_problem(refusal: &Refusal<'_>, fields: bool) -> Option<Response<Byte
     let prepared = &sole.labels().refusal;
     let mut response = Response::new(Bytes::from_static(prepared.problem.as_bytes()));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    *response.headers_mut() = if fields {
-        prepared.with_fields.with([state(sole), retry_after(wait)])
+    let headers = response.headers_mut();
+    let mut changing = if fields {
+        let mut changing = prepared.with_fields.copy_to(headers);
+        *changing.next()? = state(sole);
+        changing
     } else {
-        prepared.without.with([retry_after(wait)])
+        prepared.without.copy_to(headers)
     };
+    *changing.next()? = retry_after(wait);
     Some(response)
 }
 

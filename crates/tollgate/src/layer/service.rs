@@ -10,9 +10,10 @@ use tower_service::Service;
 
 use super::{Config, ResponseFuture};
 use crate::answer::{Refusal, RefusalReason, write_fields};
-use crate::limiter::{Fallback, Plan};
+use crate::ledger::Ledger;
+use crate::limiter::{Judged, Plan};
 use crate::report::Report;
-use crate::{RateLimitStatus, RequestView, ResponseBody};
+use crate::{RateLimitStatus, ResponseBody};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -63,11 +64,11 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
-        let config = &*self.config;
+        let config = &self.config;
         let Some(sole) = config.limiter.sole() else {
             return self.call_with_plan(request);
         };
-        let Some(Ok(key)) = sole.key(&RequestView::of(&request)) else {
+        let Some(key) = sole.key(&config.limiter.view(&request)) else {
             return self.call_with_plan(request);
         };
         let answer = sole.decide(&key);
@@ -78,33 +79,35 @@ where
         };
         config.limiter.backend_answered();
         if !decision.is_admitted() {
-            let report = sole.report(decision);
-            let response = config.refuse(&request, RefusalReason::QuotaExceeded, &report);
+            let ledger = sole.ledger(&key, decision);
+            let response = config.refuse_for(&request, ledger.report());
             return self.refused(response);
         }
-        let after = config.admit(&mut request, || sole.report(decision));
+        let after = config.admit(&mut request, || sole.ledger(&key, decision));
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
 
 impl<S> RateLimitService<S> {
     #[inline(never)]
-    fn call_with_plan<B, R>(&mut self, request: Request<B>) -> ResponseFuture<S, B>
+    fn call_with_plan<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         R: ResponseBody,
     {
         let limiter = &self.config.limiter;
-        match limiter.plan(&RequestView::of(&request)) {
+        match limiter.plan(&limiter.view(&request)) {
             Ok(plan) if plan.is_empty() => {
-                ResponseFuture::calling(self.inner.call(request), After::default())
+                // Policies further in may still want the handle.
+                let after = self.config.admit(&mut request, Ledger::default);
+                ResponseFuture::calling(self.inner.call(request), after)
             }
             Ok(plan) => {
                 let answer = limiter.decide(&plan);
                 self.go_on(answer, plan, request)
             }
-            Err(missing) => {
-                let reason = RefusalReason::Unidentified(&missing);
+            Err(turned) => {
+                let reason = turned.reason();
                 let response = self.config.refuse(&request, reason, &Report::default());
                 self.refused(response)
             }
@@ -151,75 +154,70 @@ impl<S> RateLimitService<S> {
 impl Config {
     /// Either what is to be written on the response, or the answer to a refused request.
     pub(super) fn judge<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request<B>,
         plan: &Plan,
         decided: Result<Decision, BackendError>,
     ) -> Result<After, Response<R>> {
-        match self.limiter.rule(plan, decided) {
-            Ok(decision) => self.conclude(request, plan, &decision),
-            Err(Fallback::Decide(local)) => self.conclude(request, &local.0, &local.1),
-            Err(Fallback::Pass(error)) => {
-                tracing::debug!(%error, "passed undecided");
-                Ok(self.after(request, Report::default()))
-            }
-            Err(Fallback::Refuse(error)) => {
-                tracing::debug!(%error, "refused undecided");
+        match self.limiter.judge(plan, decided) {
+            Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
+            Judged::Denied(ledger) => Err(self.refuse_for(request, ledger.report())),
+            Judged::Undecided => Ok(self.after(request, Ledger::default())),
+            Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Report::default()))
             }
         }
     }
 
-    fn conclude<B, R: ResponseBody>(
-        &self,
-        request: &mut Request<B>,
-        plan: &Plan,
-        decision: &Decision,
-    ) -> Result<After, Response<R>> {
-        if decision.is_admitted() {
-            return Ok(self.admit(request, || self.limiter.report(plan, decision)));
-        }
-        let report = self.limiter.report(plan, decision);
-        Err(self.refuse(request, RefusalReason::QuotaExceeded, &report))
-    }
-
     #[inline]
-    fn admit<B>(&self, request: &mut Request<B>, report: impl FnOnce() -> Report) -> After {
+    fn admit<B>(
+        self: &Arc<Self>,
+        request: &mut Request<B>,
+        ledger: impl FnOnce() -> Ledger,
+    ) -> After {
         if !self.fields && !self.status {
             return After::default();
         }
-        self.after(request, report())
+        self.after(request, ledger())
     }
 
     #[inline]
-    fn after<B>(&self, request: &mut Request<B>, report: Report) -> After {
-        let fields = self.fields;
-        let status = RateLimitStatus::new(report, fields);
+    fn after<B>(self: &Arc<Self>, request: &mut Request<B>, ledger: Ledger) -> After {
+        let status = RateLimitStatus::new(ledger, self);
         if self.status
             && let Some(outer) = request.extensions_mut().insert(status.clone())
         {
-            return Self::after_another(request, status, outer, fields);
+            return self.after_another(request, status, outer);
         }
         After {
             status: Some(status),
-            fields,
+            fields: self.fields,
         }
     }
 
-    /// A layer further out has put its own status into the request. There is one for all.
+    /// A layer further out has put its own handle into the request. There is one for all.
     #[cold]
     fn after_another<B>(
+        &self,
         request: &mut Request<B>,
         status: RateLimitStatus,
         outer: RateLimitStatus,
-        fields: bool,
     ) -> After {
-        let written_by_outer = outer.add(status.report());
+        outer.ledger().append(status.ledger().clone());
+        let written_by_outer = outer.config().is_some_and(|outer| outer.fields);
         request.extensions_mut().insert(outer);
         After {
             status: Some(status),
-            fields: fields && !written_by_outer,
+            fields: self.fields && !written_by_outer,
         }
+    }
+
+    /// The answer to a request that would exceed a quota. What layers further out took for it comes back.
+    fn refuse_for<B, R: ResponseBody>(&self, request: &Request<B>, report: &Report) -> Response<R> {
+        if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
+            outer.give_back();
+        }
+        self.refuse(request, RefusalReason::QuotaExceeded, report)
     }
 
     fn refuse<B, R: ResponseBody>(
@@ -228,7 +226,7 @@ impl Config {
         reason: RefusalReason<'_>,
         report: &Report,
     ) -> Response<R> {
-        let refusal = Refusal::new(reason, report, RequestView::of(request));
+        let refusal = Refusal::new(reason, report, self.limiter.view(request));
         self.responder
             .answer(&refusal, self.fields)
             .map(R::from_bytes)

@@ -4,13 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tollgate_core::{BackendError, Decide, Decision, Receipt, Verdict};
 
 use super::{Fallback, Limiter, Plan};
-use crate::Key;
+use crate::{Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
 ///
@@ -30,7 +31,7 @@ use crate::Key;
 #[must_use = "a check does nothing unless it is awaited"]
 pub struct Check<'a> {
     limiter: &'a Limiter,
-    policy: Result<usize, CheckError>,
+    policy: Result<&'a Arc<Policy>, CheckError>,
     key: Key,
     cost: Option<u64>,
     probe: bool,
@@ -41,7 +42,7 @@ impl<'a> Check<'a> {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
-        let policy = limiter.position(policy).ok_or_else(unknown);
+        let policy = limiter.policy(policy).ok_or_else(unknown);
         Self {
             limiter,
             policy,
@@ -70,9 +71,7 @@ impl<'a> IntoFuture for Check<'a> {
 
     fn into_future(self) -> CheckFuture<'a> {
         let asked = self.policy.map(|policy| {
-            let cost = self
-                .cost
-                .unwrap_or(self.limiter.all_policies()[policy].cost);
+            let cost = self.cost.unwrap_or(policy.cost);
             (Plan::of_one(policy, self.key, cost, self.probe), None)
         });
         CheckFuture {
@@ -105,7 +104,7 @@ impl Future for CheckFuture<'_> {
         };
         let result = match (self.asked.take(), answer) {
             (Some(Ok((plan, _))), Some(answer)) => {
-                Checked::of(self.limiter, &plan, self.limiter.rule(&plan, answer))
+                Checked::of(&plan, self.limiter.rule(&plan, answer))
             }
             (Some(Err(error)), _) => Err(error),
             // Polled after its end.
@@ -136,16 +135,10 @@ enum Outcome {
 }
 
 impl Checked {
-    fn of(
-        limiter: &Limiter,
-        plan: &Plan,
-        ruled: Result<Decision, Fallback>,
-    ) -> Result<Self, CheckError> {
-        let policies = limiter.all_policies();
+    fn of(plan: &Plan, ruled: Result<Decision, Fallback>) -> Result<Self, CheckError> {
         let (outcome, receipts) = match ruled {
             Ok(decision) => {
-                let receipts =
-                    plan.with_charges(policies, |charges| decision.receipts(charges).collect());
+                let receipts = plan.with_charges(|charges| decision.receipts(charges).collect());
                 (Outcome::Decided(decision), receipts)
             }
             // Receipts are the backend's; what a local budget took is not to be credited there.
@@ -153,7 +146,7 @@ impl Checked {
             Err(Fallback::Pass(error)) => (Outcome::Undecided(error), Vec::new()),
             Err(Fallback::Refuse(error)) => return Err(CheckError::Unavailable(error)),
         };
-        let enforced = plan.policies(policies).all(|policy| !policy.shadow);
+        let enforced = plan.payers().all(|(policy, _)| !policy.shadow);
         Ok(Self {
             outcome,
             enforced,

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
-use super::Limiter;
-use crate::Policy;
+use super::{Limiter, Parts, matcher};
+use crate::{ClientAddress, Policy};
 
 /// Collects what a [`Limiter`] is made of.
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
+    client: ClientAddress,
+    ignores_path_case: bool,
+    charges_preflights: bool,
     backend: Option<Arc<dyn Backend>>,
 }
 
@@ -32,6 +35,25 @@ impl LimiterBuilder {
         self
     }
 
+    /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
+    pub fn client_address(mut self, address: ClientAddress) -> Self {
+        self.client = address;
+        self
+    }
+
+    /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
+    /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    pub fn ignore_path_case(mut self) -> Self {
+        self.ignores_path_case = true;
+        self
+    }
+
+    /// Charges CORS preflights under every policy: see [`Policy::charge_preflights`].
+    pub fn charge_preflights(mut self) -> Self {
+        self.charges_preflights = true;
+        self
+    }
+
     /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));
@@ -42,9 +64,9 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy, if two have one name, if two quotas have one name, or if the policies have more than
-    /// [`MAX_CHARGES`] quotas between them, since all could cover one request.
-    pub fn build(self) -> Result<Limiter, ConfigError> {
+    /// If there is no policy, if two have one name, if two quotas have one name, or if policies that could cover one path
+    /// have more than [`MAX_CHARGES`] quotas between them.
+    pub fn build(mut self) -> Result<Limiter, ConfigError> {
         if self.policies.is_empty() {
             return Err(ConfigError::NoPolicy);
         }
@@ -67,15 +89,31 @@ impl LimiterBuilder {
                 }
             }
         }
-        if labels.len() > MAX_CHARGES {
-            return Err(ConfigError::TooManyQuotas {
-                quotas: labels.len(),
-            });
+        for policy in &mut self.policies {
+            if self.ignores_path_case {
+                policy.ignore_path_case();
+            }
+            policy.charges_preflights |= self.charges_preflights;
+        }
+        let matcher = matcher(&self.policies);
+        let quotas = |policy: usize| self.policies[policy].limits.len();
+        let quotas = match &matcher {
+            Some(matcher) => matcher.heaviest(quotas),
+            None => (0..self.policies.len()).map(quotas).sum(),
+        };
+        if quotas > MAX_CHARGES {
+            return Err(ConfigError::TooManyQuotas { quotas });
         }
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        Ok(Limiter::new(self.policies.into(), backend))
+        Ok(Limiter::new(Parts {
+            policies: self.policies.into(),
+            client: self.client,
+            matcher,
+            ignores_path_case: self.ignores_path_case,
+            backend,
+        }))
     }
 }
 
@@ -92,6 +130,36 @@ pub enum ConfigError {
     NoQuota {
         /// The policy's name.
         policy: String,
+    },
+    /// This is no pattern of paths.
+    Route {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        route: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// This is no host.
+    Host {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        host: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// This is no network.
+    Network {
+        /// What was given, shortened if it is long.
+        network: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// IPv6 addresses cannot be grouped by this many bits.
+    Ipv6Prefix {
+        /// How many.
+        bits: u8,
     },
     /// The limiter has no policy.
     NoPolicy,
@@ -122,6 +190,20 @@ impl fmt::Display for ConfigError {
                 "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
             ),
             Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
+            Self::Route {
+                policy,
+                route,
+                reason,
+            } => write!(f, "policy {policy:?}: route {route:?}: {reason}"),
+            Self::Host {
+                policy,
+                host,
+                reason,
+            } => write!(f, "policy {policy:?}: host {host:?}: {reason}"),
+            Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
+            Self::Ipv6Prefix { bits } => {
+                write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
+            }
             Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
             Self::DuplicatePolicy { policy } => {
                 write!(f, "policy {policy:?}: there are two of this name")

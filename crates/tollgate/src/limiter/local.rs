@@ -25,11 +25,11 @@ struct Budgets {
 }
 
 impl LocalBudgets {
-    pub(super) fn for_policies(policies: &[Policy]) -> Self {
+    pub(super) fn for_policies(policies: &[Arc<Policy>]) -> Self {
         Self::with_clock(policies, SystemClock::new())
     }
 
-    fn with_clock(policies: &[Policy], wall: impl Clock) -> Self {
+    fn with_clock(policies: &[Arc<Policy>], wall: impl Clock) -> Self {
         let mut shares = HashMap::new();
         for policy in policies {
             if let OnFailure::Local(share) = policy.on_failure {
@@ -58,15 +58,10 @@ impl LocalBudgets {
 
     /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have
     /// no say.
-    pub(super) fn rule_without_backend(
-        &self,
-        policies: &[Policy],
-        plan: &Plan,
-        error: BackendError,
-    ) -> Fallback {
+    pub(super) fn rule_without_backend(&self, plan: &Plan, error: BackendError) -> Fallback {
         let says = |rule: fn(OnFailure) -> bool| {
-            plan.policies(policies)
-                .any(|policy| !policy.shadow && rule(policy.on_failure))
+            plan.payers()
+                .any(|(policy, _)| !policy.shadow && rule(policy.on_failure))
         };
         if says(|rule| rule == OnFailure::Deny) {
             return Fallback::Refuse(error);
@@ -77,17 +72,17 @@ impl LocalBudgets {
         let Some(budgets) = &self.budgets else {
             return Fallback::Pass(error);
         };
-        budgets.decide(policies, plan, error)
+        budgets.decide(plan, error)
     }
 }
 
 impl Budgets {
-    fn decide(&self, policies: &[Policy], plan: &Plan, error: BackendError) -> Fallback {
+    fn decide(&self, plan: &Plan, error: BackendError) -> Fallback {
         self.clock.run();
         let local =
             |policy: &Policy| !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_));
-        let plan = plan.only(policies, local);
-        let (decision, too_dear) = plan.with_charges(policies, |charges| {
+        let plan = plan.only(local);
+        let (decision, too_dear) = plan.with_charges(|charges| {
             let mut shares: Vec<_> = charges.to_vec();
             for charge in &mut shares {
                 charge.quota = self.shares.get(&charge.scope).unwrap_or(charge.quota);
@@ -190,12 +185,14 @@ mod tests {
         // given a local budget of one an hour, spent in an outage
         let wall = ManualClock::new();
         let rule = OnFailure::Local(Share::WHOLE);
-        let policies = [Policy::new("local", Quota::per_hour(1)).on_failure(rule)];
+        let policies = [Arc::new(
+            Policy::new("local", Quota::per_hour(1)).on_failure(rule),
+        )];
         let local = LocalBudgets::with_clock(&policies, wall.clone());
-        let plan = Plan::of_one(0, Key::from("anyone"), 1, false);
+        let plan = Plan::of_one(&policies[0], Key::from("anyone"), 1, false);
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
-            match local.rule_without_backend(&policies, &plan, error) {
+            match local.rule_without_backend(&plan, error) {
                 Fallback::Decide(decided) => decided.1.is_admitted(),
                 other => panic!("{other:?}"),
             }

@@ -1,13 +1,16 @@
 //! What a request will be charged: which policies, whose budgets, how much.
 
+use std::sync::Arc;
 use std::{mem, slice};
 
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
 use crate::key::{ClientIp, KeyMissing};
-use crate::policy::{Labels, Limit};
-use crate::{Key, OnMissing, Policy, RequestView};
+use crate::matching::PathForms;
+use crate::policy::{Labels, Limit, Listed};
+use crate::request::Routing;
+use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 
 /// The policies that cover a request, with their keys.
 #[derive(Debug)]
@@ -23,10 +26,27 @@ enum Entries {
     Other(Vec<Entry>),
 }
 
+/// Why a request is refused before anything is decided.
+#[derive(Debug)]
+pub(crate) enum Turned {
+    /// A policy insists on knowing who it is from.
+    Unidentified(KeyMissing),
+    /// It is from somebody on a policy's block list.
+    Blocked(Block),
+}
+
+impl Turned {
+    pub(crate) fn reason(&self) -> RefusalReason<'_> {
+        match self {
+            Self::Unidentified(missing) => RefusalReason::Unidentified(missing),
+            Self::Blocked(how) => RefusalReason::Blocked(*how),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
-    /// The policy's place in the limiter.
-    policy: usize,
+    policy: Arc<Policy>,
     key: Key,
     cost: u64,
     probe: bool,
@@ -34,9 +54,29 @@ struct Entry {
 
 impl Plan {
     /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
-    pub(super) fn of(policies: &[Policy], request: &RequestView<'_>) -> Result<Self, KeyMissing> {
+    pub(super) fn of<'p>(
+        candidates: impl Iterator<Item = &'p Arc<Policy>>,
+        request: &RequestView<'_>,
+        path: Option<&PathForms<'_>>,
+    ) -> Result<Self, Turned> {
+        let is_preflight = request.is_preflight();
         let mut plan = Self::new(Entries::NONE);
-        for (index, policy) in policies.iter().enumerate() {
+        for policy in candidates {
+            if is_preflight && !policy.charges_preflights {
+                continue;
+            }
+            let (routing, routed);
+            let request = match path {
+                Some(path) => {
+                    routing = Routing {
+                        path,
+                        routes: policy.patterns().routes,
+                    };
+                    routed = request.routed(&routing);
+                    &routed
+                }
+                None => request,
+            };
             if !policy.covers(request) {
                 continue;
             }
@@ -50,18 +90,26 @@ impl Plan {
                     OnMissing::Pass => continue,
                     // What is on trial refuses nobody.
                     OnMissing::Deny if policy.shadow => continue,
-                    OnMissing::Deny => return Err(missing),
+                    OnMissing::Deny => {
+                        return Err(Turned::Unidentified(missing));
+                    }
                 },
             };
-            plan.entries.push(Entry::new(index, policy, key));
+            match policy.listed(&key) {
+                Listed::Nowhere => {}
+                Listed::Exempt => continue,
+                Listed::Blocked(_) if policy.shadow => {}
+                Listed::Blocked(how) => return Err(Turned::Blocked(how)),
+            }
+            plan.entries.push(Entry::new(policy, key));
         }
         Ok(plan)
     }
 
     /// One policy for one key.
-    pub(super) fn of_one(policy: usize, key: Key, cost: u64, probe: bool) -> Self {
+    pub(super) fn of_one(policy: &Arc<Policy>, key: Key, cost: u64, probe: bool) -> Self {
         Self::new(Entries::One(Entry {
-            policy,
+            policy: Arc::clone(policy),
             key,
             cost,
             probe,
@@ -76,13 +124,14 @@ impl Plan {
     }
 
     /// The part of the plan that concerns the policies for which `keep` holds.
-    pub(super) fn only(&self, policies: &[Policy], keep: impl Fn(&Policy) -> bool) -> Self {
+    pub(super) fn only(&self, keep: impl Fn(&Policy) -> bool) -> Self {
         let kept = self
             .entries
             .as_slice()
             .iter()
-            .filter(|entry| keep(&policies[entry.policy]));
+            .filter(|entry| keep(&entry.policy));
         let kept = kept.map(|entry| Entry {
+            policy: Arc::clone(&entry.policy),
             key: entry.key.clone(),
             ..*entry
         });
@@ -100,41 +149,25 @@ impl Plan {
         self.misses_peer
     }
 
-    /// The policies of the plan.
-    pub(super) fn policies<'a>(
-        &'a self,
-        policies: &'a [Policy],
-    ) -> impl Iterator<Item = &'a Policy> {
+    /// The policies of the plan, each with the key that pays.
+    pub(crate) fn payers(&self) -> impl Iterator<Item = (&Policy, &Key)> {
         let entries = self.entries.as_slice().iter();
-        entries.map(|entry| &policies[entry.policy])
+        entries.map(|entry| (&*entry.policy, &entry.key))
     }
 
     /// The names of the quotas of the plan, in the order of its charges, and how each is meant.
-    pub(super) fn labels<'a>(
-        &'a self,
-        policies: &'a [Policy],
-    ) -> impl Iterator<Item = (&'static Labels, Mode)> + 'a {
-        self.entries.as_slice().iter().flat_map(move |entry| {
-            let policy = &policies[entry.policy];
-            policy
-                .limits
-                .iter()
-                .map(move |limit| (limit.labels, entry.mode(policy)))
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (&'static Labels, Mode)> {
+        self.entries.as_slice().iter().flat_map(|entry| {
+            let limits = entry.policy.limits.iter();
+            limits.map(|limit| (limit.labels, entry.mode()))
         })
     }
 
     /// Calls `f` with a charge for each quota of each policy of the plan.
-    pub(super) fn with_charges<T>(
-        &self,
-        policies: &[Policy],
-        f: impl FnOnce(&[Charge<'_>]) -> T,
-    ) -> T {
+    pub(super) fn with_charges<T>(&self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
         let charges = self.entries.as_slice().iter().flat_map(|entry| {
-            let policy = &policies[entry.policy];
-            policy
-                .limits
-                .iter()
-                .map(move |limit| entry.charge(policy, limit))
+            let limits = entry.policy.limits.iter();
+            limits.map(|limit| entry.charge(limit))
         });
         f(&charges.collect::<SmallVec<[_; 4]>>())
     }
@@ -163,30 +196,30 @@ impl Entries {
 }
 
 impl Entry {
-    fn new(index: usize, policy: &Policy, key: Key) -> Self {
+    fn new(policy: &Arc<Policy>, key: Key) -> Self {
         Self {
-            policy: index,
+            policy: Arc::clone(policy),
             key,
             cost: policy.cost,
             probe: false,
         }
     }
 
-    fn charge<'a>(&'a self, policy: &Policy, limit: &'a Limit) -> Charge<'a> {
+    fn charge<'a>(&'a self, limit: &'a Limit) -> Charge<'a> {
         Charge {
             scope: limit.scope,
             quota: &limit.quota,
             key: &self.key,
             cost: self.cost,
-            mode: self.mode(policy),
+            mode: self.mode(),
         }
     }
 
-    fn mode(&self, policy: &Policy) -> Mode {
+    fn mode(&self) -> Mode {
         if self.probe {
             Mode::Probe
         } else {
-            policy.mode()
+            self.policy.mode()
         }
     }
 }

@@ -4,27 +4,28 @@
 //! made only when there is something to be remembered, which is when the request does not pass at once.
 
 use std::slice;
+use std::sync::Arc;
 
 use tollgate_core::{Charge, Decide, Decision};
 
 use super::{Inner, Plan};
-use crate::key::KeyMissing;
+use crate::ledger::Ledger;
 use crate::policy::Limit;
-use crate::report::Report;
-use crate::{Key, Policy, RequestView};
+use crate::{Key, Policy, PolicyVerdict, RequestView};
 
 /// The only quota of the only policy.
 #[derive(Clone, Copy)]
 pub(crate) struct Sole<'a> {
     limiter: &'a Inner,
-    policy: &'a Policy,
+    policy: &'a Arc<Policy>,
     limit: &'a Limit,
 }
 
 impl<'a> Sole<'a> {
     #[inline]
     pub(super) fn of(limiter: &'a Inner) -> Option<Self> {
-        if let [policy] = &limiter.policies[..]
+        if limiter.needs_only_the_peer
+            && let [policy] = &limiter.policies[..]
             && let [limit] = &policy.limits[..]
         {
             return Some(Self {
@@ -36,13 +37,14 @@ impl<'a> Sole<'a> {
         None
     }
 
-    /// Whose budget the request spends; `None` if the policy does not cover it.
+    /// Whose budget the request spends, if it can be said so simply.
     #[inline]
-    pub(crate) fn key(self, request: &RequestView<'_>) -> Option<Result<Key, KeyMissing>> {
-        if !self.policy.covers(request) {
+    pub(crate) fn key(self, request: &RequestView<'_>) -> Option<Key> {
+        let is_covered = !request.is_preflight() && self.policy.covers(request);
+        if !is_covered || self.policy.has_lists() {
             return None;
         }
-        Some(self.policy.key.extract(request))
+        self.policy.key.extract(request).ok()
     }
 
     #[inline]
@@ -57,16 +59,20 @@ impl<'a> Sole<'a> {
         self.limiter.backend.decide(slice::from_ref(&charge))
     }
 
+    /// What was decided, and who paid.
     #[inline]
-    pub(crate) fn report(self, decision: &Decision) -> Report {
+    pub(crate) fn ledger(self, key: &Key, decision: &Decision) -> Ledger {
         match decision.verdicts() {
-            [verdict] => Report::of_one(self.limit.labels, self.policy.mode(), verdict),
-            _ => Report::default(),
+            [verdict] => {
+                let verdict = PolicyVerdict::new(self.limit.labels, self.policy.mode(), *verdict);
+                Ledger::of_one(verdict, key.clone(), decision.at())
+            }
+            _ => Ledger::default(),
         }
     }
 
     /// What was asked, to be remembered.
     pub(crate) fn plan(self, key: Key) -> Plan {
-        Plan::of_one(0, key, self.policy.cost, false)
+        Plan::of_one(self.policy, key, self.policy.cost, false)
     }
 }

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use tollgate_core::{MAX_NAME_LEN, is_name};
 
 use crate::answer::{Prepared, PreparedRefusal, policy_member, prepare_fields};
-use crate::{ConfigError, Quota};
+use crate::{ConfigError, Quota, Scope};
 
 /// The texts that a quota of a policy brings into every answer.
 ///
@@ -19,6 +19,9 @@ pub(crate) struct Labels {
     pub(crate) policy: String,
     /// The quota's name in headers: the policy's for its first, and unique within a limiter.
     pub(crate) quota: String,
+    /// The quota itself, and where its states are: what a receipt says.
+    pub(crate) rule: Quota,
+    pub(crate) scope: Scope,
     /// Its member of the `RateLimit-Policy` field.
     pub(crate) member: HeaderValue,
     /// What its member of the `RateLimit` field begins with.
@@ -30,23 +33,25 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    pub(super) fn keep(policy: &str, name: &str, quota: &Quota) -> &'static Self {
-        type Known = HashMap<[String; 3], &'static Labels>;
+    /// Those of quota number `slot` of a policy.
+    pub(super) fn keep(policy: &str, slot: u16, name: &str, quota: &Quota) -> &'static Self {
+        type Known = HashMap<(Scope, String, Quota), &'static Labels>;
         static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
 
-        let member = policy_member(name, quota);
+        let scope = Scope::of(policy, slot, quota);
         let mut known = KNOWN
             .get_or_init(Mutex::default)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let texts = [policy.to_owned(), name.to_owned(), member];
         known
-            .entry(texts)
-            .or_insert_with_key(|[policy, name, member]| {
-                let member = HeaderValue::from_static(member.clone().leak());
+            .entry((scope, name.to_owned(), *quota))
+            .or_insert_with(|| {
+                let member = HeaderValue::from_static(policy_member(name, quota).leak());
                 Box::leak(Box::new(Self {
-                    policy: policy.clone(),
-                    quota: name.clone(),
+                    policy: policy.to_owned(),
+                    quota: name.to_owned(),
+                    rule: *quota,
+                    scope,
                     fields: prepare_fields(&member),
                     refusal: PreparedRefusal::of(name, &member),
                     member,

@@ -1,0 +1,112 @@
+//! What a request was charged so far, and what it takes to undo that.
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Timestamp};
+
+use crate::limiter::Plan;
+use crate::report::{PolicyVerdict, Report};
+use crate::{Key, Limiter};
+
+/// The verdicts on a request, and who paid.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    report: Report,
+    /// In the order of the verdicts.
+    payments: SmallVec<[Payment; 1]>,
+}
+
+/// Who paid for some verdicts that follow each other, which are those of one policy.
+#[derive(Clone, Debug)]
+struct Payment {
+    verdicts: usize,
+    key: Key,
+    /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give
+    /// back, and in an outage nobody settles accounts.
+    at: Option<Timestamp>,
+}
+
+impl Ledger {
+    /// One verdict, for which `key` paid at `at`.
+    #[inline]
+    pub(crate) fn of_one(verdict: PolicyVerdict, key: Key, at: Timestamp) -> Self {
+        Self {
+            report: Report::of_one(verdict),
+            payments: SmallVec::from_buf([Payment {
+                verdicts: 1,
+                key,
+                at: Some(at),
+            }]),
+        }
+    }
+
+    /// What the backend decided.
+    pub(crate) fn of(plan: &Plan, decision: &Decision) -> Self {
+        Self::paid(plan, decision, Some(decision.at()))
+    }
+
+    /// What a budget of this process decided.
+    pub(crate) fn of_local(plan: &Plan, decision: &Decision) -> Self {
+        Self::paid(plan, decision, None)
+    }
+
+    fn paid(plan: &Plan, decision: &Decision, at: Option<Timestamp>) -> Self {
+        let payments = plan.payers().map(|(policy, key)| Payment {
+            verdicts: policy.limits.len(),
+            key: key.clone(),
+            at,
+        });
+        Self {
+            report: Report::new(plan.labels(), decision),
+            payments: payments.collect(),
+        }
+    }
+
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Adds what was decided further in about the same request.
+    pub(crate) fn append(&mut self, inner: Self) {
+        self.report.append(inner.report);
+        self.payments.extend(inner.payments);
+    }
+
+    /// Gives everything back: somebody further in refuses the request, and a refused request costs nothing.
+    pub(crate) fn give_back(&mut self, limiter: &Limiter) {
+        self.correct(limiter, |_| Some(0));
+    }
+
+    /// Makes the charges of a policy what the request really cost. Returns whether the policy took part.
+    pub(crate) fn settle(&mut self, limiter: &Limiter, policy: &str, cost: u64) -> bool {
+        let mut took_part = false;
+        self.correct(limiter, |verdict| {
+            let is_meant = verdict.policy() == policy;
+            took_part |= is_meant;
+            is_meant.then_some(cost)
+        });
+        took_part
+    }
+
+    /// Credits or debits each charge to what `cost` says it is. What was not taken stays as it is.
+    fn correct(&mut self, limiter: &Limiter, mut cost: impl FnMut(&PolicyVerdict) -> Option<u64>) {
+        let mut verdicts = self.report.verdicts_mut().iter_mut();
+        for payment in &self.payments {
+            for verdict in verdicts.by_ref().take(payment.verdicts) {
+                let Some(cost) = cost(verdict) else {
+                    continue;
+                };
+                let taken = verdict.verdict().taken();
+                let receipt = payment.at.and_then(|at| verdict.receipt(&payment.key, at));
+                let Some(receipt) = receipt else {
+                    continue;
+                };
+                if cost < taken {
+                    limiter.credit(receipt, taken - cost);
+                } else if cost > taken {
+                    limiter.debit(&receipt, cost - taken);
+                }
+                verdict.correct_to(cost);
+            }
+        }
+    }
+}
