@@ -37,9 +37,12 @@
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
+//! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
 
+#[cfg(feature = "axum")]
+mod annotation;
 mod answer;
 mod body;
 mod buffer;
@@ -59,10 +62,14 @@ pub use tollgate_core::{
     ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
     Receipt, RetryAfter, Scope, SystemClock, Timestamp, Verdict,
 };
+#[cfg(feature = "macros")]
+pub use tollgate_macros::rate_limit;
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
+#[cfg(feature = "axum")]
+pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
 pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
 pub use self::body::ResponseBody;
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
@@ -76,6 +83,14 @@ pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, Share};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
 pub use self::status::{RateLimitStatus, SettleError};
+
+/// What [`rate_limit`] writes into handlers. Nothing to be named by hand.
+#[cfg(feature = "axum")]
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::annotation::limits::*;
+    pub use crate::annotation::rule::*;
+}
 
 /// The README's examples, compiled and run with the tests.
 #[cfg(all(doctest, feature = "axum", feature = "redis"))]

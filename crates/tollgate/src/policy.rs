@@ -50,6 +50,7 @@ pub struct Policy {
     lists: Option<Arc<Lists>>,
     pub(crate) cost: u64,
     pub(crate) shadow: bool,
+    pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
 }
@@ -108,6 +109,7 @@ impl Policy {
             lists: None,
             cost: 1,
             shadow: false,
+            on_demand: false,
             on_missing: OnMissing::default(),
             on_failure: OnFailure::default(),
         })
@@ -131,6 +133,17 @@ impl Policy {
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.shadow = true;
+        self
+    }
+
+    /// Charged only where it is asked for by name: by an annotation, a route, or [`check`](crate::Limiter::check). The layer
+    /// does not charge requests under it, whatever they are.
+    ///
+    /// Where it is asked for takes the place of its [routes](Self::route). Its other conditions hold as ever, and so do its
+    /// lists.
+    #[must_use]
+    pub fn on_demand(mut self) -> Self {
+        self.on_demand = true;
         self
     }
 
@@ -180,6 +193,7 @@ impl fmt::Debug for Policy {
             .field("conditions", &self.conditions)
             .field("cost", &self.cost)
             .field("shadow", &self.shadow)
+            .field("on_demand", &self.on_demand)
             .field("on_missing", &self.on_missing)
             .field("on_failure", &self.on_failure)
             .finish_non_exhaustive()

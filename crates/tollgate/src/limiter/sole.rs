@@ -25,7 +25,7 @@ impl<'a> Sole<'a> {
     #[inline]
     pub(super) fn of(limiter: &'a Inner) -> Option<Self> {
         if limiter.needs_only_the_peer
-            && let [policy] = &limiter.policies[..]
+            && let [policy] = &limiter.matched[..]
             && let [limit] = &policy.limits[..]
         {
             return Some(Self {
