@@ -12,8 +12,8 @@ const KNOWN: &str = "burst, cost, crate, key, name, policy and shadow";
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) quota: Option<LitStr>,
-    pub(crate) burst: Option<Named<LitInt>>,
-    pub(crate) cost: Option<Named<LitInt>>,
+    pub(crate) burst: Option<Named<Number>>,
+    pub(crate) cost: Option<Named<Number>>,
     pub(crate) key: Option<Named<Type>>,
     pub(crate) name: Option<Named<LitStr>>,
     pub(crate) policy: Option<Named<LitStr>>,
@@ -25,6 +25,11 @@ pub(crate) struct Arguments {
 pub(crate) struct Named<T> {
     pub(crate) span: Span,
     pub(crate) value: T,
+}
+
+pub(crate) struct Number {
+    pub(crate) span: Span,
+    pub(crate) value: u64,
 }
 
 impl Parse for Arguments {
@@ -100,11 +105,17 @@ fn after_equals<T>(input: ParseStream<'_>, value: fn(ParseStream<'_>) -> Result<
     value(input)
 }
 
-fn whole_number(input: ParseStream<'_>) -> Result<LitInt> {
-    if input.peek(LitInt) {
-        return input.parse();
+fn whole_number(input: ParseStream<'_>) -> Result<Number> {
+    const EXPECTED: &str = "expected a whole number";
+    if !input.peek(LitInt) {
+        return Err(input.error(EXPECTED));
     }
-    Err(input.error("expected a whole number"))
+    let literal: LitInt = input.parse()?;
+    let value = literal.base10_parse();
+    Ok(Number {
+        span: literal.span(),
+        value: value.map_err(|_| Error::new(literal.span(), EXPECTED))?,
+    })
 }
 
 fn text(input: ParseStream<'_>) -> Result<LitStr> {

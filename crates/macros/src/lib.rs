@@ -12,20 +12,8 @@ use proc_macro::TokenStream;
 
 use self::text::Place;
 
-/// Limits an axum handler where it stands.
-///
-/// ```ignore
-/// use tollgate::{ClientIp, rate_limit};
-///
-/// #[rate_limit("10/min", burst = 3, key = ClientIp)]      // inline
-/// async fn login(..) -> .. { .. }
-///
-/// #[rate_limit(policy = "search")]                        // by name, from the limiter
-/// async fn search(..) -> .. { .. }
-/// ```
-///
 /// The handler is limited wherever it is mounted under a `RateLimitLayer`; there is nothing to register. It is refused
-/// before its arguments are extracted, so no body is read. What an outer policy took of a refused request is given back, and
+/// before its arguments are extracted, so no body is read. What the layer took of a request that is refused is given back, and
 /// the response carries the fields of every policy that took part.
 ///
 /// Without a `RateLimitLayer` around it, and if it names a policy that the limiter does not have, the handler answers 500,
@@ -69,9 +57,6 @@ use self::text::Place;
 pub fn rate_limit(arguments: TokenStream, item: TokenStream) -> TokenStream {
     // Known to the compiler alone, so it is asked here, and what follows can be tested without it.
     let span = proc_macro::Span::call_site();
-    let place = Place {
-        file: span.file(),
-        line: span.line(),
-    };
+    let place = Place::new(span.file(), span.line());
     expand::rate_limit(arguments.into(), &item.into(), &place).into()
 }

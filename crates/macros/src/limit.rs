@@ -1,10 +1,10 @@
 //! What an annotation means, if it means anything.
 
 use proc_macro2::Span;
-use syn::{Error, LitInt, LitStr, Path, Result, Type};
+use syn::{Error, LitStr, Path, Result, Type};
 use tollgate_core::{MAX_NAME_LEN, Quota, is_name};
 
-use crate::arguments::{Arguments, Named};
+use crate::arguments::{Arguments, Named, Number};
 
 /// One limit of a handler.
 pub(crate) struct Limit {
@@ -44,7 +44,7 @@ impl Limit {
                 refuse_what_is_the_policys(&arguments)?;
                 Ok(Self {
                     rule: Rule::Policy(name(&policy.value)?),
-                    cost: number(arguments.cost.as_ref())?,
+                    cost: arguments.cost.map(|cost| cost.value.value),
                     krate,
                 })
             }
@@ -84,7 +84,7 @@ fn refuse_what_is_the_policys(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn quota(text: &LitStr, burst: Option<&Named<LitInt>>) -> Result<Quota> {
+fn quota(text: &LitStr, burst: Option<&Named<Number>>) -> Result<Quota> {
     let written = text.value();
     let quota: Quota = written
         .parse()
@@ -96,25 +96,21 @@ fn quota(text: &LitStr, burst: Option<&Named<LitInt>>) -> Result<Quota> {
         return Err(Error::new(burst.span, "the quota says its burst already"));
     }
     quota
-        .try_burst(burst.value.base10_parse()?)
-        .map_err(|error| Error::new(burst.value.span(), error))
+        .try_burst(burst.value.value)
+        .map_err(|error| Error::new(burst.value.span, error))
 }
 
-fn number(argument: Option<&Named<LitInt>>) -> Result<Option<u64>> {
-    argument.map(|one| one.value.base10_parse()).transpose()
-}
-
-fn cost_within(quota: &Quota, cost: Option<&Named<LitInt>>) -> Result<Option<u64>> {
-    let number = number(cost)?;
-    match (cost, number) {
-        (Some(cost), Some(number)) if number > quota.capacity() => Err(Error::new(
-            cost.value.span(),
+fn cost_within(quota: &Quota, cost: Option<&Named<Number>>) -> Result<Option<u64>> {
+    match cost.map(|cost| &cost.value) {
+        Some(cost) if cost.value > quota.capacity() => Err(Error::new(
+            cost.span,
             format!(
-                "a cost of {number} never passes: a full budget holds {}",
+                "a cost of {} never passes: a full budget holds {}",
+                cost.value,
                 quota.capacity()
             ),
         )),
-        _ => Ok(number),
+        cost => Ok(cost.map(|cost| cost.value)),
     }
 }
 

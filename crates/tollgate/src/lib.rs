@@ -62,12 +62,12 @@ pub use tollgate_core::{
     ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
     Receipt, RetryAfter, Scope, SystemClock, Timestamp, Verdict,
 };
-#[cfg(feature = "macros")]
-pub use tollgate_macros::rate_limit;
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
+#[cfg(feature = "macros")]
+pub use self::annotation::rate_limit;
 #[cfg(feature = "axum")]
 pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
 pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};

@@ -152,6 +152,7 @@ where
     value.to_string()
 }
 
+#[expect(clippy::manual_async_fn, reason = "it is what is tested")]
 #[rate_limit("1/hour")]
 fn not_async() -> impl Future<Output = &'static str> + Send {
     async { "not async" }

@@ -59,8 +59,8 @@ impl fmt::Display for Misuse {
         write!(f, "{} cannot be limited, so it is closed: ", self.who)?;
         match &self.what {
             What::NoLayer => f.write_str(
-                "there is no RateLimitLayer around it that has a status; add `.layer(RateLimitLayer::new(limiter))` to the \
-                 router, after its routes",
+                "there is no RateLimitLayer around it, or one `.without_status()`; add \
+                 `.layer(RateLimitLayer::new(limiter))` to the router, after its routes",
             ),
             What::UnknownPolicy { policy } => write!(
                 f,

@@ -168,7 +168,7 @@ impl Site for RouteLimit {
     }
 
     fn who(&self) -> String {
-        "route".to_owned()
+        "the route".to_owned()
     }
 
     fn place(&self) -> String {
