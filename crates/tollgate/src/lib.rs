@@ -93,6 +93,6 @@ pub mod __private {
 }
 
 /// The README's examples, compiled and run with the tests.
-#[cfg(all(doctest, feature = "axum", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "redis"))]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeExamples;

@@ -31,7 +31,18 @@ pub(super) fn family(method: &Method) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use tollgate_core::{MAX_NAME_LEN, is_name};
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn every_route_that_is_short_enough_makes_a_name(route in "/.{0,80}") {
+            let name = of_route("POST", &route);
+            prop_assert_eq!(is_name(&name), name.len() <= MAX_NAME_LEN, "{}", name);
+        }
+    }
 
     #[test]
     fn routes_are_named_by_method_and_path() {

@@ -317,4 +317,18 @@ mod tests {
             "33 quotas could meet in one request, and at most 32 are decided together"
         );
     }
+    #[test]
+    fn policies_on_demand_do_not_meet_unless_they_are_asked_for_together() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA).on_demand());
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+
+        let alone = Policy::new("big", vec![QUOTA; MAX_CHARGES + 1]).on_demand();
+        assert!(refusal([alone]).starts_with("33 quotas could meet"));
+    }
+
+    #[test]
+    fn a_limiter_without_policies_can_be_meant() {
+        let limiter = Limiter::builder().allow_no_policies().build().unwrap();
+        assert_eq!(limiter.policies().count(), 0);
+    }
 }
