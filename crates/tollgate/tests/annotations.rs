@@ -16,15 +16,15 @@ use std::str::FromStr;
 use axum::extract::{Path, State};
 use axum::routing::{any, get, post};
 use axum::{Json, Router, debug_handler};
-use common::header;
 use common::served::Served;
+use common::{Waiting, at_a_standstill, header};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tollgate::key::{Global, KeyExtractor, KeyMissing};
 use tollgate::{
-    ClientIp, Guard, Key, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, RequestView,
-    rate_limit,
+    ClientIp, FailureKind, Guard, Key, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus,
+    RequestView, rate_limit,
 };
 
 fn limiter() -> Limiter {
@@ -376,6 +376,50 @@ async fn the_fields_of_all_that_took_part_are_written_once() {
         assert!(header(&response, "ratelimit").starts_with("\"get/\";r="));
         assert_eq!(lines("retry-after"), usize::from(status == 429));
     }
+}
+
+#[tokio::test]
+async fn a_policy_that_the_layer_charges_too_is_charged_twice_and_written_once() {
+    let limiter = Limiter::from(Policy::new("search", Quota::per_hour(10)));
+    let app = Router::new()
+        .route("/", get(search_deeply))
+        .layer(RateLimitLayer::new(&limiter));
+    let server = Served::new(app).await;
+
+    let response = server.get("/").await;
+
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        "\"search\";q=10;w=3600"
+    );
+    assert!(header(&response, "ratelimit").starts_with("\"search\";r=6;t="));
+    assert_eq!(left(&limiter, "search").await, 6);
+}
+
+#[tokio::test]
+async fn a_handler_waits_for_a_backend_that_waits_and_passes_when_it_fails() {
+    let backend = Waiting::new(at_a_standstill().0);
+    let limiter = Limiter::builder()
+        .allow_no_policies()
+        .backend(backend.clone())
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/", get(hello))
+        .layer(RateLimitLayer::new(limiter));
+    let server = Served::new(app).await;
+
+    let waits = tokio::spawn(server.get("/"));
+    while backend.pending() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waits.is_finished());
+    backend.gate.add_permits(4);
+    assert_eq!(waits.await.unwrap().status(), 200);
+    assert_eq!(server.statuses(["/", "/"]).await, [200, 429]);
+
+    backend.fail_with(Some(FailureKind::Unreachable));
+    assert_eq!(server.statuses(["/"]).await, [200]);
 }
 
 #[rate_limit("10/hour", cost = 2)]
