@@ -65,7 +65,10 @@ async fn without_a_layer_the_handler_is_closed_and_names_itself_and_the_line_to_
 
     let response = server.get("/login").await;
 
-    let says = ["handler `login`", ".layer(RateLimitLayer::new(limiter))"];
+    let says = [
+        "handler `login` on /login",
+        ".layer(RateLimitLayer::new(limiter))",
+    ];
     assert_closed(&response, &says);
     let logged = log.text();
     assert!(says.iter().all(|part| logged.contains(part)), "{logged}");
@@ -97,6 +100,8 @@ async fn a_policy_that_the_limiter_does_not_have_is_named() {
 
 #[tokio::test]
 async fn two_limits_of_one_name_are_an_error_of_the_second_which_names_both() {
+    let log = Log::default();
+    let _guard = log.listen();
     let app = Router::new()
         .route("/first", get(first))
         .route("/second", get(second))
@@ -105,12 +110,15 @@ async fn two_limits_of_one_name_are_an_error_of_the_second_which_names_both() {
 
     assert_eq!(server.get("/first").await.status(), 200);
     let says = [
-        "handler `second`",
-        "handler `first`",
+        "handler `second` on /second",
+        "handler `first` on /first",
         "\"taken\"",
         "name = ",
     ];
-    assert_closed(&server.get("/second").await, &says);
+    let closed = server.get("/second").await;
+    assert_closed(&closed, &says);
+    let places = |text: &str| text.matches("annotation_misuse.rs:").count();
+    assert_eq!((places(closed.body()), places(&log.text())), (0, 2));
     assert_eq!(server.get("/first").await.status(), 200);
     assert_closed(
         &server.get("/twice").await,
@@ -148,9 +156,13 @@ async fn a_route_says_what_is_wrong_as_a_handler_does() {
         .route("/both", get(login).rate_limit("9/hour"));
     let server = served(app.clone()).await;
 
-    let says = ["route", "\"serach\""];
+    let says = ["the handler on /unknown", "\"serach\""];
     assert_closed(&server.get("/unknown").await, &says);
-    let says = ["handler `login`", "the one of the route", "\"get/both\""];
+    let says = [
+        "handler `login`",
+        "the one of the handler on /both",
+        "\"get/both\"",
+    ];
     assert_closed(&server.get("/both").await, &says);
     let bare = Served::new(app).await;
     assert_closed(&bare.get("/both").await, &["RateLimitLayer"]);

@@ -8,7 +8,7 @@ use super::misuse::What;
 use super::name;
 use super::registry::Known;
 use super::rule::{Own, Rule};
-use super::site::{Owner, Site};
+use super::site::{Owner, Site, described};
 use crate::{Limiter, Policy};
 
 /// Who has taken a name.
@@ -20,7 +20,9 @@ pub(super) struct Claim {
     /// A name that was made of a method and a route belongs to the two.
     mount: Option<(&'static str, Box<str>)>,
     /// For whoever wants it too.
-    who: String,
+    pub(super) who: String,
+    /// Where in the source.
+    pub(super) place: String,
 }
 
 impl Claim {
@@ -111,7 +113,8 @@ impl<'a> Build<'a> {
                 owner: self.site.owner(),
                 index,
                 mount: mount.clone(),
-                who: format!("{} ({})", self.site.who(), self.site.place()),
+                who: described(self.site, self.route),
+                place: self.site.place(),
             };
             self.claim(&limit.labels.quota, claim)?;
         }
@@ -148,7 +151,7 @@ impl<'a> Build<'a> {
         {
             return Err(What::NameTaken {
                 name: name.into(),
-                by: taken.who.clone(),
+                by: Box::new(taken.clone()),
             });
         }
         self.claims.push((name.into(), claim));

@@ -7,7 +7,8 @@ use http::StatusCode;
 use http::header::CACHE_CONTROL;
 use tollgate_core::MAX_CHARGES;
 
-use super::site::Site;
+use super::build::Claim;
+use super::site::{Site, described};
 use crate::ConfigError;
 
 /// Why a limit cannot be enforced. The handler behind it is not called then: better closed than unlimited.
@@ -25,23 +26,27 @@ pub(super) enum What {
     NoRoute,
     NoName { name: String },
     NameOfPolicy { name: String },
-    NameTaken { name: String, by: String },
+    NameTaken { name: String, by: Box<Claim> },
     TooManyQuotas { quotas: usize },
     Config(ConfigError),
 }
 
 impl Misuse {
-    pub(super) fn new(site: &dyn Site, what: What) -> Self {
+    pub(super) fn new(site: &dyn Site, route: &str, what: What) -> Self {
         Self {
-            who: site.who(),
+            who: described(site, route),
             what,
             other_name: site.other_name(),
         }
     }
 
-    /// With the place in the source, which callers need not know.
+    /// With places in the source, which callers need not know.
     pub(super) fn log(self, site: &dyn Site) -> Self {
-        tracing::error!(place = site.place(), "{self}");
+        let other_place = match &self.what {
+            What::NameTaken { by, .. } => Some(by.place.as_str()),
+            _ => None,
+        };
+        tracing::error!(place = site.place(), other_place, "{self}");
         self
     }
 
@@ -81,7 +86,8 @@ impl fmt::Display for Misuse {
             ),
             What::NameTaken { name, by } => write!(
                 f,
-                "its limit is called {name:?}, as the one of {by} is; {other_name}"
+                "its limit is called {name:?}, as the one of {} is; {other_name}",
+                by.who
             ),
             What::TooManyQuotas { quotas } => write!(
                 f,

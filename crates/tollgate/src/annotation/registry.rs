@@ -59,7 +59,7 @@ impl Registry {
                 Ok(policies)
             }
             // Logged once, where it stands for all requests that are to come.
-            Err(what) => Err(Arc::new(Misuse::new(site, what).log(site))),
+            Err(what) => Err(Arc::new(Misuse::new(site, route, what).log(site))),
         };
         let mounts = known.built.entry(owner).or_default();
         let methods = mounts.entry(route.into()).or_default();

@@ -168,7 +168,7 @@ impl Site for RouteLimit {
     }
 
     fn who(&self) -> String {
-        "the route".to_owned()
+        "the handler".to_owned()
     }
 
     fn place(&self) -> String {

@@ -23,6 +23,14 @@ pub(super) trait Site: Sync {
     fn other_name(&self) -> &'static str;
 }
 
+/// What it is called, and where it is mounted.
+pub(super) fn described(site: &dyn Site, route: &str) -> String {
+    match route {
+        "" => site.who(),
+        route => format!("{} on {route}", site.who()),
+    }
+}
+
 /// Whose limits: which of all handlers and routes of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
@@ -34,11 +42,11 @@ pub(super) enum Owner {
 
 /// Whether the request may go on, or else the answer to it.
 pub(super) async fn enter(site: &dyn Site, parts: &Parts) -> Result<(), Response> {
+    let route = parts.extensions.get().map_or("", MatchedPath::as_str);
     let Some(further) = Further::of(parts) else {
-        return Err(Misuse::new(site, What::NoLayer).log(site).answer());
+        return Err(Misuse::new(site, route, What::NoLayer).log(site).answer());
     };
     let limiter = further.limiter();
-    let route = parts.extensions.get().map_or("", MatchedPath::as_str);
     let policies = limiter
         .annotated()
         .policies(limiter, site, &parts.method, route)
