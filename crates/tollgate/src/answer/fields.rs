@@ -5,14 +5,17 @@
 //! RateLimit: "burst";r=50;t=30
 //! ```
 
+use std::ptr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
 use super::prepared::Prepared;
 use super::rendered::{Says, rendered};
 use super::retry_after::whole_seconds;
 use crate::Quota;
+use crate::policy::Labels;
 use crate::report::{PolicyVerdict, Report};
 
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -74,17 +77,23 @@ pub(super) fn has_fields(headers: &HeaderMap) -> bool {
 }
 
 fn policies(report: &Report) -> HeaderValue {
-    let mut members = report.enforced().map(|one| &one.labels().member);
-    match (members.next(), members.next()) {
+    let mut quotas = SmallVec::<[&Labels; 8]>::new();
+    for one in report.enforced() {
+        // Charged by the layer, and by the handler once more: it is still one policy.
+        if !quotas.iter().any(|known| ptr::eq(*known, one.labels())) {
+            quotas.push(one.labels());
+        }
+    }
+    match &quotas[..] {
         // The usual case, rendered once when the policy was built.
-        (Some(only), None) => only.clone(),
-        (first, second) => {
+        [only] => only.member.clone(),
+        several => {
             let mut list = Vec::with_capacity(128);
-            for member in first.into_iter().chain(second).chain(members) {
+            for quota in several {
                 if !list.is_empty() {
                     list.extend_from_slice(b", ");
                 }
-                list.extend_from_slice(member.as_bytes());
+                list.extend_from_slice(quota.member.as_bytes());
             }
             value(&list)
         }
