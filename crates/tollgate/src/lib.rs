@@ -63,7 +63,10 @@ pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
-pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
+pub use self::answer::{
+    HeaderForm, Jitter, PlainText, ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond,
+    SeeOther,
+};
 pub use self::body::ResponseBody;
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};

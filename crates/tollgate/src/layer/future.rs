@@ -129,7 +129,7 @@ where
                 Projected::Calling { call, after } => {
                     let mut polled = call.poll(cx);
                     if let Poll::Ready(Ok(response)) = &mut polled {
-                        after.finish(response.headers_mut());
+                        after.finish(response.status(), response.headers_mut());
                     }
                     return polled;
                 }
