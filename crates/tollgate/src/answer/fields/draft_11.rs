@@ -104,20 +104,26 @@ fn policies(report: &Report) -> HeaderValue {
 #[inline]
 pub(in super::super) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
     let standing = Standing::of(one, told);
+    let never = one.verdict().never_passes() && one.refuses();
     let says = Says {
         what: &one.labels().state,
         number: standing.remaining,
-        seconds: standing.seconds,
+        seconds: if never { NEVER } else { standing.seconds },
     };
     rendered(says, render)
 }
+
+/// No time at all, as there is no `Retry-After`: the time until the budget is full would be read as one to come back at.
+const NEVER: u64 = u64::MAX;
 
 fn render(says: Says) -> HeaderValue {
     let mut member = Line::new();
     member.text(says.what);
     member.integer(says.number);
-    member.text(";t=");
-    member.integer(says.seconds);
+    if says.seconds != NEVER {
+        member.text(";t=");
+        member.integer(says.seconds);
+    }
     member.value()
 }
 
