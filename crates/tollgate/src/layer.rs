@@ -64,6 +64,10 @@ use crate::limiter::Limiter;
 ///
 /// A refused request never reaches it. Its errors, its readiness and its request bodies pass through as they are. It must be
 /// `Clone`, because a backend that waits takes the service that was found ready along with the request.
+///
+/// # What callers are told
+///
+#[doc = include_str!("answer/outcomes.md")]
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer {

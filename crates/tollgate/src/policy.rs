@@ -25,7 +25,7 @@ use crate::{ConfigError, Mode};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
-/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](ClientIp),
+/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](crate::ClientIp),
 /// lets those who have none share one budget, is enforced, and lets requests pass while the backend fails.
 ///
 /// ```
