@@ -12,14 +12,14 @@ use std::convert::Infallible;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use common::{Body, Strict, at_a_standstill, from, header};
+use common::{Body, Strict, Waiting, at_a_standstill, from, header};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Either, Empty, Full};
-use tollgate::key::{Header, KeyList};
+use tollgate::key::{self, Header, KeyList};
 use tollgate::{
-    Block, Limiter, OnMissing, PlainText, Policy, Quota, RateLimitLayer, RefusalReason, Respond,
-    ResponseBody, SeeOther,
+    Block, FailureKind, Limiter, OnFailure, OnMissing, PlainText, Policy, Quota, RateLimitLayer,
+    RefusalReason, Respond, ResponseBody, SeeOther,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -259,4 +259,51 @@ async fn whoever_is_refused_further_in_gets_back_what_an_outer_layer_took() {
         all.check("all", peer).cost(0).await.unwrap().remaining(),
         10
     );
+}
+
+#[tokio::test]
+async fn problem_documents_are_of_the_types_that_are_registered() {
+    // given a policy that denies while its backend fails, and one that blocks
+    let backend = Waiting::new(at_a_standstill().0);
+    backend.fail_with(Some(FailureKind::Unreachable));
+    backend.gate.add_permits(1);
+    let strict = Policy::new("api", Quota::per_hour(1)).on_failure(OnFailure::Deny);
+    let failing = Limiter::builder().policy(strict).backend(backend);
+    let blocking = |how| {
+        let list = KeyList::from_iter(["everybody"]);
+        let policy =
+            Policy::new("api", Quota::per_hour(1)).key(key::from_fn(|_| Some("everybody")));
+        standing(policy.block_keys(list, how))
+    };
+    let cases = [
+        (
+            RateLimitLayer::new(failing.build().unwrap()),
+            503,
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        ),
+        (
+            blocking(Block::TooManyRequests),
+            429,
+            "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+        ),
+        (blocking(Block::Forbidden), 403, "about:blank"),
+    ];
+    for (layer, status, kind) in cases {
+        let response = send(&layer).await;
+
+        // then each says so, is not to be stored, and promises nothing
+        assert_eq!(response.status(), status);
+        let problem: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+        assert_eq!(
+            (&problem["type"], &problem["status"]),
+            (&kind.into(), &status.into())
+        );
+        assert_eq!(
+            header(&response, "content-type"),
+            "application/problem+json"
+        );
+        assert_eq!(header(&response, "cache-control"), "no-store");
+        assert_eq!(header(&response, "retry-after"), "");
+        assert_eq!(header(&response, "ratelimit"), "");
+    }
 }

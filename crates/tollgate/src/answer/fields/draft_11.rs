@@ -104,11 +104,14 @@ fn policies(report: &Report) -> HeaderValue {
 #[inline]
 pub(in super::super) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
     let standing = Standing::of(one, told);
-    let never = one.verdict().never_passes() && one.refuses();
     let says = Says {
         what: &one.labels().state,
         number: standing.remaining,
-        seconds: if never { NEVER } else { standing.seconds },
+        seconds: if standing.never {
+            NEVER
+        } else {
+            standing.seconds
+        },
     };
     rendered(says, render)
 }

@@ -16,6 +16,8 @@ pub(super) struct Standing {
     pub(super) remaining: u64,
     /// Whole seconds until it is full again or, to a refused caller, until it comes back.
     pub(super) seconds: u64,
+    /// It does not help to come back: the request costs more than a full budget holds.
+    pub(super) never: bool,
     /// The same, exactly.
     wait: Duration,
 }
@@ -26,16 +28,25 @@ impl Standing {
     #[inline]
     pub(super) fn of(one: &PolicyVerdict, told: Option<u64>) -> Self {
         let verdict = one.verdict();
-        let (remaining, wait, told) = match (one.refuses(), verdict.retry_after()) {
-            (true, Some(retry_after)) => (0, retry_after, told),
-            (true, None) => (0, verdict.reset_after(), None),
-            (false, _) => (verdict.remaining(), verdict.reset_after(), None),
-        };
-        Self {
+        let stands = |remaining, wait| Self {
             limit: verdict.limit(),
             remaining,
-            seconds: told.unwrap_or_else(|| whole_seconds(wait)),
+            seconds: whole_seconds(wait),
+            never: false,
             wait,
+        };
+        if !one.refuses() {
+            return stands(verdict.remaining(), verdict.reset_after());
+        }
+        match verdict.retry_after() {
+            Some(wait) => Self {
+                seconds: told.unwrap_or_else(|| whole_seconds(wait)),
+                ..stands(0, wait)
+            },
+            None => Self {
+                never: true,
+                ..stands(0, verdict.reset_after())
+            },
         }
     }
 
