@@ -70,7 +70,10 @@ pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 pub use self::annotation::rate_limit;
 #[cfg(feature = "axum")]
 pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
-pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
+pub use self::answer::{
+    HeaderForm, Jitter, PlainText, ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond,
+    SeeOther,
+};
 pub use self::body::{BodyWatch, ResponseBody, Watched};
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};

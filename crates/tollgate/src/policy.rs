@@ -76,7 +76,9 @@ pub enum OnMissing {
     Share,
     /// The policy does not apply. For limits on something that not everybody has, such as a session.
     Pass,
-    /// The request is refused: 403, since no waiting helps.
+    /// The request is refused: 403, since no waiting helps. Not 401, which has to say how to authenticate
+    /// (`WWW-Authenticate`), and that is not the limiter's to know: an answer of your own
+    /// ([`respond_with`](crate::RateLimitLayer::respond_with)) can.
     Deny,
 }
 

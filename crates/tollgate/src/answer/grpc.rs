@@ -12,13 +12,16 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Whether the caller speaks gRPC, by its content type.
 pub(super) fn is_grpc(request: &RequestView<'_>) -> bool {
+    // Every call is a POST: a browser's GET is not made one by a header.
+    if request.method() != Method::POST {
+        return false;
+    }
     let content_type = request
         .headers()
         .get(CONTENT_TYPE)
         .map(HeaderValue::as_bytes);
     let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
-    // Every call is a POST: a browser's GET is not made one by a header.
-    request.method() == Method::POST && matches!(rest, Some([] | [b'+' | b';', ..]))
+    matches!(rest, Some([] | [b'+' | b';', ..]))
 }
 
 /// A trailers-only answer: the status stands in the headers, and there is no body.

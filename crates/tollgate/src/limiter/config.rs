@@ -9,7 +9,7 @@ use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
 use super::{Limiter, Parts, matcher};
-use crate::{ClientAddress, Policy};
+use crate::{ClientAddress, HeaderForm, Policy};
 
 /// Collects what a [`Limiter`] is made of.
 #[derive(Debug, Default)]
@@ -189,6 +189,13 @@ pub enum ConfigError {
         /// How many.
         bits: u8,
     },
+    /// Headers in no form at all.
+    NoHeaderForm,
+    /// Two forms of headers write the same header.
+    HeaderForms {
+        /// The forms.
+        forms: [HeaderForm; 2],
+    },
     /// The limiter has no policy.
     NoPolicy,
     /// The limiter has no policy of this name, which somebody expects.
@@ -242,6 +249,14 @@ impl fmt::Display for ConfigError {
             Self::Ipv6Prefix { bits } => {
                 write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
             }
+            Self::NoHeaderForm => f.write_str("header forms: none, so no headers"),
+            Self::HeaderForms {
+                forms: [one, other],
+            } => write!(
+                f,
+                "header forms {one} and {other}: both write {}",
+                one.names()[0]
+            ),
             Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
             Self::UnknownPolicy { policy } => {
                 write!(f, "policy {policy:?}: there is none of this name")
