@@ -1,10 +1,12 @@
 //! What a request was charged so far, and what it takes to undo that.
 
+use std::ptr;
+
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Timestamp};
 
 use crate::limiter::Plan;
-use crate::policy::Outcome;
+use crate::policy::{Labels, Outcome};
 use crate::report::{PolicyVerdict, Report};
 use crate::{Key, Limiter, ResponseView};
 
@@ -94,13 +96,22 @@ impl Ledger {
 
     /// Makes the charges of a policy what the request really cost. Returns whether the policy took part.
     pub(crate) fn settle(&mut self, limiter: &Limiter, policy: &str, cost: u64) -> bool {
-        let mut took_part = false;
+        let mut settled: SmallVec<[&'static Labels; 4]> = SmallVec::new();
         self.correct(limiter, |_, verdict| {
-            let is_meant = verdict.policy() == policy;
-            took_part |= is_meant;
-            is_meant.then_some(cost)
+            if verdict.policy() != policy {
+                return None;
+            }
+            // Charged by the layer, and by the handler once more: together they cost what is said.
+            if settled
+                .iter()
+                .any(|quota| ptr::eq(*quota, verdict.labels()))
+            {
+                return Some(0);
+            }
+            settled.push(verdict.labels());
+            Some(cost)
         });
-        took_part
+        !settled.is_empty()
     }
 
     /// Makes the charges what the response says that they should be. Returns whether some depend on its body.
