@@ -13,7 +13,7 @@ use axum::Router;
 use axum::routing::get;
 use common::log::Log;
 use common::served::{Served, Whole};
-use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, rate_limit};
+use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, Tiers, rate_limit};
 
 #[rate_limit("9/hour")]
 async fn login() -> &'static str {
@@ -166,6 +166,21 @@ async fn a_route_says_what_is_wrong_as_a_handler_does() {
     assert_closed(&server.get("/both").await, &says);
     let bare = Served::new(app).await;
     assert_closed(&bare.get("/both").await, &["RateLimitLayer"]);
+}
+
+#[rate_limit(policy = "tiered")]
+#[rate_limit("9/hour")]
+async fn tiered() {}
+
+#[tokio::test]
+async fn more_quotas_than_are_decided_together_are_counted_in_the_largest_tier() {
+    let most = vec![Quota::per_hour(9); 32];
+    let tiers = Tiers::by_key([("somebody", "gold")]).tier("gold", most);
+    let policy = Policy::new("tiered", Quota::per_hour(9)).tiers(tiers);
+    let limiter = Limiter::from(policy.on_demand());
+    let app = Router::new().route("/", get(tiered));
+    let server = Served::new(app.layer(RateLimitLayer::new(limiter))).await;
+    assert_closed(&server.get("/").await, &["33 quotas", "at most 32"]);
 }
 
 #[tokio::test]

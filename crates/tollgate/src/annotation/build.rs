@@ -75,7 +75,7 @@ impl<'a> Build<'a> {
             };
             policies.push(policy);
         }
-        let quotas = policies.iter().map(|policy| policy.limits.len()).sum();
+        let quotas = policies.iter().map(|policy| policy.most_limits()).sum();
         if quotas > MAX_CHARGES {
             return Err(What::TooManyQuotas { quotas });
         }
