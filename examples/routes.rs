@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         )
         // Writing is limited, reading is not; an upload costs its size in kilobytes.
         .policy(
-            Policy::new("upload", Quota::per_hour(10_000))
+            Policy::new("upload", Quota::per_hour(3_000))
                 .route("/files/{*path}")
                 .method(Method::POST)
                 .cost_by(|request| {
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let tries = [
         "for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' URL/reports/sales; done",
-        "head -c 9000000 /dev/zero | curl -i --data-binary @- URL/files/a    # and once more",
+        "head -c 1900000 /dev/zero | curl -i --data-binary @- URL/files/a    # and once more",
         "curl -i URL/health",
     ];
     serve(app, "each route has its own limits", &tries).await
