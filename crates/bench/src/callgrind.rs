@@ -12,14 +12,19 @@ const ROUNDS: u32 = 10;
 
 pub(crate) fn instructions(scenarios: &[Scenario]) -> Result<()> {
     for scenario in scenarios {
-        let all = per_request(*scenario)?;
-        let own = match scenario.baseline() {
-            Some(baseline) => all - per_request(baseline)?,
-            None => all,
-        };
+        let own = above_baseline(*scenario)?;
         println!("{own:>7}  {:<24} {}", scenario.name(), scenario.about());
     }
     Ok(())
+}
+
+/// What a scenario costs above what there would be without a limiter.
+pub(crate) fn above_baseline(scenario: Scenario) -> Result<i64> {
+    let all = per_request(scenario)?;
+    Ok(match scenario.baseline() {
+        Some(baseline) => all - per_request(baseline)?,
+        None => all,
+    })
 }
 
 /// Only what happens within [`Scenario::measured`] is counted: neither starting up nor the first round, in which states

@@ -6,6 +6,7 @@
     reason = "a command-line tool"
 )]
 
+mod budgets;
 mod callgrind;
 mod load;
 mod redis_instructions;
@@ -33,6 +34,8 @@ enum What {
         #[arg(value_parser = named)]
         scenario: Option<Scenario>,
     },
+    /// Fails if a scenario costs more instructions than it may
+    Check,
     /// Runs a scenario: what `instructions` has counted
     #[command(hide = true)]
     Run {
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         What::Instructions {
             scenario: Some(scenario),
         } => callgrind::instructions(&[scenario]),
+        What::Check => budgets::check(),
         What::Run { scenario, rounds } => {
             scenario.run(rounds);
             Ok(())

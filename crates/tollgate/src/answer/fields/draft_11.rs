@@ -92,6 +92,9 @@ pub(crate) fn prepare_fields(member: &HeaderValue) -> Prepared {
 }
 
 fn policies(report: &Report) -> HeaderValue {
+    if let [sole] = report.verdicts() {
+        return sole.labels().member.clone();
+    }
     let mut members = report.quotas().map(|quota| &quota.member);
     match (members.next(), members.next()) {
         // The usual case, rendered once when the policy was built.
