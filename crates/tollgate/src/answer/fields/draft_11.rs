@@ -53,12 +53,17 @@ pub(crate) fn write_usual_fields(headers: &mut HeaderMap, report: &Report) {
 
 #[inline(never)]
 fn append_usual(headers: &mut HeaderMap, report: &Report) {
-    if let Some(tightest) = report.tightest() {
+    let tightest = match report.verdicts() {
+        [sole] if sole.counts() => Some(sole),
+        _ => report.tightest(),
+    };
+    if let Some(tightest) = tightest {
         append(headers, report, tightest, told_wait(headers, tightest));
     }
 }
 
 /// Adds how the tightest quota stands, and every quota's policy.
+#[inline]
 pub(super) fn append(
     headers: &mut HeaderMap,
     report: &Report,
@@ -91,12 +96,13 @@ pub(crate) fn prepare_fields(member: &HeaderValue) -> Prepared {
     ])
 }
 
+/// Every quota's policy.
+#[inline]
 fn policies(report: &Report) -> HeaderValue {
-    let mut members = report.enforced().map(|one| &one.labels().member);
-    match (members.next(), members.next()) {
+    match report.verdicts() {
         // The usual case, rendered once when the policy was built.
-        (Some(only), None) => only.clone(),
-        (first, second) => list(first.into_iter().chain(second).chain(members).cloned()),
+        [sole] if sole.counts() => sole.labels().member.clone(),
+        _ => list(report.enforced().map(|one| one.labels().member.clone())),
     }
 }
 
