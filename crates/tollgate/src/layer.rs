@@ -1,6 +1,6 @@
 //! The tower layer.
 
-#[allow(dead_code, reason = "annotations, which come next, use it")]
+#[cfg(feature = "axum")]
 mod further;
 mod future;
 mod service;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-#[allow(unused_imports, reason = "the same")]
+#[cfg(feature = "axum")]
 pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimitService;

@@ -6,6 +6,7 @@ mod fallback;
 mod health;
 mod local;
 mod plan;
+mod planning;
 mod sole;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Request;
-use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
+use tollgate_core::{Answer, Backend, BackendError, Decision, MAX_NAME_LEN, Receipt};
 use tollgate_memory::MemoryBackend;
 
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
@@ -22,9 +23,12 @@ pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
-pub(crate) use self::plan::{Plan, Turned};
+pub(crate) use self::plan::Plan;
+pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Sole;
 
+#[cfg(feature = "axum")]
+use crate::annotation::Registry;
 use crate::client::ClientAddress;
 use crate::key::ClientIp;
 use crate::ledger::Ledger;
@@ -59,35 +63,42 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     policies: Box<[Arc<Policy>]>,
+    /// Those that the layer matches: all but the ones on demand.
+    matched: Box<[Arc<Policy>]>,
     client: ClientAddress,
     /// Nothing, if no policy has a pattern.
     matcher: Option<Matcher>,
     ignores_path_case: bool,
+    /// Whether what a request cost is known only once there is a response.
+    has_outcomes: bool,
     /// As it comes: no headers are read for the client's address, and no path is matched.
     needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
     warned_of_missing_peer: AtomicBool,
+    /// What handlers and routes have brought along.
+    #[cfg(feature = "axum")]
+    annotated: Registry,
 }
 
 impl Inner {
     /// Reads headers for the client's address, and matches the path.
     #[inline(never)]
-    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+    fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
-        let all = self.policies.iter();
+        let all = self.matched.iter();
         if self.matcher.is_none() && !self.ignores_path_case {
-            return Plan::of(all, &request, None);
+            return planning::plan(all, &request, None);
         }
         let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
         let Some(matcher) = &self.matcher else {
-            return Plan::of(all, &request, Some(&path));
+            return planning::plan(all, &request, Some(&path));
         };
         let covering = matcher.covering(&path);
-        let candidates = covering.iter().filter_map(|index| self.policies.get(index));
-        Plan::of(candidates, &request, Some(&path))
+        let candidates = covering.iter().filter_map(|index| self.matched.get(index));
+        planning::plan(candidates, &request, Some(&path))
     }
 }
 
@@ -152,9 +163,45 @@ impl Limiter {
         self.0.policies.iter().map(|policy| &**policy)
     }
 
-    fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+    /// Looks for policies that annotations, [`check`](Self::check) or [`settle`](crate::RateLimitStatus::settle) will ask for
+    /// by name, to be called when the server starts: what is missing would be seen by the first request otherwise.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("search", Quota::per_second(5)).on_demand())
+    ///     .build()?;
+    /// limiter.expects(["search"])?;
+    /// assert!(limiter.expects(["serach"]).is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of one of these names.
+    pub fn expects<'a>(
+        &self,
+        policies: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), ConfigError> {
+        let mut names = policies.into_iter();
+        match names.find(|name| self.policy(name).is_none()) {
+            Some(name) => Err(ConfigError::UnknownPolicy {
+                policy: name.chars().take(MAX_NAME_LEN).collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
         let mut policies = self.0.policies.iter();
         policies.find(|policy| policy.name() == name)
+    }
+
+    #[cfg(feature = "axum")]
+    pub(crate) fn annotated(&self) -> &Registry {
+        &self.0.annotated
     }
 
     /// The head of a request, with what this limiter trusts.
@@ -164,35 +211,34 @@ impl Limiter {
     }
 
     /// The same of a request that lies in parts.
-    #[allow(dead_code, reason = "annotations, which come next, use it")]
+    #[cfg(feature = "axum")]
     pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
         RequestView::of_parts(parts).trusting(&self.0.client)
     }
 
-    #[allow(dead_code, reason = "annotations, which come next, use it")]
     /// Whose budgets a request spends under these policies, whatever other policies this limiter has.
+    #[cfg(feature = "axum")]
     pub(crate) fn plan_for(
         &self,
         policies: &[Arc<Policy>],
         request: &RequestView<'_>,
-    ) -> Result<Plan, Turned> {
+    ) -> Result<Planned, Turned> {
         let found = FoundClient::new();
-        let plan = Plan::of(policies.iter(), &request.remembering(&found), None);
-        if plan.as_ref().is_ok_and(Plan::misses_peer) {
+        let plan = planning::plan(policies.iter(), &request.remembering(&found), None);
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
         plan
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         let plan = if self.0.needs_only_the_peer {
-            Plan::of(self.0.policies.iter(), request, None)
+            planning::plan(self.0.matched.iter(), request, None)
         } else {
             self.0.plan(request)
         };
-        // Looked at where it is: a plan is large, and every request has one.
-        if plan.as_ref().is_ok_and(Plan::misses_peer) {
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
         plan
@@ -267,6 +313,12 @@ impl Limiter {
         }
     }
 
+    /// Whether a response may change what its request cost.
+    #[inline]
+    pub(crate) fn has_outcomes(&self) -> bool {
+        self.0.has_outcomes
+    }
+
     /// The backend is well: local budgets stand still.
     #[inline]
     pub(crate) fn backend_answered(&self) {
@@ -331,9 +383,10 @@ struct Parts {
     backend: Arc<dyn Backend>,
 }
 
-/// The patterns of all policies as one router.
+/// The patterns of all policies that the layer matches as one router.
 fn matcher(policies: &[Policy]) -> Option<Matcher> {
-    let patterns: Vec<_> = policies.iter().map(Policy::patterns).collect();
+    let matched = policies.iter().filter(|policy| !policy.on_demand);
+    let patterns: Vec<_> = matched.map(Policy::patterns).collect();
     Matcher::new(&patterns)
 }
 
@@ -353,9 +406,12 @@ impl Limiter {
             backend,
         } = parts;
         let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
+        let matched = policies.iter().filter(|policy| !policy.on_demand);
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
+            has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
             needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
+            matched: matched.cloned().collect(),
             policies,
             client,
             matcher,
@@ -363,6 +419,8 @@ impl Limiter {
             backend,
             health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),
+            #[cfg(feature = "axum")]
+            annotated: Registry::default(),
         }))
     }
 }

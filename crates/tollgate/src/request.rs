@@ -226,7 +226,7 @@ impl<'a> RequestView<'a> {
     #[inline(never)]
     #[cfg_attr(
         not(any(feature = "axum", feature = "tonic")),
-        expect(clippy::unused_self, reason = "servers are features")
+        expect(clippy::unused_self, reason = "there is nowhere else to look")
     )]
     fn peer_elsewhere(&self) -> Option<IpAddr> {
         #[cfg(feature = "axum")]

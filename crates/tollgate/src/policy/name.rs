@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use http::HeaderValue;
+use tollgate_core::{MAX_NAME_LEN, is_name};
 
 use crate::answer::{
     Prepared, PreparedRefusal, plain_policy_member, policy_member, prepare_fields,
 };
 use crate::{ConfigError, Quota, Scope};
-
-const MAX_LEN: usize = 64;
 
 /// The texts that a quota of a policy brings into every answer.
 ///
@@ -70,12 +69,10 @@ impl Labels {
 
 /// Refuses what headers, logs and Redis keys could not carry as it is.
 pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
-    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if name.len() > MAX_LEN || !starts_well || !name.chars().all(allowed) {
-        return Err(ConfigError::PolicyName {
-            name: name.chars().take(MAX_LEN).collect(),
-        });
+    if is_name(name) {
+        return Ok(());
     }
-    Ok(())
+    Err(ConfigError::PolicyName {
+        name: name.chars().take(MAX_NAME_LEN).collect(),
+    })
 }

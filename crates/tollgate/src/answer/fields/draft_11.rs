@@ -5,13 +5,14 @@
 //! RateLimit: "burst";r=50;t=30
 //! ```
 
+use std::ptr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
 use super::line::{Line, list};
 use super::standing::{Standing, told_wait};
-use super::{RATE_LIMIT, RATE_LIMIT_POLICY};
+use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
 use crate::Quota;
 use crate::answer::Prepared;
 use crate::answer::rendered::{Says, rendered};
@@ -79,10 +80,13 @@ pub(super) fn append(
 /// Adds how every quota stands, and its policy.
 pub(super) fn append_all(headers: &mut HeaderMap, report: &Report, told: Option<u64>) {
     let tightest = report.tightest();
-    let states = report.enforced().map(|one| {
+    let states = quotas(report).into_iter().filter_map(|quota| {
+        // Of several charges the last one knows best how the quota stands.
+        let verdicts = report.enforced();
+        let one = verdicts.filter(|one| ptr::eq(one.labels(), quota)).last()?;
         // The wait that is told is that of the longest refusal.
-        let is_tightest = tightest.is_some_and(|tightest| std::ptr::eq(tightest, one));
-        state(one, told.filter(|_| is_tightest))
+        let is_tightest = tightest.is_some_and(|tightest| ptr::eq(tightest, one));
+        Some(state(one, told.filter(|_| is_tightest)))
     });
     headers.append(RATE_LIMIT, list(states));
     headers.append(RATE_LIMIT_POLICY, policies(report));
@@ -102,7 +106,7 @@ fn policies(report: &Report) -> HeaderValue {
     match report.verdicts() {
         // The usual case, rendered once when the policy was built.
         [sole] if sole.counts() => sole.labels().member.clone(),
-        _ => list(report.enforced().map(|one| one.labels().member.clone())),
+        _ => list(quotas(report).iter().map(|quota| quota.member.clone())),
     }
 }
 
