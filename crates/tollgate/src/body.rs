@@ -2,8 +2,6 @@
 
 mod watch;
 
-use std::pin::Pin;
-
 use bytes::Bytes;
 
 pub use self::watch::{BodyWatch, Watched};
@@ -80,11 +78,9 @@ impl<B: ResponseBody + Unpin> ResponseBody for Box<B> {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::new(B::from_bytes(bytes))
     }
-}
 
-impl<B: ResponseBody> ResponseBody for Pin<Box<B>> {
-    fn from_bytes(bytes: Bytes) -> Self {
-        Box::pin(B::from_bytes(bytes))
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new((*self).watched(watch))
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Ledger {
 struct Payment {
     verdicts: usize,
     key: Key,
+    /// Whose backend it was, if not that of the layer whose ledger this is.
+    limiter: Option<Limiter>,
     /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give
     /// back, and in an outage nobody settles accounts.
     at: Option<Timestamp>,
@@ -38,6 +40,7 @@ impl Ledger {
             payments: SmallVec::from_buf([Payment {
                 verdicts: 1,
                 key,
+                limiter: None,
                 at: Some(at),
                 outcome: None,
             }]),
@@ -58,6 +61,7 @@ impl Ledger {
         let payments = plan.payers().map(|(policy, key, limits)| Payment {
             verdicts: limits.len(),
             key: key.clone(),
+            limiter: None,
             at,
             outcome: policy.outcome.clone(),
         });
@@ -87,6 +91,17 @@ impl Ledger {
     pub(crate) fn append(&mut self, inner: Self) {
         self.report.append(inner.report);
         self.payments.extend(inner.payments);
+    }
+
+    /// The same for another layer's ledger to hold as well. What the response makes of the charges stays with this one, or it
+    /// would be settled twice.
+    pub(crate) fn for_another_layer(&self, limiter: &Limiter) -> Self {
+        let mut copy = self.clone();
+        for payment in &mut copy.payments {
+            payment.limiter.get_or_insert_with(|| limiter.clone());
+            payment.outcome = None;
+        }
+        copy
     }
 
     /// Gives everything back: somebody further in refuses the request, and a refused request costs nothing.
@@ -145,6 +160,7 @@ impl Ledger {
     ) {
         let mut verdicts = self.report.verdicts_mut().iter_mut();
         for payment in &self.payments {
+            let limiter = payment.limiter.as_ref().unwrap_or(limiter);
             for verdict in verdicts.by_ref().take(payment.verdicts) {
                 let Some(cost) = cost(payment.outcome.as_ref(), verdict) else {
                     continue;

@@ -343,12 +343,14 @@ async fn a_layer_that_writes_headers_does_so_within_one_that_does_not() {
 }
 
 #[tokio::test]
-async fn what_an_outer_layer_took_comes_back_when_an_inner_one_refuses() {
-    // given a budget for all, and a smaller one of a route's own
+async fn what_outer_layers_took_comes_back_when_an_inner_one_refuses() {
+    // given budgets for all and for some, on backends of their own, and a smaller one of a route's own
     let (all, _) = limiter(Policy::new("all", Quota::per_hour(10)));
-    let outer = RateLimitLayer::new(all.clone());
-    let inner = RateLimitLayer::new(limiter(Policy::new("own", Quota::per_hour(2))).0);
-    let service = outer.layer(inner.layer(Strict::default()));
+    let (some, _) = limiter(Policy::new("some", Quota::per_hour(10)));
+    let own = RateLimitLayer::new(limiter(Policy::new("own", Quota::per_hour(2))).0);
+    let limited = own.layer(Strict::default());
+    let limited = RateLimitLayer::new(&some).layer(limited);
+    let service = RateLimitLayer::new(&all).layer(limited);
 
     // when more come than the smaller one admits
     for expected in [200, 200, 429, 429, 429] {
@@ -356,12 +358,10 @@ async fn what_an_outer_layer_took_comes_back_when_an_inner_one_refuses() {
         assert_eq!(response.status(), expected);
     }
 
-    // then the larger one has paid for those that passed
-    let peer = "10.0.0.1".parse().unwrap();
-    let left = all
-        .check("all", all.client_key(peer))
-        .cost(0)
-        .await
-        .unwrap();
-    assert_eq!(left.remaining(), 8);
+    // then the larger ones have paid for those that passed
+    for (limiter, policy) in [(&all, "all"), (&some, "some")] {
+        let peer = limiter.client_key("10.0.0.1".parse().unwrap());
+        let left = limiter.check(policy, peer).cost(0).await.unwrap();
+        assert_eq!(left.remaining(), 8, "{policy}");
+    }
 }

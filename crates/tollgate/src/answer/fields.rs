@@ -6,7 +6,10 @@ mod line;
 mod standing;
 mod triple;
 
+use std::ptr;
+
 use http::{HeaderMap, HeaderName};
+use smallvec::SmallVec;
 
 pub(crate) use self::draft_07::plain_policy_member;
 pub(super) use self::draft_11::state;
@@ -15,6 +18,8 @@ use self::standing::{Standing, told_wait};
 
 use super::{HeaderForm, RateLimitHeaders};
 use crate::ledger::Ledger;
+use crate::policy::Labels;
+use crate::report::Report;
 
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -53,6 +58,17 @@ pub(super) fn write_chosen_fields(
         }
     }
     true
+}
+
+/// The quotas that took part, each once: charged by the layer, and by the handler once more, it is still one.
+fn quotas(report: &Report) -> SmallVec<[&'static Labels; 8]> {
+    let mut quotas = SmallVec::<[&Labels; 8]>::new();
+    for one in report.enforced() {
+        if !quotas.iter().any(|known| ptr::eq(*known, one.labels())) {
+            quotas.push(one.labels());
+        }
+    }
+    quotas
 }
 
 /// Whether somebody has written one of the fields of this form already.

@@ -79,8 +79,8 @@ impl<S, B> Waiting<S, B> {
                     let plan = match ready!(resolving.poll(cx, &limiter.view(&self.request))) {
                         Ok(plan) => plan,
                         Err(turned) => {
-                            let (reason, ledger) = (turned.reason(), Ledger::default());
-                            let response = config.refuse(&self.request, reason, ledger);
+                            let ledger = Ledger::default();
+                            let response = config.refuse(&self.request, turned.reason(), ledger);
                             return Poll::Ready(Outcome::Refused(response));
                         }
                     };

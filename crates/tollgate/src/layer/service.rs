@@ -208,8 +208,8 @@ impl Config {
         request: &mut Request<B>,
         ledger: impl FnOnce() -> Ledger,
     ) -> After {
-        let writes = self.answers.writes() != Writes::Nothing;
-        if !writes && !self.status && !self.limiter.has_outcomes() {
+        if self.answers.writes() == Writes::Nothing && !self.status && !self.limiter.has_outcomes()
+        {
             return After::default();
         }
         self.after(request, ledger())
@@ -238,7 +238,8 @@ impl Config {
         status: RateLimitStatus,
         outer: RateLimitStatus,
     ) -> After {
-        outer.ledger().append(status.ledger().clone());
+        let taken = status.ledger().for_another_layer(&self.limiter);
+        outer.ledger().append(taken);
         let writes = self.writes_within(request, &outer);
         request.extensions_mut().insert(outer);
         After {
@@ -277,7 +278,9 @@ impl Config {
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
                 let response = self.answers.refuse(reason, &ledger, view, writes);
-                outer.ledger().append(ledger);
+                outer
+                    .ledger()
+                    .append(ledger.for_another_layer(&self.limiter));
                 response
             }
         };

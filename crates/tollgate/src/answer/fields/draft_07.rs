@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use super::line::{Line, list};
 use super::standing::Standing;
-use super::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields};
+use super::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, quotas};
 use crate::Quota;
 use crate::answer::HeaderForm;
 use crate::report::Report;
@@ -33,6 +33,7 @@ pub(super) fn write(headers: &mut HeaderMap, report: &Report, standing: Standing
     line.text(", reset=");
     line.integer(standing.seconds);
     headers.insert(RATE_LIMIT, line.value());
-    let members = report.quotas().map(|quota| quota.plain_member.clone());
+    let members = quotas(report);
+    let members = members.iter().map(|quota| quota.plain_member.clone());
     headers.insert(RATE_LIMIT_POLICY, list(members));
 }

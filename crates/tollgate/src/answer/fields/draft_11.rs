@@ -5,13 +5,14 @@
 //! RateLimit: "burst";r=50;t=30
 //! ```
 
+use std::ptr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
 use super::line::{Line, list};
 use super::standing::{Standing, told_wait};
-use super::{RATE_LIMIT, RATE_LIMIT_POLICY};
+use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
 use crate::Quota;
 use crate::answer::Prepared;
 use crate::answer::rendered::{Says, rendered};
@@ -53,12 +54,17 @@ pub(crate) fn write_usual_fields(headers: &mut HeaderMap, report: &Report) {
 
 #[inline(never)]
 fn append_usual(headers: &mut HeaderMap, report: &Report) {
-    if let Some(tightest) = report.tightest() {
+    let tightest = match report.verdicts() {
+        [sole] if sole.counts() => Some(sole),
+        _ => report.tightest(),
+    };
+    if let Some(tightest) = tightest {
         append(headers, report, tightest, told_wait(headers, tightest));
     }
 }
 
 /// Adds how the tightest quota stands, and every quota's policy.
+#[inline]
 pub(super) fn append(
     headers: &mut HeaderMap,
     report: &Report,
@@ -74,10 +80,13 @@ pub(super) fn append(
 /// Adds how every quota stands, and its policy.
 pub(super) fn append_all(headers: &mut HeaderMap, report: &Report, told: Option<u64>) {
     let tightest = report.tightest();
-    let states = report.enforced().map(|one| {
+    let states = quotas(report).into_iter().filter_map(|quota| {
+        // Of several charges the last one knows best how the quota stands.
+        let verdicts = report.enforced();
+        let one = verdicts.filter(|one| ptr::eq(one.labels(), quota)).last()?;
         // The wait that is told is that of the longest refusal.
-        let is_tightest = tightest.is_some_and(|tightest| std::ptr::eq(tightest, one));
-        state(one, told.filter(|_| is_tightest))
+        let is_tightest = tightest.is_some_and(|tightest| ptr::eq(tightest, one));
+        Some(state(one, told.filter(|_| is_tightest)))
     });
     headers.append(RATE_LIMIT, list(states));
     headers.append(RATE_LIMIT_POLICY, policies(report));
@@ -91,15 +100,13 @@ pub(crate) fn prepare_fields(member: &HeaderValue) -> Prepared {
     ])
 }
 
+/// Every quota's policy.
+#[inline]
 fn policies(report: &Report) -> HeaderValue {
-    if let [sole] = report.verdicts() {
-        return sole.labels().member.clone();
-    }
-    let mut members = report.quotas().map(|quota| &quota.member);
-    match (members.next(), members.next()) {
+    match report.verdicts() {
         // The usual case, rendered once when the policy was built.
-        (Some(only), None) => only.clone(),
-        (first, second) => list(first.into_iter().chain(second).chain(members).cloned()),
+        [sole] if sole.counts() => sole.labels().member.clone(),
+        _ => list(quotas(report).iter().map(|quota| quota.member.clone())),
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn value(bytes: &[u8]) -> HeaderValue {
 }
 
 /// The members of a list, as one value.
+#[inline(never)]
 pub(super) fn list(members: impl Iterator<Item = HeaderValue>) -> HeaderValue {
     let mut list = Vec::with_capacity(128);
     for member in members {
