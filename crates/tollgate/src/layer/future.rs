@@ -80,7 +80,7 @@ impl<S, B> Waiting<S, B> {
                         Ok(plan) => plan,
                         Err(turned) => {
                             let ledger = Ledger::default();
-                            let response = config.refuse(&self.request, turned.reason(), ledger);
+                            let response = config.refuse(&self.request, turned.reason(), &ledger);
                             return Poll::Ready(Outcome::Refused(response));
                         }
                     };

@@ -101,7 +101,7 @@ where
         config.limiter.backend_answered();
         if !decision.is_admitted() {
             let ledger = sole.ledger(&key, decision);
-            let response = config.refuse(&request, RefusalReason::QuotaExceeded, ledger);
+            let response = config.refuse(&request, RefusalReason::QuotaExceeded, &ledger);
             return self.refused(response);
         }
         let after = config.admit(&mut request, || sole.ledger(&key, decision));
@@ -130,7 +130,7 @@ impl<S> RateLimitService<S> {
             Ok(Planned::Later(resolving)) => self.wait(Step::Resolving(resolving), request),
             Err(turned) => {
                 let reason = turned.reason();
-                let response = self.config.refuse(&request, reason, Ledger::default());
+                let response = self.config.refuse(&request, reason, &Ledger::default());
                 self.refused(response)
             }
         }
@@ -193,11 +193,11 @@ impl Config {
         match self.limiter.judge(plan, decided) {
             Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
             Judged::Denied(ledger) => {
-                Err(self.refuse(request, RefusalReason::QuotaExceeded, ledger))
+                Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
             Judged::Undecided => Ok(self.after(request, Ledger::default())),
             Judged::Unavailable => {
-                Err(self.refuse(request, RefusalReason::Undecided, Ledger::default()))
+                Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }
         }
     }
@@ -265,19 +265,19 @@ impl Config {
         &self,
         request: &Request<B>,
         reason: RefusalReason<'_>,
-        ledger: Ledger,
+        ledger: &Ledger,
     ) -> Response<R> {
         let view = self.limiter.view(request);
         let response = match request.extensions().get::<RateLimitStatus>() {
             None => {
                 let writes = self.answers.writes_for(request);
-                self.answers.refuse(reason, &ledger, view, writes)
+                self.answers.refuse(reason, ledger, view, writes)
             }
             Some(outer) => {
                 // A refused request costs nothing: what layers further out took for it comes back.
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
-                let response = self.answers.refuse(reason, &ledger, view, writes);
+                let response = self.answers.refuse(reason, ledger, view, writes);
                 outer
                     .ledger()
                     .append(ledger.for_another_layer(&self.limiter));
