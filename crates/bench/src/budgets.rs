@@ -18,6 +18,8 @@ const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::TollgateTyped, 2_200),
     (Scenario::TollgateVaried, 2_950),
     (Scenario::TollgateDenied, 2_500),
+    (Scenario::TollgateOneRoute, 1_880),
+    (Scenario::TollgateHundredRoutes, 1_990),
 ];
 
 /// Fails, naming each, if a scenario costs more than it may.

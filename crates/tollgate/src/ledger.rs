@@ -58,6 +58,21 @@ impl Ledger {
     }
 
     fn paid(plan: &Plan, decision: &Decision, at: Option<Timestamp>) -> Self {
+        if let Some((labels, mode, key, policy)) = plan.sole()
+            && let [verdict] = decision.verdicts()
+        {
+            let payment = Payment {
+                verdicts: 1,
+                key: key.clone(),
+                limiter: None,
+                at,
+                outcome: policy.outcome.clone(),
+            };
+            return Self {
+                report: Report::of_one(PolicyVerdict::new(labels, mode, *verdict)),
+                payments: SmallVec::from_buf([payment]),
+            };
+        }
         let payments = plan.payers().map(|(policy, key, limits)| Payment {
             verdicts: limits.len(),
             key: key.clone(),

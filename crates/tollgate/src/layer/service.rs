@@ -125,7 +125,15 @@ impl<S> RateLimitService<S> {
             }
             Ok(Planned::Now(plan)) => {
                 let answer = limiter.decide(&plan);
-                self.go_on(answer, plan, request)
+                match answer.peek() {
+                    Some(Ok(decision)) if decision.is_admitted() => {
+                        limiter.backend_answered();
+                        let ledger = || Ledger::of(&plan, decision);
+                        let after = self.config.admit(&mut request, ledger);
+                        ResponseFuture::calling(self.inner.call(request), after)
+                    }
+                    _ => self.go_on(answer, plan, request),
+                }
             }
             Ok(Planned::Later(resolving)) => self.wait(Step::Resolving(resolving), request),
             Err(turned) => {

@@ -116,8 +116,24 @@ impl Plan {
         })
     }
 
+    /// If it is one quota of one policy, as it mostly is: what its name is and how it is meant, who pays, and which policy it is.
+    pub(crate) fn sole(&self) -> Option<(&'static Labels, Mode, &Key, &Policy)> {
+        let Entries::One(entry) = &self.entries else {
+            return None;
+        };
+        match entry.limits() {
+            [limit] => Some((limit.labels, entry.mode(), &entry.key, &entry.policy)),
+            _ => None,
+        }
+    }
+
     /// Calls `f` with a charge for each quota of each policy of the plan.
     pub(super) fn with_charges<T>(&self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
+        if let Entries::One(entry) = &self.entries
+            && let [limit] = entry.limits()
+        {
+            return f(&[entry.charge(limit)]);
+        }
         let charges = self.entries.as_slice().iter().flat_map(|entry| {
             let limits = entry.limits().iter();
             limits.map(|limit| entry.charge(limit))
@@ -137,14 +153,15 @@ impl Entries {
     }
 
     fn push(&mut self, entry: Entry) {
-        *self = match mem::replace(self, Self::NONE) {
-            Self::One(first) => Self::Other(vec![first, entry]),
-            Self::Other(none) if none.is_empty() => Self::One(entry),
-            Self::Other(mut several) => {
-                several.push(entry);
-                Self::Other(several)
+        match self {
+            Self::Other(entries) if entries.is_empty() => *self = Self::One(entry),
+            Self::Other(entries) => entries.push(entry),
+            Self::One(_) => {
+                if let Self::One(first) = mem::replace(self, Self::NONE) {
+                    *self = Self::Other(vec![first, entry]);
+                }
             }
-        };
+        }
     }
 }
 
