@@ -10,6 +10,7 @@ mod budgets;
 mod callgrind;
 mod load;
 mod redis_instructions;
+mod report;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,8 @@ enum What {
         #[arg(value_parser = named)]
         scenario: Option<Scenario>,
     },
+    /// Measures beside what one would use instead, and writes BENCHMARKS.md
+    Report,
     /// Fails if a scenario costs more instructions than it may
     Check,
     /// Runs a scenario: what `instructions` has counted
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         What::Instructions {
             scenario: Some(scenario),
         } => callgrind::instructions(&[scenario]),
+        What::Report => report::write(),
         What::Check => budgets::check(),
         What::Run { scenario, rounds } => {
             scenario.run(rounds);
