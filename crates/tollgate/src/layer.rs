@@ -15,7 +15,10 @@ pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimitService;
 
-use crate::answer::{Respond, Responder};
+use bytes::Bytes;
+use http::{Request, Response};
+
+use crate::answer::{Dialect, GrpcAnswers, Refusal, Respond, Responder};
 use crate::limiter::Limiter;
 
 /// Limits the requests to the service that it wraps.
@@ -71,9 +74,10 @@ pub struct RateLimitLayer {
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) limiter: Limiter,
-    pub(crate) responder: Responder,
+    responder: Responder,
+    grpc: GrpcAnswers,
     /// Whether the RateLimit fields are written.
-    pub(crate) fields: bool,
+    fields: bool,
     /// Whether requests carry a handle.
     status: bool,
 }
@@ -85,6 +89,7 @@ impl RateLimitLayer {
             config: Arc::new(Config {
                 limiter: limiter.into(),
                 responder: Responder::Prepared,
+                grpc: GrpcAnswers::new(),
                 fields: true,
                 status: true,
             }),
@@ -94,6 +99,12 @@ impl RateLimitLayer {
     /// Answers refused requests in another form than [`ProblemJson`](crate::ProblemJson).
     pub fn respond_with(mut self, respond: impl Respond) -> Self {
         self.change(|config| config.responder = Responder::Custom(Arc::new(respond)));
+        self
+    }
+
+    /// What answers over gRPC say beyond the status.
+    pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
+        self.change(|config| config.grpc = answers);
         self
     }
 
@@ -111,6 +122,25 @@ impl RateLimitLayer {
 
     fn change(&mut self, f: impl FnOnce(&mut Config)) {
         f(Arc::make_mut(&mut self.config));
+    }
+}
+
+impl Config {
+    /// The whole answer to a refusal, in the protocol that the caller speaks.
+    pub(crate) fn answer(&self, refusal: &Refusal<'_>, fields: bool) -> Response<Bytes> {
+        let request = refusal.request();
+        match Dialect::of(request.method(), request.headers()) {
+            Some(dialect) => self.grpc.answer(dialect, refusal, fields),
+            None => self.responder.answer(refusal, fields),
+        }
+    }
+
+    /// Whether the RateLimit fields are written on the response to this request.
+    #[inline]
+    fn writes_fields<B>(&self, request: &Request<B>) -> bool {
+        self.fields
+            && (self.grpc.writes_fields()
+                || Dialect::of(request.method(), request.headers()).is_none())
     }
 }
 

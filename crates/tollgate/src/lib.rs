@@ -38,7 +38,7 @@
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
-//! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
+//! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
 
 mod answer;
 mod body;
@@ -63,7 +63,7 @@ pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
-pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
+pub use self::answer::{GrpcAnswers, ProblemJson, Refusal, RefusalReason, Respond};
 pub use self::body::ResponseBody;
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};

@@ -8,7 +8,6 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, state, write_fields};
-use super::grpc::{is_grpc, trailers_only};
 use super::prepared::Prepared;
 use super::problem::{PROBLEM_JSON, ProblemJson, problem_body};
 use super::retry_after::retry_after;
@@ -124,11 +123,8 @@ pub(crate) enum Responder {
 }
 
 impl Responder {
-    /// The whole answer to a refusal, in the protocol that the caller speaks.
+    /// The whole answer to a refusal.
     pub(crate) fn answer(&self, refusal: &Refusal<'_>, fields: bool) -> Response<Bytes> {
-        if is_grpc(&refusal.request) {
-            return complete(trailers_only(refusal), refusal, fields);
-        }
         match self {
             Self::Prepared => prepared_problem(refusal, fields)
                 .unwrap_or_else(|| complete(ProblemJson.respond(refusal), refusal, fields)),
@@ -138,7 +134,11 @@ impl Responder {
 }
 
 /// Adds what every refusal says, where it is not said already.
-fn complete(mut response: Response<Bytes>, refusal: &Refusal<'_>, fields: bool) -> Response<Bytes> {
+pub(super) fn complete(
+    mut response: Response<Bytes>,
+    refusal: &Refusal<'_>,
+    fields: bool,
+) -> Response<Bytes> {
     let headers = response.headers_mut();
     if let Some(wait) = refusal.retry_after() {
         headers

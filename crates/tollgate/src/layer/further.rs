@@ -62,7 +62,7 @@ impl<'a> Further<'a> {
     fn refuse(&self, parts: &Parts, reason: RefusalReason<'_>, ledger: Ledger) -> Response<Bytes> {
         let report: &Report = ledger.report();
         let refusal = Refusal::new(reason, report, self.config.limiter.view_of(parts));
-        let response = self.config.responder.answer(&refusal, false);
+        let response = self.config.answer(&refusal, false);
         self.status.give_back();
         self.status.ledger().append(ledger);
         response

@@ -191,7 +191,7 @@ impl Config {
         }
         After {
             status: Some(status),
-            fields: self.fields,
+            fields: self.writes_fields(request),
         }
     }
 
@@ -204,11 +204,13 @@ impl Config {
         outer: RateLimitStatus,
     ) -> After {
         outer.ledger().append(status.ledger().clone());
-        let written_by_outer = outer.config().is_some_and(|outer| outer.fields);
+        let written_by_outer = outer
+            .config()
+            .is_some_and(|outer| outer.writes_fields(request));
         request.extensions_mut().insert(outer);
         After {
             status: Some(status),
-            fields: self.fields && !written_by_outer,
+            fields: !written_by_outer && self.writes_fields(request),
         }
     }
 
@@ -227,8 +229,6 @@ impl Config {
         report: &Report,
     ) -> Response<R> {
         let refusal = Refusal::new(reason, report, self.limiter.view(request));
-        self.responder
-            .answer(&refusal, self.fields)
-            .map(R::from_bytes)
+        self.answer(&refusal, self.fields).map(R::from_bytes)
     }
 }

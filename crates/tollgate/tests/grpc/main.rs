@@ -1,0 +1,15 @@
+//! Over gRPC: real servers, real clients, real sockets.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+#![cfg(feature = "tonic")]
+
+mod answers;
+#[path = "../common/mod.rs"]
+mod common;
+mod routes;
+mod serving;
+mod web;
