@@ -38,6 +38,7 @@
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
+//! | `tls` | `key::PeerCertificate`: an identity from the certificate that a caller shows to tonic |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
 
 mod answer;

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod failure;
+mod grpc;
 mod host;
 mod limit;
 mod lists;
@@ -47,6 +48,7 @@ pub struct Policy {
     pub(crate) key: key::Source,
     conditions: Option<Arc<Conditions>>,
     pub(crate) charges_preflights: bool,
+    pub(crate) charges_health: bool,
     lists: Option<Arc<Lists>>,
     pub(crate) cost: u64,
     pub(crate) shadow: bool,
@@ -105,6 +107,7 @@ impl Policy {
             key: key::Source::ClientIp,
             conditions: None,
             charges_preflights: false,
+            charges_health: false,
             lists: None,
             cost: 1,
             shadow: false,

@@ -60,9 +60,12 @@ impl Plan {
         path: Option<&PathForms<'_>>,
     ) -> Result<Self, Turned> {
         let is_preflight = request.is_preflight();
+        let is_health_check = request.is_health_check();
         let mut plan = Self::new(Entries::NONE);
         for policy in candidates {
-            if is_preflight && !policy.charges_preflights {
+            if (is_preflight && !policy.charges_preflights)
+                || (is_health_check && !policy.charges_health)
+            {
                 continue;
             }
             let (routing, routed);

@@ -9,6 +9,7 @@ use super::Policy;
 use super::host::HostPattern;
 use crate::client::NetworkList;
 use crate::matching::{Pattern, Patterns};
+use crate::request::is_health;
 use crate::{ConfigError, RequestView};
 
 /// What must hold for a policy to cover a request. Plain data, but for the closures.
@@ -61,6 +62,8 @@ impl Policy {
     pub fn try_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
         let patterns = self.patterns_of(pattern)?;
         self.conditions_mut().routes.extend(patterns);
+        let routes = self.patterns().routes.iter();
+        self.charges_health |= routes.filter_map(Pattern::starts_with).any(is_health);
         Ok(self)
     }
 
@@ -153,6 +156,15 @@ impl Policy {
     #[must_use]
     pub fn charge_preflights(mut self) -> Self {
         self.charges_preflights = true;
+        self
+    }
+
+    /// Covers calls to gRPC's health and reflection services too. Load balancers and tools make them unasked, and a server
+    /// whose health check is refused is taken for a dead one, so that they cost nothing unless this says otherwise, or a
+    /// route of the policy names one of the services.
+    #[must_use]
+    pub fn charge_health_checks(mut self) -> Self {
+        self.charges_health = true;
         self
     }
 

@@ -10,6 +10,10 @@
 mod answers;
 #[path = "../common/mod.rs"]
 mod common;
+mod health;
+mod keys;
 mod routes;
 mod serving;
+#[cfg(feature = "tls")]
+mod tls;
 mod web;
