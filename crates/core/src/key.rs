@@ -116,6 +116,12 @@ impl Key {
         }
     }
 
+    /// What the identity is made of, without its kind: of [`KeyKind::Bytes`] the bytes as they came.
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        self.as_bytes().get(1..).unwrap_or_default()
+    }
+
     /// The canonical form: the kind as one byte, then the content. Equal identities have equal bytes and unequal ones do
     /// not.
     #[must_use]

@@ -13,9 +13,11 @@ use tollgate_core::{
 use crate::config::RedisBackendBuilder;
 use crate::dispatch::{Dispatch, Limits};
 use crate::error::ConnectError;
-use crate::job::{Job, Said};
+use crate::handed::Waiting;
+use crate::job::{Heard, Job};
 use crate::link::{self, Link};
 use crate::name;
+use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
 /// A backend that a fleet shares: decisions are taken in Redis, by its clock.
@@ -40,6 +42,12 @@ impl RedisBackend {
     /// Sets up a backend in detail.
     pub fn builder(url: &str) -> RedisBackendBuilder {
         RedisBackendBuilder::new(url)
+    }
+
+    /// What it has sent and received so far, all clones together.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.dispatch.counters.read()
     }
 
     pub(crate) fn start(
@@ -79,15 +87,15 @@ impl RedisBackend {
         }
     }
 
-    fn ask(&self, request: Request) -> oneshot::Receiver<Said> {
+    fn ask(&self, request: Request) -> Waiting {
         let (job, answer) = Job::awaited(request, self.dispatch.deadline());
-        self.dispatch.push(job);
-        answer
+        let handed = self.dispatch.push(job);
+        Waiting { answer, handed }
     }
 
     fn tell(&self, request: Request) {
         let job = Job::unattended(request, self.dispatch.deadline());
-        self.dispatch.push(job);
+        let _none = self.dispatch.push(job);
     }
 }
 
@@ -126,8 +134,11 @@ impl Backend for RedisBackend {
     }
 }
 
-fn heard(said: Result<Said, oneshot::error::RecvError>) -> Result<Option<Decision>, BackendError> {
-    said.unwrap_or_else(|_| Err(gone()))
+fn heard(
+    heard: Result<Heard, oneshot::error::RecvError>,
+) -> Result<Option<Decision>, BackendError> {
+    let said = heard.ok().and_then(Heard::read);
+    said.unwrap_or_else(|| Err(gone()))
 }
 
 fn gone() -> BackendError {

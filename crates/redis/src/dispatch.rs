@@ -13,15 +13,17 @@ use tokio::time::Instant;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::call;
+use crate::handed::Handed;
 use crate::job::Job;
 use crate::link::{self, Link};
+use crate::stats::Counters;
 use crate::wire::MAX_KEYS;
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
 /// hundred; beyond 64 there is next to nothing left to save on each.
 const MAX_REQUESTS: usize = 64;
 
-/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight).
+/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
 /// How much may wait and for how long.
@@ -46,6 +48,7 @@ pub(crate) struct Dispatch {
     pub(crate) link: Link,
     runtime: Handle,
     pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
     state: Mutex<State>,
 }
 
@@ -62,6 +65,8 @@ struct Lane {
     busy: bool,
     /// Its call has missed a deadline. It gets no other until it answers.
     stalled: bool,
+    /// Its call is driven by the one who waits for it.
+    handed: Option<Arc<Handed>>,
 }
 
 impl Lane {
@@ -77,6 +82,7 @@ impl Dispatch {
             link,
             runtime,
             limits,
+            counters: Counters::default(),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 lanes: (0..lanes).map(|_| Lane::default()).collect(),
@@ -99,19 +105,35 @@ impl Dispatch {
     }
 
     /// Takes a job: sends it now, lets it wait, or fails it at once. What nobody waits for, credits and debits, may wait
-    /// for the server to come back.
-    pub(crate) fn push(self: &Arc<Self>, mut job: Job) {
+    /// for the server to come back. Gives back the call if the job leaves alone, for the one who waits to drive.
+    #[must_use]
+    pub(crate) fn push(self: &Arc<Self>, mut job: Job) -> Option<Arc<Handed>> {
         let mut state = self.state();
-        if job.is_pending() && !state.lanes.iter().any(Lane::is_alive) {
+        let is_awaited = job.is_pending();
+        if is_awaited && !state.lanes.iter().any(Lane::is_alive) {
             drop(state);
             job.fail(FailureKind::Unreachable, "no connection to Redis answers");
         } else if state.queue.len() >= self.limits.waiting {
             drop(state);
             job.fail(FailureKind::Overloaded, "");
         } else {
+            let leaves_alone = is_awaited && state.queue.is_empty();
             state.queue.push_back(job);
+            if leaves_alone && let Some((lane, run)) = self.next_call(&mut state) {
+                let handed = Handed::new(self.runtime.clone(), run);
+                state.lanes[lane].handed = Some(Arc::clone(&handed));
+                return Some(handed);
+            }
             self.pump(&mut state);
+            if !state.queue.is_empty() {
+                let lanes = state.lanes.iter_mut();
+                let handed: Vec<_> = lanes.filter_map(|lane| lane.handed.take()).collect();
+                drop(state);
+                // Now somebody depends on them.
+                handed.iter().for_each(|handed| handed.take_over());
+            }
         }
+        None
     }
 
     /// A lane has a new connection.
@@ -135,7 +157,7 @@ impl Dispatch {
     pub(crate) fn free(self: &Arc<Self>, lane: usize) {
         let mut state = self.state();
         let lane = &mut state.lanes[lane];
-        (lane.busy, lane.stalled) = (false, false);
+        (lane.busy, lane.stalled, lane.handed) = (false, false, None);
         self.pump(&mut state);
     }
 
@@ -169,44 +191,55 @@ impl Dispatch {
 
     /// Sends what waits over what is free.
     fn pump(self: &Arc<Self>, state: &mut State) {
+        while let Some((_lane, run)) = self.next_call(state) {
+            self.spawn(run);
+        }
+    }
+
+    /// A call of what waits, over a lane that is free and now is not.
+    fn next_call(
+        self: &Arc<Self>,
+        state: &mut State,
+    ) -> Option<(usize, impl Future<Output = ()> + Send + 'static)> {
         while !state.queue.is_empty() {
             let is_free = |lane: &Lane| lane.is_alive() && !lane.busy;
-            let Some(lane) = state.lanes.iter().position(is_free) else {
-                return;
-            };
+            let lane = state.lanes.iter().position(is_free)?;
+            let connection = state.lanes[lane].connection.clone()?;
             let jobs = self.batch(&mut state.queue);
-            let Some(connection) = state.lanes[lane].connection.clone() else {
-                return;
-            };
             if !jobs.is_empty() {
                 state.lanes[lane].busy = true;
-                self.spawn(call::run(Arc::clone(self), lane, connection, jobs));
+                return Some((lane, call::run(Arc::clone(self), lane, connection, jobs)));
             }
         }
+        None
     }
 
     /// As much from the front of the queue as one call may carry, without what nobody wants any more.
     fn batch(&self, queue: &mut VecDeque<Job>) -> Vec<Job> {
-        let now = Instant::now();
-        let (mut keys, mut weight) = (0, 0);
-        let mut jobs = Vec::with_capacity(queue.len().min(MAX_REQUESTS));
-        while let Some(job) = queue.front() {
+        let (mut keys, mut weight, mut count) = (0, 0, 0);
+        for job in queue.iter().take(MAX_REQUESTS) {
             keys += job.request.names.len();
             weight += job.request.weight();
-            let fits = jobs.is_empty() || (keys <= MAX_KEYS && weight <= MAX_WEIGHT);
-            if !fits || jobs.len() == MAX_REQUESTS {
+            if count > 0 && (keys > MAX_KEYS || weight > MAX_WEIGHT) {
                 break;
             }
-            let Some(mut job) = queue.pop_front() else {
-                break;
-            };
-            if job.is_pending() && job.deadline <= now {
-                job.fail(self.timed_out(), "");
-            } else if !job.is_withdrawn() {
-                jobs.push(job);
-            }
+            count += 1;
         }
+        let mut jobs = queue.drain(..count).collect();
+        self.drop_unwanted(&mut jobs);
         jobs
+    }
+
+    /// Fails the jobs that are too late, and forgets those that were withdrawn.
+    pub(crate) fn drop_unwanted(&self, jobs: &mut Vec<Job>) {
+        let now = Instant::now();
+        jobs.retain_mut(|job| {
+            let is_late = job.is_pending() && job.deadline <= now;
+            if is_late {
+                job.fail(self.timed_out(), "");
+            }
+            !is_late && !job.is_withdrawn()
+        });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

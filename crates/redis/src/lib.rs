@@ -52,12 +52,15 @@ mod call;
 mod config;
 mod dispatch;
 mod error;
+mod handed;
 mod job;
 mod link;
 mod name;
 mod script;
+mod stats;
 mod wire;
 
 pub use backend::RedisBackend;
 pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
+pub use stats::Stats;

@@ -1,6 +1,10 @@
 //! Bodies that an answer of ours can be made of.
 
+mod watch;
+
 use bytes::Bytes;
+
+pub use self::watch::{BodyWatch, Watched};
 
 /// A response body that can be made from bytes.
 ///
@@ -14,6 +18,22 @@ use bytes::Bytes;
 pub trait ResponseBody: http_body::Body {
     /// A body of these bytes; of none, if there are none.
     fn from_bytes(bytes: Bytes) -> Self;
+
+    /// The same body, which tells `watch` what of it is sent. Asked for only where a policy charges by what was sent.
+    ///
+    /// Without this a body that states its size is taken to be sent as a whole, and what a body of unknown size costs stays
+    /// as it was charged. A body that can hold another one puts itself into a [`Watched`].
+    #[must_use]
+    fn watched(self, mut watch: BodyWatch) -> Self
+    where
+        Self: Sized,
+    {
+        match self.size_hint().exact() {
+            Some(size) => watch.sent(size),
+            None => watch.look_away(),
+        }
+        self
+    }
 }
 
 impl ResponseBody for http_body_util::Full<Bytes> {
@@ -22,19 +42,27 @@ impl ResponseBody for http_body_util::Full<Bytes> {
     }
 }
 
-impl<E> ResponseBody for http_body_util::combinators::BoxBody<Bytes, E> {
+impl<E: 'static> ResponseBody for http_body_util::combinators::BoxBody<Bytes, E> {
     fn from_bytes(bytes: Bytes) -> Self {
         use http_body_util::BodyExt;
 
         Self::new(http_body_util::Full::new(bytes).map_err(|never| match never {}))
     }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
+    }
 }
 
-impl<E> ResponseBody for http_body_util::combinators::UnsyncBoxBody<Bytes, E> {
+impl<E: 'static> ResponseBody for http_body_util::combinators::UnsyncBoxBody<Bytes, E> {
     fn from_bytes(bytes: Bytes) -> Self {
         use http_body_util::BodyExt;
 
         Self::new(http_body_util::Full::new(bytes).map_err(|never| match never {}))
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
     }
 }
 
@@ -55,6 +83,10 @@ impl ResponseBody for axum::body::Body {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::from(bytes)
     }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
+    }
 }
 
 #[cfg(feature = "tonic")]
@@ -65,5 +97,9 @@ impl ResponseBody for tonic::body::Body {
         } else {
             Self::new(http_body_util::Full::new(bytes))
         }
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
     }
 }

@@ -27,6 +27,7 @@ mod header;
 mod host;
 #[cfg(feature = "json")]
 mod json_field;
+mod later;
 mod list;
 mod matched_route;
 #[cfg(feature = "tonic")]
@@ -50,6 +51,7 @@ pub use self::header::Header;
 pub use self::host::Host;
 #[cfg(feature = "json")]
 pub use self::json_field::JsonField;
+pub use self::later::{AsyncKeyExtractor, FromAsyncFn, KeyFuture, from_async_fn};
 pub use self::list::KeyList;
 pub use self::matched_route::MatchedRoute;
 #[cfg(feature = "tonic")]
@@ -104,9 +106,18 @@ pub trait KeyExtractor: Send + Sync + 'static {
 pub(crate) enum Source {
     ClientIp,
     Other(Arc<dyn KeyExtractor>),
+    Later(Arc<dyn AsyncKeyExtractor>),
 }
 
 impl Source {
+    /// If somebody has to be waited for.
+    pub(crate) fn later(&self) -> Option<&dyn AsyncKeyExtractor> {
+        match self {
+            Self::Later(key) => Some(&**key),
+            Self::ClientIp | Self::Other(_) => None,
+        }
+    }
+
     pub(crate) fn new<K: KeyExtractor>(key: K) -> Self {
         if TypeId::of::<K>() == TypeId::of::<ClientIp>() {
             Self::ClientIp
@@ -120,6 +131,7 @@ impl Source {
         match self {
             Self::ClientIp => ClientIp.extract(request),
             Self::Other(key) => key.extract(request),
+            Self::Later(_) => Err(KeyMissing::new("key that has to be waited for")),
         }
     }
 }

@@ -4,8 +4,9 @@ use smallvec::SmallVec;
 use tollgate_core::{Decision, Timestamp};
 
 use crate::limiter::Plan;
+use crate::policy::Outcome;
 use crate::report::{PolicyVerdict, Report};
-use crate::{Key, Limiter};
+use crate::{Key, Limiter, ResponseView};
 
 /// The verdicts on a request, and who paid.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,7 @@ struct Payment {
     /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give
     /// back, and in an outage nobody settles accounts.
     at: Option<Timestamp>,
+    outcome: Option<Outcome>,
 }
 
 impl Ledger {
@@ -35,6 +37,7 @@ impl Ledger {
                 verdicts: 1,
                 key,
                 at: Some(at),
+                outcome: None,
             }]),
         }
     }
@@ -50,10 +53,11 @@ impl Ledger {
     }
 
     fn paid(plan: &Plan, decision: &Decision, at: Option<Timestamp>) -> Self {
-        let payments = plan.payers().map(|(policy, key)| Payment {
-            verdicts: policy.limits.len(),
+        let payments = plan.payers().map(|(policy, key, limits)| Payment {
+            verdicts: limits.len(),
             key: key.clone(),
             at,
+            outcome: policy.outcome.clone(),
         });
         Self {
             report: Report::new(plan.labels(), decision),
@@ -73,13 +77,13 @@ impl Ledger {
 
     /// Gives everything back: somebody further in refuses the request, and a refused request costs nothing.
     pub(crate) fn give_back(&mut self, limiter: &Limiter) {
-        self.correct(limiter, |_| Some(0));
+        self.correct(limiter, |_, _| Some(0));
     }
 
     /// Makes the charges of a policy what the request really cost. Returns whether the policy took part.
     pub(crate) fn settle(&mut self, limiter: &Limiter, policy: &str, cost: u64) -> bool {
         let mut took_part = false;
-        self.correct(limiter, |verdict| {
+        self.correct(limiter, |_, verdict| {
             let is_meant = verdict.policy() == policy;
             took_part |= is_meant;
             is_meant.then_some(cost)
@@ -87,12 +91,39 @@ impl Ledger {
         took_part
     }
 
+    /// Makes the charges what the response says that they should be. Returns whether some depend on its body.
+    pub(crate) fn settle_by_response(
+        &mut self,
+        limiter: &Limiter,
+        response: &ResponseView<'_>,
+    ) -> bool {
+        self.correct(limiter, |outcome, _| match outcome? {
+            Outcome::CountIf(counts) => (!counts(response)).then_some(0),
+            Outcome::Cost(cost) => cost(response),
+            Outcome::Sent(_) => None,
+        });
+        let depends = |payment: &Payment| matches!(payment.outcome, Some(Outcome::Sent(_)));
+        self.payments.iter().any(depends)
+    }
+
+    /// Makes the charges what so many bytes of a body cost.
+    pub(crate) fn settle_by_bytes(&mut self, limiter: &Limiter, sent: u64) {
+        self.correct(limiter, |outcome, _| match outcome? {
+            Outcome::Sent(cost) => Some(cost(sent)),
+            _ => None,
+        });
+    }
+
     /// Credits or debits each charge to what `cost` says it is. What was not taken stays as it is.
-    fn correct(&mut self, limiter: &Limiter, mut cost: impl FnMut(&PolicyVerdict) -> Option<u64>) {
+    fn correct(
+        &mut self,
+        limiter: &Limiter,
+        mut cost: impl FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64>,
+    ) {
         let mut verdicts = self.report.verdicts_mut().iter_mut();
         for payment in &self.payments {
             for verdict in verdicts.by_ref().take(payment.verdicts) {
-                let Some(cost) = cost(verdict) else {
+                let Some(cost) = cost(payment.outcome.as_ref(), verdict) else {
                     continue;
                 };
                 let taken = verdict.verdict().taken();

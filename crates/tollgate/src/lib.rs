@@ -65,7 +65,7 @@ pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
 pub use self::answer::{GrpcAnswers, ProblemJson, Refusal, RefusalReason, Respond};
-pub use self::body::ResponseBody;
+pub use self::body::{BodyWatch, ResponseBody, Watched};
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
@@ -73,7 +73,7 @@ pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
 };
-pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, Share};
+pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
 pub use self::status::{RateLimitStatus, SettleError};

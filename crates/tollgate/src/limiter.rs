@@ -6,6 +6,7 @@ mod fallback;
 mod health;
 mod local;
 mod plan;
+mod planning;
 mod sole;
 
 use std::fmt;
@@ -22,7 +23,8 @@ pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
-pub(crate) use self::plan::{Plan, Turned};
+pub(crate) use self::plan::Plan;
+pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Sole;
 
 use crate::client::ClientAddress;
@@ -63,6 +65,8 @@ struct Inner {
     /// Nothing, if no policy has a pattern.
     matcher: Option<Matcher>,
     ignores_path_case: bool,
+    /// Whether what a request cost is known only once there is a response.
+    has_outcomes: bool,
     /// As it comes: no headers are read for the client's address, and no path is matched.
     needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
@@ -74,20 +78,20 @@ struct Inner {
 impl Inner {
     /// Reads headers for the client's address, and matches the path.
     #[inline(never)]
-    fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+    fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
         let all = self.policies.iter();
         if self.matcher.is_none() && !self.ignores_path_case {
-            return Plan::of(all, &request, None);
+            return planning::plan(all, &request, None);
         }
         let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
         let Some(matcher) = &self.matcher else {
-            return Plan::of(all, &request, Some(&path));
+            return planning::plan(all, &request, Some(&path));
         };
         let covering = matcher.covering(&path);
         let candidates = covering.iter().filter_map(|index| self.policies.get(index));
-        Plan::of(candidates, &request, Some(&path))
+        planning::plan(candidates, &request, Some(&path))
     }
 }
 
@@ -175,24 +179,23 @@ impl Limiter {
         &self,
         policies: &[Arc<Policy>],
         request: &RequestView<'_>,
-    ) -> Result<Plan, Turned> {
+    ) -> Result<Planned, Turned> {
         let found = FoundClient::new();
-        let plan = Plan::of(policies.iter(), &request.remembering(&found), None);
-        if plan.as_ref().is_ok_and(Plan::misses_peer) {
+        let plan = planning::plan(policies.iter(), &request.remembering(&found), None);
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
         plan
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, Turned> {
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         let plan = if self.0.needs_only_the_peer {
-            Plan::of(self.0.policies.iter(), request, None)
+            planning::plan(self.0.policies.iter(), request, None)
         } else {
             self.0.plan(request)
         };
-        // Looked at where it is: a plan is large, and every request has one.
-        if plan.as_ref().is_ok_and(Plan::misses_peer) {
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
         plan
@@ -265,6 +268,12 @@ impl Limiter {
                 Judged::Unavailable
             }
         }
+    }
+
+    /// Whether a response may change what its request cost.
+    #[inline]
+    pub(crate) fn has_outcomes(&self) -> bool {
+        self.0.has_outcomes
     }
 
     /// The backend is well: local budgets stand still.
@@ -355,6 +364,7 @@ impl Limiter {
         let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
+            has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
             needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
             policies,
             client,

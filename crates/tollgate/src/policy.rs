@@ -1,17 +1,21 @@
 //! Which requests, whose budget, how much, and what happens otherwise.
 
 mod conditions;
+mod cost;
 mod failure;
 mod grpc;
 mod host;
 mod limit;
 mod lists;
 mod name;
+mod outcome;
+mod tiers;
 
 use std::fmt;
 use std::sync::Arc;
 
 use self::conditions::Conditions;
+pub(crate) use self::cost::Cost;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
@@ -20,9 +24,13 @@ pub(crate) use self::lists::Listed;
 use self::lists::Lists;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
+pub(crate) use self::outcome::Outcome;
+pub use self::outcome::ResponseView;
+pub use self::tiers::Tiers;
+pub(crate) use self::tiers::{FoundTier, Grant};
 
-use crate::key::{self, KeyExtractor};
-use crate::{ConfigError, Mode};
+use crate::key::{self, AsyncKeyExtractor, KeyExtractor};
+use crate::{ConfigError, Mode, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
@@ -50,7 +58,9 @@ pub struct Policy {
     pub(crate) charges_preflights: bool,
     pub(crate) charges_health: bool,
     lists: Option<Arc<Lists>>,
-    pub(crate) cost: u64,
+    pub(crate) tiers: Option<Arc<tiers::Resolved>>,
+    pub(crate) cost: Cost,
+    pub(crate) outcome: Option<Outcome>,
     pub(crate) shadow: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
@@ -109,7 +119,9 @@ impl Policy {
             charges_preflights: false,
             charges_health: false,
             lists: None,
-            cost: 1,
+            tiers: None,
+            cost: Cost::ONE,
+            outcome: None,
             shadow: false,
             on_missing: OnMissing::default(),
             on_failure: OnFailure::default(),
@@ -126,7 +138,27 @@ impl Policy {
     /// What a request costs. 1 unless this says otherwise; 0 makes each request a peek, which always passes.
     #[must_use]
     pub fn cost(mut self, cost: u64) -> Self {
-        self.cost = cost;
+        self.cost = Cost::Fixed(cost);
+        self
+    }
+
+    /// What a request costs, by what its head says: the length of its body, the size of the page that it asks for.
+    ///
+    /// ```
+    /// use http::header::CONTENT_LENGTH;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let uploads = Policy::new("uploads", Quota::per_hour(1 << 30)).cost_by(|request| {
+    ///     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    ///     length.and_then(|length| length.parse().ok()).unwrap_or(1 << 20)
+    /// });
+    /// ```
+    #[must_use]
+    pub fn cost_by(
+        mut self,
+        cost: impl Fn(&RequestView<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.cost = Cost::By(Arc::new(cost));
         self
     }
 
@@ -134,6 +166,14 @@ impl Policy {
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.shadow = true;
+        self
+    }
+
+    /// Whose budget a request spends, as somebody says who has to be asked. A [check](crate::Limiter::check) brings the
+    /// identity along.
+    #[must_use]
+    pub fn key_async(mut self, key: impl AsyncKeyExtractor) -> Self {
+        self.key = key::Source::Later(Arc::new(key));
         self
     }
 
@@ -181,7 +221,9 @@ impl fmt::Debug for Policy {
                     .collect::<Vec<_>>(),
             )
             .field("conditions", &self.conditions)
+            .field("tiers", &self.tiers)
             .field("cost", &self.cost)
+            .field("outcome", &self.outcome)
             .field("shadow", &self.shadow)
             .field("on_missing", &self.on_missing)
             .field("on_failure", &self.on_failure)
@@ -225,6 +267,6 @@ mod tests {
     fn a_cost_above_every_budget_is_no_error_here_but_never_passes() {
         // Costs are computed from requests as well, so it is the verdict that says it.
         let policy = Policy::new("big", Quota::per_second(1)).cost(2);
-        assert_eq!(policy.cost, 2);
+        assert_eq!(policy.cost.fixed(), Some(2));
     }
 }

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::ResponseView;
 use crate::layer::Config;
 use crate::ledger::Ledger;
 use crate::report::{PolicyVerdict, Report};
@@ -99,6 +100,21 @@ impl RateLimitStatus {
     pub(crate) fn give_back(&self) {
         if let Some(config) = self.config() {
             self.ledger().give_back(&config.limiter);
+        }
+    }
+
+    /// There is a response, and some policies charge by it. Returns whether some do by its body.
+    pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
+        self.config().is_some_and(|config| {
+            let mut ledger = self.ledger();
+            ledger.settle_by_response(&config.limiter, response)
+        })
+    }
+
+    /// So much of the body was sent.
+    pub(crate) fn settle_by_bytes(&self, sent: u64) {
+        if let Some(config) = self.config() {
+            self.ledger().settle_by_bytes(&config.limiter, sent);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A further decision about a request that a layer let pass: by an annotation, or a route's own limit.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use http::request::Parts;
 use super::Config;
 use crate::answer::{Refusal, RefusalReason};
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Limiter};
+use crate::limiter::{Judged, Limiter, Planned};
 use crate::report::Report;
 use crate::{Policy, RateLimitStatus};
 
@@ -40,7 +41,14 @@ impl<'a> Further<'a> {
         policies: &[Arc<Policy>],
     ) -> Result<(), Response<Bytes>> {
         let limiter = &self.config.limiter;
-        let plan = match limiter.plan_for(policies, &limiter.view_of(parts)) {
+        let planned = match limiter.plan_for(policies, &limiter.view_of(parts)) {
+            Ok(Planned::Now(plan)) => Ok(plan),
+            Ok(Planned::Later(mut resolving)) => {
+                poll_fn(|cx| resolving.poll(cx, &limiter.view_of(parts))).await
+            }
+            Err(turned) => Err(turned),
+        };
+        let plan = match planned {
             Ok(plan) if plan.is_empty() => return Ok(()),
             Ok(plan) => plan,
             Err(turned) => return Err(self.refuse(parts, turned.reason(), Ledger::default())),

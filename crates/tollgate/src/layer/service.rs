@@ -8,12 +8,14 @@ use http::{HeaderMap, Request, Response};
 use tollgate_core::{BackendError, Decide, Decision};
 use tower_service::Service;
 
+use super::future::{Step, Waiting};
 use super::{Config, ResponseFuture};
 use crate::answer::{Refusal, RefusalReason, write_fields};
+use crate::body::BodyWatch;
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Plan};
+use crate::limiter::{Judged, Plan, Planned};
 use crate::report::Report;
-use crate::{RateLimitStatus, ResponseBody};
+use crate::{RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -27,9 +29,29 @@ pub struct RateLimitService<S> {
 pub(super) struct After {
     status: Option<RateLimitStatus>,
     fields: bool,
+    /// Whether the response may change what the request cost.
+    outcomes: bool,
 }
 
 impl After {
+    #[inline]
+    pub(super) fn settles(&self) -> bool {
+        self.outcomes
+    }
+
+    /// Lets the response say what the request cost.
+    #[inline(never)]
+    pub(super) fn settle<R: ResponseBody>(&self, response: Response<R>) -> Response<R> {
+        let Some(status) = &self.status else {
+            return response;
+        };
+        if !status.settle_by_response(&ResponseView::of(&response)) {
+            return response;
+        }
+        let status = status.clone();
+        response.map(|body| body.watched(BodyWatch::new(move |sent| status.settle_by_bytes(sent))))
+    }
+
     #[inline]
     pub(super) fn finish(&mut self, headers: &mut HeaderMap) {
         if let Some(status) = self.status.take() {
@@ -97,15 +119,16 @@ impl<S> RateLimitService<S> {
     {
         let limiter = &self.config.limiter;
         match limiter.plan(&limiter.view(&request)) {
-            Ok(plan) if plan.is_empty() => {
+            Ok(Planned::Now(plan)) if plan.is_empty() => {
                 // Policies further in may still want the handle.
                 let after = self.config.admit(&mut request, Ledger::default);
                 ResponseFuture::calling(self.inner.call(request), after)
             }
-            Ok(plan) => {
+            Ok(Planned::Now(plan)) => {
                 let answer = limiter.decide(&plan);
                 self.go_on(answer, plan, request)
             }
+            Ok(Planned::Later(resolving)) => self.wait(Step::Resolving(resolving), request),
             Err(turned) => {
                 let reason = turned.reason();
                 let response = self.config.refuse(&request, reason, &Report::default());
@@ -130,14 +153,23 @@ impl<S> RateLimitService<S> {
                 Ok(after) => ResponseFuture::calling(self.inner.call(request), after),
                 Err(response) => self.refused(response),
             },
-            Err(decide) => {
-                // The clone has not been asked whether it is ready, so it is the one that stays behind.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                let config = Arc::clone(&self.config);
-                ResponseFuture::deciding(decide, config, plan, ready, request)
-            }
+            Err(decide) => self.wait(Step::Deciding(decide, plan), request),
         }
+    }
+
+    fn wait<B>(&mut self, step: Step, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        // The clone has not been asked whether it is ready, so it is the one that stays behind.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        ResponseFuture::waiting(Waiting {
+            step,
+            config: Arc::clone(&self.config),
+            ready,
+            request,
+        })
     }
 
     fn refused<B>(&mut self, response: S::Response) -> ResponseFuture<S, B>
@@ -170,12 +202,12 @@ impl Config {
     }
 
     #[inline]
-    fn admit<B>(
+    pub(super) fn admit<B>(
         self: &Arc<Self>,
         request: &mut Request<B>,
         ledger: impl FnOnce() -> Ledger,
     ) -> After {
-        if !self.fields && !self.status {
+        if !self.fields && !self.status && !self.limiter.has_outcomes() {
             return After::default();
         }
         self.after(request, ledger())
@@ -192,6 +224,7 @@ impl Config {
         After {
             status: Some(status),
             fields: self.writes_fields(request),
+            outcomes: self.limiter.has_outcomes(),
         }
     }
 
@@ -211,6 +244,7 @@ impl Config {
         After {
             status: Some(status),
             fields: !written_by_outer && self.writes_fields(request),
+            outcomes: self.limiter.has_outcomes(),
         }
     }
 
@@ -222,7 +256,7 @@ impl Config {
         self.refuse(request, RefusalReason::QuotaExceeded, report)
     }
 
-    fn refuse<B, R: ResponseBody>(
+    pub(super) fn refuse<B, R: ResponseBody>(
         &self,
         request: &Request<B>,
         reason: RefusalReason<'_>,

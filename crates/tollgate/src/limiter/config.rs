@@ -104,7 +104,7 @@ impl LimiterBuilder {
             policy.charges_health |= self.charges_health;
         }
         let matcher = matcher(&self.policies);
-        let quotas = |policy: usize| self.policies[policy].limits.len();
+        let quotas = |policy: usize| self.policies[policy].most_limits();
         let quotas = match &matcher {
             Some(matcher) => matcher.heaviest(quotas),
             None => (0..self.policies.len()).map(quotas).sum(),
@@ -166,6 +166,15 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A policy's tiers are not sound.
+    Tier {
+        /// The policy's name.
+        policy: String,
+        /// The tier's name.
+        tier: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// This is no network.
     Network {
         /// What was given, shortened if it is long.
@@ -222,6 +231,11 @@ impl fmt::Display for ConfigError {
                 host,
                 reason,
             } => write!(f, "policy {policy:?}: host {host:?}: {reason}"),
+            Self::Tier {
+                policy,
+                tier,
+                reason,
+            } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
             Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
             Self::Ipv6Prefix { bits } => {
                 write!(f, "IPv6 prefix {bits}: is not between 1 and 128")

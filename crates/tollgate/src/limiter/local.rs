@@ -1,14 +1,14 @@
 //! The failure rule, and the budgets of this process that decide under it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, Scope, SystemClock, Timestamp};
+use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock, Timestamp};
 use tollgate_memory::MemoryBackend;
 
 use super::{Fallback, Plan};
-use crate::{OnFailure, Policy};
+use crate::policy::Limit;
+use crate::{Key, OnFailure, Policy, Share};
 
 /// What decides while the backend cannot.
 #[derive(Debug)]
@@ -21,7 +21,6 @@ pub(super) struct LocalBudgets {
 struct Budgets {
     clock: OutageClock,
     backend: MemoryBackend,
-    shares: HashMap<Scope, Quota>,
 }
 
 impl LocalBudgets {
@@ -30,21 +29,11 @@ impl LocalBudgets {
     }
 
     fn with_clock(policies: &[Arc<Policy>], wall: impl Clock) -> Self {
-        let mut shares = HashMap::new();
-        for policy in policies {
-            if let OnFailure::Local(share) = policy.on_failure {
-                let limits = policy.limits.iter();
-                shares.extend(limits.map(|limit| (limit.scope, share.of(&limit.quota))));
-            }
-        }
-        let budgets = (!shares.is_empty()).then(|| {
+        let is_local = |policy: &Arc<Policy>| matches!(policy.on_failure, OnFailure::Local(_));
+        let budgets = policies.iter().any(is_local).then(|| {
             let clock = OutageClock::new(wall);
             let backend = MemoryBackend::builder().clock(clock.clone()).build();
-            Budgets {
-                clock,
-                backend,
-                shares,
-            }
+            Budgets { clock, backend }
         });
         Self { budgets }
     }
@@ -60,8 +49,8 @@ impl LocalBudgets {
     /// no say.
     pub(super) fn rule_without_backend(&self, plan: &Plan, error: BackendError) -> Fallback {
         let says = |rule: fn(OnFailure) -> bool| {
-            plan.payers()
-                .any(|(policy, _)| !policy.shadow && rule(policy.on_failure))
+            plan.policies()
+                .any(|policy| !policy.shadow && rule(policy.on_failure))
         };
         if says(|rule| rule == OnFailure::Deny) {
             return Fallback::Refuse(error);
@@ -83,9 +72,10 @@ impl Budgets {
             |policy: &Policy| !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_));
         let plan = plan.only(local);
         let (decision, too_dear) = plan.with_charges(|charges| {
+            let quotas: Vec<_> = plan.payers().flat_map(shares).collect();
             let mut shares: Vec<_> = charges.to_vec();
-            for charge in &mut shares {
-                charge.quota = self.shares.get(&charge.scope).unwrap_or(charge.quota);
+            for (charge, quota) in shares.iter_mut().zip(&quotas) {
+                charge.quota = quota;
             }
             // More than a process's share holds, but not more than the budget itself: that one might say yes.
             let too_dear = charges.iter().zip(&shares).any(|(whole, share)| {
@@ -98,6 +88,17 @@ impl Budgets {
             _ => Fallback::Refuse(error),
         }
     }
+}
+
+/// What this process may spend of each quota.
+fn shares<'a>(
+    (policy, _, limits): (&'a Policy, &Key, &'a [Limit]),
+) -> impl Iterator<Item = Quota> + 'a {
+    let share = match policy.on_failure {
+        OnFailure::Local(share) => share,
+        _ => Share::WHOLE,
+    };
+    limits.iter().map(move |limit| share.of(&limit.quota))
 }
 
 /// A clock that runs only while the backend fails, so that local budgets refill only then. Otherwise a backend that fails
@@ -178,7 +179,6 @@ mod tests {
     use tollgate_core::{FailureKind, ManualClock};
 
     use super::*;
-    use crate::{Key, Share};
 
     #[test]
     fn local_budgets_refill_while_there_is_an_outage_and_only_then() {
@@ -189,7 +189,7 @@ mod tests {
             Policy::new("local", Quota::per_hour(1)).on_failure(rule),
         )];
         let local = LocalBudgets::with_clock(&policies, wall.clone());
-        let plan = Plan::of_one(&policies[0], Key::from("anyone"), 1, false);
+        let plan = Plan::of_one(&policies[0], None, Key::from("anyone"), 1, false);
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             match local.rule_without_backend(&plan, error) {

@@ -6,17 +6,15 @@ use std::{mem, slice};
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
-use crate::key::{ClientIp, KeyMissing};
-use crate::matching::PathForms;
-use crate::policy::{Labels, Limit, Listed};
-use crate::request::Routing;
-use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
+use crate::policy::{Grant, Labels, Limit};
+use crate::{Key, Policy, RequestView};
 
 /// The policies that cover a request, with their keys.
 #[derive(Debug)]
 pub(crate) struct Plan {
     entries: Entries,
-    misses_peer: bool,
+    /// Whether a policy asked for the peer's address in vain.
+    pub(super) misses_peer: bool,
 }
 
 /// The usual single entry stands by itself: it is written where the plan goes, and no list is built for it.
@@ -26,97 +24,48 @@ enum Entries {
     Other(Vec<Entry>),
 }
 
-/// Why a request is refused before anything is decided.
+/// One policy, and who pays.
 #[derive(Debug)]
-pub(crate) enum Turned {
-    /// A policy insists on knowing who it is from.
-    Unidentified(KeyMissing),
-    /// It is from somebody on a policy's block list.
-    Blocked(Block),
-}
-
-impl Turned {
-    pub(crate) fn reason(&self) -> RefusalReason<'_> {
-        match self {
-            Self::Unidentified(missing) => RefusalReason::Unidentified(missing),
-            Self::Blocked(how) => RefusalReason::Blocked(*how),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     policy: Arc<Policy>,
+    tier: Option<usize>,
     key: Key,
     cost: u64,
     probe: bool,
 }
 
 impl Plan {
-    /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
-    pub(super) fn of<'p>(
-        candidates: impl Iterator<Item = &'p Arc<Policy>>,
-        request: &RequestView<'_>,
-        path: Option<&PathForms<'_>>,
-    ) -> Result<Self, Turned> {
-        let is_preflight = request.is_preflight();
-        let is_health_check = request.is_health_check();
-        let mut plan = Self::new(Entries::NONE);
-        for policy in candidates {
-            if (is_preflight && !policy.charges_preflights)
-                || (is_health_check && !policy.charges_health)
-            {
-                continue;
-            }
-            let (routing, routed);
-            let request = match path {
-                Some(path) => {
-                    routing = Routing {
-                        path,
-                        routes: policy.patterns().routes,
-                    };
-                    routed = request.routed(&routing);
-                    &routed
-                }
-                None => request,
-            };
-            if !policy.covers(request) {
-                continue;
-            }
-            let key = match policy.key.extract(request) {
-                Ok(key) => key,
-                Err(missing) => match policy.on_missing {
-                    OnMissing::Share => {
-                        plan.misses_peer |= missing.what() == ClientIp::MISSING;
-                        Key::missing()
-                    }
-                    OnMissing::Pass => continue,
-                    // What is on trial refuses nobody.
-                    OnMissing::Deny if policy.shadow => continue,
-                    OnMissing::Deny => {
-                        return Err(Turned::Unidentified(missing));
-                    }
-                },
-            };
-            match policy.listed(&key) {
-                Listed::Nowhere => {}
-                Listed::Exempt => continue,
-                Listed::Blocked(_) if policy.shadow => {}
-                Listed::Blocked(how) => return Err(Turned::Blocked(how)),
-            }
-            plan.entries.push(Entry::new(policy, key));
-        }
-        Ok(plan)
-    }
-
     /// One policy for one key.
-    pub(super) fn of_one(policy: &Arc<Policy>, key: Key, cost: u64, probe: bool) -> Self {
+    pub(super) fn of_one(
+        policy: &Arc<Policy>,
+        tier: Option<usize>,
+        key: Key,
+        cost: u64,
+        probe: bool,
+    ) -> Self {
         Self::new(Entries::One(Entry {
             policy: Arc::clone(policy),
+            tier,
             key,
             cost,
             probe,
         }))
+    }
+
+    pub(super) const fn empty() -> Self {
+        Self::new(Entries::NONE)
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let (one, several) = match self.entries {
+            Entries::One(entry) => (Some(entry), Vec::new()),
+            Entries::Other(entries) => (None, entries),
+        };
+        one.into_iter().chain(several)
     }
 
     const fn new(entries: Entries) -> Self {
@@ -148,20 +97,21 @@ impl Plan {
         self.entries.as_slice().is_empty()
     }
 
-    pub(super) fn misses_peer(&self) -> bool {
-        self.misses_peer
+    /// The policies of the plan.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.entries.as_slice().iter().map(|entry| &*entry.policy)
     }
 
-    /// The policies of the plan, each with the key that pays.
-    pub(crate) fn payers(&self) -> impl Iterator<Item = (&Policy, &Key)> {
+    /// The policies of the plan, each with the key that pays and the quotas of that key's tier.
+    pub(crate) fn payers(&self) -> impl Iterator<Item = (&Policy, &Key, &[Limit])> {
         let entries = self.entries.as_slice().iter();
-        entries.map(|entry| (&*entry.policy, &entry.key))
+        entries.map(|entry| (&*entry.policy, &entry.key, entry.limits()))
     }
 
     /// The names of the quotas of the plan, in the order of its charges, and how each is meant.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&'static Labels, Mode)> {
         self.entries.as_slice().iter().flat_map(|entry| {
-            let limits = entry.policy.limits.iter();
+            let limits = entry.limits().iter();
             limits.map(|limit| (limit.labels, entry.mode()))
         })
     }
@@ -169,7 +119,7 @@ impl Plan {
     /// Calls `f` with a charge for each quota of each policy of the plan.
     pub(super) fn with_charges<T>(&self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
         let charges = self.entries.as_slice().iter().flat_map(|entry| {
-            let limits = entry.policy.limits.iter();
+            let limits = entry.limits().iter();
             limits.map(|limit| entry.charge(limit))
         });
         f(&charges.collect::<SmallVec<[_; 4]>>())
@@ -199,12 +149,26 @@ impl Entries {
 }
 
 impl Entry {
-    fn new(policy: &Arc<Policy>, key: Key) -> Self {
+    pub(super) fn new(
+        policy: &Arc<Policy>,
+        tier: Option<usize>,
+        key: Key,
+        request: &RequestView<'_>,
+    ) -> Self {
         Self {
             policy: Arc::clone(policy),
+            tier,
             key,
-            cost: policy.cost,
+            cost: policy.cost.of(request),
             probe: false,
+        }
+    }
+
+    fn limits(&self) -> &[Limit] {
+        match self.policy.grant(self.tier) {
+            Some(Grant::Limits(limits)) => limits,
+            // What is unlimited is in no plan.
+            _ => &self.policy.limits,
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) struct Sole<'a> {
     limiter: &'a Inner,
     policy: &'a Arc<Policy>,
     limit: &'a Limit,
+    cost: u64,
 }
 
 impl<'a> Sole<'a> {
@@ -27,11 +28,15 @@ impl<'a> Sole<'a> {
         if limiter.needs_only_the_peer
             && let [policy] = &limiter.policies[..]
             && let [limit] = &policy.limits[..]
+            && let Some(cost) = policy.cost.fixed()
+            && policy.tiers.is_none()
+            && policy.outcome.is_none()
         {
             return Some(Self {
                 limiter,
                 policy,
                 limit,
+                cost,
             });
         }
         None
@@ -54,7 +59,7 @@ impl<'a> Sole<'a> {
             scope: self.limit.scope,
             quota: &self.limit.quota,
             key,
-            cost: self.policy.cost,
+            cost: self.cost,
             mode: self.policy.mode(),
         };
         self.limiter.backend.decide(slice::from_ref(&charge))
@@ -74,6 +79,6 @@ impl<'a> Sole<'a> {
 
     /// What was asked, to be remembered.
     pub(crate) fn plan(self, key: Key) -> Plan {
-        Plan::of_one(self.policy, key, self.policy.cost, false)
+        Plan::of_one(self.policy, None, key, self.cost, false)
     }
 }
