@@ -3,6 +3,10 @@
 #[allow(dead_code, reason = "annotations, which come next, use it")]
 mod further;
 mod future;
+#[cfg(feature = "tonic")]
+mod interceptor;
+#[cfg(feature = "tonic")]
+mod named;
 mod service;
 
 use std::fmt;
@@ -13,6 +17,8 @@ use tower_layer::Layer;
 #[allow(unused_imports, reason = "the same")]
 pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
+#[cfg(feature = "tonic")]
+pub use self::interceptor::RateLimitInterceptor;
 pub use self::service::RateLimitService;
 
 use bytes::Bytes;
@@ -57,8 +63,8 @@ use crate::limiter::Limiter;
 /// # #[cfg(not(feature = "axum"))] fn main() {}
 /// ```
 ///
-/// The layer goes around a whole router, a route, a method router, a `ServiceBuilder`'s stack or a tonic server. Clones of
-/// it, and of the services that it makes, share their budgets.
+/// The layer goes around a whole router, a route, a method router, a `ServiceBuilder`'s stack, a tonic server or one service of
+/// it. Clones of it, and of the services that it makes, share their budgets.
 ///
 /// # What it does to the service
 ///

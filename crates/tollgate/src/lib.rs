@@ -69,6 +69,8 @@ pub use self::body::{BodyWatch, ResponseBody, Watched};
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
+#[cfg(feature = "tonic")]
+pub use self::layer::RateLimitInterceptor;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,

@@ -157,6 +157,13 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// An interceptor cannot do what the policy asks for.
+    Interceptor {
+        /// The policy's name.
+        policy: String,
+        /// What it cannot do.
+        reason: &'static str,
+    },
     /// This is no host.
     Host {
         /// The policy's name.
@@ -226,6 +233,9 @@ impl fmt::Display for ConfigError {
                 method,
                 reason,
             } => write!(f, "policy {policy:?}: gRPC method {method:?}: {reason}"),
+            Self::Interceptor { policy, reason } => {
+                write!(f, "policy {policy:?}: {reason}; use RateLimitLayer")
+            }
             Self::Host {
                 policy,
                 host,

@@ -187,6 +187,15 @@ impl Policy {
         }
     }
 
+    /// Whether it looks at what the request is for.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn has_targets(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|conditions| {
+            let routes = [&conditions.routes, &conditions.exempt_routes];
+            routes.iter().any(|routes| !routes.is_empty()) || !conditions.hosts.is_empty()
+        })
+    }
+
     /// Makes the patterns of paths match whatever the case.
     pub(crate) fn ignore_path_case(&mut self) {
         if self.conditions.is_some() {

@@ -51,6 +51,26 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// What an interceptor cannot do for it, if there is anything.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn beyond_an_interceptor(&self) -> Option<&'static str> {
+        if self.has_targets() {
+            return Some("has a route or host, and an interceptor does not see what is called");
+        }
+        if self.key.later().is_some() {
+            return Some("has an async key, and an interceptor cannot wait");
+        }
+        if self.tiers.as_ref().is_some_and(|tiers| tiers.is_later()) {
+            return Some("has tiers that are asked for, and an interceptor cannot wait");
+        }
+        if self.outcome.is_some() {
+            return Some("charges by the response, and an interceptor does not see it");
+        }
+        None
+    }
+}
+
 /// The pattern of the paths of these methods, or what is wrong with them.
 fn route(methods: &str) -> Result<String, &'static str> {
     let methods = methods.strip_prefix('/').unwrap_or(methods);

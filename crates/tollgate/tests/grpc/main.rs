@@ -11,6 +11,7 @@ mod answers;
 #[path = "../common/mod.rs"]
 mod common;
 mod health;
+mod interceptor;
 mod keys;
 mod routes;
 mod serving;
