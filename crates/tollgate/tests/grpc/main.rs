@@ -15,6 +15,8 @@ mod interceptor;
 mod keys;
 mod routes;
 mod serving;
+#[cfg(feature = "axum")]
+mod shared;
 #[cfg(feature = "tls")]
 mod tls;
 mod web;
