@@ -51,6 +51,7 @@ mod clock;
 mod engine;
 mod error;
 mod key;
+mod name;
 mod quota;
 mod receipt;
 mod scope;
@@ -64,6 +65,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use engine::{States, decide, decide_quickly};
 pub use error::{BackendError, FailureKind};
 pub use key::{Key, KeyKind};
+pub use name::{MAX_NAME_LEN, is_name};
 pub use quota::{
     MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, ParseQuotaError, Quota,
     QuotaError,

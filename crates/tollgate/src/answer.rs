@@ -1,28 +1,33 @@
-//! What a caller is told: the answer to a refused request, and the fields on every answer.
-//!
-//! | what happened | HTTP | gRPC | headers |
-//! | --- | --- | --- | --- |
-//! | over quota | 429 | `RESOURCE_EXHAUSTED` | `Retry-After` (absent if it can never pass), RateLimit fields, `no-store` |
-//! | the limiter cannot decide, and the policy denies | 503 | `UNAVAILABLE` | `no-store` |
-//! | the request does not say who it is from, and the policy denies | 403 | `PERMISSION_DENIED` | `no-store` |
-//! | on a policy's block list | 403 or 429, as the list says | `PERMISSION_DENIED` or `RESOURCE_EXHAUSTED` | `no-store` |
-//! | passed | the service's | the service's | RateLimit fields |
-//!
-//! Over gRPC a refusal also says `grpc-retry-pushback-ms` and `grpc-status-details-bin`, and the RateLimit fields are written
-//! only if asked for: see [`GrpcAnswers`].
+//! What a caller is told: the answer to a refused request, and the headers on every answer.
+#![doc = include_str!("answer/outcomes.md")]
 
+mod answers;
+mod expose;
 mod fields;
 mod grpc;
+mod headers;
+mod jitter;
+mod plain_text;
 mod prepared;
 mod problem;
+mod refusal;
 mod rendered;
 mod respond;
 mod retry_after;
+mod see_other;
 
-pub(crate) use self::fields::{policy_member, prepare_fields, write_fields};
+pub(crate) use self::answers::{Answers, Writes};
+pub(crate) use self::fields::{
+    plain_policy_member, policy_member, prepare_fields, write_usual_fields,
+};
+#[cfg(feature = "tonic")]
 pub(crate) use self::grpc::Dialect;
 pub use self::grpc::GrpcAnswers;
-pub(crate) use self::prepared::Prepared;
+pub use self::headers::{HeaderForm, RateLimitHeaders};
+pub use self::jitter::Jitter;
+pub use self::plain_text::PlainText;
+pub(crate) use self::prepared::{Prepared, PreparedRefusal};
 pub use self::problem::ProblemJson;
-pub(crate) use self::respond::{PreparedRefusal, Responder};
-pub use self::respond::{Refusal, RefusalReason, Respond};
+pub use self::refusal::{Refusal, RefusalReason};
+pub use self::respond::Respond;
+pub use self::see_other::SeeOther;

@@ -65,6 +65,18 @@ impl Ledger {
         }
     }
 
+    /// When this verdict of the ledger's was given, by the backend's clock.
+    pub(crate) fn decided_at(&self, verdict: &PolicyVerdict) -> Option<Timestamp> {
+        let verdicts = self.report.verdicts();
+        let index = verdicts.iter().position(|one| std::ptr::eq(one, verdict))?;
+        let mut before = 0;
+        let payment = self.payments.iter().find(|payment| {
+            before += payment.verdicts;
+            index < before
+        });
+        payment?.at
+    }
+
     pub(crate) fn report(&self) -> &Report {
         &self.report
     }

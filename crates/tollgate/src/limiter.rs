@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Request;
-use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
+use tollgate_core::{Answer, Backend, BackendError, Decision, MAX_NAME_LEN, Receipt};
 use tollgate_memory::MemoryBackend;
 
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
@@ -27,6 +27,8 @@ pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Sole;
 
+#[cfg(feature = "axum")]
+use crate::annotation::Registry;
 use crate::client::ClientAddress;
 use crate::key::ClientIp;
 use crate::ledger::Ledger;
@@ -61,6 +63,8 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     policies: Box<[Arc<Policy>]>,
+    /// Those that the layer matches: all but the ones on demand.
+    matched: Box<[Arc<Policy>]>,
     client: ClientAddress,
     /// Nothing, if no policy has a pattern.
     matcher: Option<Matcher>,
@@ -73,6 +77,9 @@ struct Inner {
     local: LocalBudgets,
     health: Health,
     warned_of_missing_peer: AtomicBool,
+    /// What handlers and routes have brought along.
+    #[cfg(feature = "axum")]
+    annotated: Registry,
 }
 
 impl Inner {
@@ -81,7 +88,7 @@ impl Inner {
     fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
-        let all = self.policies.iter();
+        let all = self.matched.iter();
         if self.matcher.is_none() && !self.ignores_path_case {
             return planning::plan(all, &request, None);
         }
@@ -90,7 +97,7 @@ impl Inner {
             return planning::plan(all, &request, Some(&path));
         };
         let covering = matcher.covering(&path);
-        let candidates = covering.iter().filter_map(|index| self.policies.get(index));
+        let candidates = covering.iter().filter_map(|index| self.matched.get(index));
         planning::plan(candidates, &request, Some(&path))
     }
 }
@@ -156,9 +163,45 @@ impl Limiter {
         self.0.policies.iter().map(|policy| &**policy)
     }
 
-    fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+    /// Looks for policies that annotations, [`check`](Self::check) or [`settle`](crate::RateLimitStatus::settle) will ask for
+    /// by name, to be called when the server starts: what is missing would be seen by the first request otherwise.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("search", Quota::per_second(5)).on_demand())
+    ///     .build()?;
+    /// limiter.expects(["search"])?;
+    /// assert!(limiter.expects(["serach"]).is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of one of these names.
+    pub fn expects<'a>(
+        &self,
+        policies: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), ConfigError> {
+        let mut names = policies.into_iter();
+        match names.find(|name| self.policy(name).is_none()) {
+            Some(name) => Err(ConfigError::UnknownPolicy {
+                policy: name.chars().take(MAX_NAME_LEN).collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
         let mut policies = self.0.policies.iter();
         policies.find(|policy| policy.name() == name)
+    }
+
+    #[cfg(feature = "axum")]
+    pub(crate) fn annotated(&self) -> &Registry {
+        &self.0.annotated
     }
 
     /// The head of a request, with what this limiter trusts.
@@ -168,13 +211,13 @@ impl Limiter {
     }
 
     /// The same of a request that lies in parts.
-    #[allow(dead_code, reason = "annotations, which come next, use it")]
+    #[cfg(feature = "axum")]
     pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
         RequestView::of_parts(parts).trusting(&self.0.client)
     }
 
-    #[allow(dead_code, reason = "annotations, which come next, use it")]
     /// Whose budgets a request spends under these policies, whatever other policies this limiter has.
+    #[cfg(feature = "axum")]
     pub(crate) fn plan_for(
         &self,
         policies: &[Arc<Policy>],
@@ -191,7 +234,7 @@ impl Limiter {
     /// Which policies cover the request, whose budgets they spend, and how much.
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         let plan = if self.0.needs_only_the_peer {
-            planning::plan(self.0.policies.iter(), request, None)
+            planning::plan(self.0.matched.iter(), request, None)
         } else {
             self.0.plan(request)
         };
@@ -340,9 +383,10 @@ struct Parts {
     backend: Arc<dyn Backend>,
 }
 
-/// The patterns of all policies as one router.
+/// The patterns of all policies that the layer matches as one router.
 fn matcher(policies: &[Policy]) -> Option<Matcher> {
-    let patterns: Vec<_> = policies.iter().map(Policy::patterns).collect();
+    let matched = policies.iter().filter(|policy| !policy.on_demand);
+    let patterns: Vec<_> = matched.map(Policy::patterns).collect();
     Matcher::new(&patterns)
 }
 
@@ -362,10 +406,12 @@ impl Limiter {
             backend,
         } = parts;
         let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
+        let matched = policies.iter().filter(|policy| !policy.on_demand);
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
             needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
+            matched: matched.cloned().collect(),
             policies,
             client,
             matcher,
@@ -373,6 +419,8 @@ impl Limiter {
             backend,
             health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),
+            #[cfg(feature = "axum")]
+            annotated: Registry::default(),
         }))
     }
 }

@@ -34,7 +34,7 @@ use crate::{ConfigError, Mode, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
-/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](ClientIp),
+/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](crate::ClientIp),
 /// lets those who have none share one budget, is enforced, and lets requests pass while the backend fails.
 ///
 /// ```
@@ -62,6 +62,7 @@ pub struct Policy {
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) shadow: bool,
+    pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
 }
@@ -77,7 +78,9 @@ pub enum OnMissing {
     Share,
     /// The policy does not apply. For limits on something that not everybody has, such as a session.
     Pass,
-    /// The request is refused: 403, since no waiting helps.
+    /// The request is refused: 403, since no waiting helps. Not 401, which has to say how to authenticate
+    /// (`WWW-Authenticate`), and that is not the limiter's to know: an answer of your own
+    /// ([`respond_with`](crate::RateLimitLayer::respond_with)) can.
     Deny,
 }
 
@@ -123,6 +126,7 @@ impl Policy {
             cost: Cost::ONE,
             outcome: None,
             shadow: false,
+            on_demand: false,
             on_missing: OnMissing::default(),
             on_failure: OnFailure::default(),
         })
@@ -177,6 +181,17 @@ impl Policy {
         self
     }
 
+    /// Charged only where it is asked for by name: by an annotation, a route, or [`check`](crate::Limiter::check). The layer
+    /// does not charge requests under it, whatever they are.
+    ///
+    /// Where it is asked for takes the place of its [routes](Self::route). Its other conditions hold as ever, and so do its
+    /// lists.
+    #[must_use]
+    pub fn on_demand(mut self) -> Self {
+        self.on_demand = true;
+        self
+    }
+
     /// What it means that a request does not say whose budget it spends.
     #[must_use]
     pub fn on_missing(mut self, rule: OnMissing) -> Self {
@@ -225,6 +240,7 @@ impl fmt::Debug for Policy {
             .field("cost", &self.cost)
             .field("outcome", &self.outcome)
             .field("shadow", &self.shadow)
+            .field("on_demand", &self.on_demand)
             .field("on_missing", &self.on_missing)
             .field("on_failure", &self.on_failure)
             .finish_non_exhaustive()

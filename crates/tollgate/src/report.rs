@@ -1,7 +1,7 @@
 //! What was decided about a request, quota by quota: what handlers see and headers say.
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, ptr};
 
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
@@ -133,6 +133,16 @@ impl Report {
     /// Those that the request depended on and that were asked.
     pub(crate) fn enforced(&self) -> impl Iterator<Item = &PolicyVerdict> {
         self.0.iter().filter(|one| one.counts())
+    }
+
+    /// Their quotas. One that was charged twice, by the layer and by the handler once more, is still one.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &'static Labels> {
+        let all = self.enforced().map(PolicyVerdict::labels);
+        all.enumerate().filter_map(|(index, quota)| {
+            let mut before = self.enforced().take(index);
+            let is_new = !before.any(|one| ptr::eq(one.labels(), quota));
+            is_new.then_some(quota)
+        })
     }
 
     /// The one that says most about the request, which is the one that headers speak of: of those that refuse it the one

@@ -234,6 +234,10 @@ impl<'a> RequestView<'a> {
     }
 
     #[inline(never)]
+    #[cfg_attr(
+        not(any(feature = "axum", feature = "tonic")),
+        expect(clippy::unused_self, reason = "there is nowhere else to look")
+    )]
     fn peer_elsewhere(&self) -> Option<IpAddr> {
         #[cfg(feature = "axum")]
         if let Some(MockConnectInfo(address)) = self.extensions.get::<MockConnectInfo<SocketAddr>>()

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::ResponseView;
 use crate::layer::Config;
 use crate::ledger::Ledger;
-use crate::report::{PolicyVerdict, Report};
+use crate::report::PolicyVerdict;
 
 /// The decisions about this request so far, for its handler to read.
 ///
@@ -73,11 +73,11 @@ impl RateLimitStatus {
 
     /// Lets `f` read what took part, at the end of a request.
     #[inline]
-    pub(crate) fn finish(mut self, f: impl FnOnce(&Report)) {
+    pub(crate) fn finish(mut self, f: impl FnOnce(&Ledger, Option<&Config>)) {
         let Some(shared) = Arc::get_mut(&mut self.0) else {
-            return f(self.ledger().report());
+            return f(&self.ledger(), self.config().map(Arc::as_ref));
         };
-        f(unlocked(&mut shared.ledger).report());
+        f(unlocked(&mut shared.ledger), shared.config.as_deref());
         // A thread that ends keeps nothing.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();

@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    Limiter, Policy, PolicyVerdict, ProblemJson, Quota, RateLimitLayer, RateLimitStatus, Refusal,
+    Limiter, Policy, PolicyVerdict, ProblemJson, Quota, RateLimitLayer, RateLimitStatus,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -129,10 +129,10 @@ async fn fields_of_another_limiter_further_in_are_left_standing() {
 
 #[tokio::test]
 async fn the_answer_can_be_the_users_own() {
-    let layer = RateLimitLayer::new(Quota::per_hour(1)).respond_with(|refusal: &Refusal<'_>| {
+    let layer = RateLimitLayer::new(Quota::per_hour(1)).respond_with(|refusal| {
         assert_eq!(refusal.request().uri().path(), "/");
         assert_eq!(refusal.violated().next().unwrap().policy(), "default");
-        let mut response = Response::new("come back later".into());
+        let mut response = Response::new("come back later");
         *response.status_mut() = StatusCode::SEE_OTHER;
         response
             .headers_mut()
@@ -272,7 +272,7 @@ async fn the_answer_prepared_for_one_quota_is_the_one_that_would_be_written() {
             }
         };
         let mut answers = Vec::new();
-        for layer in [layer(), layer().respond_with(ProblemJson)] {
+        for layer in [layer(), layer().respond(ProblemJson)] {
             send(&layer).await;
             let (parts, body) = send(&layer).await.into_parts();
             let mut headers: Vec<_> = parts

@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tollgate::key::{self, Global};
 use tollgate::{
-    ClientAddress, Hops, Key, Limiter, Networks, PeerAddr, Policy, Quota, RateLimitLayer, Refusal,
+    ClientAddress, Hops, Key, Limiter, Networks, PeerAddr, Policy, Quota, RateLimitLayer,
 };
 use tower::ServiceExt;
 
@@ -148,9 +148,9 @@ async fn closures_and_answers_see_the_same_caller_as_policies() {
         .policy(Policy::new("all", Quota::per_hour(100)).key(Global))
         .build()
         .unwrap();
-    let layer = RateLimitLayer::new(&limiter).respond_with(|refusal: &Refusal<'_>| {
+    let layer = RateLimitLayer::new(&limiter).respond_with(|refusal| {
         let caller = refusal.request().client_ip().unwrap();
-        Response::new(caller.to_string().into())
+        Response::new(caller.to_string())
     });
     let app = Router::new()
         .route("/", get(|| async { "hello" }))

@@ -7,13 +7,12 @@ mod pushback;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderName, HeaderValue, Method, Response};
 
 pub use self::options::GrpcAnswers;
-use self::pushback::{Jitter, pushback};
-use super::respond::complete;
+use self::pushback::pushback;
 use super::{Refusal, RefusalReason};
-use crate::Block;
+use crate::{Block, RequestView};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -33,11 +32,11 @@ impl Dialect {
     /// Nothing, if the caller does not speak gRPC, by its content type. Every call is a POST: a browser's GET is not made one
     /// by a header.
     #[inline]
-    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Option<Self> {
-        if method != Method::POST {
+    pub(crate) fn of(request: &RequestView<'_>) -> Option<Self> {
+        if request.method() != Method::POST {
             return None;
         }
-        let content_type = headers.get(CONTENT_TYPE)?.as_bytes();
+        let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
         let rest = content_type.strip_prefix(b"application/grpc")?;
         let (dialect, rest) = match rest.strip_prefix(b"-web") {
             None => (Self::Native, rest),
@@ -96,14 +95,9 @@ impl Status {
 }
 
 impl GrpcAnswers {
-    /// The whole answer to a refusal: trailers-only, which is to say that the status stands in the headers, and there is no
+    /// The answer to a refusal: trailers-only, which is to say that the status stands in the headers, and there is no
     /// body.
-    pub(crate) fn answer(
-        &self,
-        dialect: Dialect,
-        refusal: &Refusal<'_>,
-        fields: bool,
-    ) -> Response<Bytes> {
+    pub(super) fn answer(&self, dialect: Dialect, refusal: &Refusal<'_>) -> Response<Bytes> {
         let status = Status::of(refusal.reason());
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
@@ -111,7 +105,7 @@ impl GrpcAnswers {
         headers.insert(GRPC_STATUS, status.code.value());
         headers.insert(GRPC_MESSAGE, HeaderValue::from_static(status.message));
         if self.pushback
-            && let Some(value) = pushback(refusal, Jitter::draw())
+            && let Some(value) = pushback(refusal)
         {
             headers.insert(GRPC_RETRY_PUSHBACK, value);
         }
@@ -119,7 +113,7 @@ impl GrpcAnswers {
         if self.details {
             details::write(headers, status, refusal, &self.domain);
         }
-        complete(response, refusal, fields && self.fields)
+        response
     }
 }
 
@@ -135,6 +129,8 @@ impl Code {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
     #[test]
@@ -153,15 +149,23 @@ mod tests {
             ("application/json", None),
         ];
         for (content_type, expected) in cases {
-            let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            let mut request = Request::post("/")
+                .header(CONTENT_TYPE, content_type)
+                .body(())
+                .unwrap();
             assert_eq!(
-                Dialect::of(&Method::POST, &headers),
+                Dialect::of(&RequestView::of(&request)),
                 expected,
                 "{content_type}"
             );
-            assert_eq!(Dialect::of(&Method::GET, &headers), None, "{content_type}");
+            *request.method_mut() = Method::GET;
+            assert_eq!(
+                Dialect::of(&RequestView::of(&request)),
+                None,
+                "{content_type}"
+            );
         }
-        assert_eq!(Dialect::of(&Method::POST, &HeaderMap::new()), None);
+        let silent = Request::post("/").body(()).unwrap();
+        assert_eq!(Dialect::of(&RequestView::of(&silent)), None);
     }
 }

@@ -1,7 +1,10 @@
 //! Headers that are prepared once and copied for each answer.
 
-use http::header::ValuesMut;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, ValuesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY};
+use super::problem::{PROBLEM_JSON, problem_body};
 
 /// A map of headers of which the first few change from answer to answer.
 ///
@@ -28,10 +31,43 @@ impl Prepared {
     }
 }
 
+/// What the answers have in common that say that one quota was exceeded, and no other took part.
+#[derive(Debug)]
+pub(crate) struct PreparedRefusal {
+    /// The body.
+    pub(super) problem: String,
+    /// What changes is the RateLimit field and `Retry-After`.
+    pub(super) with_fields: Prepared,
+    /// What changes is `Retry-After`.
+    pub(super) without: Prepared,
+}
+
+impl PreparedRefusal {
+    /// For the quota of this name, and with this member of the `RateLimit-Policy` field.
+    pub(crate) fn of(name: &str, member: &HeaderValue) -> Self {
+        let changes = HeaderValue::from_static("");
+        Self {
+            problem: problem_body([name]),
+            with_fields: Prepared::new([
+                (RATE_LIMIT, changes.clone()),
+                (RETRY_AFTER, changes.clone()),
+                (RATE_LIMIT_POLICY, member.clone()),
+                (CONTENT_TYPE, PROBLEM_JSON),
+                (CACHE_CONTROL, NO_STORE),
+            ]),
+            without: Prepared::new([
+                (RETRY_AFTER, changes),
+                (CONTENT_TYPE, PROBLEM_JSON),
+                (CACHE_CONTROL, NO_STORE),
+            ]),
+        }
+    }
+}
+
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
 #[cfg(test)]
 mod tests {
-    use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-
     use super::*;
 
     #[test]

@@ -28,8 +28,7 @@ impl Respond for ProblemJson {
             }
             RefusalReason::Unidentified(missing) => Bytes::from(unidentified(&missing.to_string())),
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = refusal.status();
+        let mut response = refusal.response(body);
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
         response
     }
@@ -55,19 +54,29 @@ const ABNORMAL_USAGE: &str = concat!(
 
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     let mut violated = refusal.violated();
-    match (violated.next(), violated.next()) {
+    let names = || refusal.violated().map(PolicyVerdict::quota);
+    match (violated.next(), violated.next(), refusal.retry_after()) {
+        (_, _, None) => Bytes::from(problem(NEVER_PASSES, names())),
         // The usual case, written once when the policy was built.
-        (Some(only), None) => Bytes::from_static(only.labels().refusal.problem.as_bytes()),
-        _ => Bytes::from(problem_body(refusal.violated().map(PolicyVerdict::quota))),
+        (Some(only), None, _) => Bytes::from_static(only.labels().refusal.problem.as_bytes()),
+        _ => Bytes::from(problem_body(names())),
     }
 }
 
-/// The body that says that these quotas were violated. Names are a part of ASCII that JSON need not escape.
+const NEVER_PASSES: &str = "The request asks for more than a quota ever holds.";
+
+/// The body that says that these quotas were violated, for now.
 pub(super) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
+    let detail = "The request would exceed a quota; Retry-After says when it would not.";
+    problem(detail, violated)
+}
+
+/// Names are a part of ASCII that JSON need not escape.
+fn problem<'a>(detail: &str, violated: impl IntoIterator<Item = &'a str>) -> String {
     let names = violated.into_iter().collect::<Vec<_>>().join("\",\"");
     format!(
         "{{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota exceeded\",\
-         \"status\":429,\"detail\":\"The request would exceed a quota; Retry-After says when it would not.\",\
+         \"status\":429,\"detail\":\"{detail}\",\
          \"violated-policies\":[\"{names}\"]}}"
     )
 }
@@ -93,6 +102,7 @@ mod tests {
         let bodies = [
             problem_body(["login"]),
             problem_body(["api", "api-2"]),
+            problem(NEVER_PASSES, ["api"]),
             UNDECIDED.to_owned(),
             FORBIDDEN.to_owned(),
             ABNORMAL_USAGE.to_owned(),

@@ -11,12 +11,17 @@ pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// The value of `Retry-After`. Never 0: a caller told to come back at once would.
-pub(super) fn retry_after(wait: Duration) -> HeaderValue {
+/// What a caller is told of this wait. Never 0: a caller told to come back at once would.
+pub(super) fn told_seconds(wait: Duration) -> u64 {
+    whole_seconds(wait).max(1)
+}
+
+/// The value of `Retry-After`.
+pub(super) fn retry_after(seconds: u64) -> HeaderValue {
     let says = Says {
         what: "retry-after",
         number: 0,
-        seconds: whole_seconds(wait).max(1),
+        seconds,
     };
     rendered(says, |says| HeaderValue::from(says.seconds))
 }
@@ -35,7 +40,8 @@ mod tests {
             (0, "1"),
         ];
         for (us, expected) in cases {
-            assert_eq!(retry_after(Duration::from_micros(us)), expected);
+            let seconds = told_seconds(Duration::from_micros(us));
+            assert_eq!(retry_after(seconds), expected);
         }
     }
 }

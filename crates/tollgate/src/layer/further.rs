@@ -8,10 +8,9 @@ use http::Response;
 use http::request::Parts;
 
 use super::Config;
-use crate::answer::{Refusal, RefusalReason};
+use crate::answer::{RefusalReason, Writes};
 use crate::ledger::Ledger;
 use crate::limiter::{Judged, Limiter, Planned};
-use crate::report::Report;
 use crate::{Policy, RateLimitStatus};
 
 /// The handle that a layer has put into a request, with what the layer was told.
@@ -68,9 +67,9 @@ impl<'a> Further<'a> {
     }
 
     fn refuse(&self, parts: &Parts, reason: RefusalReason<'_>, ledger: Ledger) -> Response<Bytes> {
-        let report: &Report = ledger.report();
-        let refusal = Refusal::new(reason, report, self.config.limiter.view_of(parts));
-        let response = self.config.answer(&refusal, false);
+        let view = self.config.limiter.view_of(parts);
+        let answers = &self.config.answers;
+        let response = answers.refuse(reason, &ledger, view, Writes::Nothing);
         self.status.give_back();
         self.status.ledger().append(ledger);
         response

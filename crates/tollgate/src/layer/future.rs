@@ -16,7 +16,6 @@ use super::service::After;
 use crate::ResponseBody;
 use crate::ledger::Ledger;
 use crate::limiter::{Plan, Resolving};
-use crate::report::Report;
 
 pin_project! {
     /// The response of a [`RateLimitService`](super::RateLimitService).
@@ -80,8 +79,8 @@ impl<S, B> Waiting<S, B> {
                     let plan = match ready!(resolving.poll(cx, &limiter.view(&self.request))) {
                         Ok(plan) => plan,
                         Err(turned) => {
-                            let report = Report::default();
-                            let response = config.refuse(&self.request, turned.reason(), &report);
+                            let (reason, ledger) = (turned.reason(), Ledger::default());
+                            let response = config.refuse(&self.request, reason, ledger);
                             return Poll::Ready(Outcome::Refused(response));
                         }
                     };
@@ -168,7 +167,7 @@ where
                         polled = polled.map_ok(|response| after.settle(response));
                     }
                     if let Poll::Ready(Ok(response)) = &mut polled {
-                        after.finish(response.headers_mut());
+                        after.finish(response.status(), response.headers_mut());
                     }
                     return polled;
                 }

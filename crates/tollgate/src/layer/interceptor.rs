@@ -12,8 +12,7 @@ use tonic::{Code, Status};
 use crate::answer::Dialect;
 use crate::ledger::Ledger;
 use crate::limiter::Planned;
-use crate::report::Report;
-use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer};
+use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer, RequestView};
 
 /// Limits the calls to a service that is made with tonic's `with_interceptor`.
 ///
@@ -83,7 +82,7 @@ impl RateLimitInterceptor {
             // No policy waits: those that could were refused when this was built.
             Ok(Planned::Later(_)) => return Ok(()),
             Err(turned) => {
-                let refused = config.refuse(request, turned.reason(), &Report::default());
+                let refused = config.refuse(request, turned.reason(), Ledger::default());
                 return Err(status(&refused));
             }
         };
@@ -105,7 +104,7 @@ impl Interceptor for RateLimitInterceptor {
         *request.method_mut() = Method::POST;
         *request.headers_mut() = metadata.into_headers();
         *request.extensions_mut() = extensions;
-        if Dialect::of(request.method(), request.headers()).is_none() {
+        if Dialect::of(&RequestView::of(&request)).is_none() {
             // Whatever the caller says: what an interceptor sees is a call.
             let grpc = HeaderValue::from_static("application/grpc");
             request.headers_mut().insert(CONTENT_TYPE, grpc);

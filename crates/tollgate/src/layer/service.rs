@@ -4,17 +4,16 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate_core::{BackendError, Decide, Decision};
 use tower_service::Service;
 
 use super::future::{Step, Waiting};
 use super::{Config, ResponseFuture};
-use crate::answer::{Refusal, RefusalReason, write_fields};
+use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
 use crate::limiter::{Judged, Plan, Planned};
-use crate::report::Report;
 use crate::{RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
@@ -28,7 +27,7 @@ pub struct RateLimitService<S> {
 #[derive(Debug, Default)]
 pub(super) struct After {
     status: Option<RateLimitStatus>,
-    fields: bool,
+    writes: Writes,
     /// Whether the response may change what the request cost.
     outcomes: bool,
 }
@@ -53,13 +52,13 @@ impl After {
     }
 
     #[inline]
-    pub(super) fn finish(&mut self, headers: &mut HeaderMap) {
+    pub(super) fn finish(&mut self, code: StatusCode, headers: &mut HeaderMap) {
         if let Some(status) = self.status.take() {
-            let fields = self.fields;
-            status.finish(|report| {
-                if fields {
-                    write_fields(headers, report);
-                }
+            let writes = self.writes.on(code);
+            status.finish(|ledger, config| match (writes, config) {
+                (Writes::Usual, _) => write_usual_fields(headers, ledger.report()),
+                (Writes::Chosen, Some(config)) => config.answers.write(headers, ledger),
+                _ => {}
             });
         }
     }
@@ -102,7 +101,7 @@ where
         config.limiter.backend_answered();
         if !decision.is_admitted() {
             let ledger = sole.ledger(&key, decision);
-            let response = config.refuse_for(&request, ledger.report());
+            let response = config.refuse(&request, RefusalReason::QuotaExceeded, ledger);
             return self.refused(response);
         }
         let after = config.admit(&mut request, || sole.ledger(&key, decision));
@@ -131,7 +130,7 @@ impl<S> RateLimitService<S> {
             Ok(Planned::Later(resolving)) => self.wait(Step::Resolving(resolving), request),
             Err(turned) => {
                 let reason = turned.reason();
-                let response = self.config.refuse(&request, reason, &Report::default());
+                let response = self.config.refuse(&request, reason, Ledger::default());
                 self.refused(response)
             }
         }
@@ -193,10 +192,12 @@ impl Config {
     ) -> Result<After, Response<R>> {
         match self.limiter.judge(plan, decided) {
             Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
-            Judged::Denied(ledger) => Err(self.refuse_for(request, ledger.report())),
+            Judged::Denied(ledger) => {
+                Err(self.refuse(request, RefusalReason::QuotaExceeded, ledger))
+            }
             Judged::Undecided => Ok(self.after(request, Ledger::default())),
             Judged::Unavailable => {
-                Err(self.refuse(request, RefusalReason::Undecided, &Report::default()))
+                Err(self.refuse(request, RefusalReason::Undecided, Ledger::default()))
             }
         }
     }
@@ -207,7 +208,8 @@ impl Config {
         request: &mut Request<B>,
         ledger: impl FnOnce() -> Ledger,
     ) -> After {
-        if !self.fields && !self.status && !self.limiter.has_outcomes() {
+        let writes = self.answers.writes() != Writes::Nothing;
+        if !writes && !self.status && !self.limiter.has_outcomes() {
             return After::default();
         }
         self.after(request, ledger())
@@ -223,7 +225,7 @@ impl Config {
         }
         After {
             status: Some(status),
-            fields: self.writes_fields(request),
+            writes: self.answers.writes_for(request),
             outcomes: self.limiter.has_outcomes(),
         }
     }
@@ -237,32 +239,48 @@ impl Config {
         outer: RateLimitStatus,
     ) -> After {
         outer.ledger().append(status.ledger().clone());
-        let written_by_outer = outer
-            .config()
-            .is_some_and(|outer| outer.writes_fields(request));
+        let writes = self.writes_within(request, &outer);
         request.extensions_mut().insert(outer);
         After {
             status: Some(status),
-            fields: !written_by_outer && self.writes_fields(request),
+            writes,
             outcomes: self.limiter.has_outcomes(),
         }
     }
 
-    /// The answer to a request that would exceed a quota. What layers further out took for it comes back.
-    fn refuse_for<B, R: ResponseBody>(&self, request: &Request<B>, report: &Report) -> Response<R> {
-        if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
-            outer.give_back();
+    /// What is left to write within a layer that has put its own handle into the request: one of the two writes, for both.
+    fn writes_within<B>(&self, request: &Request<B>, outer: &RateLimitStatus) -> Writes {
+        match outer
+            .config()
+            .map(|outer| outer.answers.writes_for(request))
+        {
+            None | Some(Writes::Nothing) => self.answers.writes_for(request),
+            Some(_) => Writes::Nothing,
         }
-        self.refuse(request, RefusalReason::QuotaExceeded, report)
     }
 
+    /// The answer to a refused request.
     pub(super) fn refuse<B, R: ResponseBody>(
         &self,
         request: &Request<B>,
         reason: RefusalReason<'_>,
-        report: &Report,
+        ledger: Ledger,
     ) -> Response<R> {
-        let refusal = Refusal::new(reason, report, self.limiter.view(request));
-        self.answer(&refusal, self.fields).map(R::from_bytes)
+        let view = self.limiter.view(request);
+        let response = match request.extensions().get::<RateLimitStatus>() {
+            None => {
+                let writes = self.answers.writes_for(request);
+                self.answers.refuse(reason, &ledger, view, writes)
+            }
+            Some(outer) => {
+                // A refused request costs nothing: what layers further out took for it comes back.
+                outer.give_back();
+                let writes = self.writes_within(request, outer);
+                let response = self.answers.refuse(reason, &ledger, view, writes);
+                outer.ledger().append(ledger);
+                response
+            }
+        };
+        response.map(R::from_bytes)
     }
 }

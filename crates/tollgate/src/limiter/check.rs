@@ -215,12 +215,13 @@ impl Checked {
             }
     }
 
-    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would.
+    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would, or is
+    /// [allowed](Self::is_allowed) now. What a policy on trial would have said is in the [verdicts](Self::verdicts).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
-            Outcome::Decided(decision) => decision.retry_after(),
-            Outcome::Undecided(_) | Outcome::Unlimited => None,
+            Outcome::Decided(decision) if self.enforced => decision.retry_after(),
+            _ => None,
         }
     }
 

@@ -9,7 +9,7 @@ use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
 use super::{Limiter, Parts, matcher};
-use crate::{ClientAddress, Policy};
+use crate::{ClientAddress, HeaderForm, Policy};
 
 /// Collects what a [`Limiter`] is made of.
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub struct LimiterBuilder {
     ignores_path_case: bool,
     charges_preflights: bool,
     charges_health: bool,
+    may_be_empty: bool,
     backend: Option<Arc<dyn Backend>>,
 }
 
@@ -61,6 +62,20 @@ impl LimiterBuilder {
         self
     }
 
+    /// Takes it for no mistake if there is no policy: all limits stand at handlers and routes.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let layer = RateLimitLayer::new(Limiter::builder().allow_no_policies().build()?);
+    /// # Ok(()) }
+    /// ```
+    pub fn allow_no_policies(mut self) -> Self {
+        self.may_be_empty = true;
+        self
+    }
+
     /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));
@@ -74,7 +89,7 @@ impl LimiterBuilder {
     /// If there is no policy, if two have one name, if two quotas have one name, or if policies that could cover one path
     /// have more than [`MAX_CHARGES`] quotas between them.
     pub fn build(mut self) -> Result<Limiter, ConfigError> {
-        if self.policies.is_empty() {
+        if self.policies.is_empty() && !self.may_be_empty {
             return Err(ConfigError::NoPolicy);
         }
         let mut names = HashMap::new();
@@ -104,11 +119,15 @@ impl LimiterBuilder {
             policy.charges_health |= self.charges_health;
         }
         let matcher = matcher(&self.policies);
-        let quotas = |policy: usize| self.policies[policy].most_limits();
-        let quotas = match &matcher {
+        let (on_demand, matched): (Vec<_>, Vec<_>) =
+            self.policies.iter().partition(|policy| policy.on_demand);
+        let quotas = |policy: usize| matched[policy].most_limits();
+        let together = match &matcher {
             Some(matcher) => matcher.heaviest(quotas),
-            None => (0..self.policies.len()).map(quotas).sum(),
+            None => (0..matched.len()).map(quotas).sum(),
         };
+        let alone = on_demand.iter().map(|policy| policy.most_limits());
+        let quotas = alone.fold(together, usize::max);
         if quotas > MAX_CHARGES {
             return Err(ConfigError::TooManyQuotas { quotas });
         }
@@ -194,8 +213,20 @@ pub enum ConfigError {
         /// How many.
         bits: u8,
     },
+    /// Headers in no form at all.
+    NoHeaderForm,
+    /// Two forms of headers write the same header.
+    HeaderForms {
+        /// The forms.
+        forms: [HeaderForm; 2],
+    },
     /// The limiter has no policy.
     NoPolicy,
+    /// The limiter has no policy of this name, which somebody expects.
+    UnknownPolicy {
+        /// The name, shortened if it is long.
+        policy: String,
+    },
     /// Two policies of one limiter have one name.
     DuplicatePolicy {
         /// The name.
@@ -250,7 +281,18 @@ impl fmt::Display for ConfigError {
             Self::Ipv6Prefix { bits } => {
                 write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
             }
+            Self::NoHeaderForm => f.write_str("header forms: none, so no headers"),
+            Self::HeaderForms {
+                forms: [one, other],
+            } => write!(
+                f,
+                "header forms {one} and {other}: both write {}",
+                one.names()[0]
+            ),
             Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
+            Self::UnknownPolicy { policy } => {
+                write!(f, "policy {policy:?}: there is none of this name")
+            }
             Self::DuplicatePolicy { policy } => {
                 write!(f, "policy {policy:?}: there are two of this name")
             }
@@ -335,5 +377,19 @@ mod tests {
             refusal(policies),
             "33 quotas could meet in one request, and at most 32 are decided together"
         );
+    }
+    #[test]
+    fn policies_on_demand_do_not_meet_unless_they_are_asked_for_together() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA).on_demand());
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+
+        let alone = Policy::new("big", vec![QUOTA; MAX_CHARGES + 1]).on_demand();
+        assert!(refusal([alone]).starts_with("33 quotas could meet"));
+    }
+
+    #[test]
+    fn a_limiter_without_policies_can_be_meant() {
+        let limiter = Limiter::builder().allow_no_policies().build().unwrap();
+        assert_eq!(limiter.policies().count(), 0);
     }
 }

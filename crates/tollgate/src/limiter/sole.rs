@@ -26,7 +26,7 @@ impl<'a> Sole<'a> {
     #[inline]
     pub(super) fn of(limiter: &'a Inner) -> Option<Self> {
         if limiter.needs_only_the_peer
-            && let [policy] = &limiter.policies[..]
+            && let [policy] = &limiter.matched[..]
             && let [limit] = &policy.limits[..]
             && let Some(cost) = policy.cost.fixed()
             && policy.tiers.is_none()

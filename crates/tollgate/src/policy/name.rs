@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use http::HeaderValue;
+use tollgate_core::{MAX_NAME_LEN, is_name};
 
-use crate::answer::{Prepared, PreparedRefusal, policy_member, prepare_fields};
+use crate::answer::{
+    Prepared, PreparedRefusal, plain_policy_member, policy_member, prepare_fields,
+};
 use crate::{ConfigError, Quota, Scope};
-
-const MAX_LEN: usize = 64;
 
 /// The texts that a quota of a policy brings into every answer.
 ///
@@ -25,6 +26,8 @@ pub(crate) struct Labels {
     pub(crate) scope: Scope,
     /// Its member of the `RateLimit-Policy` field.
     pub(crate) member: HeaderValue,
+    /// The same where quotas have no names.
+    pub(crate) plain_member: HeaderValue,
     /// What its member of the `RateLimit` field begins with.
     pub(crate) state: String,
     /// The RateLimit fields of an answer when no other quota took part.
@@ -48,6 +51,7 @@ impl Labels {
             .entry((scope, name.to_owned(), *quota))
             .or_insert_with(|| {
                 let member = HeaderValue::from_static(policy_member(name, quota).leak());
+                let plain_member = HeaderValue::from_static(plain_policy_member(quota).leak());
                 Box::leak(Box::new(Self {
                     policy: policy.to_owned(),
                     quota: name.to_owned(),
@@ -56,6 +60,7 @@ impl Labels {
                     fields: prepare_fields(&member),
                     refusal: PreparedRefusal::of(name, &member),
                     member,
+                    plain_member,
                     state: format!("\"{name}\";r="),
                 }))
             })
@@ -64,12 +69,10 @@ impl Labels {
 
 /// Refuses what headers, logs and Redis keys could not carry as it is.
 pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
-    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if name.len() > MAX_LEN || !starts_well || !name.chars().all(allowed) {
-        return Err(ConfigError::PolicyName {
-            name: name.chars().take(MAX_LEN).collect(),
-        });
+    if is_name(name) {
+        return Ok(());
     }
-    Ok(())
+    Err(ConfigError::PolicyName {
+        name: name.chars().take(MAX_NAME_LEN).collect(),
+    })
 }

@@ -8,6 +8,8 @@
 )]
 
 pub mod log;
+#[cfg(feature = "axum")]
+pub mod served;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

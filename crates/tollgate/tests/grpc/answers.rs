@@ -6,7 +6,6 @@ use tollgate::key::{self, Global, Header, KeyList};
 use tollgate::{
     Block, FailureKind, GrpcAnswers, Limiter, OnFailure, OnMissing, Policy, Quota, RateLimitLayer,
 };
-use tollgate_testkit::shop::Order;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -118,32 +117,41 @@ async fn what_can_never_pass_is_not_to_be_retried() {
 }
 
 #[tokio::test]
-async fn details_and_pushback_can_be_switched_off_and_fields_on() {
+async fn details_and_pushback_can_be_switched_off() {
     let cases = [
-        (GrpcAnswers::new(), true, true, false),
-        (GrpcAnswers::new().without_details(), false, true, false),
-        (GrpcAnswers::new().without_pushback(), true, false, false),
-        (GrpcAnswers::new().with_fields(), true, true, true),
+        (GrpcAnswers::new(), true, true),
+        (GrpcAnswers::new().without_details(), false, true),
+        (GrpcAnswers::new().without_pushback(), true, false),
     ];
-    for (answers, has_details, has_pushback, has_fields) in cases {
+    for (answers, has_details, has_pushback) in cases {
         let layer = RateLimitLayer::new(Quota::per_hour(1)).grpc(answers.clone());
         let served = Served::behind(layer).await;
-        let order = Order::default();
-        let passed = served.client().await.place(order).await.unwrap();
+        served.place().await.unwrap();
         let denied = served.place().await.unwrap_err();
 
         assert_eq!(denied.code(), Code::ResourceExhausted);
         assert_eq!(!denied.details().is_empty(), has_details, "{answers:?}");
         assert_eq!(pushback_ms(&denied).is_some(), has_pushback, "{answers:?}");
-        for metadata in [passed.metadata(), denied.metadata()] {
-            assert_eq!(
-                metadata.contains_key("ratelimit"),
-                has_fields,
-                "{answers:?}"
-            );
-            assert_eq!(metadata.contains_key("ratelimit-policy"), has_fields);
-        }
     }
+}
+
+#[tokio::test]
+async fn the_jitter_of_the_layer_is_the_one_of_every_answer() {
+    let hour = Duration::from_secs(3_600);
+    let layer = RateLimitLayer::new(Quota::per_hour(1)).jitter(hour);
+    let served = Served::behind(layer).await;
+    served.place().await.unwrap();
+
+    let denied = served.place().await.unwrap_err();
+
+    let retry = denied.get_error_details().retry_info().cloned();
+    let delay = retry.and_then(|retry| retry.retry_delay).unwrap();
+    let pushback = Duration::from_millis(pushback_ms(&denied).unwrap().try_into().unwrap());
+    assert!(delay <= pushback && pushback < delay + Duration::from_millis(1));
+    assert!(
+        hour - Duration::from_secs(60) < delay && delay <= 2 * hour,
+        "{delay:?}"
+    );
 }
 
 #[tokio::test]

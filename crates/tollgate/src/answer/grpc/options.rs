@@ -6,13 +6,13 @@ use std::borrow::Cow;
 /// What answers over gRPC say beyond the status: see [`RateLimitLayer::grpc`](crate::RateLimitLayer::grpc).
 ///
 /// As it comes, a refusal says when to come back, to clients (`grpc-retry-pushback-ms`) and to programs
-/// (`grpc-status-details-bin`, with the feature `tonic`), and a call that passes says nothing: most gRPC clients show
-/// metadata to nobody, and every call would carry it.
+/// (`grpc-status-details-bin`, with the feature `tonic`). The RateLimit fields are another matter:
+/// [`RateLimitHeaders::over_grpc`](crate::RateLimitHeaders::over_grpc).
 ///
 /// ```
 /// use tollgate::{GrpcAnswers, Quota, RateLimitLayer};
 ///
-/// let layer = RateLimitLayer::new(Quota::per_second(10)).grpc(GrpcAnswers::new().with_fields());
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).grpc(GrpcAnswers::new().without_pushback());
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until a layer has it"]
@@ -22,7 +22,6 @@ pub struct GrpcAnswers {
     #[cfg(feature = "tonic")]
     pub(super) domain: Cow<'static, str>,
     pub(super) pushback: bool,
-    pub(super) fields: bool,
 }
 
 impl GrpcAnswers {
@@ -34,7 +33,6 @@ impl GrpcAnswers {
             #[cfg(feature = "tonic")]
             domain: Cow::Borrowed("tollgate"),
             pushback: true,
-            fields: false,
         }
     }
 
@@ -57,22 +55,11 @@ impl GrpcAnswers {
     /// Leaves `grpc-retry-pushback-ms` out. A client whose retry policy includes `RESOURCE_EXHAUSTED` waits as long as this
     /// field says before it retries, and not at all if the call can never pass; without it, as long as its own backoff says.
     ///
-    /// It is up to a tenth longer than necessary, at random: clients wait exactly as long as they are told, and those who were
-    /// refused together should not come back together.
+    /// It is longer than necessary by the layer's [jitter](crate::RateLimitLayer::jitter), or if it has none by up to a tenth:
+    /// clients wait exactly as long as they are told, and those who were refused together should not come back together.
     pub const fn without_pushback(mut self) -> Self {
         self.pushback = false;
         self
-    }
-
-    /// Writes the RateLimit fields into the metadata of every answer, unless the layer is
-    /// [without headers](crate::RateLimitLayer::without_headers).
-    pub const fn with_fields(mut self) -> Self {
-        self.fields = true;
-        self
-    }
-
-    pub(crate) const fn writes_fields(&self) -> bool {
-        self.fields
     }
 }
 
