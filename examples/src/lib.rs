@@ -1,15 +1,37 @@
 //! What the examples share: the service that some of them limit.
 
 /// The messages, the client and the server of `proto/greeter.proto`.
+pub mod greeter {
+    pub use super::generated::greeter::v1::*;
+}
+
+/// The client and the server of `proto/limited.proto`.
+pub mod limited {
+    pub use super::generated::limited::v1::*;
+}
+
 #[expect(
     missing_docs,
+    unreachable_pub,
     unused_qualifications,
     clippy::missing_errors_doc,
     reason = "generated"
 )]
-pub mod greeter {
-    tonic::include_proto!("greeter.v1");
+mod generated {
+    pub mod greeter {
+        pub mod v1 {
+            tonic::include_proto!("greeter.v1");
+        }
+    }
+    pub mod limited {
+        pub mod v1 {
+            tonic::include_proto!("limited.v1");
+        }
+    }
 }
+
+/// The file descriptor set of all services, with the limits that stand in their options.
+pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("descriptors");
 
 use self::greeter::greeter_server::Greeter;
 use self::greeter::{Greeting, Name};
@@ -24,5 +46,12 @@ impl Greeter for Greetings {
     async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
         let text = format!("Hello, {}!", request.into_inner().name);
         Ok(Response::new(Greeting { text }))
+    }
+}
+
+#[tonic::async_trait]
+impl limited::greeter_server::Greeter for Greetings {
+    async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
+        Greeter::greet(self, request).await
     }
 }

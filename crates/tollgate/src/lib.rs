@@ -38,6 +38,7 @@
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
+//! | `proto` | `proto::Contract`: limits from the options of a gRPC service |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `tls` | `key::PeerCertificate`: an identity from the certificate that a caller shows to tonic |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
@@ -54,6 +55,8 @@ mod ledger;
 mod limiter;
 mod matching;
 mod policy;
+#[cfg(feature = "proto")]
+pub mod proto;
 mod report;
 mod request;
 mod status;

@@ -16,6 +16,9 @@ use crate::{ConfigError, RequestView};
 #[derive(Clone, Default)]
 pub(crate) struct Conditions {
     routes: Vec<Pattern>,
+    /// Those of the routes that name methods of gRPC.
+    #[cfg(feature = "proto")]
+    grpc: Vec<Pattern>,
     exempt_routes: Vec<Pattern>,
     methods: Vec<Method>,
     exempt_methods: Vec<Method>,
@@ -194,6 +197,19 @@ impl Policy {
             let routes = [&conditions.routes, &conditions.exempt_routes];
             routes.iter().any(|routes| !routes.is_empty()) || !conditions.hosts.is_empty()
         })
+    }
+
+    /// Remembers that the last route names methods of gRPC.
+    #[cfg(feature = "proto")]
+    pub(super) fn mark_grpc(&mut self) {
+        let conditions = self.conditions_mut();
+        conditions.grpc.extend(conditions.routes.last().cloned());
+    }
+
+    /// The routes that name methods of gRPC.
+    #[cfg(feature = "proto")]
+    pub(crate) fn grpc_patterns(&self) -> &[Pattern] {
+        self.conditions.as_ref().map_or(&[], |all| &all.grpc)
     }
 
     /// Makes the patterns of paths match whatever the case.

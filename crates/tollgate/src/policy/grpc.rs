@@ -41,7 +41,13 @@ impl Policy {
     /// If `methods` names none.
     pub fn try_grpc(self, methods: &str) -> Result<Self, ConfigError> {
         match route(methods) {
+            #[cfg(not(feature = "proto"))]
             Ok(route) => self.try_route(&route),
+            #[cfg(feature = "proto")]
+            Ok(route) => self.try_route(&route).map(|mut policy| {
+                policy.mark_grpc();
+                policy
+            }),
             Err(reason) => Err(ConfigError::GrpcMethod {
                 policy: self.name.to_string(),
                 method: methods.chars().take(128).collect(),
