@@ -19,4 +19,5 @@ mod serving;
 mod shared;
 #[cfg(feature = "tls")]
 mod tls;
+mod waiting;
 mod web;
