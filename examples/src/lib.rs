@@ -1,32 +1,61 @@
-//! What the examples have in common: how they are served, and what they tell whoever started them.
+//! What the examples share: how they are served, and the gRPC service that some of them limit.
 
-#![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
+mod serve;
 
-use std::env;
-use std::error::Error;
-use std::net::SocketAddr;
+pub use self::serve::serve;
 
-use axum::Router;
-use tokio::net::TcpListener;
+/// The messages, the client and the server of `proto/greeter.proto`.
+pub mod greeter {
+    pub use super::generated::greeter::v1::*;
+}
 
-/// Serves `app` on 127.0.0.1:3000, or wherever `ADDR` says, with the addresses of its callers. Prints the commands to
-/// try, in which `URL` stands for where that is.
-///
-/// # Errors
-///
-/// If it cannot listen there.
-pub async fn serve(app: Router, about: &str, tries: &[&str]) -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().init();
-    let address = env::var("ADDR").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(&address).await.map_err(|error| {
-        format!("cannot listen on {address}: {error}; choose another with ADDR")
-    })?;
-    let url = format!("http://{}", listener.local_addr()?);
-    println!("listening on {url}; {about}\n");
-    for command in tries {
-        println!("  {}", command.replace("URL", &url));
+/// The client and the server of `proto/limited.proto`.
+pub mod limited {
+    pub use super::generated::limited::v1::*;
+}
+
+#[expect(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::missing_errors_doc,
+    reason = "generated"
+)]
+mod generated {
+    pub mod greeter {
+        pub mod v1 {
+            tonic::include_proto!("greeter.v1");
+        }
     }
-    let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).await?;
-    Ok(())
+    pub mod limited {
+        pub mod v1 {
+            tonic::include_proto!("limited.v1");
+        }
+    }
+}
+
+/// The file descriptor set of all services, with the limits that stand in their options.
+pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("descriptors");
+
+use self::greeter::greeter_server::Greeter;
+use self::greeter::{Greeting, Name};
+use tonic::{Request, Response, Status};
+
+/// Greets whoever calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Greetings;
+
+#[tonic::async_trait]
+impl Greeter for Greetings {
+    async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
+        let text = format!("Hello, {}!", request.into_inner().name);
+        Ok(Response::new(Greeting { text }))
+    }
+}
+
+#[tonic::async_trait]
+impl limited::greeter_server::Greeter for Greetings {
+    async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
+        Greeter::greet(self, request).await
+    }
 }

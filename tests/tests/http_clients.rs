@@ -1,6 +1,4 @@
-//! Clients of another ecosystem understand what they are told.
-//!
-//! They are Python programs in `tests/clients`, and run in the environment that `tests/install.sh` makes.
+//! HTTP clients of another ecosystem understand what they are told.
 
 #![allow(
     clippy::panic,
@@ -8,14 +6,14 @@
     reason = "a test says what it expects by panicking"
 )]
 
+mod clients;
+
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::process::Command;
 use tollgate::{Quota, RateLimitLayer};
 
 /// Serves one route under this layer, on a free port.
@@ -30,27 +28,6 @@ async fn serve(layer: RateLimitLayer) -> String {
     format!("http://{address}/")
 }
 
-/// What a client prints.
-async fn run(client: &str, url: &str) -> serde_json::Value {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = tests.join(".venv/bin/python");
-    assert!(
-        python.exists(),
-        "{} is missing: tests/install.sh makes it, with the clients that these tests run",
-        python.display()
-    );
-    let output = Command::new(python)
-        .arg(tests.join("clients").join(client))
-        .arg(url)
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(Duration::from_secs(60), output);
-    let output = output.await.unwrap().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{client}: {error}");
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 #[tokio::test]
 async fn urllib3_waits_as_long_as_it_is_told_and_then_succeeds() {
     // given a server that admits one request every two seconds
@@ -58,7 +35,7 @@ async fn urllib3_waits_as_long_as_it_is_told_and_then_succeeds() {
     let url = serve(layer).await;
 
     // when a client with retries comes twice at once
-    let said = run("urllib3_retry.py", &url).await;
+    let said = clients::run("urllib3_retry.py", &url).await;
 
     // then it is refused once, waits for two seconds and not for another two, and passes at its first attempt after that
     assert_eq!(said["first"], 200);

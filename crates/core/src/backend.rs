@@ -72,6 +72,12 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
 }
 
+impl<B: ImmediateBackend + ?Sized> ImmediateBackend for Arc<B> {
+    fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
+        (**self).decide_now(charges)
+    }
+}
+
 /// What [`Backend::decide`] returns.
 pub type Decide = Answer<Decision>;
 

@@ -1,4 +1,6 @@
-//! Real Redis servers for tests: each on its own free port and socket, in its own folder, gone when it is dropped.
+//! Real servers for tests, and with the feature `grpc` a service for them to serve.
+//!
+//! Redis: each on its own free port and socket, in its own folder, gone when it is dropped.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -8,6 +10,8 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+#[cfg(feature = "grpc")]
+pub mod shop;
 mod standalone;
 
 pub use standalone::Standalone;

@@ -10,6 +10,8 @@
 //! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
 //! | [`Method`], [`Host`] | what the request is for |
 //! | [`FormField`], and `JsonField` with the feature `json` | what stands in the body, behind a [`BufferBodyLayer`](crate::BufferBodyLayer) |
+//! | `Metadata`, with the feature `tonic` | what a gRPC caller sent there, binary values included |
+//! | `PeerCertificate`, with the feature `tls` | the caller's certificate: its common name, DNS name or URI |
 //! | [`Extension`] | what an outer layer found: an authenticated user |
 //! | [`from_fn`] | whatever a closure makes of the request |
 //! | [`Global`] | everybody's |
@@ -28,8 +30,12 @@ mod json_field;
 mod later;
 mod list;
 mod matched_route;
+#[cfg(feature = "tonic")]
+mod metadata;
 mod method;
 mod path_param;
+#[cfg(feature = "tls")]
+mod peer_certificate;
 mod query;
 
 use std::any::TypeId;
@@ -48,8 +54,14 @@ pub use self::json_field::JsonField;
 pub use self::later::{AsyncKeyExtractor, FromAsyncFn, KeyFuture, from_async_fn};
 pub use self::list::KeyList;
 pub use self::matched_route::MatchedRoute;
+#[cfg(feature = "tonic")]
+pub use self::metadata::{InvalidMetadataName, Metadata};
 pub use self::method::Method;
 pub use self::path_param::PathParam;
+#[cfg(feature = "tls")]
+pub use self::peer_certificate::PeerCertificate;
+#[cfg(feature = "tls")]
+pub(crate) use self::peer_certificate::tls_peer;
 pub use self::query::Query;
 
 use crate::{Key, RequestView};

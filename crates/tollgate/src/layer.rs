@@ -3,6 +3,10 @@
 #[cfg(feature = "axum")]
 mod further;
 mod future;
+#[cfg(feature = "tonic")]
+mod interceptor;
+#[cfg(feature = "tonic")]
+mod named;
 mod service;
 
 use std::fmt;
@@ -13,12 +17,14 @@ use tower_layer::Layer;
 #[cfg(feature = "axum")]
 pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
+#[cfg(feature = "tonic")]
+pub use self::interceptor::RateLimitInterceptor;
 pub use self::service::RateLimitService;
 
 use bytes::Bytes;
 use http::Response;
 
-use crate::answer::{Answers, Jitter, RateLimitHeaders, Refusal, Respond};
+use crate::answer::{Answers, GrpcAnswers, Jitter, RateLimitHeaders, Refusal, Respond};
 use crate::limiter::Limiter;
 
 /// Limits the requests to the service that it wraps.
@@ -57,8 +63,8 @@ use crate::limiter::Limiter;
 /// # #[cfg(not(feature = "axum"))] fn main() {}
 /// ```
 ///
-/// The layer goes around a whole router, a route, a method router, a `ServiceBuilder`'s stack or a tonic server. Clones of
-/// it, and of the services that it makes, share their budgets.
+/// The layer goes around a whole router, a route, a method router, a `ServiceBuilder`'s stack, a tonic server or one service of
+/// it. Clones of it, and of the services that it makes, share their budgets.
 ///
 /// # What it does to the service
 ///
@@ -154,6 +160,12 @@ impl RateLimitLayer {
     /// ```
     pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
         self.answers(|answers| answers.headers(Some(headers.into())));
+        self
+    }
+
+    /// What refusals over gRPC say beyond the status: see [`GrpcAnswers`].
+    pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
+        self.answers(|all| all.grpc(answers));
         self
     }
 

@@ -38,8 +38,10 @@
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
+//! | `proto` | `proto::Contract`: limits from the options of a gRPC service |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
-//! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
+//! | `tls` | `key::PeerCertificate`: an identity from the certificate that a caller shows to tonic |
+//! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
 
 #[cfg(feature = "axum")]
 mod annotation;
@@ -53,6 +55,8 @@ mod ledger;
 mod limiter;
 mod matching;
 mod policy;
+#[cfg(feature = "proto")]
+pub mod proto;
 mod report;
 mod request;
 mod status;
@@ -71,13 +75,15 @@ pub use self::annotation::rate_limit;
 #[cfg(feature = "axum")]
 pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
 pub use self::answer::{
-    HeaderForm, Jitter, PlainText, ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond,
-    SeeOther,
+    GrpcAnswers, HeaderForm, Jitter, PlainText, ProblemJson, RateLimitHeaders, Refusal,
+    RefusalReason, Respond, SeeOther,
 };
 pub use self::body::{BodyWatch, ResponseBody, Watched};
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
+#[cfg(feature = "tonic")]
+pub use self::layer::RateLimitInterceptor;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,

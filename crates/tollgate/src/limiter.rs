@@ -251,7 +251,7 @@ impl Limiter {
                 missing = ClientIp::MISSING,
                 "the server does not say who its peers are, so all callers share one budget; serve the router with \
                  `.into_make_service_with_connect_info::<SocketAddr>()`, or in tests add `MockConnectInfo` outside the \
-                 limiter"
+                 limiter; callers over a Unix socket have no address, so limit them by another key"
             );
         }
     }

@@ -3,6 +3,7 @@
 mod conditions;
 mod cost;
 mod failure;
+mod grpc;
 mod host;
 mod limit;
 mod lists;
@@ -55,6 +56,7 @@ pub struct Policy {
     pub(crate) key: key::Source,
     conditions: Option<Arc<Conditions>>,
     pub(crate) charges_preflights: bool,
+    pub(crate) charges_health: bool,
     lists: Option<Arc<Lists>>,
     pub(crate) tiers: Option<Arc<tiers::Resolved>>,
     pub(crate) cost: Cost,
@@ -118,6 +120,7 @@ impl Policy {
             key: key::Source::ClientIp,
             conditions: None,
             charges_preflights: false,
+            charges_health: false,
             lists: None,
             tiers: None,
             cost: Cost::ONE,

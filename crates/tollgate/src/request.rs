@@ -122,6 +122,16 @@ impl<'a> RequestView<'a> {
         self.method == Method::OPTIONS && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
+    /// Whether a load balancer or a tool calls one of the services that gRPC itself defines.
+    #[inline]
+    pub(crate) fn is_health_check(&self) -> bool {
+        self.method == Method::POST && {
+            let path = self.original_uri().path();
+            let service = path.strip_prefix("/").and_then(|path| path.split_once('/'));
+            service.is_some_and(|(service, _)| is_health(service))
+        }
+    }
+
     /// The method.
     #[must_use]
     pub fn method(&self) -> &'a Method {
@@ -242,6 +252,16 @@ impl<'a> RequestView<'a> {
     }
 }
 
+/// Whether this is a service of gRPC's own for health checks or reflection.
+pub(crate) fn is_health(service: &str) -> bool {
+    matches!(
+        service,
+        "grpc.health.v1.Health"
+            | "grpc.reflection.v1.ServerReflection"
+            | "grpc.reflection.v1alpha.ServerReflection"
+    )
+}
+
 #[cfg(feature = "axum")]
 fn matched_path(extensions: &Extensions) -> Option<&str> {
     let matched = extensions.get::<axum::extract::MatchedPath>();
@@ -265,5 +285,12 @@ fn without_port(host: &str) -> &str {
 fn tonic_peer(extensions: &Extensions) -> Option<SocketAddr> {
     use tonic::transport::server::TcpConnectInfo;
 
-    extensions.get::<TcpConnectInfo>()?.remote_addr()
+    if let Some(tcp) = extensions.get::<TcpConnectInfo>() {
+        return tcp.remote_addr();
+    }
+    #[cfg(feature = "tls")]
+    if let Some(address) = crate::key::tls_peer(extensions) {
+        return Some(address);
+    }
+    None
 }

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::expose::{expose, names};
 use super::fields::{has_fields, state, write_chosen_fields};
-use super::grpc::{is_grpc, trailers_only};
+use super::grpc::{Dialect, GrpcAnswers};
 use super::prepared::NO_STORE;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
@@ -25,6 +25,7 @@ pub(crate) struct Answers {
     respond: Option<Arc<dyn Respond>>,
     headers: Option<RateLimitHeaders>,
     jitter: Option<Jitter>,
+    grpc: GrpcAnswers,
     exposes: bool,
     /// The names of what is exposed to pages in browsers, if anything is.
     exposed: Option<Arc<[&'static str]>>,
@@ -62,6 +63,7 @@ impl Default for Answers {
             respond: None,
             headers: Some(RateLimitHeaders::default()),
             jitter: None,
+            grpc: GrpcAnswers::new(),
             exposes: false,
             exposed: None,
             writes: Writes::Usual,
@@ -81,6 +83,10 @@ impl Answers {
 
     pub(crate) fn jitter(&mut self, jitter: Jitter) {
         self.jitter = Some(jitter);
+    }
+
+    pub(crate) fn grpc(&mut self, grpc: GrpcAnswers) {
+        self.grpc = grpc;
     }
 
     pub(crate) fn expose(&mut self) {
@@ -122,7 +128,9 @@ impl Answers {
 
     fn writes_in_protocol(&self, request: &RequestView<'_>) -> Writes {
         match &self.headers {
-            Some(headers) if !headers.over_grpc && is_grpc(request) => Writes::Nothing,
+            Some(headers) if !headers.over_grpc && Dialect::of(request).is_some() => {
+                Writes::Nothing
+            }
             _ => self.writes,
         }
     }
@@ -147,8 +155,8 @@ impl Answers {
     ) -> Response<Bytes> {
         let jitter = self.jitter.map(Jitter::draw);
         let refusal = Refusal::new(reason, ledger, request, jitter);
-        if is_grpc(&request) {
-            return self.complete(trailers_only(&refusal), &refusal, writes);
+        if let Some(dialect) = Dialect::of(&request) {
+            return self.complete(self.grpc.answer(dialect, &refusal), &refusal, writes);
         }
         let response = match &self.respond {
             Some(respond) => respond.respond(&refusal),

@@ -1,42 +1,171 @@
 //! Refusals in gRPC: a plain 429 would reach clients as UNAVAILABLE, which they retry at once.
 
+#[cfg(feature = "tonic")]
+mod details;
+mod options;
+mod pushback;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, Response};
 
+pub use self::options::GrpcAnswers;
+use self::pushback::pushback;
 use super::{Refusal, RefusalReason};
 use crate::{Block, RequestView};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Whether the caller speaks gRPC, by its content type.
-pub(super) fn is_grpc(request: &RequestView<'_>) -> bool {
-    // Every call is a POST: a browser's GET is not made one by a header.
-    if request.method() != Method::POST {
-        return false;
-    }
-    let content_type = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .map(HeaderValue::as_bytes);
-    let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
-    matches!(rest, Some([] | [b'+' | b';', ..]))
+/// What a caller speaks who speaks gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Native,
+    /// As browsers speak it. Such a caller reads the status from the headers too if there is no body.
+    Web,
+    /// The same in base64, of which an answer without body has none.
+    WebText,
 }
 
-/// A trailers-only answer: the status stands in the headers, and there is no body.
-pub(super) fn trailers_only(refusal: &Refusal<'_>) -> Response<Bytes> {
-    let (status, message) = match refusal.reason() {
-        RefusalReason::QuotaExceeded => ("8", "quota exceeded"),
-        RefusalReason::Undecided => ("14", "the rate limiter cannot decide at the moment"),
-        RefusalReason::Blocked(Block::Forbidden) => ("7", "the caller is blocked"),
-        RefusalReason::Blocked(Block::TooManyRequests) => ("8", "the caller is blocked"),
-        RefusalReason::Unidentified(_) => ("7", "the request does not say who it is from"),
-    };
-    let mut response = Response::new(Bytes::new());
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert(GRPC_STATUS, HeaderValue::from_static(status));
-    headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
-    response
+impl Dialect {
+    /// Nothing, if the caller does not speak gRPC, by its content type. Every call is a POST: a browser's GET is not made one
+    /// by a header.
+    #[inline]
+    pub(crate) fn of(request: &RequestView<'_>) -> Option<Self> {
+        if request.method() != Method::POST {
+            return None;
+        }
+        let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
+        let rest = content_type.strip_prefix(b"application/grpc")?;
+        let (dialect, rest) = match rest.strip_prefix(b"-web") {
+            None => (Self::Native, rest),
+            Some(rest) => match rest.strip_prefix(b"-text") {
+                None => (Self::Web, rest),
+                Some(rest) => (Self::WebText, rest),
+            },
+        };
+        matches!(rest, [] | [b'+' | b';', ..]).then_some(dialect)
+    }
+
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Native => "application/grpc",
+            Self::Web => "application/grpc-web+proto",
+            Self::WebText => "application/grpc-web-text+proto",
+        })
+    }
+}
+
+/// The status of a refusal, and what it says to a person.
+#[derive(Clone, Copy, Debug)]
+struct Status {
+    code: Code,
+    message: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    PermissionDenied,
+    ResourceExhausted,
+    Unavailable,
+}
+
+impl Status {
+    fn of(reason: RefusalReason<'_>) -> Self {
+        let (code, message) = match reason {
+            RefusalReason::QuotaExceeded => (Code::ResourceExhausted, "quota exceeded"),
+            RefusalReason::Undecided => (
+                Code::Unavailable,
+                "the rate limiter cannot decide at the moment",
+            ),
+            RefusalReason::Blocked(Block::Forbidden) => {
+                (Code::PermissionDenied, "the caller is blocked")
+            }
+            RefusalReason::Blocked(Block::TooManyRequests) => {
+                (Code::ResourceExhausted, "the caller is blocked")
+            }
+            RefusalReason::Unidentified(_) => (
+                Code::PermissionDenied,
+                "the request does not say who it is from",
+            ),
+        };
+        Self { code, message }
+    }
+}
+
+impl GrpcAnswers {
+    /// The answer to a refusal: trailers-only, which is to say that the status stands in the headers, and there is no
+    /// body.
+    pub(super) fn answer(&self, dialect: Dialect, refusal: &Refusal<'_>) -> Response<Bytes> {
+        let status = Status::of(refusal.reason());
+        let mut response = Response::new(Bytes::new());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, dialect.content_type());
+        headers.insert(GRPC_STATUS, status.code.value());
+        headers.insert(GRPC_MESSAGE, HeaderValue::from_static(status.message));
+        if self.pushback
+            && let Some(value) = pushback(refusal)
+        {
+            headers.insert(GRPC_RETRY_PUSHBACK, value);
+        }
+        #[cfg(feature = "tonic")]
+        if self.details {
+            details::write(headers, status, refusal, &self.domain);
+        }
+        response
+    }
+}
+
+impl Code {
+    fn value(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::PermissionDenied => "7",
+            Self::ResourceExhausted => "8",
+            Self::Unavailable => "14",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn who_speaks_grpc_says_so_by_content_type() {
+        let cases = [
+            ("application/grpc", Some(Dialect::Native)),
+            ("application/grpc+proto", Some(Dialect::Native)),
+            ("application/grpc;charset=utf-8", Some(Dialect::Native)),
+            ("application/grpc-web", Some(Dialect::Web)),
+            ("application/grpc-web+proto", Some(Dialect::Web)),
+            ("application/grpc-web-text", Some(Dialect::WebText)),
+            ("application/grpc-web-text+proto", Some(Dialect::WebText)),
+            ("application/grpcish", None),
+            ("application/grpc-webby", None),
+            ("application/grpc-web-textual", None),
+            ("application/json", None),
+        ];
+        for (content_type, expected) in cases {
+            let mut request = Request::post("/")
+                .header(CONTENT_TYPE, content_type)
+                .body(())
+                .unwrap();
+            assert_eq!(
+                Dialect::of(&RequestView::of(&request)),
+                expected,
+                "{content_type}"
+            );
+            *request.method_mut() = Method::GET;
+            assert_eq!(
+                Dialect::of(&RequestView::of(&request)),
+                None,
+                "{content_type}"
+            );
+        }
+        let silent = Request::post("/").body(()).unwrap();
+        assert_eq!(Dialect::of(&RequestView::of(&silent)), None);
+    }
 }

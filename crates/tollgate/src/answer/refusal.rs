@@ -100,6 +100,11 @@ impl<'a> Refusal<'a> {
         self.jitter.map_or(wait, |drawn| drawn.lengthen(wait))
     }
 
+    /// Whether what the caller is told is longer than it has to be.
+    pub(super) fn has_jitter(&self) -> bool {
+        self.jitter.is_some()
+    }
+
     pub(super) fn ledger(&self) -> &'a Ledger {
         self.ledger
     }

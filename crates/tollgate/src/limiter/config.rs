@@ -19,6 +19,7 @@ pub struct LimiterBuilder {
     client: ClientAddress,
     ignores_path_case: bool,
     charges_preflights: bool,
+    charges_health: bool,
     may_be_empty: bool,
     backend: Option<Arc<dyn Backend>>,
 }
@@ -52,6 +53,12 @@ impl LimiterBuilder {
     /// Charges CORS preflights under every policy: see [`Policy::charge_preflights`].
     pub fn charge_preflights(mut self) -> Self {
         self.charges_preflights = true;
+        self
+    }
+
+    /// Charges calls to gRPC's health and reflection services under every policy: see [`Policy::charge_health_checks`].
+    pub fn charge_health_checks(mut self) -> Self {
+        self.charges_health = true;
         self
     }
 
@@ -109,6 +116,7 @@ impl LimiterBuilder {
                 policy.ignore_path_case();
             }
             policy.charges_preflights |= self.charges_preflights;
+            policy.charges_health |= self.charges_health;
         }
         let matcher = matcher(&self.policies);
         let (on_demand, matched): (Vec<_>, Vec<_>) =
@@ -158,6 +166,22 @@ pub enum ConfigError {
         route: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// This names no gRPC methods.
+    GrpcMethod {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        method: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// An interceptor cannot do what the policy asks for.
+    Interceptor {
+        /// The policy's name.
+        policy: String,
+        /// What it cannot do.
+        reason: &'static str,
     },
     /// This is no host.
     Host {
@@ -235,6 +259,14 @@ impl fmt::Display for ConfigError {
                 route,
                 reason,
             } => write!(f, "policy {policy:?}: route {route:?}: {reason}"),
+            Self::GrpcMethod {
+                policy,
+                method,
+                reason,
+            } => write!(f, "policy {policy:?}: gRPC method {method:?}: {reason}"),
+            Self::Interceptor { policy, reason } => {
+                write!(f, "policy {policy:?}: {reason}; use RateLimitLayer")
+            }
             Self::Host {
                 policy,
                 host,

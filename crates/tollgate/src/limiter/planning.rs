@@ -61,10 +61,13 @@ pub(super) fn plan<'p>(
     path: Option<&PathForms<'_>>,
 ) -> Result<Planned, Turned> {
     let is_preflight = request.is_preflight();
+    let is_health_check = request.is_health_check();
     let mut plan = Plan::empty();
     let mut resolving: Option<Resolving> = None;
     for policy in candidates {
-        if is_preflight && !policy.charges_preflights {
+        if (is_preflight && !policy.charges_preflights)
+            || (is_health_check && !policy.charges_health)
+        {
             continue;
         }
         let (routing, routed);

@@ -45,7 +45,8 @@ impl<'a> Sole<'a> {
     /// Whose budget the request spends, if it can be said so simply.
     #[inline]
     pub(crate) fn key(self, request: &RequestView<'_>) -> Option<Key> {
-        let is_covered = !request.is_preflight() && self.policy.covers(request);
+        let is_covered =
+            !request.is_preflight() && !request.is_health_check() && self.policy.covers(request);
         if !is_covered || self.policy.has_lists() {
             return None;
         }

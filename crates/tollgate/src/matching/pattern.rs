@@ -66,6 +66,12 @@ impl Pattern {
         })
     }
 
+    /// What stands before the second slash, if it is no parameter.
+    pub(crate) fn starts_with(&self) -> Option<&str> {
+        let first = self.segments.first()?;
+        (first.kind == Kind::Static).then_some(&*first.prefix)
+    }
+
     /// As it was written.
     pub(crate) fn as_str(&self) -> &str {
         &self.text

@@ -9,12 +9,16 @@ use super::Policy;
 use super::host::HostPattern;
 use crate::client::NetworkList;
 use crate::matching::{Pattern, Patterns};
+use crate::request::is_health;
 use crate::{ConfigError, RequestView};
 
 /// What must hold for a policy to cover a request. Plain data, but for the closures.
 #[derive(Clone, Default)]
 pub(crate) struct Conditions {
     routes: Vec<Pattern>,
+    /// Those of the routes that name methods of gRPC.
+    #[cfg(feature = "proto")]
+    grpc: Vec<Pattern>,
     exempt_routes: Vec<Pattern>,
     methods: Vec<Method>,
     exempt_methods: Vec<Method>,
@@ -61,6 +65,8 @@ impl Policy {
     pub fn try_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
         let patterns = self.patterns_of(pattern)?;
         self.conditions_mut().routes.extend(patterns);
+        let routes = self.patterns().routes.iter();
+        self.charges_health |= routes.filter_map(Pattern::starts_with).any(is_health);
         Ok(self)
     }
 
@@ -156,6 +162,15 @@ impl Policy {
         self
     }
 
+    /// Covers calls to gRPC's health and reflection services too. Load balancers and tools make them unasked, and a server
+    /// whose health check is refused is taken for a dead one, so that they cost nothing unless this says otherwise, or a
+    /// route of the policy names one of the services.
+    #[must_use]
+    pub fn charge_health_checks(mut self) -> Self {
+        self.charges_health = true;
+        self
+    }
+
     /// Whether what does not depend on the path holds.
     #[inline]
     pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
@@ -173,6 +188,28 @@ impl Policy {
                 exempt: &conditions.exempt_routes,
             },
         }
+    }
+
+    /// Whether it looks at what the request is for.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn has_targets(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|conditions| {
+            let routes = [&conditions.routes, &conditions.exempt_routes];
+            routes.iter().any(|routes| !routes.is_empty()) || !conditions.hosts.is_empty()
+        })
+    }
+
+    /// Remembers that the last route names methods of gRPC.
+    #[cfg(feature = "proto")]
+    pub(super) fn mark_grpc(&mut self) {
+        let conditions = self.conditions_mut();
+        conditions.grpc.extend(conditions.routes.last().cloned());
+    }
+
+    /// The routes that name methods of gRPC.
+    #[cfg(feature = "proto")]
+    pub(crate) fn grpc_patterns(&self) -> &[Pattern] {
+        self.conditions.as_ref().map_or(&[], |all| &all.grpc)
     }
 
     /// Makes the patterns of paths match whatever the case.

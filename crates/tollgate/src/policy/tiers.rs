@@ -267,6 +267,12 @@ impl Resolved {
         })
     }
 
+    /// Whether somebody has to be waited for.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn is_later(&self) -> bool {
+        matches!(self.source, Finder::Later(..))
+    }
+
     fn grant(&self, tier: usize) -> Option<&Grant> {
         self.grants.get(tier).map(|(_, grant)| grant)
     }

@@ -1,0 +1,85 @@
+//! A gRPC service with a method of each kind, which counts its calls.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+pub use self::v1::orders_client::OrdersClient;
+pub use self::v1::orders_server::{Orders, OrdersServer};
+pub use self::v1::{Order, Receipt};
+
+#[expect(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::missing_errors_doc,
+    reason = "generated"
+)]
+mod v1 {
+    tonic::include_proto!("shop.v1");
+}
+
+/// The service. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Shop {
+    calls: Arc<AtomicUsize>,
+}
+
+impl Shop {
+    /// How many calls have reached it.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn called(&self) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What the streaming methods answer with.
+pub type Receipts = Pin<Box<dyn Stream<Item = Result<Receipt, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Orders for Shop {
+    type WatchStream = Receipts;
+    type ChatStream = Receipts;
+
+    async fn place(&self, _: Request<Order>) -> Result<Response<Receipt>, Status> {
+        self.called();
+        Ok(Response::new(Receipt { count: 1 }))
+    }
+
+    async fn upload(
+        &self,
+        request: Request<Streaming<Order>>,
+    ) -> Result<Response<Receipt>, Status> {
+        self.called();
+        let mut orders = request.into_inner();
+        let mut count = 0;
+        while orders.message().await?.is_some() {
+            count += 1;
+        }
+        Ok(Response::new(Receipt { count }))
+    }
+
+    async fn watch(&self, request: Request<Order>) -> Result<Response<Receipts>, Status> {
+        self.called();
+        let receipts = (1..=request.into_inner().count).map(|count| Ok(Receipt { count }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(receipts))))
+    }
+
+    async fn chat(&self, request: Request<Streaming<Order>>) -> Result<Response<Receipts>, Status> {
+        self.called();
+        let mut count = 0;
+        let receipts = request.into_inner().map(move |order| {
+            order?;
+            count += 1;
+            Ok(Receipt { count })
+        });
+        Ok(Response::new(Box::pin(receipts)))
+    }
+}

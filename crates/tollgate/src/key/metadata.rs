@@ -1,0 +1,196 @@
+//! The value of gRPC metadata.
+
+use std::error::Error;
+use std::fmt;
+
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, Engine as _};
+use http::HeaderName;
+
+use super::{Header, KeyExtractor, KeyMissing};
+use crate::{Key, RequestView};
+
+/// gRPC allows both, and they must not be two identities.
+const WITH_PADDING_OR_WITHOUT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The value of gRPC metadata: an API key, a tenant. Like a [`Header`], but it knows gRPC's rules for names and values.
+///
+/// Of a name that ends in `-bin` the value is what its base64 says, so that one identity has one budget however it is
+/// written; a value that is no base64 is a missing one. Of several values of one name the first counts.
+///
+/// ```
+/// use tollgate::key::Metadata;
+/// use tollgate::{OnMissing, Policy, Quota};
+///
+/// let policy = Policy::new("per-tenant", Quota::per_second(10))
+///     .key(Metadata::new("tenant-id-bin"))
+///     .on_missing(OnMissing::Deny);
+/// ```
+///
+/// Anybody can send any metadata: see [`Header`].
+#[derive(Clone, Debug)]
+pub struct Metadata(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Ascii(Header),
+    Binary {
+        name: HeaderName,
+        missing: KeyMissing,
+    },
+}
+
+impl Metadata {
+    /// The metadata of this name.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `name` is none. Names that come from outside go through [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub fn new(name: &str) -> Self {
+        match Self::try_new(name) {
+            Ok(metadata) => metadata,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The metadata of this name.
+    ///
+    /// # Errors
+    ///
+    /// If `name` is none: they are of `a-z`, `0-9`, `-`, `_` and `.`, and those that start with `grpc-` are gRPC's own.
+    pub fn try_new(name: &str) -> Result<Self, InvalidMetadataName> {
+        let invalid = || InvalidMetadataName {
+            name: name.chars().take(64).collect(),
+        };
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+        if !name.chars().all(allowed) || name.starts_with("grpc-") {
+            return Err(invalid());
+        }
+        let kind = if name.ends_with("-bin") {
+            Kind::Binary {
+                name: name.parse().map_err(|_| invalid())?,
+                missing: KeyMissing::shared(format!("metadata {name}")),
+            }
+        } else {
+            Kind::Ascii(Header::try_new(name).map_err(|_| invalid())?)
+        };
+        Ok(Self(kind))
+    }
+}
+
+impl KeyExtractor for Metadata {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let (name, missing) = match &self.0 {
+            Kind::Ascii(header) => return header.extract(request),
+            Kind::Binary { name, missing } => (name, missing),
+        };
+        let value = request.headers().get(name).map(http::HeaderValue::as_bytes);
+        // Several values may stand in one line.
+        let first = value.and_then(|value| value.split(|byte| *byte == b',').next());
+        let decoded =
+            first.and_then(|first| WITH_PADDING_OR_WITHOUT.decode(first.trim_ascii()).ok());
+        match decoded {
+            Some(bytes) if !bytes.is_empty() => Ok(Key::bytes(&bytes)),
+            _ => Err(missing.clone()),
+        }
+    }
+}
+
+/// This is no name of gRPC metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidMetadataName {
+    name: String,
+}
+
+impl fmt::Display for InvalidMetadataName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "metadata {:?}: is no name; use a-z, 0-9, -, _ and ., not starting with grpc-",
+            self.name
+        )
+    }
+}
+
+impl Error for InvalidMetadataName {}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn extract(name: &str, lines: &[&str]) -> Result<Key, KeyMissing> {
+        let mut request = Request::new(());
+        for line in lines {
+            let name: HeaderName = name.parse().unwrap();
+            request
+                .headers_mut()
+                .append(name, HeaderValue::from_str(line).unwrap());
+        }
+        Metadata::new(name).extract(&RequestView::of(&request))
+    }
+
+    #[test]
+    fn binary_metadata_is_the_bytes_that_it_stands_for() {
+        let expected = Ok(Key::bytes(b"\xff\xfe\xfd\x00"));
+        for lines in [
+            &["//79AA=="][..],
+            &["//79AA"],
+            &["//79AA,AAAA"],
+            &[" //79AA== , AAAA"],
+            &["//79AA", "AAAA"],
+        ] {
+            assert_eq!(extract("tenant-bin", lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn binary_metadata_that_is_empty_or_no_base64_is_missing() {
+        for lines in [&[][..], &[""], &[","], &["?"], &["A"], &["//79AA==="]] {
+            let missing = extract("tenant-bin", lines).unwrap_err();
+            assert_eq!(missing.what(), "metadata tenant-bin", "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn text_metadata_is_what_it_is() {
+        assert_eq!(
+            extract("tenant", &["//79AA=="]),
+            Ok(Key::bytes(b"//79AA=="))
+        );
+        assert!(extract("tenant", &[""]).is_err());
+    }
+
+    #[test]
+    fn names_that_grpc_could_not_carry_are_refused() {
+        for name in [
+            "",
+            "tenänt",
+            "Tenant",
+            "ten ant",
+            "grpc-timeout",
+            "a/b",
+            "a:b",
+        ] {
+            let error = Metadata::try_new(name).unwrap_err().to_string();
+            assert!(error.contains("is no name"), "{name:?}: {error}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "metadata \"tenänt\": is no name")]
+    fn a_wrong_literal_is_refused_while_it_is_built() {
+        drop(Metadata::new("tenänt"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The name in the caller's certificate.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::Extensions;
+use tonic::transport::CertificateDer;
+#[cfg(unix)]
+use tonic::transport::server::UdsConnectInfo;
+use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+
+use super::{KeyExtractor, KeyMissing};
+use crate::{Key, RequestView};
+
+/// A name in the certificate that the caller showed when it connected to tonic's server. Missing if it showed none, or one
+/// without such a name.
+///
+/// The server must ask for certificates and check them: with tonic, `ServerTlsConfig::client_ca_root`. The certificate is
+/// read for every call.
+///
+/// ```
+/// use tollgate::key::PeerCertificate;
+/// use tollgate::{OnMissing, Policy, Quota};
+///
+/// let policy = Policy::new("per-service", Quota::per_second(100))
+///     .key(PeerCertificate::uri())
+///     .on_missing(OnMissing::Deny);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PeerCertificate(Name);
+
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    Common,
+    Dns,
+    Uri,
+}
+
+impl PeerCertificate {
+    /// The subject's common name. If it has several, the most specific, which stands last.
+    #[must_use]
+    pub const fn common_name() -> Self {
+        Self(Name::Common)
+    }
+
+    /// The first DNS name among the alternative names of the subject, in lower case.
+    #[must_use]
+    pub const fn dns_name() -> Self {
+        Self(Name::Dns)
+    }
+
+    /// The first URI among the alternative names of the subject: a SPIFFE identity.
+    #[must_use]
+    pub const fn uri() -> Self {
+        Self(Name::Uri)
+    }
+
+    fn find(self, certificate: &X509Certificate<'_>) -> Option<Key> {
+        let names = || {
+            let extension = certificate.subject_alternative_name().ok().flatten();
+            extension
+                .into_iter()
+                .flat_map(|extension| &extension.value.general_names)
+        };
+        match self.0 {
+            Name::Common => {
+                let last = certificate.subject().iter_common_name().last()?;
+                last.as_str().ok().map(Key::from)
+            }
+            Name::Dns => names().find_map(|name| match name {
+                GeneralName::DNSName(name) => Some(Key::from(name.to_ascii_lowercase())),
+                _ => None,
+            }),
+            Name::Uri => names().find_map(|name| match name {
+                GeneralName::URI(uri) => Some(Key::from(*uri)),
+                _ => None,
+            }),
+        }
+    }
+}
+
+impl KeyExtractor for PeerCertificate {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let shown = certificates(request.extensions());
+        // The first is the caller's own, and those that follow vouch for it.
+        let own = shown.as_deref().and_then(|shown| shown.first());
+        let own = own.and_then(|own| X509Certificate::from_der(own).ok());
+        own.and_then(|(_, own)| self.find(&own))
+            .ok_or(KeyMissing::new(match self.0 {
+                Name::Common => "common name in the certificate of the caller",
+                Name::Dns => "DNS name in the certificate of the caller",
+                Name::Uri => "URI in the certificate of the caller",
+            }))
+    }
+}
+
+fn certificates(extensions: &Extensions) -> Option<Arc<Vec<CertificateDer<'static>>>> {
+    if let Some(tls) = extensions.get::<TlsConnectInfo<TcpConnectInfo>>() {
+        return tls.peer_certs();
+    }
+    #[cfg(unix)]
+    if let Some(tls) = extensions.get::<TlsConnectInfo<UdsConnectInfo>>() {
+        return tls.peer_certs();
+    }
+    None
+}
+
+/// The address of a peer that a TLS acceptor in front of tonic let in.
+pub(crate) fn tls_peer(extensions: &Extensions) -> Option<SocketAddr> {
+    let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>()?;
+    tls.get_ref().remote_addr()
+}

@@ -1,0 +1,146 @@
+//! The limiter as an interceptor of tonic's.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::Full;
+use tollgate_core::{Answer, Backend, Charge, Decide, ImmediateBackend, Receipt, Scope};
+use tonic::metadata::MetadataMap;
+use tonic::service::Interceptor;
+use tonic::{Code, Status};
+
+use crate::answer::Dialect;
+use crate::ledger::Ledger;
+use crate::limiter::Planned;
+use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer, RequestView};
+
+/// Limits the calls to a service that is made with tonic's `with_interceptor`.
+///
+/// An interceptor cannot wait, and sees neither the method that is called nor the answer. So the backend must be one that
+/// always answers at once, and policies that would have to wait or to know more are refused when it is built. Around whole
+/// servers, for methods, and on Redis there is [`RateLimitLayer`], which also goes around a single service:
+/// `RateLimitLayer::new(..).layer(OrdersServer::new(..))` can be served like the service itself.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryBackend, Policy, Quota, RateLimitInterceptor};
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// let policies = Limiter::builder().policy(Policy::new("orders", Quota::per_second(10)));
+/// let interceptor = RateLimitInterceptor::new(policies, MemoryBackend::new())?;
+/// # Ok(()) }
+/// ```
+///
+/// A service is given it with `OrdersServer::with_interceptor(orders, interceptor)`. Clones share their budgets. The answer to
+/// a refused call is the layer's; calls that pass are answered without RateLimit fields, which an interceptor cannot write.
+/// Keys and conditions see a POST to `/`.
+#[derive(Clone, Debug)]
+#[must_use = "an interceptor does nothing until a service has it"]
+pub struct RateLimitInterceptor {
+    layer: RateLimitLayer,
+}
+
+impl RateLimitInterceptor {
+    /// An interceptor of these policies, for which this backend decides, whatever other the builder was given.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, an async key or
+    /// tiers that are asked for, or a charge that depends on the response.
+    pub fn new(
+        limiter: LimiterBuilder,
+        backend: impl ImmediateBackend,
+    ) -> Result<Self, ConfigError> {
+        let limiter = limiter.backend(Immediate(backend)).build()?;
+        for policy in limiter.policies() {
+            if let Some(reason) = policy.beyond_an_interceptor() {
+                return Err(ConfigError::Interceptor {
+                    policy: policy.name().into(),
+                    reason,
+                });
+            }
+        }
+        Ok(Self {
+            layer: RateLimitLayer::new(limiter),
+        })
+    }
+
+    /// What the answers to refused calls say beyond the status.
+    pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
+        self.layer = self.layer.grpc(answers);
+        self
+    }
+
+    fn decide(&self, request: &mut Request<()>) -> Result<(), Status> {
+        let config = &self.layer.config;
+        let planned = config.limiter.plan(&config.limiter.view(request));
+        let plan = match planned {
+            Ok(Planned::Now(plan)) if plan.is_empty() => {
+                drop(config.admit(request, Ledger::default));
+                return Ok(());
+            }
+            Ok(Planned::Now(plan)) => plan,
+            // No policy waits: those that could were refused when this was built.
+            Ok(Planned::Later(_)) => return Ok(()),
+            Err(turned) => {
+                let refused = config.refuse(request, turned.reason(), &Ledger::default());
+                return Err(status(&refused));
+            }
+        };
+        match config.limiter.decide(&plan).try_now() {
+            Ok(decided) => match config.judge(request, &plan, decided) {
+                Ok(_) => Ok(()),
+                Err(refused) => Err(status(&refused)),
+            },
+            // `Immediate` does not answer later.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Interceptor for RateLimitInterceptor {
+    fn call(&mut self, call: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        let (metadata, extensions, ()) = call.into_parts();
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = metadata.into_headers();
+        *request.extensions_mut() = extensions;
+        if Dialect::of(&RequestView::of(&request)).is_none() {
+            // Whatever the caller says: what an interceptor sees is a call.
+            let grpc = HeaderValue::from_static("application/grpc");
+            request.headers_mut().insert(CONTENT_TYPE, grpc);
+        }
+        self.decide(&mut request)?;
+        let (parts, ()) = request.into_parts();
+        let metadata = MetadataMap::from_headers(parts.headers);
+        Ok(tonic::Request::from_parts(metadata, parts.extensions, ()))
+    }
+}
+
+/// What the layer would answer, as a status.
+fn status(refused: &Response<Full<Bytes>>) -> Status {
+    let status = Status::from_header_map(refused.headers());
+    // It has one, since it answers a call.
+    status.unwrap_or_else(|| Status::new(Code::Unavailable, ""))
+}
+
+/// A backend that keeps its word: it is only ever asked for what it answers at once.
+#[derive(Debug)]
+struct Immediate<B>(B);
+
+impl<B: ImmediateBackend> Backend for Immediate<B> {
+    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+        Answer::now(self.0.decide_now(charges))
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+}

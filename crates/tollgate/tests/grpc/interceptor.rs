@@ -1,0 +1,158 @@
+//! Limits on one service of a server: by an interceptor, or by the layer around it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::key::{Global, Metadata};
+use tollgate::{
+    GrpcAnswers, Limiter, MemoryBackend, OnMissing, Policy, Quota, RateLimitInterceptor,
+    RateLimitLayer, Tiers, key,
+};
+use tollgate_testkit::shop::{Order, OrdersServer, Shop};
+use tonic::Code;
+use tonic::service::Interceptor;
+use tonic::transport::Server;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt;
+use tower_layer::Layer;
+
+use crate::serving::{client, incoming, place};
+
+const QUOTA: Quota = Quota::per_hour(1);
+
+fn of(policy: Policy) -> RateLimitInterceptor {
+    RateLimitInterceptor::new(Limiter::builder().policy(policy), MemoryBackend::new()).unwrap()
+}
+
+#[tokio::test]
+async fn an_interceptor_refuses_as_the_layer_does() {
+    // given
+    let shop = Shop::default();
+    let orders = OrdersServer::with_interceptor(shop.clone(), of(Policy::new("orders", QUOTA)));
+    let (address, incoming) = incoming().await;
+    tokio::spawn(
+        Server::builder()
+            .add_service(orders)
+            .serve_with_incoming(incoming),
+    );
+    let mut client = client(address).await;
+
+    // when
+    place(&mut client).await.unwrap();
+    let denied = place(&mut client).await.unwrap_err();
+
+    // then
+    assert_eq!(shop.calls(), 1);
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    assert!(denied.metadata().contains_key("grpc-retry-pushback-ms"));
+    let details = denied.get_error_details();
+    assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
+    let delay = details.retry_info().unwrap().retry_delay.unwrap();
+    assert!(delay > Duration::from_secs(3_500), "{delay:?}");
+}
+
+#[tokio::test]
+async fn interceptors_and_layers_of_one_backend_share_budgets() {
+    let backend = Arc::new(MemoryBackend::new());
+    let limiter =
+        || Limiter::builder().policy(Policy::new("orders", Quota::per_hour(2)).key(Global));
+    let mut interceptor = RateLimitInterceptor::new(limiter(), Arc::clone(&backend)).unwrap();
+    let elsewhere = limiter().backend(backend).build().unwrap();
+
+    interceptor.call(tonic::Request::new(())).unwrap();
+    let checked = elsewhere.check("orders", tollgate::Key::global()).await;
+    let denied = interceptor.call(tonic::Request::new(())).unwrap_err();
+
+    assert!(checked.unwrap().is_allowed());
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+}
+
+#[test]
+fn metadata_and_extensions_pass_an_interceptor_as_they_are() {
+    #[derive(Clone, Debug, PartialEq)]
+    struct Mark(u8);
+
+    let mut interceptor = of(Policy::new("orders", QUOTA).key(Global));
+    let mut call = tonic::Request::new(());
+    call.metadata_mut().insert("x-a", "1".parse().unwrap());
+    call.metadata_mut().append("x-a", "2".parse().unwrap());
+    call.extensions_mut().insert(Mark(7));
+
+    let passed = interceptor.call(call).unwrap();
+
+    let values: Vec<_> = passed.metadata().get_all("x-a").iter().collect();
+    assert_eq!(values, ["1", "2"]);
+    assert_eq!(passed.extensions().get(), Some(&Mark(7)));
+    assert!(
+        passed
+            .extensions()
+            .get::<tollgate::RateLimitStatus>()
+            .is_some()
+    );
+}
+
+#[test]
+fn a_caller_is_found_in_metadata_and_answers_can_be_chosen() {
+    let policy = Policy::new("orders", QUOTA)
+        .key(Metadata::new("tenant"))
+        .on_missing(OnMissing::Deny);
+    let mut interceptor = of(policy).grpc(GrpcAnswers::new().without_details());
+
+    let refused = interceptor.call(tonic::Request::new(())).unwrap_err();
+    let mut named = tonic::Request::new(());
+    named.metadata_mut().insert("tenant", "a".parse().unwrap());
+
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(refused.details().is_empty());
+    assert!(interceptor.call(named).is_ok());
+}
+
+#[test]
+fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
+    let policy = || Policy::new("orders", QUOTA);
+    let asked = Tiers::by_async(Duration::from_secs(1), async |_| None::<String>);
+    let cases = [
+        (policy().grpc("shop.v1.Orders/Place"), "has a route or host"),
+        (policy().exempt_route("/x"), "has a route or host"),
+        (policy().host("shop.example.com"), "has a route or host"),
+        (
+            policy().key_async(key::from_async_fn(|_| async { None::<u64> })),
+            "has an async key",
+        ),
+        (policy().tiers(asked), "has tiers that are asked for"),
+        (policy().free_if(|_| true), "charges by the response"),
+    ];
+    for (policy, reason) in cases {
+        let limiter = Limiter::builder().policy(policy);
+        let error = RateLimitInterceptor::new(limiter, MemoryBackend::new());
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("policy \"orders\": "), "{error}");
+        assert!(error.contains(reason), "{error}");
+        assert!(error.ends_with("; use RateLimitLayer"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_layer_goes_around_one_service_of_a_server() {
+    // given a server of two services, of which one is limited
+    let shop = Shop::default();
+    let limited = Policy::new("orders", QUOTA).charge_health_checks();
+    let orders = RateLimitLayer::new(limited).layer(OrdersServer::new(shop.clone()));
+    let (_, health) = tonic_health::server::health_reporter();
+    let (address, incoming) = incoming().await;
+    let server = Server::builder().add_service(orders).add_service(health);
+    tokio::spawn(server.serve_with_incoming(incoming));
+
+    // when the limited one is over its quota
+    let mut orders = client(address).await;
+    place(&mut orders).await.unwrap();
+    let denied = orders.watch(Order::default()).await.unwrap_err();
+
+    // then the other is not concerned
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    let endpoint = tonic::transport::Endpoint::new(format!("http://{address}")).unwrap();
+    let mut health = HealthClient::new(endpoint.connect().await.unwrap());
+    health.check(HealthCheckRequest::default()).await.unwrap();
+    assert_eq!(shop.calls(), 1);
+}

@@ -1,0 +1,23 @@
+//! Over gRPC: real servers, real clients, real sockets.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+#![cfg(feature = "tonic")]
+
+mod answers;
+#[path = "../common/mod.rs"]
+mod common;
+mod health;
+mod interceptor;
+mod keys;
+mod routes;
+mod serving;
+#[cfg(feature = "axum")]
+mod shared;
+#[cfg(feature = "tls")]
+mod tls;
+mod waiting;
+mod web;

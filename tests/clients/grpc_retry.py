@@ -1,0 +1,105 @@
+"""Calls each kind of method of the shop: once, once more to be refused, and then with gRPC's own retries. Prints what happened
+as JSON, method by method.
+
+    grpc_retry.py HOST:PORT
+"""
+
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+# Its own backoff is far too short to succeed: only a client that obeys the server's word does.
+RETRIES = {
+    "methodConfig": [
+        {
+            "name": [{}],
+            "retryPolicy": {
+                "maxAttempts": 3,
+                "initialBackoff": "0.01s",
+                "maxBackoff": "0.01s",
+                "backoffMultiplier": 1,
+                "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+            },
+        }
+    ]
+}
+
+
+# A message without a word in it is no bytes, so that nothing need be generated for the service.
+def unary(channel, method):
+    call = channel.unary_unary(method)
+    return lambda: [call(b"", timeout=20)]
+
+
+def client_stream(channel, method):
+    call = channel.stream_unary(method)
+    return lambda: [call(iter([b"", b""]), timeout=20)]
+
+
+def server_stream(channel, method):
+    call = channel.unary_stream(method)
+    return lambda: list(call(b"", timeout=20))
+
+
+def both_stream(channel, method):
+    call = channel.stream_stream(method)
+    return lambda: list(call(iter([b"", b""]), timeout=20))
+
+
+METHODS = {
+    "Place": unary,
+    "Upload": client_stream,
+    "Watch": server_stream,
+    "Chat": both_stream,
+}
+
+
+def details(error):
+    said = {"code": error.code().name}
+    for packed in rpc_status.from_call(error).details:
+        for kind in (
+            error_details_pb2.RetryInfo,
+            error_details_pb2.QuotaFailure,
+            error_details_pb2.ErrorInfo,
+        ):
+            message = kind()
+            if packed.Unpack(message):
+                said[kind.__name__] = message
+    return {
+        "code": said["code"],
+        "retry_delay_ms": said["RetryInfo"].retry_delay.ToMilliseconds(),
+        "subjects": [one.subject for one in said["QuotaFailure"].violations],
+        "reason": said["ErrorInfo"].reason,
+    }
+
+
+def try_out(address, name):
+    method = f"/shop.v1.Orders/{name}"
+    with grpc.insecure_channel(address, [("grpc.enable_retries", 0)]) as plain:
+        once = METHODS[name](plain, method)
+        once()
+        try:
+            once()
+            refused = None
+        except grpc.RpcError as error:
+            refused = details(error)
+    with grpc.insecure_channel(address, [("grpc.service_config", json.dumps(RETRIES))]) as patient:
+        again = METHODS[name](patient, method)
+        start = time.monotonic()
+        again()
+        waited_s = time.monotonic() - start
+    return {"refused": refused, "waited_ms": round(waited_s * 1000)}
+
+
+def main(address):
+    with ThreadPoolExecutor() as pool:
+        tried = {name: pool.submit(try_out, address, name) for name in METHODS}
+        json.dump({name: one.result() for name, one in tried.items()}, sys.stdout)
+
+
+main(sys.argv[1])

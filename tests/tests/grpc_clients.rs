@@ -1,0 +1,61 @@
+//! gRPC clients of another ecosystem understand what they are told.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod clients;
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+use tollgate_testkit::shop::{OrdersServer, Shop};
+use tonic::transport::Server;
+
+const METHODS: [(&str, &str); 4] = [
+    ("place", "Place"),
+    ("upload", "Upload"),
+    ("watch", "Watch"),
+    ("chat", "Chat"),
+];
+
+#[tokio::test]
+async fn grpcio_waits_as_long_as_it_is_told_and_then_succeeds_whichever_side_streams() {
+    // given a server that admits one call of each method every two seconds
+    let policies = METHODS.map(|(name, method)| {
+        Policy::new(name, Quota::new(1, Duration::from_secs(2)))
+            .grpc(&format!("shop.v1.Orders/{method}"))
+    });
+    let limiter = Limiter::builder().policies(policies).build().unwrap();
+    let shop = Shop::default();
+    let server = Server::builder()
+        .layer(RateLimitLayer::new(limiter))
+        .add_service(OrdersServer::new(shop.clone()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+
+    // when each method is called, called again, and called with retries
+    let said = clients::run("grpc_retry.py", &address.to_string()).await;
+
+    // then the second call is refused with details that can be read, and the third waits for two seconds and passes
+    for (policy, method) in METHODS {
+        let said = &said[method];
+        let refused = &said["refused"];
+        assert_eq!(refused["code"], "RESOURCE_EXHAUSTED", "{said}");
+        assert_eq!(refused["reason"], "RATE_LIMIT_EXCEEDED");
+        assert_eq!(
+            refused["subjects"],
+            serde_json::json!([format!("policy:{policy}")])
+        );
+        let delay_ms = refused["retry_delay_ms"].as_u64().unwrap();
+        assert!((1_000..=2_000).contains(&delay_ms), "{said}");
+        let waited_ms = said["waited_ms"].as_u64().unwrap();
+        assert!((1_000..4_000).contains(&waited_ms), "{said}");
+    }
+    assert_eq!(shop.calls(), 2 * METHODS.len());
+}
