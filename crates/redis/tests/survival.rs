@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Budget, HOUR, PATIENT, connect, every_algorithm, recovered};
@@ -49,7 +48,7 @@ async fn a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     let budget = Budget::of("stalled", Quota::per_hour(1_000));
     budget.take(&backend, 1).await.unwrap();
 
-    signal(&server, "-STOP");
+    server.stall();
     let started = Instant::now();
     let waiting: Vec<_> = (0..500)
         .map(|_| backend.decide(&[budget.charge(1)]))
@@ -64,7 +63,7 @@ async fn a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     let error = budget.take(&backend, 1).await.unwrap_err();
     assert_eq!(error.kind(), FailureKind::Unreachable);
     assert!(started.elapsed() < deadline / 2);
-    signal(&server, "-CONT");
+    server.go_on();
 
     recovered(&backend, &budget).await;
     let given_back = async {
@@ -84,11 +83,11 @@ async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
     let backend = builder.deadline(PATIENT).connect().await.unwrap();
     let budget = Budget::of("overload", Quota::per_hour(1_000));
 
-    signal(&server, "-STOP");
+    server.stall();
     let calls: Vec<_> = (0..100)
         .map(|_| backend.decide(&[budget.charge(1)]))
         .collect();
-    signal(&server, "-CONT");
+    server.go_on();
 
     let mut overloaded = 0;
     for call in calls {
@@ -98,12 +97,6 @@ async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
         }
     }
     assert!((80..=90).contains(&overloaded), "{overloaded}");
-}
-
-fn signal(server: &Standalone, signal: &str) {
-    let pid = server.pid().map(|pid| pid.to_string());
-    let status = Command::new("kill").arg(signal).args(pid).status();
-    assert!(status.is_ok_and(|status| status.success()));
 }
 
 #[tokio::test]

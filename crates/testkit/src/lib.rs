@@ -1,4 +1,5 @@
-//! Real Redis servers for tests: each on its own free port and socket, in its own folder, gone when it is dropped.
+//! Real Redis servers for tests, alone, behind TLS, watched by Sentinels or in a cluster, and a network that fails between
+//! them: each on its own free port and socket, in its own folder, gone when it is dropped.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -8,9 +9,17 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+mod cluster;
+mod proxy;
+mod sentinel;
 mod standalone;
+mod tls;
 
+pub use cluster::Cluster;
+pub use proxy::{Fault, Proxy};
+pub use sentinel::Sentinels;
 pub use standalone::Standalone;
+pub use tls::Tls;
 
 use std::env;
 
