@@ -2,20 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tollgate_core::{
-    Answer, Backend, BackendError, Charge, Decide, Decision, FailureKind, Key, MAX_CHARGES,
-    Receipt, Scope,
+    Answer, Backend, BackendError, Charge, Decide, FailureKind, Key, MAX_CHARGES, Receipt, Scope,
 };
 
-use crate::config::RedisBackendBuilder;
-use crate::dispatch::{Dispatch, Limits};
+use crate::across;
+use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
-use crate::job::{Job, Said};
-use crate::link::{self, Link};
-use crate::name;
+use crate::fleet::{Fleet, gone, heard};
+use crate::job::Job;
+use crate::name::Names;
 use crate::wire::{Request, Work};
 
 /// A backend that a fleet shares: decisions are taken in Redis, by its clock.
@@ -23,12 +21,13 @@ use crate::wire::{Request, Work};
 /// Clones are cheap and share connections.
 #[derive(Clone)]
 pub struct RedisBackend {
-    dispatch: Arc<Dispatch>,
-    prefix: Arc<str>,
+    pub(crate) fleet: Fleet,
+    names: Arc<Names>,
+    lost_give_backs: Arc<AtomicU64>,
 }
 
 impl RedisBackend {
-    /// Connects to `redis://[user:password@]host[:port][/database]`.
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or with the feature `tls` to `rediss://…`.
     ///
     /// # Errors
     ///
@@ -37,57 +36,52 @@ impl RedisBackend {
         Self::builder(url).connect().await
     }
 
-    /// Sets up a backend in detail.
+    /// Sets up a backend on one server in detail.
     pub fn builder(url: &str) -> RedisBackendBuilder {
-        RedisBackendBuilder::new(url)
+        RedisBackendBuilder::new(Topology::Single(url.to_owned()))
     }
 
-    pub(crate) fn start(
-        link: Link,
-        runtime: Handle,
-        prefix: String,
-        limits: Limits,
-        connections: usize,
-    ) -> Self {
-        let dispatch = Dispatch::new(link, runtime, limits, connections);
+    /// Sets up a backend on the master of this name, whichever server that is at the time, as the Sentinels at these URLs
+    /// say. The master is spoken to as they are: with TLS if their URLs say `rediss://`.
+    pub fn sentinel<U: Into<String>>(
+        master_name: impl Into<String>,
+        urls: impl IntoIterator<Item = U>,
+    ) -> RedisBackendBuilder {
+        let urls = urls.into_iter().map(Into::into).collect();
+        RedisBackendBuilder::new(Topology::Sentinel(master_name.into(), urls))
+    }
+
+    /// Sets up a backend on a cluster, of which some nodes are at these URLs. The others are found through them.
+    pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBackendBuilder {
+        let urls = urls.into_iter().map(Into::into).collect();
+        RedisBackendBuilder::new(Topology::Cluster(urls))
+    }
+
+    /// How many give-backs failed since the start, all of them in a cluster: a request was denied in one slot, and what it
+    /// had taken in another stayed charged.
+    #[must_use]
+    pub fn lost_give_backs(&self) -> u64 {
+        self.lost_give_backs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start(fleet: Fleet, names: Names) -> Self {
         Self {
-            dispatch: Arc::new(dispatch),
-            prefix: prefix.into(),
-        }
-    }
-
-    /// Opens the first connection now, the others in the background.
-    pub(crate) async fn open_now(&self) -> Result<(), ConnectError> {
-        let dispatch = &self.dispatch;
-        let first = dispatch.link.open().await;
-        dispatch.connected(0, first.map_err(ConnectError::failed)?);
-        self.open_from(1);
-        Ok(())
-    }
-
-    /// Opens connections in the background, but for those before `first`.
-    pub(crate) fn open_from(&self, first: usize) {
-        for lane in first..self.dispatch.lanes() {
-            link::spawn(&self.dispatch, lane);
+            fleet,
+            names: Arc::new(names),
+            lost_give_backs: Arc::default(),
         }
     }
 
     fn request(&self, work: Work, scope: Scope, key: &Key) -> Request {
         Request {
             work,
-            names: [name::of(&self.prefix, scope, key)].into_iter().collect(),
+            names: [self.names.of(scope, key)].into_iter().collect(),
         }
     }
 
-    fn ask(&self, request: Request) -> oneshot::Receiver<Said> {
-        let (job, answer) = Job::awaited(request, self.dispatch.deadline());
-        self.dispatch.push(job);
-        answer
-    }
-
     fn tell(&self, request: Request) {
-        let job = Job::unattended(request, self.dispatch.deadline());
-        self.dispatch.push(job);
+        let deadline = self.fleet.deadline();
+        self.fleet.push(Job::unattended(request, deadline));
     }
 }
 
@@ -102,12 +96,26 @@ impl Backend for RedisBackend {
         }
         let names = charges
             .iter()
-            .map(|charge| name::of(&self.prefix, charge.scope, charge.key));
-        let answer = self.ask(Request {
+            .map(|charge| self.names.of(charge.scope, charge.key));
+        let request = Request {
             names: names.collect(),
             work: Work::decide(charges),
-        });
-        Answer::later(async move { heard(answer.await)?.ok_or_else(gone) })
+        };
+        let deadline = self.fleet.deadline();
+        match &self.fleet {
+            Fleet::One(dispatch) => {
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { heard(answer.await)?.ok_or_else(gone) })
+            }
+            Fleet::Cluster(cluster) if across::is_needed(&request) => {
+                let lost = Arc::clone(&self.lost_give_backs);
+                Answer::later(across::decide(Arc::clone(cluster), request, lost))
+            }
+            Fleet::Cluster(cluster) => {
+                let answer = cluster.ask(request, deadline);
+                Answer::later(async move { answer.await?.ok_or_else(gone) })
+            }
+        }
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
@@ -121,27 +129,26 @@ impl Backend for RedisBackend {
     }
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        let answer = self.ask(self.request(Work::Reset(scope), scope, key));
-        Answer::later(async move { heard(answer.await).map(drop) })
+        let deadline = self.fleet.deadline();
+        let request = self.request(Work::Reset(scope), scope, key);
+        match &self.fleet {
+            Fleet::One(dispatch) => {
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { heard(answer.await).map(drop) })
+            }
+            Fleet::Cluster(cluster) => {
+                let answer = cluster.ask(request, deadline);
+                Answer::later(async move { answer.await.map(drop) })
+            }
+        }
     }
-}
-
-fn heard(said: Result<Said, oneshot::error::RecvError>) -> Result<Option<Decision>, BackendError> {
-    said.unwrap_or_else(|_| Err(gone()))
-}
-
-fn gone() -> BackendError {
-    BackendError::new(
-        FailureKind::Unreachable,
-        "the runtime of the backend has ended",
-    )
 }
 
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the client: it holds a password.
         f.debug_struct("RedisBackend")
-            .field("prefix", &self.prefix)
+            .field("names", &self.names)
             .finish_non_exhaustive()
     }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::BackendError;
+use tollgate_core::{BackendError, FailureKind};
 
+use crate::cluster::Redirect;
 use crate::dispatch::Dispatch;
-use crate::error::{failure, wants_reconnect};
+use crate::error::{again, failure, wants_reconnect};
 use crate::job::Job;
 use crate::link::send;
 use crate::script::Script;
@@ -31,7 +32,9 @@ pub(crate) async fn run(
     let keys = call.keys.len();
     let command = command(&dispatch.link.script, &call);
     let result = {
-        let mut asked = pin!(ask(&mut connection, &dispatch.link.script, &command));
+        let asking = jobs.first().is_some_and(|job| job.route.asking);
+        let script = &dispatch.link.script;
+        let mut asked = pin!(ask(&mut connection, script, &command, asking));
         wait(&dispatch, lane, &mut jobs, asked.as_mut()).await
     };
     match result {
@@ -44,6 +47,12 @@ pub(crate) async fn run(
             }
         }
         Some(Err(error)) => {
+            if let Some(cluster) = dispatch.cluster.upgrade()
+                && let Some(redirect) = Redirect::of(&error, jobs.len())
+            {
+                dispatch.free(lane);
+                return cluster.send_on(jobs, &redirect);
+            }
             fail(&mut jobs, || failure(&error));
             if wants_reconnect(&error) {
                 dispatch.broken(lane, &failure(&error));
@@ -73,23 +82,37 @@ async fn ask(
     connection: &mut MultiplexedConnection,
     script: &Script,
     command: &Cmd,
+    asking: bool,
 ) -> Result<Value, RedisError> {
-    match send(connection, command).await {
+    match send_as(connection, command, asking).await {
         Err(error) if error.code() == Some("NOSCRIPT") => {
             let load = redis::cmd("SCRIPT")
                 .arg("LOAD")
                 .arg(script.source())
                 .to_owned();
             send(connection, &load).await?;
-            send(connection, command).await
+            send_as(connection, command, asking).await
         }
         result => result,
     }
 }
 
+/// Sends the command, behind `ASKING` if the slot is on its way to this node. A lane carries one call at a time, so that
+/// nothing comes between the two.
+async fn send_as(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+    asking: bool,
+) -> Result<Value, RedisError> {
+    if asking {
+        send(connection, &redis::cmd("ASKING")).await?;
+    }
+    send(connection, command).await
+}
+
 /// Waits for the answer, and meanwhile tells those whose deadline passes. One timer for all of them.
 async fn wait(
-    dispatch: &Dispatch,
+    dispatch: &Arc<Dispatch>,
     lane: usize,
     jobs: &mut [Job],
     mut asked: Pin<&mut impl Future<Output = Result<Value, RedisError>>>,
@@ -119,7 +142,7 @@ type Answers = Result<Vec<(usize, crate::wire::Outcome)>, BackendError>;
 fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
     let reply = Reply::parse(value).ok_or_else(|| {
         BackendError::new(
-            tollgate_core::FailureKind::Refused,
+            FailureKind::WrongServer,
             "what answers is no Redis that runs our script",
         )
     })?;
@@ -135,9 +158,7 @@ fn deliver(mut jobs: Vec<Job>, said: Answers) -> Vec<Request> {
                 undo.extend(jobs[position].answer(outcome));
             }
         }
-        Err(error) => fail(&mut jobs, || {
-            BackendError::new(error.kind(), error.to_string())
-        }),
+        Err(error) => fail(&mut jobs, || again(&error)),
     }
     undo
 }

@@ -3,19 +3,23 @@
 //! A request that finds a connection idle leaves at once. While all are busy requests gather, and leave together when one
 //! is free again. Nothing waits for a timer.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::call;
-use crate::job::Job;
+use crate::cluster::Cluster;
+use crate::error::again;
+use crate::job::{Job, Said};
 use crate::link::{self, Link};
-use crate::wire::MAX_KEYS;
+use crate::queue::Queue;
+use crate::wire::{MAX_KEYS, Request, Work};
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
 /// hundred; beyond 64 there is next to nothing left to save on each.
@@ -24,11 +28,15 @@ const MAX_REQUESTS: usize = 64;
 /// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight).
 const MAX_WEIGHT: usize = 128;
 
-/// How much may wait and for how long.
+/// What those are told who find nobody to ask.
+const NO_ANSWER: &str = "no connection to Redis answers";
+
+/// How much may wait and for how long, and over how many connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) deadline: Duration,
     pub(crate) waiting: usize,
+    pub(crate) connections: usize,
 }
 
 impl Default for Limits {
@@ -36,6 +44,7 @@ impl Default for Limits {
         Self {
             deadline: Duration::from_millis(100),
             waiting: 16_384,
+            connections: 2,
         }
     }
 }
@@ -46,13 +55,19 @@ pub(crate) struct Dispatch {
     pub(crate) link: Link,
     runtime: Handle,
     pub(crate) limits: Limits,
+    /// Who knows the other nodes, if there are any.
+    pub(crate) cluster: Weak<Cluster>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    queue: VecDeque<Job>,
+    queue: Queue,
     lanes: Vec<Lane>,
+    /// Why the latest connection was lost or not made, for those who find none.
+    why: Option<BackendError>,
+    /// Whether a node that was just heard of is being connected to for the first time, so that it is worth waiting for.
+    opening: bool,
 }
 
 /// One connection, which carries one call at a time: more would only make calls smaller.
@@ -71,15 +86,37 @@ impl Lane {
     }
 }
 
+impl State {
+    /// Whether it is worth waiting for an answer.
+    fn is_hopeful(&self) -> bool {
+        self.opening || self.lanes.iter().any(Lane::is_alive)
+    }
+
+    /// Why nobody can be asked.
+    fn error(&self) -> BackendError {
+        // A stalled connection is still there, and says nothing.
+        let stalled = self.lanes.iter().any(|lane| lane.stalled);
+        match &self.why {
+            Some(why) if !stalled => again(why),
+            _ => BackendError::new(FailureKind::Unreachable, NO_ANSWER),
+        }
+    }
+}
+
 impl Dispatch {
-    pub(crate) fn new(link: Link, runtime: Handle, limits: Limits, lanes: usize) -> Self {
+    pub(crate) fn new(link: Link, runtime: Handle, limits: Limits, cluster: Weak<Cluster>) -> Self {
+        let in_cluster = cluster.strong_count() > 0;
+        let lanes = (0..limits.connections).map(|_| Lane::default());
         Self {
             link,
             runtime,
             limits,
+            cluster,
             state: Mutex::new(State {
-                queue: VecDeque::new(),
-                lanes: (0..lanes).map(|_| Lane::default()).collect(),
+                queue: Queue::default(),
+                lanes: lanes.collect(),
+                why: None,
+                opening: in_cluster,
             }),
         }
     }
@@ -98,18 +135,30 @@ impl Dispatch {
         Instant::now() + self.limits.deadline
     }
 
+    /// Sends a request on its way. The calls on the way keep its deadline.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        request: Request,
+        deadline: Instant,
+    ) -> oneshot::Receiver<Said> {
+        let (job, answer) = Job::awaited(request, deadline);
+        self.push(job);
+        answer
+    }
+
     /// Takes a job: sends it now, lets it wait, or fails it at once. What nobody waits for, credits and debits, may wait
     /// for the server to come back.
     pub(crate) fn push(self: &Arc<Self>, mut job: Job) {
         let mut state = self.state();
-        if job.is_pending() && !state.lanes.iter().any(Lane::is_alive) {
+        if job.is_pending() && !state.is_hopeful() {
+            let error = state.error();
             drop(state);
-            job.fail(FailureKind::Unreachable, "no connection to Redis answers");
+            job.fail(error.kind(), error.detail());
         } else if state.queue.len() >= self.limits.waiting {
             drop(state);
             job.fail(FailureKind::Overloaded, "");
         } else {
-            state.queue.push_back(job);
+            state.queue.push(job);
             self.pump(&mut state);
         }
     }
@@ -121,14 +170,46 @@ impl Dispatch {
             connection: Some(connection),
             ..Lane::default()
         };
+        (state.why, state.opening) = (None, false);
         self.pump(&mut state);
     }
 
-    /// A lane's call has missed a deadline. If that was the last hope, nobody waits for another.
-    pub(crate) fn stalled(&self, lane: usize) {
+    /// A lane could not be connected.
+    pub(crate) fn not_connected(&self, error: &BackendError) {
         let mut state = self.state();
+        (state.why, state.opening) = (Some(again(error)), false);
+        Self::give_up(state, error);
+    }
+
+    /// Whether nobody knows yet if it can be connected to.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.state().opening
+    }
+
+    /// A lane's call has missed a deadline: a lost packet, or the server. The other lanes tell which, by a call of our own
+    /// where no caller's is on its way. If none is left, nobody waits for another.
+    pub(crate) fn stalled(self: &Arc<Self>, lane: usize) {
+        let mut state = self.state();
+        if state.lanes[lane].stalled {
+            return;
+        }
         state.lanes[lane].stalled = true;
+        for lane in 0..state.lanes.len() {
+            if state.lanes[lane].is_alive() && !state.lanes[lane].busy {
+                self.send(&mut state, lane, vec![self.probe()]);
+            }
+        }
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
+    }
+
+    /// A question for the time: every server of ours answers it, whatever its keys are.
+    fn probe(&self) -> Job {
+        let request = Request {
+            work: Work::Decide(SmallVec::new()),
+            names: SmallVec::new(),
+        };
+        let (job, _nobody_listens) = Job::awaited(request, self.deadline());
+        job
     }
 
     /// A lane's call is over, and the connection good for another.
@@ -143,8 +224,21 @@ impl Dispatch {
     pub(crate) fn broken(self: &Arc<Self>, lane: usize, error: &BackendError) {
         let mut state = self.state();
         state.lanes[lane] = Lane::default();
+        state.why = Some(again(error));
         Self::give_up(state, error);
         link::spawn(self, lane);
+    }
+
+    /// Any connection that answers, to ask something else over it.
+    pub(crate) fn connection(&self) -> Option<MultiplexedConnection> {
+        let state = self.state();
+        let mut alive = state.lanes.iter().filter(|lane| lane.is_alive());
+        alive.find_map(|lane| lane.connection.clone())
+    }
+
+    /// Takes out whatever waits: the node has left the cluster.
+    pub(crate) fn drain(&self) -> Vec<Job> {
+        self.state().queue.drain().collect()
     }
 
     pub(crate) fn timed_out(&self) -> FailureKind {
@@ -155,15 +249,17 @@ impl Dispatch {
 
     /// Fails all that wait, if there is nothing that they could wait for.
     fn give_up(mut state: MutexGuard<'_, State>, error: &BackendError) {
-        if state.lanes.iter().any(Lane::is_alive) {
+        if state.is_hopeful() {
             return;
         }
-        let (waiting, unattended): (VecDeque<_>, VecDeque<_>) =
-            state.queue.drain(..).partition(Job::is_pending);
-        state.queue = unattended;
+        let (waiting, unattended): (Vec<_>, Vec<_>) =
+            state.queue.drain().partition(Job::is_pending);
+        for job in unattended {
+            state.queue.push(job);
+        }
         drop(state);
         for mut job in waiting {
-            job.fail(error.kind(), "no connection to Redis answers");
+            job.fail(error.kind(), NO_ANSWER);
         }
     }
 
@@ -175,37 +271,39 @@ impl Dispatch {
                 return;
             };
             let jobs = self.batch(&mut state.queue);
-            let Some(connection) = state.lanes[lane].connection.clone() else {
-                return;
-            };
             if !jobs.is_empty() {
-                state.lanes[lane].busy = true;
-                self.spawn(call::run(Arc::clone(self), lane, connection, jobs));
+                self.send(state, lane, jobs);
             }
         }
     }
 
-    /// As much from the front of the queue as one call may carry, without what nobody wants any more.
-    fn batch(&self, queue: &mut VecDeque<Job>) -> Vec<Job> {
+    fn send(self: &Arc<Self>, state: &mut State, lane: usize, jobs: Vec<Job>) {
+        let lane_state = &mut state.lanes[lane];
+        if let Some(connection) = lane_state.connection.clone() {
+            lane_state.busy = true;
+            self.spawn(call::run(Arc::clone(self), lane, connection, jobs));
+        }
+    }
+
+    /// As much of what waits as one call may carry, without what nobody wants any more.
+    fn batch(&self, queue: &mut Queue) -> Vec<Job> {
         let now = Instant::now();
-        let (mut keys, mut weight) = (0, 0);
+        let (mut keys, mut weight, mut count) = (0, 0, 0);
         let mut jobs = Vec::with_capacity(queue.len().min(MAX_REQUESTS));
-        while let Some(job) = queue.front() {
+        let fits = |job: &Job| {
             keys += job.request.names.len();
             weight += job.request.weight();
-            let fits = jobs.is_empty() || (keys <= MAX_KEYS && weight <= MAX_WEIGHT);
-            if !fits || jobs.len() == MAX_REQUESTS {
-                break;
-            }
-            let Some(mut job) = queue.pop_front() else {
-                break;
-            };
+            count += 1;
+            let within = keys <= MAX_KEYS && weight <= MAX_WEIGHT && count <= MAX_REQUESTS;
+            count == 1 || (within && !job.route.alone)
+        };
+        queue.take_turn(fits, |mut job| {
             if job.is_pending() && job.deadline <= now {
                 job.fail(self.timed_out(), "");
             } else if !job.is_withdrawn() {
                 jobs.push(job);
             }
-        }
+        });
         jobs
     }
 

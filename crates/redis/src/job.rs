@@ -9,9 +9,22 @@ use crate::wire::{Request, Work};
 /// What is sent back: a decision, or nothing for a reset.
 pub(crate) type Said = Result<Option<Decision>, BackendError>;
 
+/// Where in a cluster a job belongs. Jobs of one route may share a call; elsewhere there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    pub(crate) slot: u16,
+    /// Whether the slot is on its way to the node, which must be told that we know.
+    pub(crate) asking: bool,
+    /// Whether it goes by itself: while a slot moves, the keys of one call may be in two places.
+    pub(crate) alone: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) request: Request,
+    pub(crate) route: Route,
+    /// How often a node has sent it on.
+    pub(crate) sent_on: u32,
     /// Nobody waits for credits and debits.
     waiter: Option<oneshot::Sender<Said>>,
     pub(crate) deadline: Instant,
@@ -23,6 +36,8 @@ impl Job {
         let (waiter, answer) = oneshot::channel();
         let job = Self {
             request,
+            route: Route::default(),
+            sent_on: 0,
             waiter: Some(waiter),
             deadline,
             answered: false,
@@ -33,6 +48,8 @@ impl Job {
     pub(crate) fn unattended(request: Request, deadline: Instant) -> Self {
         Self {
             request,
+            route: Route::default(),
+            sent_on: 0,
             waiter: None,
             deadline,
             answered: false,
@@ -47,6 +64,11 @@ impl Job {
     /// Whether a deadline matters to it: somebody waits and has no answer.
     pub(crate) fn is_pending(&self) -> bool {
         self.waiter.is_some()
+    }
+
+    /// Whether it has been answered: nothing is to be done for it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.answered || self.is_withdrawn()
     }
 
     /// Answers. Gives back the work that undoes a decision for which nobody waits any more.

@@ -47,15 +47,24 @@
 //!
 //! Sentinel, Cluster and TLS are not there yet. A server that fails over forgets what replication had not carried.
 
+mod across;
 mod backend;
 mod call;
+mod cluster;
 mod config;
 mod dispatch;
 mod error;
+mod fleet;
+mod hello;
 mod job;
 mod link;
 mod name;
+mod queue;
 mod script;
+mod sentinel;
+mod server;
+mod slot;
+mod slots;
 mod wire;
 
 pub use backend::RedisBackend;

@@ -3,7 +3,8 @@
 use std::fs;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
 
 use crate::Standalone;
@@ -101,8 +102,16 @@ impl Tls {
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
+/// Who shares a name with the issuer is taken for self-signed.
+fn named(name: &str) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    names.push(DnType::CommonName, name);
+    names
+}
+
 fn authority() -> Authority {
     let mut params = CertificateParams::new([]).expect("no names");
+    params.distinguished_name = named("authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");
     CertifiedIssuer::self_signed(params, key).expect("a certificate")
@@ -111,6 +120,7 @@ fn authority() -> Authority {
 fn identity(authority: &Authority, usage: ExtendedKeyUsagePurpose) -> Identity {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let mut params = CertificateParams::new(names).expect("names");
+    params.distinguished_name = named("localhost");
     params.insert_extended_key_usage(usage);
     let key = KeyPair::generate().expect("a key");
     let certificate = params.signed_by(&key, authority).expect("a certificate");
