@@ -1,7 +1,9 @@
 //! A request whose keys live in several slots of a cluster: no script sees them all.
 //!
 //! They are taken slot by slot, and given back if a later one denies or fails, or if nobody waits any more. What a caller
-//! is then told of a budget that was given back is asked again, so that it is as if the request had not come.
+//! is then told of a budget that was given back is asked again, so that it is as if the request had not come. Where one
+//! request names one budget in several modes, that cannot be told apart exactly: a shadow was decided beside what was then
+//! given back, and enforced charges of a request that is denied already are probes like others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,7 +22,12 @@ pub struct Standalone {
     port: u16,
     options: Vec<String>,
     process: Option<Child>,
+    /// Ends the server when we are gone without a word: it waits for its input to end.
+    watchdog: Option<Child>,
 }
+
+/// Reads until there is no more, then leaves nothing behind.
+const WATCHDOG: &str = r#"read -r _; kill -9 "$1"; [ -z "$2" ] || rm -rf "$2""#;
 
 impl Standalone {
     /// Starts a server and waits until it answers.
@@ -52,6 +57,7 @@ impl Standalone {
             port: free_port(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
             process: None,
+            watchdog: None,
         };
         server.run();
         server
@@ -83,6 +89,11 @@ impl Standalone {
 
     /// Kills the server as a crash would.
     pub fn kill(&mut self) {
+        if let Some(mut watchdog) = self.watchdog.take() {
+            // First, so that it never sees a number that is another process's by then.
+            let _gone = watchdog.kill();
+            let _status = watchdog.wait();
+        }
         if let Some(mut process) = self.process.take() {
             // It may have ended by itself.
             let _gone = process.kill();
@@ -165,10 +176,24 @@ impl Standalone {
             ),
             Err(error) => panic!("cannot start {binary}: {error}"),
         };
+        self.watchdog = self.pid().map(|pid| self.watch(pid));
         let socket = self.socket();
         until(&format!("{binary} answers"), || {
             talk(&socket, &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG"))
         });
+    }
+}
+
+impl Standalone {
+    fn watch(&self, pid: u32) -> Child {
+        Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog", &pid.to_string()])
+            .arg(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell")
     }
 }
 

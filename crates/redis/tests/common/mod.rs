@@ -50,6 +50,10 @@ impl Budget {
         backend.decide(&[self.charge(cost)]).await
     }
 
+    pub(crate) async fn taken(&self, backend: &RedisBackend) -> u64 {
+        self.quota.capacity() - self.remaining(backend).await
+    }
+
     pub(crate) async fn remaining(&self, backend: &RedisBackend) -> u64 {
         self.take(backend, 0).await.unwrap().verdicts()[0].remaining()
     }
