@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Budget, HOUR, PATIENT, connect, every_algorithm, recovered};
+use common::{Budget, PATIENT, connect, recovered};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
@@ -161,57 +161,4 @@ async fn a_password_that_is_put_right_is_accepted_without_a_restart() {
     let right = ["ACL", "SETUSER", "gate", ">s3cret"];
     assert!(server.command(&right).starts_with("+OK"));
     recovered(&backend, &budget).await;
-}
-
-/// The line that the README shows.
-const RIGHTS: &str =
-    "~tollgate:* +evalsha +script|load +time +get +mget +exists +set +setrange +del";
-
-#[tokio::test]
-async fn least_rights_suffice_and_no_less_do() {
-    let server = Standalone::start();
-    let allow = |rights: &[&str]| {
-        let mut words = vec!["ACL", "SETUSER", "gate", "reset", "on", ">pw", "-@all"];
-        words.extend(rights);
-        let answer = server.command(&words);
-        assert!(answer.starts_with("+OK"), "{answer}");
-    };
-    let url = format!("redis://gate:pw@127.0.0.1:{}/", server.port());
-    let rights: Vec<_> = RIGHTS.split(' ').collect();
-
-    allow(&rights);
-    assert_eq!(everything(&url, "rights").await, Ok(()));
-    for missing in &rights {
-        let fewer: Vec<_> = rights
-            .iter()
-            .filter(|right| right != &missing)
-            .copied()
-            .collect();
-        allow(&fewer);
-        let result = everything(&url, &format!("without-{}", &missing[1..4])).await;
-        assert!(result.is_err(), "{missing} is not needed");
-    }
-}
-
-/// Every command that the backend ever sends.
-async fn everything(url: &str, policy: &str) -> Result<(), String> {
-    let builder = RedisBackend::builder(url).deadline(PATIENT).connections(1);
-    let backend = builder.connect().await.map_err(|error| error.to_string())?;
-    for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {
-        let budget = Budget::of(&format!("{policy}-{n}"), quota);
-        let other = Budget::of(&format!("{policy}-other-{n}"), quota);
-        let charges = [budget.charge(1), other.charge(1)];
-        for charges in [&charges[..1], &charges[..1], &charges, &charges] {
-            let decision = backend
-                .decide(charges)
-                .await
-                .map_err(|error| error.to_string())?;
-            for receipt in decision.receipts(charges) {
-                backend.credit(receipt, 1);
-            }
-        }
-        let reset = backend.reset(budget.scope, &budget.key).await;
-        reset.map_err(|error| error.to_string())?;
-    }
-    Ok(())
 }
