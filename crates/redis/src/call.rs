@@ -21,6 +21,10 @@ use crate::wire::{Call, Plan, Reply, Request, replay};
 /// given up: it has stalled for far longer than a lost packet explains.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How often the script is loaded for one call. Somebody may flush it between our loading and our calling it, but who does
+/// so all the time is told.
+const MOST_LOADS: u32 = 3;
+
 /// Sends the batch and answers everybody in it, each within its deadline.
 pub(crate) async fn run(
     dispatch: Arc<Dispatch>,
@@ -84,16 +88,19 @@ async fn ask(
     command: &Cmd,
     asking: bool,
 ) -> Result<Value, RedisError> {
-    match send_as(connection, command, asking).await {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            let load = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(script.source())
-                .to_owned();
-            send(connection, &load).await?;
-            send_as(connection, command, asking).await
+    let mut loads = 0;
+    loop {
+        let result = send_as(connection, command, asking).await;
+        let is_missing = matches!(&result, Err(error) if error.code() == Some("NOSCRIPT"));
+        if !is_missing || loads == MOST_LOADS {
+            return result;
         }
-        result => result,
+        let load = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(script.source())
+            .to_owned();
+        send(connection, &load).await?;
+        loads += 1;
     }
 }
 
