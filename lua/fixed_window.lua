@@ -1,13 +1,13 @@
 -- A count that starts anew in each window. Windows are numbered from the one that the epoch is in.
 --
 --   state   tag B (248), window d, count d
---   quota   limit d, period d, offset d
+--   charge  cost d, limit d, period d, offset d
 local function fixed_window()
   local TAG, LENGTH = 248, 17
 
   local function quota(run, pos)
-    local limit, period, offset, after = unpack('<ddd', run, pos)
-    return { limit = limit, period = period, offset = offset, window = floor((now + period - offset) / period) }, after
+    local cost, limit, period, offset, after = unpack('<dddd', run, pos)
+    return { limit = limit, period = period, offset = offset, window = floor((now + period - offset) / period) }, cost, after
   end
 
   local function fresh()

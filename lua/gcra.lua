@@ -1,18 +1,14 @@
 -- GCRA: a bucket that drains at limit/period. The state is the point in time at which it will be empty, that is, the
 -- budget full again: whole microseconds `at`, and a `rest` in fractions of the quota's denominator.
 --
---   state   tag B, at d [, rest I4 [, at most four credits, the oldest first: at d, from d, length d, last d]]
---   quota   burst d, interval d, interval_rest d, denominator d, tag B
+--   state   tag B, at d [, rest I4 [, at most 32 credits, the oldest first: at d, from d, length d, last d]]
+--   charge  how long the cost takes to drain: us d; how long a full budget takes: full d; tag B, denominator d; and the
+--           rests of both: rest d, full_rest d
 --
 -- The tag is 128 + n: expiries stand at ends of cells of 2^n microseconds, so that most writes leave the expiry alone.
 -- Credits are there once something was given back, see `give_back`.
 local function gcra()
-  local SHORT, LONG, CREDIT, TOLD_APART = 9, 13, 32, 4
-
-  local function span(quota, cost)
-    local rests = cost * quota.rest
-    return cost * quota.us + floor(rests / quota.denominator), rests % quota.denominator
-  end
+  local SHORT, LONG, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 13, 32, 32, 2, 2 ^ 52
 
   -- How far a point lies ahead of now; nothing if it has passed.
   local function ahead(quota, us, rest)
@@ -36,20 +32,17 @@ local function gcra()
   end
 
   local function quota(run, pos)
-    local burst, us, rest, denominator, tag, after = unpack('<ddddB', run, pos)
-    local quota = {
-      burst = burst, us = us, rest = rest, denominator = denominator, tag = tag, cell = ldexp(1, tag - 128),
-      latest = 0, full_rest = 0,
-    }
-    local full_us
-    full_us, quota.full_rest = span(quota, burst)
-    quota.latest = now + full_us
-    return quota, after
+    local us, full, tag, denominator, rest, full_rest, after = unpack('<ddBddd', run, pos)
+    return {
+      us = us, rest = rest, denominator = denominator, tag = tag, cell = 2 ^ (tag - 128), full = full,
+      full_rest = full_rest, latest = now + full,
+    }, us + rest, after
   end
 
-  -- What a charge needs that depends on its cost as well.
-  local function price(charge)
-    charge.us, charge.rest = span(charge.quota, charge.cost)
+  -- How far ahead of now a budget may lie that owes all that it can.
+  local function ceiling(quota)
+    local rests = quota.full_rest * DEBT_CEILING
+    return quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
   end
 
   local function fresh()
@@ -91,8 +84,8 @@ local function gcra()
       return
     end
     local us, rest = ahead(quota, state.at, state.rest)
-    if is_before(quota.latest - now, quota.full_rest, us, rest) then
-      local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
+    if is_before(quota.full, quota.full_rest, us, rest) then
+      local most_us, most_rest = ceiling(quota)
       if is_before(most_us, most_rest, us, rest) then
         us, rest = most_us, most_rest
       end
@@ -106,7 +99,7 @@ local function gcra()
     if rest >= quota.denominator and at >= now then
       at, rest = at + 1, 0
     end
-    admitted, charge.to, charge.to_rest = admit(at, rest, charge.us, charge.rest, quota.denominator, quota.latest,
+    admitted, charge.to, charge.to_rest = admit(at, rest, quota.us, quota.rest, quota.denominator, quota.latest,
       quota.full_rest, 1)
     return admitted == 1 or charge.cost == 0
   end
@@ -119,9 +112,8 @@ local function gcra()
   local function debit(state, charge)
     local quota = charge.quota
     local us, rest = ahead(quota, state.at, state.rest)
-    local more_us, more_rest = span(quota, min(charge.cost, quota.burst * DEBT_CEILING))
-    local most_us, most_rest = span(quota, quota.burst * DEBT_CEILING)
-    us, rest = us + more_us, rest + more_rest
+    local most_us, most_rest = ceiling(quota)
+    us, rest = us + quota.us, rest + quota.rest
     if rest >= quota.denominator then
       us, rest = us + 1, rest - quota.denominator
     end
@@ -160,10 +152,19 @@ local function gcra()
       end
     end
     if #kept == TOLD_APART then
-      local oldest = table.remove(kept, 1)
-      local second = kept[1]
-      second.from, second.length = min(second.from, oldest.from), second.length + oldest.length
-      second.last = max(second.last, oldest.last)
+      -- The oldest two neighbours that together are small beside what came after them.
+      local found, after = 1, 0
+      for c = #kept - 1, 1, -1 do
+        local newer = kept[c + 1].length
+        if (kept[c].length + newer) * COARSENESS <= after then
+          found = c
+        end
+        after = after + newer
+      end
+      local older = table.remove(kept, found)
+      local newer = kept[found]
+      newer.from, newer.last = min(newer.from, older.from), max(newer.last, older.last)
+      newer.length = min(newer.length + older.length, LONGEST)
     end
     kept[#kept + 1] = credit
     return kept
@@ -181,7 +182,7 @@ local function gcra()
     local quota = charge.quota
     local shows_us, shows_rest = ahead(quota, moved_up(state.credits or {}, at, full_us, full_rest))
     local left_us, left_rest = ahead(quota, state.at, state.rest)
-    local us, rest = charge.us, charge.rest
+    local us, rest = quota.us, quota.rest
     if is_before(shows_us, shows_rest, us, rest) then
       us, rest = shows_us, shows_rest
     end
@@ -224,7 +225,6 @@ local function gcra()
 
   return {
     quota = quota,
-    price = price,
     fresh = fresh,
     read = read,
     rebase = rebase,

@@ -18,7 +18,7 @@ for i = 1, #KEYS do
     missing[#missing + 1] = KEYS[i]
   end
 end
-if #missing > 0 and redis.call('EXISTS', spread(missing)) > 0 then
+if #missing > 0 and #KEYS > 1 and redis.call('EXISTS', spread(missing)) > 0 then
   for i = 1, #KEYS do
     if not found[i] and redis.call('EXISTS', KEYS[i]) == 1 then
       found[i] = ''
@@ -117,20 +117,16 @@ end
 
 for r = 1, #ARGV do
   local run, charges = ARGV[r], {}
-  local verb, width, times, pos = unpack('<BBB', run)
+  local times, verb, width, pos = unpack('<BBB', run)
   if width == 0 then
     return redis.error_reply('ERR a run without charges')
   end
   for c = 1, width do
     local algorithm, mode, cost, quota
-    algorithm, mode, cost, pos = unpack('<BBd', run, pos)
+    algorithm, mode, pos = unpack('<BB', run, pos)
     local rule = rule_of(algorithm)
-    quota, pos = rule.quota(run, pos)
-    local charge = { rule = rule, quota = quota, mode = mode, cost = cost, us = 0, rest = 0, to = 0, to_rest = 0 }
-    if rule.price then
-      rule.price(charge)
-    end
-    charges[c] = charge
+    quota, cost, pos = rule.quota(run, pos)
+    charges[c] = { rule = rule, quota = quota, mode = mode, cost = cost, to = 0, to_rest = 0 }
   end
   if verb ~= DECIDE then
     while pos <= #run do
@@ -161,4 +157,4 @@ for i = 1, #KEYS do
   end
 end
 
-return cmsgpack.pack(now, admitted, found)
+return clock[1] .. ' ' .. clock[2] .. ' ' .. cmsgpack.pack(admitted, found)

@@ -1,14 +1,14 @@
 -- A count for each of the last k parts of the period, the sum of which is held to the limit.
 --
 --   state   tag B (250), newest d, k × count d: each at its bucket's number modulo k, `newest` is the highest number
---   quota   limit d, period d, buckets d
+--   charge  cost d, limit d, period d, buckets d
 local function rolling_window()
   local TAG = 250
 
   local function quota(run, pos)
-    local limit, period, buckets, after = unpack('<ddd', run, pos)
+    local cost, limit, period, buckets, after = unpack('<dddd', run, pos)
     local width = period / buckets
-    return { limit = limit, buckets = buckets, width = width, bucket = floor(now / width) }, after
+    return { limit = limit, buckets = buckets, width = width, bucket = floor(now / width) }, cost, after
   end
 
   local function fresh(quota)

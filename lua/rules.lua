@@ -1,5 +1,5 @@
 -- What the rules share.
-local byte, floor, max, min, ldexp = string.byte, math.floor, math.max, math.min, math.ldexp
+local byte, floor, max, min = string.byte, math.floor, math.max, math.min
 
 -- Every state ends: at a point in time in µs, rounded up to ms.
 local function set_until(key, value, ends)

@@ -2,7 +2,7 @@
 --
 --   state   tag B (251), before I4, then an entry for each microsecond in which anything was charged, the oldest first:
 --           at d, total I4
---   quota   limit d, period d
+--   charge  cost d, limit d, period d
 --
 -- Totals run on modulo 2^32: an entry's count is its total less that of the entry before it (the first one's: less
 -- `before`). So the sum over all entries is one subtraction, and what expires is found by bisection.
@@ -62,8 +62,8 @@ local function sliding_log()
   end
 
   local function quota(run, pos)
-    local limit, period, after = unpack('<dd', run, pos)
-    return { limit = limit, period = period }, after
+    local cost, limit, period, after = unpack('<ddd', run, pos)
+    return { limit = limit, period = period }, cost, after
   end
 
   local function fresh()

@@ -1,7 +1,7 @@
 -- Two counts: this window's, and the previous one's for as much of it as the sliding period still covers.
 --
 --   state   tag B (249), window d, previous d, current d
---   quota   limit d, period d
+--   charge  cost d, limit d, period d
 local function sliding_window()
   local TAG, LENGTH, LIMB = 249, 25, 2 ^ 24
 
@@ -15,8 +15,8 @@ local function sliding_window()
   end
 
   local function quota(run, pos)
-    local limit, period, after = unpack('<dd', run, pos)
-    return { limit = limit, period = period, window = floor(now / period) }, after
+    local cost, limit, period, after = unpack('<ddd', run, pos)
+    return { limit = limit, period = period, window = floor(now / period) }, cost, after
   end
 
   local function fresh()

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes the commands that the tests call available, and changes nothing when they are all there.
+# Makes the commands and the Python packages that the tests call available, and changes nothing when they are all there.
 #
 #   tests/install.sh [COMMAND...]     the usual ones, and those named
 #
 # On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
 # says exactly what to install, and fails.
 set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis itself is never a service here: the tests start their own servers, on ports and in folders of their own.
-commands=(cc curl protoc python3 redis-server redis-sentinel redis-cli valgrind "$@")
+commands=(cc curl protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in
@@ -22,12 +23,35 @@ package_of() {
 missing() {
   local command
   for command in "${commands[@]}"; do
-    command -v "$command" >/dev/null || echo "$command"
+    is_there "$command" || echo "$command"
   done
+}
+
+is_there() {
+  case "$1" in
+    # No command: a part of Python that Debian packs by itself.
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# Clients of the Python ecosystem, in an environment of their own beside the tests.
+clients() {
+  local venv=$here/.venv wanted=$here/clients/requirements.txt
+  cmp -s "$wanted" "$venv/installed.txt" && return
+  echo "tests/install.sh: installing the clients in tests/clients/requirements.txt into tests/.venv"
+  if ! python3 -m venv --clear "$venv" ||
+    ! "$venv/bin/python" -m pip --quiet --disable-pip-version-check install -r "$wanted" </dev/null; then
+    echo "tests/install.sh: pip could not install them; it needs PyPI, or a mirror of it in PIP_INDEX_URL" >&2
+    exit 1
+  fi
+  # Last, so that what was interrupted begins anew.
+  cp "$wanted" "$venv/installed.txt"
 }
 
 mapfile -t absent < <(missing)
 if [ "${#absent[@]}" -eq 0 ]; then
+  clients
   echo "tests/install.sh: everything that the tests need is installed"
   exit 0
 fi
@@ -39,7 +63,7 @@ done
 
 stop_and_say() {
   echo "tests/install.sh: $1" >&2
-  echo "tests/install.sh: missing commands: ${absent[*]}" >&2
+  echo "tests/install.sh: missing: ${absent[*]}" >&2
   echo "tests/install.sh: on Debian or Ubuntu: sudo apt-get install --no-install-recommends ${packages[*]}" >&2
   exit 1
 }
@@ -93,4 +117,5 @@ done
 hash -r
 mapfile -t absent < <(missing)
 [ "${#absent[@]}" -eq 0 ] || stop_and_say "installed, but not found in PATH"
+clients
 echo "tests/install.sh: installed ${packages[*]}"

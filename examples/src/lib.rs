@@ -1,1 +1,32 @@
-//! The examples stand beside this folder; `cargo run --example quickstart` runs the first of them.
+//! What the examples have in common: how they are served, and what they tell whoever started them.
+
+#![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
+
+use std::env;
+use std::error::Error;
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+/// Serves `app` on 127.0.0.1:3000, or wherever `ADDR` says, with the addresses of its callers. Prints the commands to
+/// try, in which `URL` stands for where that is.
+///
+/// # Errors
+///
+/// If it cannot listen there.
+pub async fn serve(app: Router, about: &str, tries: &[&str]) -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().init();
+    let address = env::var("ADDR").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = TcpListener::bind(&address).await.map_err(|error| {
+        format!("cannot listen on {address}: {error}; choose another with ADDR")
+    })?;
+    let url = format!("http://{}", listener.local_addr()?);
+    println!("listening on {url}; {about}\n");
+    for command in tries {
+        println!("  {}", command.replace("URL", &url));
+    }
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await?;
+    Ok(())
+}

@@ -12,8 +12,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{Request, Response};
-use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, RateLimitLayer, Scope};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, Uri};
+use tollgate::{
+    Charge, ImmediateBackend, Key, Limiter, MemoryBackend, Mode, Policy, Quota, RateLimitLayer,
+    Scope,
+};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -56,13 +60,21 @@ macro_rules! scenarios {
 
 scenarios! {
     Bare "bare" "the service alone",
+    BareTyped "bare-typed" "the service alone, with a content type",
     TollgatePlain "tollgate-plain" "layer, allowed, headers off, not readable",
     TollgateStatus "tollgate-status" "layer, allowed, headers off, readable by handlers",
     TollgateFields "tollgate-fields" "layer, allowed, with headers, not readable",
     TollgateHeaders "tollgate-headers" "layer, allowed, with headers, readable by handlers",
+    TollgateTyped "tollgate-typed" "the same, on a response with a content type",
+    TollgateVaried "tollgate-varied" "the same, no two callers with the same left",
     TollgateDenied "tollgate-denied" "layer, denied, problem+json",
+    BareRoute "bare-route" "the service alone, on a path",
+    TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
+    TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
+    RouterHundredRoutes "matchit-hundred-routes" "axum's router, one path among a hundred routes",
     GovernorPlain "tower-governor-plain" "tower_governor, allowed, headers off",
     GovernorHeaders "tower-governor-headers" "tower_governor, allowed, with headers",
+    GovernorTyped "tower-governor-typed" "the same, on a response with a content type",
     GovernorDenied "tower-governor-denied" "tower_governor, denied, with headers",
     CheckAddress "check-address" "memory backend, one GCRA check, address key",
     CheckText "check-text" "memory backend, one GCRA check, string key",
@@ -86,7 +98,14 @@ impl Scenario {
     #[must_use]
     pub fn baseline(self) -> Option<Self> {
         match self {
-            Self::Bare | Self::LoopAddress | Self::LoopText => None,
+            Self::Bare
+            | Self::BareTyped
+            | Self::BareRoute
+            | Self::RouterHundredRoutes
+            | Self::LoopAddress
+            | Self::LoopText => None,
+            Self::TollgateOneRoute | Self::TollgateHundredRoutes => Some(Self::BareRoute),
+            Self::TollgateTyped | Self::GovernorTyped => Some(Self::BareTyped),
             Self::CheckAddress | Self::GovernorCheckAddress => Some(Self::LoopAddress),
             Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
             _ => Some(Self::Bare),
@@ -113,6 +132,7 @@ impl Scenario {
     pub fn prepare(self) -> Box<dyn FnMut(u32)> {
         match self {
             Self::Bare => serve(Nothing),
+            Self::BareTyped => serve(Typed),
             Self::TollgatePlain => serve(
                 RateLimitLayer::new(PLENTY)
                     .without_headers()
@@ -126,7 +146,26 @@ impl Scenario {
                 serve(RateLimitLayer::new(PLENTY).without_status().layer(Nothing))
             }
             Self::TollgateHeaders => serve(RateLimitLayer::new(PLENTY).layer(Nothing)),
+            Self::TollgateTyped => serve(RateLimitLayer::new(PLENTY).layer(Typed)),
+            Self::TollgateVaried => {
+                let mut serve = serve(RateLimitLayer::new(PLENTY).layer(Nothing));
+                // The first caller comes a thousand times, the last one once.
+                (1..CALLERS).for_each(&mut serve);
+                serve
+            }
             Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::BareRoute => serve_route(Nothing),
+            Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
+            Self::TollgateHundredRoutes => serve_route(routes(100).layer(Nothing)),
+            Self::RouterHundredRoutes => {
+                let mut router = matchit::Router::new();
+                for n in 0..100 {
+                    drop(router.insert(route(n), n));
+                }
+                each(move |_| {
+                    drop(black_box(router.at(black_box(ROUTED))));
+                })
+            }
             Self::GovernorPlain => {
                 let mut config = GovernorConfigBuilder::default();
                 let config = config
@@ -135,12 +174,13 @@ impl Scenario {
                     .finish();
                 serve(GovernorLayer::new(Arc::new(config.unwrap_or_default())).layer(Nothing))
             }
-            Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000),
-            Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1),
-            Self::CheckAddress => check(|caller| Key::from(IpAddr::V4(address(caller)))),
+            Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000, Nothing),
+            Self::GovernorTyped => governor_with_headers(86_400_000, 1_000_000, Typed),
+            Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1, Nothing),
+            Self::CheckAddress => check(|caller| Key::from(black_box(IpAddr::V4(address(caller))))),
             Self::CheckText => {
                 let names = names();
-                check(move |caller| Key::from(&names[caller as usize]))
+                check(move |caller| Key::from(black_box(&names[caller as usize])))
             }
             Self::GovernorCheckAddress => {
                 let limiter = governor::RateLimiter::keyed(governor_quota());
@@ -187,6 +227,28 @@ impl Service<Request<Body>> for Nothing {
     }
 }
 
+/// The same with a header of its own, as most handlers' responses have.
+#[derive(Clone, Debug)]
+struct Typed;
+
+impl Service<Request<Body>> for Typed {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        black_box(request);
+        let mut response = Response::new(Body::empty());
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, text);
+        ready(Ok(response))
+    }
+}
+
 fn address(caller: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 + caller)
 }
@@ -202,12 +264,20 @@ fn each(mut f: impl FnMut(u32) + 'static) -> Box<dyn FnMut(u32)> {
     Box::new(move |callers| (0..callers).for_each(&mut f))
 }
 
-fn serve<S>(mut service: S) -> Box<dyn FnMut(u32)>
+fn serve<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    serve_at(Uri::default(), service)
+}
+
+fn serve_at<S>(uri: Uri, mut service: S) -> Box<dyn FnMut(u32)>
 where
     S: Service<Request<Body>, Response = Response<Body>> + 'static,
 {
     each(move |caller| {
         let mut request = Request::new(Body::empty());
+        request.uri_mut().clone_from(&uri);
         let peer = SocketAddr::from((address(caller), 4711));
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut cx = Context::from_waker(Waker::noop());
@@ -216,11 +286,40 @@ where
     })
 }
 
-fn governor_with_headers(nanos: u64, burst: u32) -> Box<dyn FnMut(u32)> {
+/// The path of requests that are routed, and the pattern of the nth policy.
+const ROUTED: &str = "/v1/thing-0/7";
+
+fn route(n: u32) -> String {
+    format!("/v1/thing-{n}/{{id}}")
+}
+
+fn routes(policies: u32) -> RateLimitLayer {
+    let policies =
+        (0..policies).map(|n| Policy::new(&format!("policy-{n}"), PLENTY).route(&route(n)));
+    let limiter = Limiter::builder().policies(policies).build();
+    match limiter {
+        Ok(limiter) => RateLimitLayer::new(limiter)
+            .without_headers()
+            .without_status(),
+        Err(_) => RateLimitLayer::new(PLENTY),
+    }
+}
+
+fn serve_route<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    serve_at(Uri::from_static(ROUTED), service)
+}
+
+fn governor_with_headers<S>(nanos: u64, burst: u32, service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
     let mut config = GovernorConfigBuilder::default();
     config.per_nanosecond(nanos).burst_size(burst);
     match config.use_headers().finish() {
-        Some(config) => serve(GovernorLayer::new(Arc::new(config)).layer(Nothing)),
+        Some(config) => serve(GovernorLayer::new(Arc::new(config)).layer(service)),
         None => each(|_| {}),
     }
 }
@@ -238,7 +337,7 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let scope = Scope::of("bench", 0, &PLENTY);
     each(move |caller| {
-        let key = black_box(key(caller));
+        let key = key(caller);
         let charge = Charge {
             scope,
             quota: &PLENTY,
@@ -246,6 +345,6 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        drop(black_box(backend.decide_now(black_box(&[charge]))));
+        black_box(&backend.decide_now(&[charge]));
     })
 }

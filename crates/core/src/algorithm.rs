@@ -293,23 +293,27 @@ impl Quota {
     }
 
     /// The verdict on a charge that is alone in its call.
-    #[inline]
     pub(crate) fn verdict(&self, state: &mut State, now: u64, cost: u64, take: bool) -> Verdict {
-        // By far the commonest, and before anything else is looked at.
-        if let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0)
-            && let Some((passage, full_at, budget)) = rule.narrow_step(inner, now, cost, take)
-        {
-            let taken = if take { cost } else { 0 };
-            return Verdict::new(passage, rule.burst, budget, taken, full_at);
-        }
-        self.verdict_of_any(state, now, cost, take)
-    }
-
-    #[inline(never)]
-    fn verdict_of_any(&self, state: &mut State, now: u64, cost: u64, take: bool) -> Verdict {
         let (passage, full_at, budget) = self.step(state, now, cost, take);
         let taken = if take { cost } else { 0 };
         Verdict::new(passage, self.capacity(), budget, taken, full_at)
+    }
+
+    /// The same for the commonest algorithm in its quickest form; `None` if this is another.
+    #[inline]
+    pub(crate) fn quick_verdict(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> Option<Verdict> {
+        let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) else {
+            return None;
+        };
+        let (passage, full_at, budget) = rule.step_in_micros(inner, now, cost, take)?;
+        let taken = if take { cost } else { 0 };
+        Some(Verdict::new(passage, rule.burst, budget, taken, full_at))
     }
 
     pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {

@@ -90,6 +90,7 @@ enum Repr<T> {
 
 impl<T> Answer<T> {
     /// An answer that is there already.
+    #[inline]
     pub const fn now(result: Result<T, BackendError>) -> Self {
         Self(Repr::Now(Some(result)))
     }
@@ -97,6 +98,17 @@ impl<T> Answer<T> {
     /// An answer that `future` will bring.
     pub fn later(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
         Self(Repr::Later(Box::pin(future)))
+    }
+
+    /// The answer, if it is there already and was not taken yet. Decisions are large: looking at one costs less than taking
+    /// it.
+    #[must_use]
+    #[inline]
+    pub const fn peek(&self) -> Option<&Result<T, BackendError>> {
+        match &self.0 {
+            Repr::Now(result) => result.as_ref(),
+            Repr::Later(_) => None,
+        }
     }
 
     /// The answer, if it is there already and was not taken yet; otherwise the future back.

@@ -17,17 +17,15 @@ impl States for [State] {
     }
 }
 
-/// Decides a call of one charge: the same as [`decide`], and quicker.
+/// Decides a call of one charge as [`decide`] does, if its quota is of the commonest kind; otherwise `None`, and nothing
+/// has happened. For backends in whose calls every instruction counts.
 #[must_use]
-// Always: the compiler finds it too long, and a decision that is not built in place is copied twice.
 #[inline(always)]
-pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Decision {
+pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Option<Decision> {
     let take = charge.mode != Mode::Probe;
-    let verdict = charge
-        .quota
-        .verdict(state, now.as_micros(), charge.cost, take);
-    let admitted = verdict.is_allowed() || charge.mode != Mode::Enforce;
-    Decision::of_one(now, admitted, verdict)
+    let quota = charge.quota;
+    let verdict = quota.quick_verdict(state, now.as_micros(), charge.cost, take)?;
+    Some(Decision::of_one(now, charge.mode, verdict))
 }
 
 /// Decides a call at `now`.
@@ -44,7 +42,11 @@ pub fn decide(
     states: &mut (impl States + ?Sized),
 ) -> Decision {
     if let [charge] = charges {
-        return decide_one(now, charge, states.state(0));
+        let take = charge.mode != Mode::Probe;
+        let verdict = charge
+            .quota
+            .verdict(states.state(0), now.as_micros(), charge.cost, take);
+        return Decision::of_one(now, charge.mode, verdict);
     }
 
     let mut groups = group(charges);

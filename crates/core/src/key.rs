@@ -66,6 +66,7 @@ impl Key {
 
     /// These bytes, whatever they are.
     #[must_use]
+    #[inline]
     pub fn bytes(bytes: &[u8]) -> Self {
         Self::encode(KeyKind::Bytes, bytes)
     }
@@ -75,7 +76,7 @@ impl Key {
     #[must_use]
     pub fn address(address: IpAddr, v6_prefix: u8) -> Self {
         match address.to_canonical() {
-            IpAddr::V4(v4) => Self::encode(KeyKind::Ipv4, &v4.octets()),
+            IpAddr::V4(v4) => Self::from(v4),
             IpAddr::V6(v6) => {
                 let prefix = v6_prefix.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
@@ -113,6 +114,12 @@ impl Key {
             Some(b't') => KeyKind::Tuple,
             _ => KeyKind::Missing,
         }
+    }
+
+    /// What the identity is made of, without its kind: of [`KeyKind::Bytes`] the bytes as they came.
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        self.as_bytes().get(1..).unwrap_or_default()
     }
 
     /// The canonical form: the kind as one byte, then the content. Equal identities have equal bytes and unequal ones do
@@ -170,6 +177,7 @@ impl Key {
         Self::encode_long(kind, content)
     }
 
+    #[inline(never)]
     fn encode_long(kind: KeyKind, content: &[u8]) -> Self {
         let len = content.len() + 1;
         if len <= Self::MAX_LEN {
@@ -207,24 +215,28 @@ impl fmt::Debug for Key {
 }
 
 impl From<&str> for Key {
+    #[inline]
     fn from(text: &str) -> Self {
         Self::bytes(text.as_bytes())
     }
 }
 
 impl From<&String> for Key {
+    #[inline]
     fn from(text: &String) -> Self {
         Self::bytes(text.as_bytes())
     }
 }
 
 impl From<String> for Key {
+    #[inline]
     fn from(text: String) -> Self {
         Self::bytes(text.as_bytes())
     }
 }
 
 impl From<&[u8]> for Key {
+    #[inline]
     fn from(bytes: &[u8]) -> Self {
         Self::bytes(bytes)
     }
@@ -261,8 +273,9 @@ impl From<IpAddr> for Key {
 }
 
 impl From<Ipv4Addr> for Key {
+    #[inline]
     fn from(address: Ipv4Addr) -> Self {
-        Self::from(IpAddr::V4(address))
+        Self::encode(KeyKind::Ipv4, &address.octets())
     }
 }
 

@@ -25,7 +25,7 @@
 //! The rule, without any backend: a state, a time, a charge.
 //!
 //! ```
-//! use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide_one};
+//! use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide};
 //!
 //! let quota = Quota::per_second(10).burst(2);
 //! let charge = Charge {
@@ -36,11 +36,11 @@
 //!     mode: Mode::Enforce,
 //! };
 //! let now = Timestamp::from_micros(1_700_000_000_000_000);
-//! let mut state = State::full(&quota);
+//! let mut states = [State::full(&quota)];
 //!
-//! assert!(decide_one(now, &charge, &mut state).is_admitted());
-//! assert!(decide_one(now, &charge, &mut state).is_admitted());
-//! let denied = decide_one(now, &charge, &mut state);
+//! assert!(decide(now, &[charge], &mut states[..]).is_admitted());
+//! assert!(decide(now, &[charge], &mut states[..]).is_admitted());
+//! let denied = decide(now, &[charge], &mut states[..]);
 //! assert_eq!(denied.retry_after(), Some(std::time::Duration::from_millis(100)));
 //! ```
 
@@ -51,6 +51,7 @@ mod clock;
 mod engine;
 mod error;
 mod key;
+mod name;
 mod quota;
 mod receipt;
 mod scope;
@@ -61,9 +62,10 @@ pub use algorithm::{Algorithm, CreditMark, DEBT_CEILING, Snapshot, State, Unit};
 pub use backend::{Answer, Backend, Decide, ImmediateBackend};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{States, decide, decide_one};
+pub use engine::{States, decide, decide_quickly};
 pub use error::{BackendError, FailureKind};
 pub use key::{Key, KeyKind};
+pub use name::{MAX_NAME_LEN, is_name};
 pub use quota::{
     MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, ParseQuotaError, Quota,
     QuotaError,

@@ -6,14 +6,15 @@ use crate::{Charge, Key, Quota, Scope, State, Timestamp, Verdict};
 /// Proof that a charge was taken: when, from whom, how much, under which quota as it then was.
 ///
 /// It is what [`Backend::credit`](crate::Backend::credit) and [`Backend::debit`](crate::Backend::debit) ask for. A credit
-/// uses it up, so that nothing is given back twice.
+/// uses it up, and there is no second one of it, so that nothing is given back twice. What is to be given back piece by
+/// piece is [split](Self::split_off) first.
 ///
 /// **A credit returns only what would still count**, so that what remains is a history that could have happened without
 /// it. Windows and logs subtract from the window, bucket or entry that was charged, and nothing once that is gone. Of a
 /// GCRA charge after which the budget would have been full again at *F*, at most *F − now* (as drain time) comes back.
 /// What other credits of the same key have returned since the charge comes off *F*, as far as it stood before it in the
 /// queue: what one credit returned, no other can. Wherever this rule errs it errs on the strict side.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Receipt {
     scope: Scope,
     quota: Quota,
@@ -24,8 +25,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The receipt for a charge, if `verdict` says that it was taken.
-    pub(crate) fn of(charge: &Charge<'_>, verdict: &Verdict, at: Timestamp) -> Option<Self> {
+    /// The receipt for a charge that was decided at `at`, if `verdict` says that it was taken.
+    #[must_use]
+    pub fn of(charge: &Charge<'_>, verdict: &Verdict, at: Timestamp) -> Option<Self> {
         (verdict.taken() > 0).then(|| Self {
             scope: charge.scope,
             quota: *charge.quota,
@@ -64,6 +66,31 @@ impl Receipt {
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.at
+    }
+
+    /// Takes a part of the charge, at most `n`, out of this receipt into one of its own.
+    #[must_use = "what is split off and dropped can no longer be given back"]
+    pub fn split_off(&mut self, n: u64) -> Self {
+        let n = n.min(self.cost);
+        self.cost -= n;
+        Self {
+            cost: n,
+            ..self.copy()
+        }
+    }
+
+    /// For backends, whose debits travel, and for tests that ask what if: the same once more. Of two only one may be credited.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            scope: self.scope,
+            quota: self.quota,
+            key: self.key.clone(),
+            cost: self.cost,
+            at: self.at,
+            full_at: self.full_at,
+        }
     }
 
     /// For backends: when the budget was to be full again after this charge, in whole microseconds and a rest in the

@@ -168,6 +168,18 @@ impl Verdict {
     pub const fn taken(&self) -> u64 {
         self.taken
     }
+
+    /// The same once the charge has been corrected by a credit or debit to what it really cost. What remains follows; until
+    /// when the budget is full again only the backend knows, and so that stays as it was.
+    #[must_use]
+    pub fn corrected_to(self, cost: u64) -> Self {
+        let remaining = self.remaining.saturating_add(self.taken);
+        Self {
+            remaining: remaining.saturating_sub(cost).min(self.limit),
+            taken: cost,
+            ..self
+        }
+    }
 }
 
 impl fmt::Debug for Verdict {
@@ -232,12 +244,12 @@ impl Decision {
         }
     }
 
-    /// The same for the usual single verdict.
+    /// The same for the usual single verdict, on a charge of this mode.
     #[inline]
-    pub(crate) fn of_one(at: Timestamp, admitted: bool, verdict: Verdict) -> Self {
+    pub(crate) fn of_one(at: Timestamp, mode: Mode, verdict: Verdict) -> Self {
         Self {
             at,
-            admitted,
+            admitted: verdict.is_allowed() || mode != Mode::Enforce,
             verdicts: Verdicts::One(verdict),
         }
     }

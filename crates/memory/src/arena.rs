@@ -11,8 +11,9 @@ pub(crate) struct Arena {
     chunks: Vec<Box<Chunk>>,
     /// Units of the last chunk that were handed out.
     used: usize,
-    /// For each size in units the position of a free block, which begins with the position of the next.
-    free: [Option<Position>; SIZES],
+    /// For each size in units the position of a free block, which begins with the position of the next; [`NONE`] if there
+    /// is none.
+    free: [Position; SIZES],
     free_units: usize,
 }
 
@@ -33,7 +34,7 @@ impl Arena {
         Self {
             chunks: Vec::new(),
             used: UNITS_PER_CHUNK,
-            free: [None; SIZES],
+            free: [NONE; SIZES],
             free_units: 0,
         }
     }
@@ -61,18 +62,20 @@ impl Arena {
     /// what lives then costs three bytes for each that was freed before, and keeps the arena within 4/3 of what lives.
     pub(crate) fn should_be_packed_before(&self, len: usize) -> bool {
         let units = len.div_ceil(UNIT);
-        self.free[units].is_none()
+        self.free[units] == NONE
             && self.used + units > UNITS_PER_CHUNK
             && self.free_units * 4 > self.chunks.len() * UNITS_PER_CHUNK
     }
 
     fn reuse(&mut self, units: usize) -> Option<Position> {
-        let position = self.free[units]?;
+        let position = self.free[units];
+        if position == NONE {
+            return None;
+        }
         let link = self.bytes(position, LINK);
-        let next = link
+        self.free[units] = link
             .first_chunk()
             .map_or(NONE, |bytes| Position::from_le_bytes(*bytes));
-        self.free[units] = (next != NONE).then_some(next);
         self.free_units -= units;
         Some(position)
     }
@@ -92,10 +95,10 @@ impl Arena {
     }
 
     fn release(&mut self, position: Position, units: usize) {
-        let next = self.free[units].unwrap_or(NONE);
+        let next = self.free[units];
         self.bytes_mut(position, LINK)
             .copy_from_slice(&next.to_le_bytes());
-        self.free[units] = Some(position);
+        self.free[units] = position;
         self.free_units += units;
     }
 

@@ -1,10 +1,10 @@
 //! The backend itself.
 
-use std::fmt;
+use std::{fmt, slice};
 
 use tollgate_core::{
     Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind, ImmediateBackend,
-    Key, MAX_CHARGES, Receipt, Scope, State,
+    Key, MAX_CHARGES, Receipt, Scope, State, decide, decide_quickly,
 };
 
 use crate::builder::MemoryBackendBuilder;
@@ -31,6 +31,12 @@ impl MemoryBackend {
     /// A backend to be configured.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::default()
+    }
+
+    /// Not a part of [`Backend::decide`], where the decision would be made in one place and copied to another.
+    #[inline(never)]
+    fn decided(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
+        self.decide_now(charges)
     }
 
     pub(crate) fn with(hashing: Hashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
@@ -71,9 +77,14 @@ impl ImmediateBackend for MemoryBackend {
             let mut shard = self.shards.lock_for(&sought);
             // Read under the lock, see `decide_several`.
             let now = self.clock.now();
-            return match shard.find(&sought) {
-                Some(slot) => Ok(shard.decide_seen(&self.hashing, now, slot, charge)),
-                None => Ok(shard.decide_unseen(&self.hashing, now, &sought, charge)),
+            shard.tidy_now_and_then(&self.hashing, now);
+            let Some(slot) = shard.find(&sought) else {
+                return Ok(shard.decide_unseen(&self.hashing, now, sought, charge));
+            };
+            let state = shard.state_mut(slot);
+            return match decide_quickly(now, charge, state) {
+                Some(decision) => Ok(decision),
+                None => Ok(decide(now, charges, slice::from_mut(state))),
             };
         }
         if charges.len() > MAX_CHARGES {
@@ -90,7 +101,7 @@ impl ImmediateBackend for MemoryBackend {
 
 impl Backend for MemoryBackend {
     fn decide(&self, charges: &[Charge<'_>]) -> Decide {
-        Answer::now(self.decide_now(charges))
+        Answer::now(self.decided(charges))
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {

@@ -1,13 +1,14 @@
 //! What one lock guards: some of the keys, and the hand that goes round them to forget.
 
+use std::slice;
+
 use hashbrown::HashTable;
-use tollgate_core::{Charge, Decision, State, Timestamp, decide_one};
+use tollgate_core::{Charge, Decision, State, Timestamp, decide};
 
 use crate::arena::Arena;
 use crate::hashing::Hashing;
 use crate::slab::{Entry, Slab, Slot};
 use crate::sought::Sought;
-use crate::stored_key::StoredKey;
 
 /// At most so many entries does the hand look at when a key comes or, now and then, when one comes back. More than one
 /// for each that comes, so that what has become meaningless is found long before the table is full of it.
@@ -15,9 +16,9 @@ const STEP: Slot = 4;
 /// At most so many when the shard is full: of sixteen the one that matters least is, with near certainty, not one of the
 /// few that matter.
 const SAMPLE: Slot = 16;
-/// The hand also moves on every so many calls for keys that are there already, so that states which own memory (rolling
+/// The hand also moves on every so many calls, so that states which own memory (rolling
 /// windows, logs) are given up even when no new key ever comes. Rare enough to cost a call only a few instructions.
-const CALLS_PER_STEP: u32 = 16;
+const CALLS_PER_STEP: u32 = 32;
 
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -72,69 +73,74 @@ impl Shard {
         self.most_keys as usize
     }
 
-    /// Decides a call of one charge on a key that was just found.
+    /// To be called with each call, before anything is sought: what it gives up now nobody has found.
     #[inline]
-    pub(crate) fn decide_seen(
-        &mut self,
-        hashing: &Hashing,
-        now: Timestamp,
-        slot: Slot,
-        charge: &Charge<'_>,
-    ) -> Decision {
-        let entry = self.slab.entry_mut(slot);
-        entry.key.mark_seen_again();
-        let decision = decide_one(now, charge, &mut entry.state);
+    pub(crate) fn tidy_now_and_then(&mut self, hashing: &Hashing, now: Timestamp) {
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(CALLS_PER_STEP) {
             self.walk(hashing, now, Walk::Tidy);
         }
-        decision
     }
 
-    /// The same of a key that was just sought in vain. Its budget is full, and it stays away unless something was taken
-    /// from that.
+    /// Decides a call of one charge on a key that was just sought in vain. Its budget is full, and it stays away unless
+    /// something was taken from that.
     #[inline(never)]
     pub(crate) fn decide_unseen(
         &mut self,
         hashing: &Hashing,
         now: Timestamp,
-        sought: &Sought<'_>,
+        sought: Sought<'_>,
         charge: &Charge<'_>,
     ) -> Decision {
         let mut state = State::full(charge.quota);
-        let decision = decide_one(now, charge, &mut state);
+        let decision = decide(now, slice::from_ref(charge), slice::from_mut(&mut state));
         if decision
             .verdicts()
             .iter()
             .any(|verdict| verdict.taken() > 0)
         {
-            self.insert(hashing, now, sought, state);
+            self.insert(hashing, now, &sought, state);
         }
         decision
     }
 
-    #[inline]
+    // Always: it is called from where every instruction counts, twice.
+    #[inline(always)]
     pub(crate) fn find(&self, sought: &Sought<'_>) -> Option<Slot> {
-        self.index
-            .find(sought.hash, |&slot| self.holds(slot, sought))
-            .copied()
+        if sought.key.is_inline() {
+            let holds = |&slot: &Slot| self.may_hold(slot, sought);
+            return self.index.find(sought.hash, holds).copied();
+        }
+        self.find_long(sought)
+    }
+
+    /// Of a long key the entry has a few bits of the hash. They mislead once in millions of searches, so its bytes are
+    /// compared only once a search is over.
+    #[inline]
+    fn find_long(&self, sought: &Sought<'_>) -> Option<Slot> {
+        let slot = *self
+            .index
+            .find(sought.hash, |&slot| self.may_hold(slot, sought))?;
+        // What may be the key is as long as it is.
+        let holds = |slot: Slot| {
+            let position = self.slab.entry(slot).key.position();
+            self.arena.bytes(position, sought.bytes.len()) == sought.bytes
+        };
+        if holds(slot) {
+            return Some(slot);
+        }
+        let holds = |&slot: &Slot| self.may_hold(slot, sought) && holds(slot);
+        self.index.find(sought.hash, holds).copied()
     }
 
     #[inline]
-    fn holds(&self, slot: Slot, sought: &Sought<'_>) -> bool {
+    fn may_hold(&self, slot: Slot, sought: &Sought<'_>) -> bool {
         let entry = self.slab.entry(slot);
-        sought.key.may_be(entry.key)
-            && entry.scope == Some(sought.scope)
-            && (sought.key.is_inline() || self.key_bytes(entry.key) == sought.bytes)
-    }
-
-    /// The bytes of a long key.
-    #[inline]
-    fn key_bytes(&self, key: StoredKey) -> &[u8] {
-        self.arena.bytes(key.position(), key.len())
+        sought.key.may_be(entry.key) && entry.scope == Some(sought.scope)
     }
 
     /// The state of a key that was just found, which is thereby seen again.
+    #[inline]
     pub(crate) fn state_mut(&mut self, slot: Slot) -> &mut State {
         let entry = self.slab.entry_mut(slot);
         entry.key.mark_seen_again();

@@ -3,7 +3,7 @@
 use crate::shard::Shard;
 use crate::slab::Slot;
 use crate::sought::Sought;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard};
 
 #[derive(Debug)]
 pub(crate) struct Shards(Box<[Padded]>);
@@ -55,7 +55,7 @@ impl Shards {
 
     #[inline]
     pub(crate) fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
-        lock(&self.0[number].0)
+        self.0[number].0.lock()
     }
 
     #[inline]
@@ -65,13 +65,18 @@ impl Shards {
 
     /// One after the other, each for as long as it is looked at.
     pub(crate) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
-        self.0.iter().map(|shard| lock(&shard.0))
+        self.0.iter().map(|shard| shard.0.lock())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shard_takes_256_bytes_before_its_first_key() {
+        assert_eq!(size_of::<Padded>(), 256);
+    }
 
     #[test]
     fn there_is_a_power_of_two_of_shards_and_room_for_no_more_than_was_allowed() {

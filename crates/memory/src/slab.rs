@@ -29,8 +29,8 @@ pub(crate) struct Slab {
     vacant: Slot,
 }
 
-/// 1.3 KB: little enough that an idle limiter with many shards stays small.
-const CHUNK: Slot = 32;
+/// 640 bytes: little enough that an idle limiter with many shards stays small.
+const CHUNK: Slot = 16;
 const NONE: Slot = Slot::MAX;
 /// Only for the state of a vacancy, which owns nothing and is never asked.
 const ANY_QUOTA: Quota = Quota::per_second(1);

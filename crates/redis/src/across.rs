@@ -6,7 +6,6 @@
 //! given back, and enforced charges of a request that is denied already are probes like others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Verdict};
@@ -27,7 +26,6 @@ pub(crate) fn is_needed(request: &Request) -> bool {
 pub(crate) async fn decide(
     cluster: Arc<Cluster>,
     request: Request,
-    lost: Arc<AtomicU64>,
 ) -> Result<Decision, BackendError> {
     let Work::Decide(charges) = &request.work else {
         return Err(gone());
@@ -41,7 +39,6 @@ pub(crate) async fn decide(
     let mut taken = Taken {
         receipts: Vec::new(),
         cluster: Arc::clone(&cluster),
-        lost,
     };
     let unknown = |charge: &Charge<'_>| Verdict::unknown(charge.quota.capacity());
     let mut verdicts: Vec<_> = whole.charges.iter().map(unknown).collect();
@@ -157,7 +154,6 @@ impl Whole<'_> {
 struct Taken {
     receipts: Vec<(Mode, Box<[u8]>, Receipt)>,
     cluster: Arc<Cluster>,
-    lost: Arc<AtomicU64>,
 }
 
 impl Taken {
@@ -176,7 +172,7 @@ impl Taken {
     }
 
     fn spawn(&self, receipts: Vec<(Mode, Box<[u8]>, Receipt)>) -> tokio::task::JoinHandle<()> {
-        let (cluster, lost) = (Arc::clone(&self.cluster), Arc::clone(&self.lost));
+        let cluster = Arc::clone(&self.cluster);
         self.cluster.runtime.spawn(async move {
             let deadline = Instant::now() + cluster.limits.deadline;
             let credits: Vec<_> = receipts
@@ -187,12 +183,13 @@ impl Taken {
                         work: Work::Credit(receipt, n),
                         names: [name].into_iter().collect(),
                     };
-                    cluster.ask(request, deadline)
+                    // All at once: one that is slow is not to make the others late.
+                    cluster.runtime.spawn(cluster.ask(request, deadline))
                 })
                 .collect();
             for credit in credits {
-                if credit.await.is_err() {
-                    lost.fetch_add(1, Ordering::Relaxed);
+                if !matches!(credit.await, Ok(Ok(_))) {
+                    cluster.counters.lost();
                 }
             }
         })

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
     Answer, Backend, BackendError, Charge, Decide, FailureKind, Key, MAX_CHARGES, Receipt, Scope,
@@ -14,6 +13,7 @@ use crate::error::ConnectError;
 use crate::fleet::{Fleet, gone, heard};
 use crate::job::Job;
 use crate::name::Names;
+use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
 /// A backend that a fleet shares: decisions are taken in Redis, by its clock.
@@ -23,7 +23,6 @@ use crate::wire::{Request, Work};
 pub struct RedisBackend {
     pub(crate) fleet: Fleet,
     names: Arc<Names>,
-    lost_give_backs: Arc<AtomicU64>,
 }
 
 impl RedisBackend {
@@ -57,18 +56,16 @@ impl RedisBackend {
         RedisBackendBuilder::new(Topology::Cluster(urls))
     }
 
-    /// How many give-backs failed since the start, all of them in a cluster: a request was denied in one slot, and what it
-    /// had taken in another stayed charged.
+    /// What it has sent and received so far, all clones and all nodes together.
     #[must_use]
-    pub fn lost_give_backs(&self) -> u64 {
-        self.lost_give_backs.load(Ordering::Relaxed)
+    pub fn stats(&self) -> Stats {
+        self.fleet.counters().read()
     }
 
     pub(crate) fn start(fleet: Fleet, names: Names) -> Self {
         Self {
             fleet,
             names: Arc::new(names),
-            lost_give_backs: Arc::default(),
         }
     }
 
@@ -108,8 +105,7 @@ impl Backend for RedisBackend {
                 Answer::later(async move { heard(answer.await)?.ok_or_else(gone) })
             }
             Fleet::Cluster(cluster) if across::is_needed(&request) => {
-                let lost = Arc::clone(&self.lost_give_backs);
-                Answer::later(across::decide(Arc::clone(cluster), request, lost))
+                Answer::later(across::decide(Arc::clone(cluster), request))
             }
             Fleet::Cluster(cluster) => {
                 let answer = cluster.ask(request, deadline);
@@ -124,7 +120,7 @@ impl Backend for RedisBackend {
     }
 
     fn debit(&self, receipt: &Receipt, n: u64) {
-        let work = Work::Debit(receipt.clone(), n);
+        let work = Work::Debit(receipt.copy(), n);
         self.tell(self.request(work, receipt.scope(), receipt.key()));
     }
 

@@ -15,7 +15,7 @@ use crate::error::{again, failure, wants_reconnect};
 use crate::job::Job;
 use crate::link::send;
 use crate::script::Script;
-use crate::wire::{Call, Plan, Reply, Request, replay};
+use crate::wire::{Call, Plan, Reply, replay};
 
 /// How long after its deadline a call may still be answered, so that what it took is given back. Then the connection is
 /// given up: it has stalled for far longer than a lost packet explains.
@@ -32,9 +32,16 @@ pub(crate) async fn run(
     mut connection: MultiplexedConnection,
     mut jobs: Vec<Job>,
 ) {
+    // Whoever drives this may have come late, or not at all.
+    dispatch.drop_unwanted(&mut jobs);
+    if jobs.is_empty() {
+        return dispatch.free(lane);
+    }
     let (plan, call) = Plan::of(jobs.iter().map(|job| &job.request));
     let keys = call.keys.len();
     let command = command(&dispatch.link.script, &call);
+    let sha = dispatch.link.script.sha();
+    dispatch.counters.sent(&call, sha, jobs.len());
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
@@ -43,12 +50,12 @@ pub(crate) async fn run(
     };
     match result {
         Some(Ok(value)) => {
-            let said = answers(value, &plan, keys, &jobs);
-            let undo = deliver(jobs, said);
-            dispatch.free(lane);
-            for request in undo {
-                dispatch.push(Job::unattended(request, dispatch.deadline()));
+            if let Value::BulkString(reply) = &value {
+                dispatch.counters.received(reply.len());
             }
+            let said = answers(value, &plan, keys, &jobs);
+            deliver(jobs, said, &dispatch);
+            dispatch.free(lane);
         }
         Some(Err(error)) => {
             if let Some(cluster) = dispatch.cluster.upgrade()
@@ -156,22 +163,20 @@ fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
     replay(&reply, plan, keys, |position| &jobs[position].request)
 }
 
-/// Answers everybody. What was decided for somebody who is gone is to be given back.
-fn deliver(mut jobs: Vec<Job>, said: Answers) -> Vec<Request> {
-    let mut undo = Vec::new();
+/// Answers everybody.
+fn deliver(mut jobs: Vec<Job>, said: Answers, dispatch: &Arc<Dispatch>) {
     match said {
         Ok(outcomes) => {
             for (position, outcome) in outcomes {
-                undo.extend(jobs[position].answer(outcome));
+                jobs[position].answer(outcome, dispatch);
             }
         }
         Err(error) => fail(&mut jobs, || again(&error)),
     }
-    undo
 }
 
 fn fail(jobs: &mut [Job], error: impl Fn() -> BackendError) {
     for job in jobs {
-        let _nothing_taken = job.answer(Err(error()));
+        job.refuse(error());
     }
 }

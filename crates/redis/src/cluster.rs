@@ -17,12 +17,14 @@ use tollgate_core::{BackendError, FailureKind};
 use crate::dispatch::{Dispatch, Limits};
 use crate::error::failure;
 use crate::fleet::{heard, open_from};
+use crate::handed::{Handed, Waiting};
 use crate::hello;
 use crate::job::{Job, Route, Said};
 use crate::link::{Link, Origin, connect, send, within};
 use crate::server::{self, Address};
 use crate::slot;
 use crate::slots::{self, Slots};
+use crate::stats::Counters;
 use crate::wire::Request;
 
 /// How long whoever was sent on twice, or found nobody, waits until the cluster may have made up its mind.
@@ -38,6 +40,7 @@ pub(crate) struct Cluster {
     link: Link,
     pub(crate) runtime: Handle,
     pub(crate) limits: Limits,
+    pub(crate) counters: Arc<Counters>,
     slots: RwLock<Slots>,
     refreshing: AtomicBool,
     myself: Weak<Self>,
@@ -86,6 +89,7 @@ impl Cluster {
             link,
             runtime,
             limits,
+            counters: Arc::default(),
             slots: RwLock::default(),
             refreshing: AtomicBool::new(false),
             myself: Weak::clone(myself),
@@ -113,12 +117,16 @@ impl Cluster {
         deadline: Instant,
     ) -> impl Future<Output = Said> + Send + use<> {
         let (job, answer) = Job::awaited(request, deadline);
-        self.push(job);
+        let handed = self.hand(job);
+        let waiting = Waiting { answer, handed };
         let kind = FailureKind::TimedOut {
             deadline: self.limits.deadline,
         };
+        // The timer is the backend's runtime's, whoever polls it.
+        let _entered = self.runtime.enter();
+        let said = timeout_at(deadline, waiting);
         async move {
-            let said = timeout_at(deadline, answer).await;
+            let said = said.await;
             said.map_or_else(|_elapsed| Err(BackendError::new(kind, "")), heard)
         }
     }
@@ -128,19 +136,28 @@ impl Cluster {
         slots.nodes().cloned().collect()
     }
 
-    /// Sends a job to whoever has its slot.
-    pub(crate) fn push(&self, mut job: Job) {
+    /// Sends a job to whoever has its slot, whoever waits for it being elsewhere.
+    pub(crate) fn push(&self, job: Job) {
+        if let Some(handed) = self.hand(job) {
+            handed.take_over();
+        }
+    }
+
+    /// Sends a job to whoever has its slot. Gives back the call if the job leaves alone, for the one who waits to drive.
+    #[must_use]
+    fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
         job.route.slot = job.request.names.first().map_or(0, |name| slot::of(name));
         let owner = {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
             slots.owner(job.route.slot).cloned()
         };
         match owner.or_else(|| self.any_node().filter(|_| job.request.names.is_empty())) {
-            Some(node) => node.push(job),
+            Some(node) => node.hand(job),
             None => {
                 self.refresh();
                 let error = unready("no node of the cluster has this key's slot");
                 job.fail(error.kind(), error.detail());
+                None
             }
         }
     }
@@ -307,6 +324,7 @@ impl Cluster {
             self.runtime.clone(),
             self.limits,
             cluster,
+            Arc::clone(&self.counters),
         ));
         open_from(&node, 0);
         node

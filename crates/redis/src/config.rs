@@ -287,6 +287,7 @@ impl RedisBackendBuilder {
             runtime,
             self.limits,
             Weak::new(),
+            Arc::default(),
         )))
     }
 

@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::call;
 use crate::cluster::Cluster;
 use crate::error::again;
-use crate::job::{Job, Said};
+use crate::handed::{Handed, Waiting};
+use crate::job::Job;
 use crate::link::{self, Link};
 use crate::queue::Queue;
-use crate::wire::{MAX_KEYS, Request, Work};
+use crate::stats::Counters;
+use crate::wire::{MAX_KEYS, Request};
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
 /// hundred; beyond 64 there is next to nothing left to save on each.
 const MAX_REQUESTS: usize = 64;
 
-/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight).
+/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
 /// What those are told who find nobody to ask.
@@ -57,6 +57,8 @@ pub(crate) struct Dispatch {
     pub(crate) limits: Limits,
     /// Who knows the other nodes, if there are any.
     pub(crate) cluster: Weak<Cluster>,
+    /// Shared with the other nodes, so that what one that has left has sent still counts.
+    pub(crate) counters: Arc<Counters>,
     state: Mutex<State>,
 }
 
@@ -77,6 +79,8 @@ struct Lane {
     busy: bool,
     /// Its call has missed a deadline. It gets no other until it answers.
     stalled: bool,
+    /// Its call is driven by the one who waits for it.
+    handed: Option<Arc<Handed>>,
 }
 
 impl Lane {
@@ -84,12 +88,24 @@ impl Lane {
     fn is_alive(&self) -> bool {
         self.connection.is_some() && !self.stalled
     }
+
+    /// Its connection, if a call may leave over it now.
+    fn idle(&self) -> Option<MultiplexedConnection> {
+        let connection = self.connection.as_ref()?;
+        (!self.stalled && !self.busy).then(|| connection.clone())
+    }
 }
 
 impl State {
     /// Whether it is worth waiting for an answer.
     fn is_hopeful(&self) -> bool {
         self.opening || self.lanes.iter().any(Lane::is_alive)
+    }
+
+    /// The calls that those who wait for them drive.
+    fn take_handed(&mut self) -> Vec<Arc<Handed>> {
+        let lanes = self.lanes.iter_mut();
+        lanes.filter_map(|lane| lane.handed.take()).collect()
     }
 
     /// Why nobody can be asked.
@@ -104,7 +120,13 @@ impl State {
 }
 
 impl Dispatch {
-    pub(crate) fn new(link: Link, runtime: Handle, limits: Limits, cluster: Weak<Cluster>) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        runtime: Handle,
+        limits: Limits,
+        cluster: Weak<Cluster>,
+        counters: Arc<Counters>,
+    ) -> Self {
         let in_cluster = cluster.strong_count() > 0;
         let lanes = (0..limits.connections).map(|_| Lane::default());
         Self {
@@ -112,6 +134,7 @@ impl Dispatch {
             runtime,
             limits,
             cluster,
+            counters,
             state: Mutex::new(State {
                 queue: Queue::default(),
                 lanes: lanes.collect(),
@@ -136,21 +159,35 @@ impl Dispatch {
     }
 
     /// Sends a request on its way. The calls on the way keep its deadline.
-    pub(crate) fn ask(
-        self: &Arc<Self>,
-        request: Request,
-        deadline: Instant,
-    ) -> oneshot::Receiver<Said> {
+    pub(crate) fn ask(self: &Arc<Self>, request: Request, deadline: Instant) -> Waiting {
         let (job, answer) = Job::awaited(request, deadline);
-        self.push(job);
-        answer
+        let handed = self.hand(job);
+        Waiting { answer, handed }
+    }
+
+    /// Sends what nobody waits for, to whoever has its key by then.
+    pub(crate) fn tell(self: &Arc<Self>, request: Request) {
+        let job = Job::unattended(request, self.deadline());
+        match self.cluster.upgrade() {
+            Some(cluster) => cluster.push(job),
+            None => self.push(job),
+        }
+    }
+
+    /// Takes a job, whoever waits for it being elsewhere.
+    pub(crate) fn push(self: &Arc<Self>, job: Job) {
+        if let Some(handed) = self.hand(job) {
+            handed.take_over();
+        }
     }
 
     /// Takes a job: sends it now, lets it wait, or fails it at once. What nobody waits for, credits and debits, may wait
-    /// for the server to come back.
-    pub(crate) fn push(self: &Arc<Self>, mut job: Job) {
+    /// for the server to come back. Gives back the call if the job leaves alone, for the one who waits to drive.
+    #[must_use]
+    pub(crate) fn hand(self: &Arc<Self>, mut job: Job) -> Option<Arc<Handed>> {
         let mut state = self.state();
-        if job.is_pending() && !state.is_hopeful() {
+        let is_awaited = job.is_pending();
+        if is_awaited && !state.is_hopeful() {
             let error = state.error();
             drop(state);
             job.fail(error.kind(), error.detail());
@@ -158,9 +195,22 @@ impl Dispatch {
             drop(state);
             job.fail(FailureKind::Overloaded, "");
         } else {
+            let leaves_alone = is_awaited && state.queue.is_empty();
             state.queue.push(job);
+            if leaves_alone && let Some((lane, run)) = self.next_call(&mut state) {
+                let handed = Handed::new(self.runtime.clone(), run);
+                state.lanes[lane].handed = Some(Arc::clone(&handed));
+                return Some(handed);
+            }
             self.pump(&mut state);
+            if !state.queue.is_empty() {
+                let handed = state.take_handed();
+                drop(state);
+                // Now somebody depends on them.
+                handed.iter().for_each(|handed| handed.take_over());
+            }
         }
+        None
     }
 
     /// A lane has a new connection.
@@ -195,28 +245,34 @@ impl Dispatch {
         }
         state.lanes[lane].stalled = true;
         for lane in 0..state.lanes.len() {
-            if state.lanes[lane].is_alive() && !state.lanes[lane].busy {
-                self.send(&mut state, lane, vec![self.probe()]);
-            }
+            self.probe(&mut state, lane);
         }
+        // Whoever waited for this one has an answer, and the others' are to tell.
+        let handed = state.take_handed();
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
+        handed.iter().for_each(|handed| handed.take_over());
     }
 
-    /// A question for the time: every server of ours answers it, whatever its keys are.
-    fn probe(&self) -> Job {
-        let request = Request {
-            work: Work::Decide(SmallVec::new()),
-            names: SmallVec::new(),
+    /// Asks over an idle lane for the time: every server of ours answers that, whatever its keys are.
+    fn probe(self: &Arc<Self>, state: &mut State, lane: usize) {
+        let Some(connection) = state.lanes[lane].idle() else {
+            return;
         };
-        let (job, _nobody_listens) = Job::awaited(request, self.deadline());
-        job
+        state.lanes[lane].busy = true;
+        let (job, answer) = Job::awaited(Request::nothing(), self.deadline());
+        let run = call::run(Arc::clone(self), lane, connection, vec![job]);
+        self.spawn(async move {
+            run.await;
+            // Who asks and is gone is not asked for.
+            drop(answer);
+        });
     }
 
     /// A lane's call is over, and the connection good for another.
     pub(crate) fn free(self: &Arc<Self>, lane: usize) {
         let mut state = self.state();
         let lane = &mut state.lanes[lane];
-        (lane.busy, lane.stalled) = (false, false);
+        (lane.busy, lane.stalled, lane.handed) = (false, false, None);
         self.pump(&mut state);
     }
 
@@ -265,29 +321,31 @@ impl Dispatch {
 
     /// Sends what waits over what is free.
     fn pump(self: &Arc<Self>, state: &mut State) {
-        while !state.queue.is_empty() {
-            let is_free = |lane: &Lane| lane.is_alive() && !lane.busy;
-            let Some(lane) = state.lanes.iter().position(is_free) else {
-                return;
-            };
-            let jobs = self.batch(&mut state.queue);
-            if !jobs.is_empty() {
-                self.send(state, lane, jobs);
-            }
+        while let Some((_lane, run)) = self.next_call(state) {
+            self.spawn(run);
         }
     }
 
-    fn send(self: &Arc<Self>, state: &mut State, lane: usize, jobs: Vec<Job>) {
-        let lane_state = &mut state.lanes[lane];
-        if let Some(connection) = lane_state.connection.clone() {
-            lane_state.busy = true;
-            self.spawn(call::run(Arc::clone(self), lane, connection, jobs));
+    /// A call of what waits, over a lane that is free and now is not.
+    fn next_call(
+        self: &Arc<Self>,
+        state: &mut State,
+    ) -> Option<(usize, impl Future<Output = ()> + Send + 'static)> {
+        while !state.queue.is_empty() {
+            let mut lanes = state.lanes.iter().enumerate();
+            let (lane, connection) =
+                lanes.find_map(|(number, lane)| Some((number, lane.idle()?)))?;
+            let jobs = self.batch(&mut state.queue);
+            if !jobs.is_empty() {
+                state.lanes[lane].busy = true;
+                return Some((lane, call::run(Arc::clone(self), lane, connection, jobs)));
+            }
         }
+        None
     }
 
     /// As much of what waits as one call may carry, without what nobody wants any more.
     fn batch(&self, queue: &mut Queue) -> Vec<Job> {
-        let now = Instant::now();
         let (mut keys, mut weight, mut count) = (0, 0, 0);
         let mut jobs = Vec::with_capacity(queue.len().min(MAX_REQUESTS));
         let fits = |job: &Job| {
@@ -297,14 +355,21 @@ impl Dispatch {
             let within = keys <= MAX_KEYS && weight <= MAX_WEIGHT && count <= MAX_REQUESTS;
             count == 1 || (within && !job.route.alone)
         };
-        queue.take_turn(fits, |mut job| {
-            if job.is_pending() && job.deadline <= now {
-                job.fail(self.timed_out(), "");
-            } else if !job.is_withdrawn() {
-                jobs.push(job);
-            }
-        });
+        queue.take_turn(fits, |job| jobs.push(job));
+        self.drop_unwanted(&mut jobs);
         jobs
+    }
+
+    /// Fails the jobs that are too late, and forgets those that were withdrawn.
+    pub(crate) fn drop_unwanted(&self, jobs: &mut Vec<Job>) {
+        let now = Instant::now();
+        jobs.retain_mut(|job| {
+            let is_late = job.is_pending() && job.deadline <= now;
+            if is_late {
+                job.fail(self.timed_out(), "");
+            }
+            !is_late && !job.is_withdrawn()
+        });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

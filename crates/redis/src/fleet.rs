@@ -9,8 +9,9 @@ use tollgate_core::{BackendError, FailureKind};
 use crate::cluster::Cluster;
 use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
-use crate::job::{Job, Said};
+use crate::job::{Heard, Job, Said};
 use crate::link;
+use crate::stats::Counters;
 
 /// Whoever decides.
 #[derive(Clone, Debug)]
@@ -50,6 +51,13 @@ impl Fleet {
         Instant::now() + limits.deadline
     }
 
+    pub(crate) fn counters(&self) -> &Counters {
+        match self {
+            Self::One(dispatch) => &dispatch.counters,
+            Self::Cluster(cluster) => &cluster.counters,
+        }
+    }
+
     pub(crate) fn push(&self, job: Job) {
         match self {
             Self::One(dispatch) => dispatch.push(job),
@@ -58,8 +66,9 @@ impl Fleet {
     }
 }
 
-pub(crate) fn heard(said: Result<Said, oneshot::error::RecvError>) -> Said {
-    said.unwrap_or_else(|_| Err(gone()))
+pub(crate) fn heard(heard: Result<Heard, oneshot::error::RecvError>) -> Said {
+    let said = heard.ok().and_then(Heard::read);
+    said.unwrap_or_else(|| Err(gone()))
 }
 
 pub(crate) fn gone() -> BackendError {

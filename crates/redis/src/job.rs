@@ -1,9 +1,13 @@
 //! One request on its way: who waits for it, and until when.
 
+use std::mem;
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_core::{BackendError, Charge, Decision, FailureKind};
 
+use crate::dispatch::Dispatch;
 use crate::wire::{Request, Work};
 
 /// What is sent back: a decision, or nothing for a reset.
@@ -26,13 +30,13 @@ pub(crate) struct Job {
     /// How often a node has sent it on.
     pub(crate) sent_on: u32,
     /// Nobody waits for credits and debits.
-    waiter: Option<oneshot::Sender<Said>>,
+    waiter: Option<oneshot::Sender<Heard>>,
     pub(crate) deadline: Instant,
     answered: bool,
 }
 
 impl Job {
-    pub(crate) fn awaited(request: Request, deadline: Instant) -> (Self, oneshot::Receiver<Said>) {
+    pub(crate) fn awaited(request: Request, deadline: Instant) -> (Self, oneshot::Receiver<Heard>) {
         let (waiter, answer) = oneshot::channel();
         let job = Self {
             request,
@@ -71,40 +75,85 @@ impl Job {
         self.answered || self.is_withdrawn()
     }
 
-    /// Answers. Gives back the work that undoes a decision for which nobody waits any more.
-    pub(crate) fn answer(&mut self, said: Said) -> Vec<Request> {
-        let unheard = match self.waiter.take() {
-            Some(waiter) if !self.answered => waiter.send(said).err(),
-            _ => Some(said),
-        };
+    /// Answers. What was decided for somebody who is gone is given back.
+    pub(crate) fn answer(&mut self, said: Said, dispatch: &Arc<Dispatch>) {
         self.answered = true;
-        let (Some(Ok(Some(decision))), Work::Decide(charges)) = (unheard, &self.request.work)
-        else {
-            return Vec::new();
+        let heard = Heard {
+            said: Some(said),
+            undo: Some((
+                Arc::clone(dispatch),
+                mem::replace(&mut self.request, Request::nothing()),
+            )),
         };
-        let borrowed: Vec<Charge<'_>> = charges.iter().map(|charge| charge.borrow()).collect();
-        let taken = borrowed
-            .iter()
-            .zip(&self.request.names)
-            .zip(decision.verdicts());
-        // A receipt for each verdict that took something, in this order.
-        let names = taken
-            .filter(|(_, verdict)| verdict.taken() > 0)
-            .map(|((_, name), _)| name);
-        decision
-            .receipts(&borrowed)
-            .zip(names)
-            .map(|(receipt, name)| {
-                let n = receipt.cost();
-                Request {
-                    work: Work::Credit(receipt, n),
-                    names: [name.clone()].into_iter().collect(),
-                }
-            })
-            .collect()
+        match self.waiter.take() {
+            Some(waiter) => drop(waiter.send(heard)),
+            None => drop(heard),
+        }
     }
 
     pub(crate) fn fail(&mut self, kind: FailureKind, detail: &str) {
-        let _nothing_taken = self.answer(Err(BackendError::new(kind, detail)));
+        self.refuse(BackendError::new(kind, detail));
     }
+
+    /// Says that nothing was decided, as far as anybody knows. The request stays, should the answer come after all.
+    pub(crate) fn refuse(&mut self, error: BackendError) {
+        self.answered = true;
+        let heard = Heard {
+            said: Some(Err(error)),
+            undo: None,
+        };
+        if let Some(waiter) = self.waiter.take() {
+            drop(waiter.send(heard));
+        }
+    }
+}
+
+/// An answer on its way. One that is dropped before it was read, wherever it was by then, gives back what it says was taken.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    said: Option<Said>,
+    undo: Option<(Arc<Dispatch>, Request)>,
+}
+
+impl Heard {
+    pub(crate) fn read(mut self) -> Option<Said> {
+        self.said.take()
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let (Some(Ok(Some(decision))), Some((dispatch, request))) =
+            (self.said.take(), self.undo.take())
+        else {
+            return;
+        };
+        for credit in credits(&decision, &request) {
+            dispatch.tell(credit);
+        }
+    }
+}
+
+/// What undoes a decision.
+fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
+    let Work::Decide(charges) = &request.work else {
+        return Vec::new();
+    };
+    let borrowed: Vec<Charge<'_>> = charges.iter().map(|charge| charge.borrow()).collect();
+    let taken = request.names.iter().zip(decision.verdicts());
+    // A receipt for each verdict that took something, in this order.
+    let names = taken
+        .filter(|(_, verdict)| verdict.taken() > 0)
+        .map(|(name, _)| name);
+    decision
+        .receipts(&borrowed)
+        .zip(names)
+        .map(|(receipt, name)| {
+            let n = receipt.cost();
+            Request {
+                work: Work::Credit(receipt, n),
+                names: [name.clone()].into_iter().collect(),
+            }
+        })
+        .collect()
 }

@@ -51,7 +51,7 @@
 //! * [`RedisBackend::sentinel`]: the master that the Sentinels name, asked for again with every connection.
 //! * [`RedisBackend::cluster`]: each node has a queue and connections of its own. All budgets of one identity live in one slot;
 //!   those of a request that names several identities may not, are then taken in turn, and given back if a later one denies. In
-//!   between others may be denied. A give-back that fails stays charged: [`RedisBackend::lost_give_backs`].
+//!   between others may be denied. A give-back that fails stays charged: [`Stats::lost_give_backs`].
 //!
 //! With the feature `tls` each of them over `rediss://`. Certificates are computed with by rustls; if nobody has chosen a
 //! provider for the process by then, `ring` is.
@@ -69,6 +69,7 @@ mod config;
 mod dispatch;
 mod error;
 mod fleet;
+mod handed;
 mod hello;
 mod job;
 mod link;
@@ -79,8 +80,10 @@ mod sentinel;
 mod server;
 mod slot;
 mod slots;
+mod stats;
 mod wire;
 
 pub use backend::RedisBackend;
 pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
+pub use stats::Stats;

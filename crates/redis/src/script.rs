@@ -5,7 +5,10 @@ use std::borrow::Cow;
 /// What is loaded. The order is part of it: a file uses the names of those before it.
 const SOURCE: &str = concat!(
     include_str!("../lua/head.lua"),
-    include_str!("../lua/quick.lua"),
+    include_str!("../lua/alone.lua"),
+    include_str!("../lua/shared.lua"),
+    include_str!("../lua/apart.lua"),
+    include_str!("../lua/together.lua"),
     include_str!("../lua/rules.lua"),
     include_str!("../lua/gcra.lua"),
     include_str!("../lua/fixed_window.lua"),

@@ -119,7 +119,7 @@ async fn what_was_taken_in_one_slot_is_given_back_when_another_denies() {
         assert!(both.is_admitted());
         assert_eq!(first.remaining(&backend).await, 2);
     }
-    assert_eq!(backend.lost_give_backs(), 0);
+    assert_eq!(backend.stats().lost_give_backs, 0);
 }
 
 #[tokio::test]

@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
-use common::{Budget, HOUR, connect, every_algorithm};
+use common::{Budget, HOUR, PATIENT, connect, every_algorithm};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_core::{Algorithm, Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -199,4 +201,104 @@ async fn settings_that_make_no_sense_are_refused_by_name() {
             "{error}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_backend_counts_what_the_server_counts() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).connections(1);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("counted", Quota::per_hour(1_000));
+    let received = || {
+        let info = server.command(&["INFO", "stats"]);
+        let mut lines = info.lines();
+        let count = lines.find_map(|line| line.strip_prefix("total_net_input_bytes:"));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let question = "*2\r\n$4\r\nINFO\r\n$5\r\nstats\r\n".len() as u64;
+    let before = received();
+
+    for n in 1..=70 {
+        budget.take(&backend, n % 3).await.unwrap();
+    }
+
+    let stats = backend.stats();
+    assert_eq!((stats.calls, stats.requests), (70, 70));
+    assert_eq!(stats.bytes_out, received() - before - question);
+    assert!(stats.bytes_in > 70 * 25, "{stats:?}");
+}
+
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+async fn connect_once(server: &Standalone) -> RedisBackend {
+    let builder = RedisBackend::builder(&server.url()).connections(1);
+    builder.deadline(PATIENT).connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_polls_keeps_nobody_waiting() {
+    let server = Standalone::start();
+    let backend = connect_once(&server).await;
+    let budget = Budget::of("unpolled", Quota::per_hour(100));
+
+    let never_polled = backend.decide(&[budget.charge(1)]);
+    assert_eq!(budget.remaining(&backend).await, 99);
+
+    let mut polled_once = Box::pin(backend.decide(&[budget.charge(1)]));
+    let once = poll_fn(|cx| Poll::Ready(polled_once.as_mut().poll(cx)));
+    assert!(once.await.is_pending());
+    assert_eq!(budget.remaining(&backend).await, 98);
+
+    assert!(never_polled.await.unwrap().is_admitted());
+    assert!(polled_once.await.unwrap().is_admitted());
+    assert_eq!(budget.remaining(&backend).await, 98);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_request_that_is_dropped_at_any_time_takes_nothing() {
+    let server = Standalone::start();
+    let backend = connect_once(&server).await;
+    // A window gives back all that was taken, where GCRA may err on the strict side.
+    let quota = Quota::new(10_000, HOUR * 24 * 300);
+    let window = quota.using(Algorithm::FixedWindow {
+        offset: Duration::ZERO,
+    });
+    let budget = Budget::of("dropped-alone", window);
+
+    let mut answered = 0;
+    for n in 0..600 {
+        let call = backend.decide(&[budget.charge(1)]);
+        let other = (n % 3 == 0).then(|| backend.decide(&[budget.charge(0)]));
+        if n % 5 > 0 && timeout(Duration::from_micros(n), call).await.is_ok() {
+            answered += 1;
+        }
+        if let Some(other) = other {
+            other.await.unwrap();
+        }
+    }
+    assert!((1..600).contains(&answered), "{answered}");
+
+    let settled = async {
+        while budget.remaining(&backend).await != 10_000 - answered {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), settled)
+        .await
+        .expect("exactly what was answered is taken");
+}
+
+#[tokio::test]
+async fn a_request_that_is_polled_too_late_is_not_sent() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).connections(1);
+    let deadline = Duration::from_millis(50);
+    let backend = builder.deadline(deadline).connect().await.unwrap();
+    let budget = Budget::of("late", Quota::per_hour(100));
+
+    let call = backend.decide(&[budget.charge(1)]);
+    sleep(deadline).await;
+
+    let kind = call.await.unwrap_err().kind();
+    assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
+    assert_eq!(budget.remaining(&backend).await, 100);
 }

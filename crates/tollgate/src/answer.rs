@@ -1,20 +1,30 @@
-//! What a caller is told: the answer to a refused request, and the fields on every answer.
-//!
-//! | what happened | HTTP | gRPC | headers |
-//! | --- | --- | --- | --- |
-//! | over quota | 429 | `RESOURCE_EXHAUSTED` | `Retry-After` (absent if it can never pass), RateLimit fields, `no-store` |
-//! | the limiter cannot decide, and the policy denies | 503 | `UNAVAILABLE` | `no-store` |
-//! | the request does not say who it is from, and the policy denies | 403 | `PERMISSION_DENIED` | `no-store` |
-//! | passed | the service's | the service's | RateLimit fields |
+//! What a caller is told: the answer to a refused request, and the headers on every answer.
+#![doc = include_str!("answer/outcomes.md")]
 
+mod answers;
+mod expose;
 mod fields;
 mod grpc;
+mod headers;
+mod jitter;
+mod plain_text;
+mod prepared;
 mod problem;
+mod refusal;
+mod rendered;
 mod respond;
 mod retry_after;
+mod see_other;
 
-pub(crate) use self::fields::{policy_member, write_fields};
+pub(crate) use self::answers::{Answers, Writes};
+pub(crate) use self::fields::{
+    plain_policy_member, policy_member, prepare_fields, write_usual_fields,
+};
+pub use self::headers::{HeaderForm, RateLimitHeaders};
+pub use self::jitter::Jitter;
+pub use self::plain_text::PlainText;
+pub(crate) use self::prepared::{Prepared, PreparedRefusal};
 pub use self::problem::ProblemJson;
-pub(crate) use self::problem::problem_body;
-pub(crate) use self::respond::answer;
-pub use self::respond::{Refusal, RefusalReason, Respond};
+pub use self::refusal::{Refusal, RefusalReason};
+pub use self::respond::Respond;
+pub use self::see_other::SeeOther;

@@ -1,19 +1,87 @@
 //! Bodies that an answer of ours can be made of.
 
+mod watch;
+
 use bytes::Bytes;
+
+pub use self::watch::{BodyWatch, Watched};
 
 /// A response body that can be made from bytes.
 ///
 /// The layer answers refused requests itself, in whatever body the service has: so it never has to put the body of an
-/// allowed response into a box. Implement it for a body of your own in one line.
+/// allowed response into a box. Bodies of axum, tonic (feature `tonic`) and http-body-util are such bodies, `String` is one,
+/// and so is a box of one. Implement it for a body of your own in one line.
+///
+/// A body that another layer has wrapped, to trace or compress it, is none: nobody but that layer can make one. Either the
+/// limiter stands further in than that layer, or what is between them makes the body axum's again. In a `Router` there is
+/// nothing to be done: it does so between any two layers.
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # fn main() {
+/// use axum::body::Body;
+/// use http::{Request, Response};
+/// use http_body_util::BodyExt;
+/// use tollgate::{Quota, RateLimitLayer};
+/// use tower::ServiceBuilder;
+///
+/// let service = ServiceBuilder::new()
+///     .layer(RateLimitLayer::new(Quota::per_second(10)))
+///     .map_response(|response: Response<_>| response.map(Body::new))
+///     // Wraps the body:
+///     .map_response(|response: Response<Body>| response.map(|body| body.map_err(drop_details)))
+///     .service_fn(|_: Request<Body>| async { Ok::<_, axum::Error>(Response::new(Body::empty())) });
+/// # fn assert_service<S: tower::Service<Request<Body>, Response = Response<Body>>>(_: S) {}
+/// # assert_service(service);
+/// # }
+/// # #[cfg(feature = "axum")]
+/// # fn drop_details(_: axum::Error) -> std::io::Error { std::io::ErrorKind::Other.into() }
+/// # #[cfg(not(feature = "axum"))] fn main() {}
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry the answer to a refused request",
     note = "the response body of the limited service must implement `tollgate::ResponseBody`; axum's, tonic's (feature \
-            `tonic`) and those of http-body-util do"
+            `tonic`), those of http-body-util and `String` do",
+    note = "a body that another layer has wrapped does not, nor does one that was received (`hyper::body::Incoming`): put \
+            the limiter inside that layer, or make the body axum's between the two, with \
+            `.map_response(|response: Response<_>| response.map(axum::body::Body::new))`"
 )]
 pub trait ResponseBody: http_body::Body {
     /// A body of these bytes; of none, if there are none.
     fn from_bytes(bytes: Bytes) -> Self;
+
+    /// The same body, which tells `watch` what of it is sent. Asked for only where a policy charges by what was sent.
+    ///
+    /// Without this a body that states its size is taken to be sent as a whole, and what a body of unknown size costs stays
+    /// as it was charged. A body that can hold another one puts itself into a [`Watched`].
+    #[must_use]
+    fn watched(self, mut watch: BodyWatch) -> Self
+    where
+        Self: Sized,
+    {
+        match self.size_hint().exact() {
+            Some(size) => watch.sent(size),
+            None => watch.look_away(),
+        }
+        self
+    }
+}
+
+/// What is not UTF-8 in an answer of the user's own is replaced; what Tollgate answers is.
+impl ResponseBody for String {
+    fn from_bytes(bytes: Bytes) -> Self {
+        Self::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl<B: ResponseBody + Unpin> ResponseBody for Box<B> {
+    fn from_bytes(bytes: Bytes) -> Self {
+        Self::new(B::from_bytes(bytes))
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new((*self).watched(watch))
+    }
 }
 
 impl ResponseBody for http_body_util::Full<Bytes> {
@@ -22,19 +90,27 @@ impl ResponseBody for http_body_util::Full<Bytes> {
     }
 }
 
-impl<E> ResponseBody for http_body_util::combinators::BoxBody<Bytes, E> {
+impl<E: 'static> ResponseBody for http_body_util::combinators::BoxBody<Bytes, E> {
     fn from_bytes(bytes: Bytes) -> Self {
         use http_body_util::BodyExt;
 
         Self::new(http_body_util::Full::new(bytes).map_err(|never| match never {}))
     }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
+    }
 }
 
-impl<E> ResponseBody for http_body_util::combinators::UnsyncBoxBody<Bytes, E> {
+impl<E: 'static> ResponseBody for http_body_util::combinators::UnsyncBoxBody<Bytes, E> {
     fn from_bytes(bytes: Bytes) -> Self {
         use http_body_util::BodyExt;
 
         Self::new(http_body_util::Full::new(bytes).map_err(|never| match never {}))
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
     }
 }
 
@@ -55,6 +131,10 @@ impl ResponseBody for axum::body::Body {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::from(bytes)
     }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
+    }
 }
 
 #[cfg(feature = "tonic")]
@@ -65,5 +145,9 @@ impl ResponseBody for tonic::body::Body {
         } else {
             Self::new(http_body_util::Full::new(bytes))
         }
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self::new(Watched::new(self, watch))
     }
 }

@@ -1,20 +1,56 @@
 //! Whose budget a request spends.
 //!
-//! A [`KeyExtractor`] finds an identity in the head of a request. Here are the usual ones: [`ClientIp`], [`Header`],
-//! [`Global`], a closure through [`from_fn`], and several of them at once as a tuple.
+//! A [`KeyExtractor`] finds an identity in the head of a request. Here are the usual ones, and several of them at once are a
+//! tuple:
+//!
+//! | extractor | whose budget |
+//! | --- | --- |
+//! | [`ClientIp`] | the caller's address, as far as the limiter [trusts](crate::ClientAddress) what it is told |
+//! | [`Header`], [`Cookie`], [`Query`] | what the caller sent there: an API key, a session |
+//! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
+//! | [`Method`], [`Host`] | what the request is for |
+//! | [`FormField`], and `JsonField` with the feature `json` | what stands in the body, behind a [`BufferBodyLayer`](crate::BufferBodyLayer) |
+//! | [`Extension`] | what an outer layer found: an authenticated user |
+//! | [`from_fn`] | whatever a closure makes of the request |
+//! | [`Global`] | everybody's |
 //!
 //! What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing).
 
 mod client_ip;
+mod cookie;
+mod extension;
+mod form_field;
 mod global;
 mod header;
+mod host;
+#[cfg(feature = "json")]
+mod json_field;
+mod later;
+mod list;
+mod matched_route;
+mod method;
+mod path_param;
+mod query;
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::client_ip::ClientIp;
+pub use self::cookie::Cookie;
+pub use self::extension::Extension;
+pub use self::form_field::FormField;
 pub use self::global::Global;
 pub use self::header::Header;
+pub use self::host::Host;
+#[cfg(feature = "json")]
+pub use self::json_field::JsonField;
+pub use self::later::{AsyncKeyExtractor, FromAsyncFn, KeyFuture, from_async_fn};
+pub use self::list::KeyList;
+pub use self::matched_route::MatchedRoute;
+pub use self::method::Method;
+pub use self::path_param::PathParam;
+pub use self::query::Query;
 
 use crate::{Key, RequestView};
 
@@ -51,6 +87,41 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// If the request does not say who it is from. The policy decides what that means.
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
+}
+
+/// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
+#[derive(Clone)]
+pub(crate) enum Source {
+    ClientIp,
+    Other(Arc<dyn KeyExtractor>),
+    Later(Arc<dyn AsyncKeyExtractor>),
+}
+
+impl Source {
+    /// If somebody has to be waited for.
+    pub(crate) fn later(&self) -> Option<&dyn AsyncKeyExtractor> {
+        match self {
+            Self::Later(key) => Some(&**key),
+            Self::ClientIp | Self::Other(_) => None,
+        }
+    }
+
+    pub(crate) fn new<K: KeyExtractor>(key: K) -> Self {
+        if TypeId::of::<K>() == TypeId::of::<ClientIp>() {
+            Self::ClientIp
+        } else {
+            Self::Other(Arc::new(key))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match self {
+            Self::ClientIp => ClientIp.extract(request),
+            Self::Other(key) => key.extract(request),
+            Self::Later(_) => Err(KeyMissing::new("key that has to be waited for")),
+        }
+    }
 }
 
 /// What an extractor looked for and did not find.

@@ -1,5 +1,7 @@
 //! The tower layer.
 
+#[cfg(feature = "axum")]
+mod further;
 mod future;
 mod service;
 
@@ -8,10 +10,15 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
+#[cfg(feature = "axum")]
+pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
 pub use self::service::RateLimitService;
 
-use crate::answer::{ProblemJson, Respond};
+use bytes::Bytes;
+use http::Response;
+
+use crate::answer::{Answers, Jitter, RateLimitHeaders, Refusal, Respond};
 use crate::limiter::Limiter;
 
 /// Limits the requests to the service that it wraps.
@@ -57,6 +64,10 @@ use crate::limiter::Limiter;
 ///
 /// A refused request never reaches it. Its errors, its readiness and its request bodies pass through as they are. It must be
 /// `Clone`, because a backend that waits takes the service that was found ready along with the request.
+///
+/// # What callers are told
+///
+#[doc = include_str!("answer/outcomes.md")]
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer {
@@ -65,10 +76,10 @@ pub struct RateLimitLayer {
 
 /// What the services of one layer share.
 #[derive(Clone)]
-struct Config {
-    limiter: Limiter,
-    respond: Arc<dyn Respond>,
-    fields: bool,
+pub(crate) struct Config {
+    pub(crate) limiter: Limiter,
+    pub(crate) answers: Answers,
+    /// Whether requests carry a handle.
     status: bool,
 }
 
@@ -78,22 +89,101 @@ impl RateLimitLayer {
         Self {
             config: Arc::new(Config {
                 limiter: limiter.into(),
-                respond: Arc::new(ProblemJson),
-                fields: true,
+                answers: Answers::default(),
                 status: true,
             }),
         }
     }
 
-    /// Answers refused requests in another form than [`ProblemJson`].
-    pub fn respond_with(mut self, respond: impl Respond) -> Self {
-        self.change(|config| config.respond = Arc::new(respond));
+    /// Answers refused requests in another form than [`ProblemJson`](crate::ProblemJson): as
+    /// [`PlainText`](crate::PlainText), with a redirect to a waiting room ([`SeeOther`](crate::SeeOther)), or in one of your
+    /// own.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer, SeeOther};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond(SeeOther::at("/waiting-room"));
+    /// ```
+    pub fn respond(mut self, respond: impl Respond) -> Self {
+        self.answers(|answers| answers.respond(respond));
+        self
+    }
+
+    /// Answers refused requests with what a closure makes of them.
+    ///
+    /// Whatever it returns gets `Retry-After`, `Cache-Control: no-store` and the RateLimit fields, where it does not have them
+    /// already. It need not be a refusal:
+    ///
+    /// ```
+    /// use http::{Response, StatusCode};
+    /// use tollgate::{Quota, RateLimitLayer, RefusalReason};
+    ///
+    /// const CACHED: &str = "the front page, as it was a minute ago";
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|_| Response::new(CACHED));
+    ///
+    /// // The usual status, another body:
+    /// let layer = RateLimitLayer::new(Quota::per_second(10))
+    ///     .respond_with(|refusal| refusal.response("slow down, please\n"));
+    ///
+    /// // Another status for those who do not say who they are:
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| {
+    ///     let mut response = refusal.response("who are you?\n");
+    ///     if let RefusalReason::Unidentified(_) = refusal.reason() {
+    ///         *response.status_mut() = StatusCode::UNAUTHORIZED;
+    ///         let scheme = http::HeaderValue::from_static("Bearer");
+    ///         response.headers_mut().insert("www-authenticate", scheme);
+    ///     }
+    ///     response
+    /// });
+    /// ```
+    pub fn respond_with<B: Into<Bytes>>(
+        self,
+        respond: impl Fn(&Refusal<'_>) -> Response<B> + Send + Sync + 'static,
+    ) -> Self {
+        self.respond(move |refusal: &Refusal<'_>| respond(refusal).map(Into::into))
+    }
+
+    /// Tells callers how their budgets stand in another [form](crate::HeaderForm) than draft-11, in several, of all policies
+    /// rather than the tightest, or only when little is left: see [`RateLimitHeaders`].
+    ///
+    /// ```
+    /// use tollgate::{HeaderForm, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).headers(HeaderForm::Legacy);
+    /// ```
+    pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
+        self.answers(|answers| answers.headers(Some(headers.into())));
         self
     }
 
     /// Leaves the RateLimit fields out. `Retry-After` stays: whoever is refused is told when to come back.
     pub fn without_headers(mut self) -> Self {
-        self.change(|config| config.fields = false);
+        self.answers(|answers| answers.headers(None));
+        self
+    }
+
+    /// Lets pages in browsers read the headers that this layer writes: it names them, and `Retry-After`, in
+    /// `Access-Control-Expose-Headers`, beside those that are named there already.
+    ///
+    /// Whatever else CORS needs belongs outside the limiter, or a page could not even read that it was refused. A `CorsLayer`
+    /// of tower-http that has `expose_headers` of its own replaces these: name them there instead.
+    pub fn expose_headers(mut self) -> Self {
+        self.answers(Answers::expose);
+        self
+    }
+
+    /// Tells refused callers to wait longer than they have to, each a little differently, so that they do not all come back
+    /// at once: see [`Jitter`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_minute(100)).jitter(Duration::from_secs(5));
+    /// ```
+    pub fn jitter(mut self, jitter: impl Into<Jitter>) -> Self {
+        self.answers(|answers| answers.jitter(jitter.into()));
         self
     }
 
@@ -101,6 +191,10 @@ impl RateLimitLayer {
     pub fn without_status(mut self) -> Self {
         self.change(|config| config.status = false);
         self
+    }
+
+    fn answers(&mut self, f: impl FnOnce(&mut Answers)) {
+        self.change(|config| f(&mut config.answers));
     }
 
     fn change(&mut self, f: impl FnOnce(&mut Config)) {
@@ -128,8 +222,8 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("limiter", &self.limiter)
-            .field("fields", &self.fields)
+            .field("answers", &self.answers)
             .field("status", &self.status)
-            .finish_non_exhaustive()
+            .finish()
     }
 }

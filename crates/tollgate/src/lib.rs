@@ -36,14 +36,22 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
+//! | `json` | `key::JsonField`: an identity from a JSON body |
+//! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
 
+#[cfg(feature = "axum")]
+mod annotation;
 mod answer;
 mod body;
+mod buffer;
+mod client;
 pub mod key;
 mod layer;
+mod ledger;
 mod limiter;
+mod matching;
 mod policy;
 mod report;
 mod request;
@@ -58,19 +66,36 @@ pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 
-pub use self::answer::{ProblemJson, Refusal, RefusalReason, Respond};
-pub use self::body::ResponseBody;
+#[cfg(feature = "macros")]
+pub use self::annotation::rate_limit;
+#[cfg(feature = "axum")]
+pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
+pub use self::answer::{
+    HeaderForm, Jitter, PlainText, ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond,
+    SeeOther,
+};
+pub use self::body::{BodyWatch, ResponseBody, Watched};
+pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
+pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
 };
-pub use self::policy::{OnFailure, OnMissing, Policy, Quotas, Share};
+pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
-pub use self::status::RateLimitStatus;
+pub use self::status::{RateLimitStatus, SettleError};
+
+/// What [`rate_limit`] writes into handlers. Nothing to be named by hand.
+#[cfg(feature = "axum")]
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::annotation::limits::*;
+    pub use crate::annotation::rule::*;
+}
 
 /// The README's examples, compiled and run with the tests.
-#[cfg(all(doctest, feature = "axum", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "redis"))]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeExamples;

@@ -3,24 +3,37 @@
 mod check;
 mod config;
 mod fallback;
+mod health;
 mod local;
 mod plan;
+mod planning;
+mod sole;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate_core::{Answer, Backend, BackendError, Decision, Receipt};
+use http::Request;
+use tollgate_core::{Answer, Backend, BackendError, Decision, MAX_NAME_LEN, Receipt};
 use tollgate_memory::MemoryBackend;
 
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
 pub use self::config::{ConfigError, LimiterBuilder};
 pub(crate) use self::fallback::Fallback;
+use self::health::Health;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
+pub(crate) use self::planning::{Planned, Resolving, Turned};
+pub(crate) use self::sole::Sole;
 
-use crate::key::{ClientIp, KeyMissing};
-use crate::report::Report;
+#[cfg(feature = "axum")]
+use crate::annotation::Registry;
+use crate::client::ClientAddress;
+use crate::key::ClientIp;
+use crate::ledger::Ledger;
+use crate::matching::{Matcher, PathForms};
+use crate::request::FoundClient;
 use crate::{Key, Policy, Quota, RequestView};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
@@ -49,10 +62,44 @@ use crate::{Key, Policy, Quota, RequestView};
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    policies: Box<[Policy]>,
+    policies: Box<[Arc<Policy>]>,
+    /// Those that the layer matches: all but the ones on demand.
+    matched: Box<[Arc<Policy>]>,
+    client: ClientAddress,
+    /// Nothing, if no policy has a pattern.
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    /// Whether what a request cost is known only once there is a response.
+    has_outcomes: bool,
+    /// As it comes: no headers are read for the client's address, and no path is matched.
+    needs_only_the_peer: bool,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
+    health: Health,
     warned_of_missing_peer: AtomicBool,
+    /// What handlers and routes have brought along.
+    #[cfg(feature = "axum")]
+    annotated: Registry,
+}
+
+impl Inner {
+    /// Reads headers for the client's address, and matches the path.
+    #[inline(never)]
+    fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
+        let found = FoundClient::new();
+        let request = request.remembering(&found);
+        let all = self.matched.iter();
+        if self.matcher.is_none() && !self.ignores_path_case {
+            return planning::plan(all, &request, None);
+        }
+        let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
+        let Some(matcher) = &self.matcher else {
+            return planning::plan(all, &request, Some(&path));
+        };
+        let covering = matcher.covering(&path);
+        let candidates = covering.iter().filter_map(|index| self.matched.get(index));
+        planning::plan(candidates, &request, Some(&path))
+    }
 }
 
 impl Limiter {
@@ -89,34 +136,112 @@ impl Limiter {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
-        let position = self.position(policy).ok_or_else(unknown)?;
-        for limit in self.0.policies[position].limits.iter() {
+        let policy = self.policy(policy).ok_or_else(unknown)?;
+        for limit in policy.limits.iter() {
             let reset = self.0.backend.reset(limit.scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
         }
         Ok(())
     }
 
-    /// The policies, in the order in which they were added.
-    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.policies.iter()
+    /// How many decisions the backend has failed to make, whatever became of the requests: to be watched. The log says when
+    /// an outage begins (a warning) and when it ends.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.0.health.failures()
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
-        self.0
-            .policies
-            .iter()
-            .position(|policy| policy.name() == name)
+    /// The identity that [`ClientIp`] makes of an address under this limiter, for [`check`](Self::check) and
+    /// [`reset`](Self::reset).
+    #[must_use]
+    pub fn client_key(&self, address: IpAddr) -> Key {
+        self.0.client.key(address)
+    }
+
+    /// The policies, in the order in which they were added.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.0.policies.iter().map(|policy| &**policy)
+    }
+
+    /// Looks for policies that annotations, [`check`](Self::check) or [`settle`](crate::RateLimitStatus::settle) will ask for
+    /// by name, to be called when the server starts: what is missing would be seen by the first request otherwise.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("search", Quota::per_second(5)).on_demand())
+    ///     .build()?;
+    /// limiter.expects(["search"])?;
+    /// assert!(limiter.expects(["serach"]).is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of one of these names.
+    pub fn expects<'a>(
+        &self,
+        policies: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), ConfigError> {
+        let mut names = policies.into_iter();
+        match names.find(|name| self.policy(name).is_none()) {
+            Some(name) => Err(ConfigError::UnknownPolicy {
+                policy: name.chars().take(MAX_NAME_LEN).collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+        let mut policies = self.0.policies.iter();
+        policies.find(|policy| policy.name() == name)
+    }
+
+    #[cfg(feature = "axum")]
+    pub(crate) fn annotated(&self) -> &Registry {
+        &self.0.annotated
+    }
+
+    /// The head of a request, with what this limiter trusts.
+    #[inline]
+    pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
+        RequestView::of(request).trusting(&self.0.client)
+    }
+
+    /// The same of a request that lies in parts.
+    #[cfg(feature = "axum")]
+    pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
+        RequestView::of_parts(parts).trusting(&self.0.client)
+    }
+
+    /// Whose budgets a request spends under these policies, whatever other policies this limiter has.
+    #[cfg(feature = "axum")]
+    pub(crate) fn plan_for(
+        &self,
+        policies: &[Arc<Policy>],
+        request: &RequestView<'_>,
+    ) -> Result<Planned, Turned> {
+        let found = FoundClient::new();
+        let plan = planning::plan(policies.iter(), &request.remembering(&found), None);
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
+            self.warn_of_missing_peer();
+        }
+        plan
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
-    #[inline]
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Plan, KeyMissing> {
-        let plan = Plan::of(&self.0.policies, request)?;
-        if plan.misses_peer() {
+    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
+        let plan = if self.0.needs_only_the_peer {
+            planning::plan(self.0.matched.iter(), request, None)
+        } else {
+            self.0.plan(request)
+        };
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
-        Ok(plan)
+        plan
     }
 
     #[cold]
@@ -131,10 +256,16 @@ impl Limiter {
         }
     }
 
+    /// The only quota of the only policy, if that is all there is: as nearly always.
+    #[inline]
+    pub(crate) fn sole(&self) -> Option<Sole<'_>> {
+        Sole::of(&self.0)
+    }
+
     /// Asks the backend.
     #[inline]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
-        plan.with_charges(&self.0.policies, |charges| self.0.backend.decide(charges))
+        plan.with_charges(|charges| self.0.backend.decide(charges))
     }
 
     /// What the backend decided, or what the failure rule, which is applied here and nowhere else, makes of its failure.
@@ -146,24 +277,55 @@ impl Limiter {
     ) -> Result<Decision, Fallback> {
         match answer {
             Ok(decision) => {
-                self.0.local.backend_answered();
+                self.backend_answered();
                 Ok(decision)
             }
-            Err(error) => Err(self
-                .0
-                .local
-                .rule_without_backend(&self.0.policies, plan, error)),
+            Err(error) => {
+                self.0.health.failed(&error);
+                Err(self.0.local.rule_without_backend(plan, error))
+            }
         }
     }
 
-    /// What the decision says about each quota of the plan.
-    #[inline]
-    pub(crate) fn report(&self, plan: &Plan, decision: &Decision) -> Report {
-        Report::new(plan.labels(&self.0.policies), decision)
+    /// The same for a request, with who paid.
+    pub(crate) fn judge(&self, plan: &Plan, answer: Result<Decision, BackendError>) -> Judged {
+        let of = |decision: &Decision, ledger| {
+            if decision.is_admitted() {
+                Judged::Admitted(ledger)
+            } else {
+                Judged::Denied(ledger)
+            }
+        };
+        match self.rule(plan, answer) {
+            Ok(decision) => of(&decision, Ledger::of(plan, &decision)),
+            Err(Fallback::Decide(local)) => {
+                let (plan, decision) = &*local;
+                of(decision, Ledger::of_local(plan, decision))
+            }
+            Err(Fallback::Pass(error)) => {
+                tracing::debug!(%error, "passed undecided");
+                Judged::Undecided
+            }
+            Err(Fallback::Refuse(error)) => {
+                tracing::debug!(%error, "refused undecided");
+                Judged::Unavailable
+            }
+        }
     }
 
-    fn all_policies(&self) -> &[Policy] {
-        &self.0.policies
+    /// Whether a response may change what its request cost.
+    #[inline]
+    pub(crate) fn has_outcomes(&self) -> bool {
+        self.0.has_outcomes
+    }
+
+    /// The backend is well: local budgets stand still.
+    #[inline]
+    pub(crate) fn backend_answered(&self) {
+        if self.0.health.is_failing() {
+            self.0.local.backend_answered();
+            self.0.health.recovered();
+        }
     }
 }
 
@@ -171,6 +333,7 @@ impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("policies", &self.0.policies)
+            .field("client_address", &self.0.client)
             .field("backend", &self.0.backend)
             .finish_non_exhaustive()
     }
@@ -179,7 +342,15 @@ impl fmt::Debug for Limiter {
 /// The one policy of this limiter, in memory.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        Self::new([policy].into(), Arc::new(MemoryBackend::new()))
+        // What a limiter can be refused for is what several policies can be to each other.
+        let policies: Box<[Policy]> = [policy].into();
+        Self::new(Parts {
+            matcher: matcher(&policies),
+            policies,
+            client: ClientAddress::peer(),
+            ignores_path_case: false,
+            backend: Arc::new(MemoryBackend::new()),
+        })
     }
 }
 
@@ -190,6 +361,35 @@ impl From<Quota> for Limiter {
     }
 }
 
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// Every enforced quota had room.
+    Admitted(Ledger),
+    /// One had not.
+    Denied(Ledger),
+    /// Nobody could decide, and it passes.
+    Undecided,
+    /// Nobody could decide, and it is refused.
+    Unavailable,
+}
+
+/// What a limiter is made of.
+struct Parts {
+    policies: Box<[Policy]>,
+    client: ClientAddress,
+    matcher: Option<Matcher>,
+    ignores_path_case: bool,
+    backend: Arc<dyn Backend>,
+}
+
+/// The patterns of all policies that the layer matches as one router.
+fn matcher(policies: &[Policy]) -> Option<Matcher> {
+    let matched = policies.iter().filter(|policy| !policy.on_demand);
+    let patterns: Vec<_> = matched.map(Policy::patterns).collect();
+    Matcher::new(&patterns)
+}
+
 impl From<&Self> for Limiter {
     fn from(limiter: &Self) -> Self {
         limiter.clone()
@@ -197,12 +397,30 @@ impl From<&Self> for Limiter {
 }
 
 impl Limiter {
-    fn new(policies: Box<[Policy]>, backend: Arc<dyn Backend>) -> Self {
+    fn new(parts: Parts) -> Self {
+        let Parts {
+            policies,
+            client,
+            matcher,
+            ignores_path_case,
+            backend,
+        } = parts;
+        let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
+        let matched = policies.iter().filter(|policy| !policy.on_demand);
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
+            has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
+            needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
+            matched: matched.cloned().collect(),
             policies,
+            client,
+            matcher,
+            ignores_path_case,
             backend,
+            health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),
+            #[cfg(feature = "axum")]
+            annotated: Registry::default(),
         }))
     }
 }

@@ -1,24 +1,39 @@
 //! Which requests, whose budget, how much, and what happens otherwise.
 
+mod conditions;
+mod cost;
 mod failure;
+mod host;
 mod limit;
+mod lists;
 mod name;
+mod outcome;
+mod tiers;
 
 use std::fmt;
 use std::sync::Arc;
 
+use self::conditions::Conditions;
+pub(crate) use self::cost::Cost;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
+pub use self::lists::Block;
+pub(crate) use self::lists::Listed;
+use self::lists::Lists;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
+pub(crate) use self::outcome::Outcome;
+pub use self::outcome::ResponseView;
+pub use self::tiers::Tiers;
+pub(crate) use self::tiers::{FoundTier, Grant};
 
-use crate::key::{ClientIp, KeyExtractor};
-use crate::{ConfigError, RequestView};
+use crate::key::{self, AsyncKeyExtractor, KeyExtractor};
+use crate::{ConfigError, Mode, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
-/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](ClientIp),
+/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](crate::ClientIp),
 /// lets those who have none share one budget, is enforced, and lets requests pass while the backend fails.
 ///
 /// ```
@@ -29,7 +44,7 @@ use crate::{ConfigError, RequestView};
 ///     .key(Header::new("x-api-key"))
 ///     .on_missing(OnMissing::Deny)
 ///     .on_failure(OnFailure::Deny)
-///     .when(|request| request.uri().path().starts_with("/api/"));
+///     .route("/api/{*path}");
 /// ```
 ///
 /// Several quotas are decided together, all or nothing, and so are several policies on one request.
@@ -37,15 +52,18 @@ use crate::{ConfigError, RequestView};
 pub struct Policy {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<[Limit]>,
-    pub(crate) key: Arc<dyn KeyExtractor>,
-    pub(crate) condition: Option<Arc<Condition>>,
-    pub(crate) cost: u64,
+    pub(crate) key: key::Source,
+    conditions: Option<Arc<Conditions>>,
+    pub(crate) charges_preflights: bool,
+    lists: Option<Arc<Lists>>,
+    pub(crate) tiers: Option<Arc<tiers::Resolved>>,
+    pub(crate) cost: Cost,
+    pub(crate) outcome: Option<Outcome>,
     pub(crate) shadow: bool,
+    pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
 }
-
-type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
 
 /// What it means that a request does not say whose budget it spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +76,9 @@ pub enum OnMissing {
     Share,
     /// The policy does not apply. For limits on something that not everybody has, such as a session.
     Pass,
-    /// The request is refused: 403, since no waiting helps.
+    /// The request is refused: 403, since no waiting helps. Not 401, which has to say how to authenticate
+    /// (`WWW-Authenticate`), and that is not the limiter's to know: an answer of your own
+    /// ([`respond_with`](crate::RateLimitLayer::respond_with)) can.
     Deny,
 }
 
@@ -95,10 +115,15 @@ impl Policy {
         Ok(Self {
             name: name.into(),
             limits,
-            key: Arc::new(ClientIp),
-            condition: None,
-            cost: 1,
+            key: key::Source::ClientIp,
+            conditions: None,
+            charges_preflights: false,
+            lists: None,
+            tiers: None,
+            cost: Cost::ONE,
+            outcome: None,
             shadow: false,
+            on_demand: false,
             on_missing: OnMissing::default(),
             on_failure: OnFailure::default(),
         })
@@ -107,24 +132,34 @@ impl Policy {
     /// Whose budget a request spends.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
-        self.key = Arc::new(key);
-        self
-    }
-
-    /// Covers only requests for which `condition` holds.
-    #[must_use]
-    pub fn when(
-        mut self,
-        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.condition = Some(Arc::new(condition));
+        self.key = key::Source::new(key);
         self
     }
 
     /// What a request costs. 1 unless this says otherwise; 0 makes each request a peek, which always passes.
     #[must_use]
     pub fn cost(mut self, cost: u64) -> Self {
-        self.cost = cost;
+        self.cost = Cost::Fixed(cost);
+        self
+    }
+
+    /// What a request costs, by what its head says: the length of its body, the size of the page that it asks for.
+    ///
+    /// ```
+    /// use http::header::CONTENT_LENGTH;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let uploads = Policy::new("uploads", Quota::per_hour(1 << 30)).cost_by(|request| {
+    ///     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    ///     length.and_then(|length| length.parse().ok()).unwrap_or(1 << 20)
+    /// });
+    /// ```
+    #[must_use]
+    pub fn cost_by(
+        mut self,
+        cost: impl Fn(&RequestView<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.cost = Cost::By(Arc::new(cost));
         self
     }
 
@@ -132,6 +167,25 @@ impl Policy {
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.shadow = true;
+        self
+    }
+
+    /// Whose budget a request spends, as somebody says who has to be asked. A [check](crate::Limiter::check) brings the
+    /// identity along.
+    #[must_use]
+    pub fn key_async(mut self, key: impl AsyncKeyExtractor) -> Self {
+        self.key = key::Source::Later(Arc::new(key));
+        self
+    }
+
+    /// Charged only where it is asked for by name: by an annotation, a route, or [`check`](crate::Limiter::check). The layer
+    /// does not charge requests under it, whatever they are.
+    ///
+    /// Where it is asked for takes the place of its [routes](Self::route). Its other conditions hold as ever, and so do its
+    /// lists.
+    #[must_use]
+    pub fn on_demand(mut self) -> Self {
+        self.on_demand = true;
         self
     }
 
@@ -155,10 +209,14 @@ impl Policy {
         &self.name
     }
 
-    pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
-        self.condition
-            .as_ref()
-            .is_none_or(|condition| condition(request))
+    /// How its quotas are asked.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        if self.shadow {
+            Mode::Shadow
+        } else {
+            Mode::Enforce
+        }
     }
 }
 
@@ -174,8 +232,12 @@ impl fmt::Debug for Policy {
                     .map(|limit| limit.quota)
                     .collect::<Vec<_>>(),
             )
+            .field("conditions", &self.conditions)
+            .field("tiers", &self.tiers)
             .field("cost", &self.cost)
+            .field("outcome", &self.outcome)
             .field("shadow", &self.shadow)
+            .field("on_demand", &self.on_demand)
             .field("on_missing", &self.on_missing)
             .field("on_failure", &self.on_failure)
             .finish_non_exhaustive()
@@ -218,6 +280,6 @@ mod tests {
     fn a_cost_above_every_budget_is_no_error_here_but_never_passes() {
         // Costs are computed from requests as well, so it is the verdict that says it.
         let policy = Policy::new("big", Quota::per_second(1)).cost(2);
-        assert_eq!(policy.cost, 2);
+        assert_eq!(policy.cost.fixed(), Some(2));
     }
 }

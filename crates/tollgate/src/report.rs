@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Mode, Outcome, RetryAfter, Verdict};
+use tollgate_core::{Charge, Decision, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
+
+use crate::Key;
 
 use crate::policy::Labels;
 
@@ -17,6 +19,15 @@ pub struct PolicyVerdict {
 }
 
 impl PolicyVerdict {
+    #[inline]
+    pub(crate) fn new(labels: &'static Labels, mode: Mode, verdict: Verdict) -> Self {
+        Self {
+            labels,
+            mode,
+            verdict,
+        }
+    }
+
     /// The policy's name.
     #[must_use]
     pub fn policy(&self) -> &'static str {
@@ -45,6 +56,29 @@ impl PolicyVerdict {
         self.labels
     }
 
+    /// The proof that `key` was charged at `at`, if it was.
+    pub(crate) fn receipt(&self, key: &Key, at: Timestamp) -> Option<Receipt> {
+        let charge = Charge {
+            scope: self.labels.scope,
+            quota: &self.labels.rule,
+            key,
+            cost: self.verdict.taken(),
+            mode: self.mode,
+        };
+        Receipt::of(&charge, &self.verdict, at)
+    }
+
+    /// What it really cost is this.
+    pub(crate) fn correct_to(&mut self, cost: u64) {
+        self.verdict = self.verdict.corrected_to(cost);
+    }
+
+    /// Whether the request depended on it, and it was asked.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
+    }
+
     /// Whether this is one of those for which the request was refused.
     pub(crate) fn refuses(&self) -> bool {
         self.is_enforced() && self.verdict.is_denied()
@@ -66,31 +100,30 @@ impl fmt::Debug for PolicyVerdict {
 pub(crate) struct Report(SmallVec<[PolicyVerdict; 1]>);
 
 impl Report {
+    #[inline]
+    pub(crate) fn of_one(verdict: PolicyVerdict) -> Self {
+        Self(SmallVec::from_buf([verdict]))
+    }
+
     pub(crate) fn new(
-        mut labels: impl Iterator<Item = (&'static Labels, Mode)>,
+        labels: impl Iterator<Item = (&'static Labels, Mode)>,
         decision: &Decision,
     ) -> Self {
-        // Nearly every request meets one quota: no loop for it.
-        if let [verdict] = decision.verdicts()
-            && let Some((labels, mode)) = labels.next()
-        {
-            let one = PolicyVerdict {
-                labels,
-                mode,
-                verdict: *verdict,
-            };
-            return Self(SmallVec::from_buf([one]));
-        }
         let verdicts = labels.zip(decision.verdicts());
         Self(
             verdicts
-                .map(|((labels, mode), verdict)| PolicyVerdict {
-                    labels,
-                    mode,
-                    verdict: *verdict,
-                })
+                .map(|((labels, mode), verdict)| PolicyVerdict::new(labels, mode, *verdict))
                 .collect(),
         )
+    }
+
+    pub(crate) fn verdicts_mut(&mut self) -> &mut [PolicyVerdict] {
+        &mut self.0
+    }
+
+    /// Adds what was decided further in about the same request.
+    pub(crate) fn append(&mut self, inner: Self) {
+        self.0.extend(inner.0);
     }
 
     pub(crate) fn verdicts(&self) -> &[PolicyVerdict] {
@@ -99,10 +132,7 @@ impl Report {
 
     /// Those that the request depended on and that were asked.
     pub(crate) fn enforced(&self) -> impl Iterator<Item = &PolicyVerdict> {
-        let asked = |one: &PolicyVerdict| one.verdict.outcome() != Outcome::Unknown;
-        self.0
-            .iter()
-            .filter(move |one| one.is_enforced() && asked(one))
+        self.0.iter().filter(|one| one.counts())
     }
 
     /// The one that says most about the request, which is the one that headers speak of: of those that refuse it the one

@@ -1,8 +1,16 @@
 //! What policies and keys may look at.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+#[cfg(feature = "axum")]
+use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
+
+use crate::client::{ClientAddress, by_its_bits};
+use crate::matching::{PathForms, Pattern};
 
 /// The head of a request, borrowed: what decides which policies apply and whose budget they spend.
 ///
@@ -13,12 +21,40 @@ pub struct RequestView<'a> {
     uri: &'a Uri,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
+    client: &'a ClientAddress,
+    /// Where the client's address is kept once it has been read from headers.
+    found: Option<&'a FoundClient>,
+    routing: Option<&'a Routing<'a>>,
 }
 
-/// The peer's address for servers that bring it in no other way: insert it into the request's extensions.
+/// The path, and the patterns of the policy that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routing<'a> {
+    pub(crate) path: &'a PathForms<'a>,
+    pub(crate) routes: &'a [Pattern],
+}
+
+impl<'a> Routing<'a> {
+    /// The first of the patterns that covers the path, and the form in which it does.
+    pub(crate) fn covering(&self) -> Option<(&'a Pattern, &'a str)> {
+        self.routes.iter().find_map(|route| {
+            let mut forms = self.path.iter();
+            let form = forms.find(|form| route.covers(form))?;
+            Some((route, form))
+        })
+    }
+}
+
+/// The client's address once it has been looked for.
+pub(crate) type FoundClient = OnceLock<Option<IpAddr>>;
+
+/// What requests without a limiter are looked at with.
+static PEER: ClientAddress = ClientAddress::peer();
+
+/// The peer's address, inserted into the request's extensions by a server or a layer that knows better.
 ///
-/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`; both
-/// go before this one.
+/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`. This one
+/// goes before them: whoever inserts it has decided (a PROXY protocol in front of the server, a Unix socket without address).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -30,6 +66,9 @@ impl<'a> RequestView<'a> {
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
+            client: &PEER,
+            found: None,
+            routing: None,
         }
     }
 
@@ -41,7 +80,46 @@ impl<'a> RequestView<'a> {
             uri: &parts.uri,
             headers: &parts.headers,
             extensions: &parts.extensions,
+            client: &PEER,
+            found: None,
+            routing: None,
         }
+    }
+
+    /// The same, with what a limiter trusts.
+    pub(crate) fn trusting(self, client: &'a ClientAddress) -> Self {
+        Self { client, ..self }
+    }
+
+    /// The same, so that several policies that ask for the client's address have headers read once.
+    pub(crate) fn remembering(self, found: &'a FoundClient) -> Self {
+        Self {
+            found: Some(found),
+            ..self
+        }
+    }
+
+    /// The same for a policy with patterns, so that its key can ask for what stands in the path.
+    pub(crate) fn routed(self, routing: &'a Routing<'a>) -> Self {
+        Self {
+            routing: Some(routing),
+            ..self
+        }
+    }
+
+    pub(crate) fn routing(&self) -> Option<&'a Routing<'a>> {
+        self.routing
+    }
+
+    /// The pattern that axum matched, if it has.
+    pub(crate) fn matched_path(&self) -> Option<&'a str> {
+        matched_path(self.extensions)
+    }
+
+    /// Whether a browser asks whether it may send a request.
+    #[inline]
+    pub(crate) fn is_preflight(&self) -> bool {
+        self.method == Method::OPTIONS && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
     /// The method.
@@ -56,6 +134,41 @@ impl<'a> RequestView<'a> {
         self.uri
     }
 
+    /// The target as the caller sent it. Within axum's `nest` that is more than [`uri`](Self::uri), which lacks what the
+    /// outer router has taken off.
+    #[must_use]
+    pub fn original_uri(&self) -> &'a Uri {
+        #[cfg(feature = "axum")]
+        if let Some(axum::extract::OriginalUri(uri)) = self.extensions.get() {
+            return uri;
+        }
+        self.uri
+    }
+
+    /// The host that the request is for, in lower case, without port and without a dot at the end: from the target, or else
+    /// from `Host`. Nothing if neither says, or if there are several `Host` lines.
+    #[must_use]
+    pub fn host(&self) -> Option<Cow<'a, str>> {
+        let host = match self.original_uri().host() {
+            Some(host) => host,
+            None => {
+                let mut lines = self.headers.get_all(HOST).iter().map(HeaderValue::to_str);
+                match (lines.next(), lines.next()) {
+                    (Some(Ok(only)), None) => without_port(only.trim()),
+                    _ => return None,
+                }
+            }
+        };
+        let host = host.trim_end_matches('.');
+        if host.is_empty() {
+            None
+        } else if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Some(Cow::Owned(host.to_ascii_lowercase()))
+        } else {
+            Some(Cow::Borrowed(host))
+        }
+    }
+
     /// The headers. Nothing in them can be trusted unless you know who set it.
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
@@ -68,33 +181,84 @@ impl<'a> RequestView<'a> {
         self.extensions
     }
 
+    /// The address of the caller: what the limiter's [`ClientAddress`] makes of the peer and the headers. Without a limiter
+    /// it is the peer's.
+    ///
+    /// It is a whole address. [`ClientIp`](crate::ClientIp) makes it an identity, for which IPv6 is grouped.
+    #[must_use]
+    // Nearly every request asks, and once: a call costs as much again.
+    #[inline(always)]
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        if self.client.is_peer() {
+            return self.peer().map(by_its_bits);
+        }
+        self.client_ip_from_headers()
+    }
+
+    #[inline(never)]
+    fn client_ip_from_headers(&self) -> Option<IpAddr> {
+        let resolve = || self.client.resolve(self.peer(), self.headers);
+        match self.found {
+            Some(found) => *found.get_or_init(resolve),
+            None => resolve(),
+        }
+    }
+
+    /// What makes an identity of the client's address.
+    pub(crate) fn client_address(&self) -> &'a ClientAddress {
+        self.client
+    }
+
     /// The address of the socket's other end, if the server said so.
     #[must_use]
+    #[inline(always)]
     pub fn peer(&self) -> Option<IpAddr> {
+        if let Some(PeerAddr(address)) = self.extensions.get() {
+            return Some(address.ip());
+        }
         #[cfg(feature = "axum")]
-        if let Some(address) = axum_peer(self.extensions) {
+        if let Some(ConnectInfo(address)) = self.extensions.get::<ConnectInfo<SocketAddr>>() {
+            return Some(address.ip());
+        }
+        self.peer_elsewhere()
+    }
+
+    #[inline(never)]
+    #[cfg_attr(
+        not(any(feature = "axum", feature = "tonic")),
+        expect(clippy::unused_self, reason = "there is nowhere else to look")
+    )]
+    fn peer_elsewhere(&self) -> Option<IpAddr> {
+        #[cfg(feature = "axum")]
+        if let Some(MockConnectInfo(address)) = self.extensions.get::<MockConnectInfo<SocketAddr>>()
+        {
             return Some(address.ip());
         }
         #[cfg(feature = "tonic")]
         if let Some(address) = tonic_peer(self.extensions) {
             return Some(address.ip());
         }
-        self.extensions.get().map(|PeerAddr(address)| address.ip())
+        None
     }
 }
 
 #[cfg(feature = "axum")]
-fn axum_peer(extensions: &Extensions) -> Option<SocketAddr> {
-    use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+fn matched_path(extensions: &Extensions) -> Option<&str> {
+    let matched = extensions.get::<axum::extract::MatchedPath>();
+    matched.map(axum::extract::MatchedPath::as_str)
+}
 
-    let connected = extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|info| info.0);
-    connected.or_else(|| {
-        extensions
-            .get::<MockConnectInfo<SocketAddr>>()
-            .map(|info| info.0)
-    })
+#[cfg(not(feature = "axum"))]
+fn matched_path(_: &Extensions) -> Option<&str> {
+    None
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // In an IPv6 address colons stand within brackets.
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
 }
 
 #[cfg(feature = "tonic")]

@@ -1,8 +1,14 @@
 //! What handlers see of the decisions about their request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::report::{PolicyVerdict, Report};
+use crate::ResponseView;
+use crate::layer::Config;
+use crate::ledger::Ledger;
+use crate::report::PolicyVerdict;
 
 /// The decisions about this request so far, for its handler to read.
 ///
@@ -27,30 +33,168 @@ use crate::report::{PolicyVerdict, Report};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct RateLimitStatus(Arc<Mutex<Report>>);
+pub struct RateLimitStatus(Arc<Shared>);
+
+/// What the handles on one request share.
+#[derive(Debug, Default)]
+struct Shared {
+    ledger: Mutex<Ledger>,
+    /// Of the layer that made it; nothing, if none did.
+    config: Option<Arc<Config>>,
+}
+
+thread_local! {
+    /// Handles that nobody else holds any more, to be used again: an allocation less for each request.
+    static SPARE: RefCell<Vec<RateLimitStatus>> = const { RefCell::new(Vec::new()) };
+}
+
+/// So many a thread keeps at most: what is in flight on a busy one, in some thirty kilobytes.
+const MOST_SPARE: usize = 128;
 
 impl RateLimitStatus {
-    pub(crate) fn new(report: Report) -> Self {
-        Self(Arc::new(Mutex::new(report)))
+    #[inline]
+    pub(crate) fn new(ledger: Ledger, config: &Arc<Config>) -> Self {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+        if let Ok(Some(mut spare)) = spare
+            && let Some(shared) = Arc::get_mut(&mut spare.0)
+        {
+            *unlocked(&mut shared.ledger) = ledger;
+            // Nearly always the same: threads would fight over its count.
+            if !matches!(&shared.config, Some(last) if Arc::ptr_eq(last, config)) {
+                shared.config = Some(Arc::clone(config));
+            }
+            return spare;
+        }
+        Self(Arc::new(Shared {
+            ledger: Mutex::new(ledger),
+            config: Some(Arc::clone(config)),
+        }))
     }
 
-    pub(crate) fn read<T>(&self, f: impl FnOnce(&Report) -> T) -> T {
-        f(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Lets `f` read what took part, at the end of a request.
+    #[inline]
+    pub(crate) fn finish(mut self, f: impl FnOnce(&Ledger, Option<&Config>)) {
+        let Some(shared) = Arc::get_mut(&mut self.0) else {
+            return f(&self.ledger(), self.config().map(Arc::as_ref));
+        };
+        f(unlocked(&mut shared.ledger), shared.config.as_deref());
+        // A thread that ends keeps nothing.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < MOST_SPARE {
+                spare.push(self);
+            }
+        });
+    }
+
+    /// What the layer that made it was told, if one did.
+    pub(crate) fn config(&self) -> Option<&Arc<Config>> {
+        self.0.config.as_ref()
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody further in refuses the request: what it was charged so far comes back.
+    pub(crate) fn give_back(&self) {
+        if let Some(config) = self.config() {
+            self.ledger().give_back(&config.limiter);
+        }
+    }
+
+    /// There is a response, and some policies charge by it. Returns whether some do by its body.
+    pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
+        self.config().is_some_and(|config| {
+            let mut ledger = self.ledger();
+            ledger.settle_by_response(&config.limiter, response)
+        })
+    }
+
+    /// So much of the body was sent.
+    pub(crate) fn settle_by_bytes(&self, sent: u64) {
+        if let Some(config) = self.config() {
+            self.ledger().settle_by_bytes(&config.limiter, sent);
+        }
+    }
+
+    /// States what the request really cost under a policy, now that it is known: the tokens of an answer, the rows of a
+    /// query. What was charged too much comes back, as far as it [would still count](crate::Receipt), and what was charged
+    /// too little is taken, past what is left if need be: a debt, which those who come later have to wait for.
+    ///
+    /// It may be called at any time, from a handler or from the stream that it returned, and again when the cost has grown.
+    /// To lower what was raised before is not so exact: of what was taken late only a part comes back.
+    ///
+    /// ```
+    /// use tollgate::RateLimitStatus;
+    ///
+    /// async fn complete(status: RateLimitStatus) -> String {
+    ///     let (answer, tokens) = ("42".to_owned(), 7_500_000);
+    ///     if let Err(error) = status.settle("tokens", tokens) {
+    ///         eprintln!("not charged: {error}");
+    ///     }
+    ///     answer
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the policy took no part in this request. During an outage, when nothing was charged or a budget of this process
+    /// decided, there is nothing to be settled, and that is no error.
+    pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
+        let Some(config) = self.config() else {
+            return Err(SettleError::new(policy));
+        };
+        let mut ledger = self.ledger();
+        let undecided = ledger.report().verdicts().is_empty();
+        if ledger.settle(&config.limiter, policy, cost) || undecided {
+            Ok(())
+        } else {
+            Err(SettleError::new(policy))
+        }
     }
 
     /// One verdict for each quota of each policy that took part.
     #[must_use]
     pub fn verdicts(&self) -> Vec<PolicyVerdict> {
-        self.read(|report| report.verdicts().to_vec())
+        self.ledger().report().verdicts().to_vec()
     }
 
     /// The verdict that the headers speak of: of the enforced quotas the one with the least share of its budget left.
     /// `None` if none took part, or the backend failed and the request passed undecided.
     #[must_use]
     pub fn tightest(&self) -> Option<PolicyVerdict> {
-        self.read(|report| report.tightest().copied())
+        self.ledger().report().tightest().copied()
     }
 }
+
+/// Nobody else holds it, so nobody has to wait.
+#[inline]
+fn unlocked(ledger: &mut Mutex<Ledger>) -> &mut Ledger {
+    ledger.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a cost was not settled: the policy took no part in the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettleError {
+    policy: String,
+}
+
+impl SettleError {
+    fn new(policy: &str) -> Self {
+        Self {
+            policy: policy.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for SettleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy {:?}: took no part in this request", self.policy)
+    }
+}
+
+impl Error for SettleError {}
 
 #[cfg(feature = "axum")]
 impl<S: Sync> axum::extract::FromRequestParts<S> for RateLimitStatus {

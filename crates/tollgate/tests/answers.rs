@@ -14,7 +14,9 @@ use common::{Body, Strict, at_a_standstill, from, header};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, Refusal};
+use tollgate::{
+    Limiter, Policy, PolicyVerdict, ProblemJson, Quota, RateLimitLayer, RateLimitStatus,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn limiter(policy: Policy) -> (Limiter, tollgate::ManualClock) {
@@ -127,10 +129,10 @@ async fn fields_of_another_limiter_further_in_are_left_standing() {
 
 #[tokio::test]
 async fn the_answer_can_be_the_users_own() {
-    let layer = RateLimitLayer::new(Quota::per_hour(1)).respond_with(|refusal: &Refusal<'_>| {
+    let layer = RateLimitLayer::new(Quota::per_hour(1)).respond_with(|refusal| {
         assert_eq!(refusal.request().uri().path(), "/");
         assert_eq!(refusal.violated().next().unwrap().policy(), "default");
-        let mut response = Response::new("come back later".into());
+        let mut response = Response::new("come back later");
         *response.status_mut() = StatusCode::SEE_OTHER;
         response
             .headers_mut()
@@ -255,4 +257,111 @@ async fn pitfall_a_response_body_wrapper_that_forgets_is_end_stream_and_size_hin
             .exact()
             .is_some_and(|bytes| bytes > 100)
     );
+}
+
+#[tokio::test]
+async fn the_answer_prepared_for_one_quota_is_the_one_that_would_be_written() {
+    for with_headers in [true, false] {
+        // given the answer that is prepared, and the same without preparation
+        let layer = || {
+            let layer = RateLimitLayer::new(limiter(Policy::new("api", Quota::per_hour(1))).0);
+            if with_headers {
+                layer
+            } else {
+                layer.without_headers()
+            }
+        };
+        let mut answers = Vec::new();
+        for layer in [layer(), layer().respond(ProblemJson)] {
+            send(&layer).await;
+            let (parts, body) = send(&layer).await.into_parts();
+            let mut headers: Vec<_> = parts
+                .headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.clone()))
+                .collect();
+            headers.sort_by(|one, other| one.0.cmp(&other.0));
+            let body = body.collect().await.unwrap().to_bytes();
+            answers.push((parts.status, headers, body));
+        }
+
+        // then nobody can tell them apart
+        assert_eq!(answers[0], answers[1]);
+        assert_eq!(answers[0].1.len(), if with_headers { 5 } else { 3 });
+    }
+}
+
+#[tokio::test]
+async fn two_layers_are_one_answer() {
+    // given a handler behind a layer for all routes and one for its own
+    let seen = service_fn(|request: Request<Body>| async move {
+        let status: &RateLimitStatus = request.extensions().get().unwrap();
+        let all: Vec<_> = status.verdicts().iter().map(PolicyVerdict::quota).collect();
+        Ok::<_, std::convert::Infallible>(Response::new(Body::new(all.join(" ").into())))
+    });
+    let layer = |name: &str, quota| RateLimitLayer::new(limiter(Policy::new(name, quota)).0);
+    let (all, own) = (
+        layer("all", Quota::per_hour(10)),
+        layer("own", Quota::per_hour(3)),
+    );
+
+    // when it is asked
+    let response = all
+        .layer(own.layer(seen))
+        .oneshot(from("10.0.0.1"))
+        .await
+        .unwrap();
+
+    // then it sees both, and the headers tell both, once
+    let lines = |name: &str| -> Vec<String> {
+        let lines = response.headers().get_all(name).iter();
+        lines
+            .map(|line| line.to_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(lines("ratelimit"), ["\"own\";r=2;t=1200"]);
+    assert_eq!(
+        lines("ratelimit-policy"),
+        ["\"all\";q=10;w=3600, \"own\";q=3;w=3600"]
+    );
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "all own");
+}
+
+#[tokio::test]
+async fn a_layer_that_writes_headers_does_so_within_one_that_does_not() {
+    let inner = RateLimitLayer::new(limiter(Policy::new("own", Quota::per_hour(3))).0);
+    let outer = RateLimitLayer::new(limiter(Policy::new("all", Quota::per_hour(1))).0);
+    let service = outer
+        .without_headers()
+        .layer(inner.layer(Strict::default()));
+
+    let response = service.oneshot(from("10.0.0.1")).await.unwrap();
+
+    assert_eq!(header(&response, "ratelimit"), "\"own\";r=2;t=1200");
+    assert_eq!(header(&response, "ratelimit-policy"), "\"own\";q=3;w=3600");
+}
+
+#[tokio::test]
+async fn what_outer_layers_took_comes_back_when_an_inner_one_refuses() {
+    // given budgets for all and for some, on backends of their own, and a smaller one of a route's own
+    let (all, _) = limiter(Policy::new("all", Quota::per_hour(10)));
+    let (some, _) = limiter(Policy::new("some", Quota::per_hour(10)));
+    let own = RateLimitLayer::new(limiter(Policy::new("own", Quota::per_hour(2))).0);
+    let limited = own.layer(Strict::default());
+    let limited = RateLimitLayer::new(&some).layer(limited);
+    let service = RateLimitLayer::new(&all).layer(limited);
+
+    // when more come than the smaller one admits
+    for expected in [200, 200, 429, 429, 429] {
+        let response = service.clone().oneshot(from("10.0.0.1")).await.unwrap();
+        assert_eq!(response.status(), expected);
+    }
+
+    // then the larger ones have paid for those that passed
+    for (limiter, policy) in [(&all, "all"), (&some, "some")] {
+        let peer = limiter.client_key("10.0.0.1".parse().unwrap());
+        let left = limiter.check(policy, peer).cost(0).await.unwrap();
+        assert_eq!(left.remaining(), 8, "{policy}");
+    }
 }

@@ -9,13 +9,12 @@
 
 mod common;
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 
 use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::{MethodRouter, get};
 use axum::{Router, body::Body};
+use common::log::Log;
 use common::{Waiting, at_a_standstill, header};
 use http::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
@@ -228,30 +227,10 @@ async fn the_status_is_an_extractor() {
     );
 }
 
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn pitfall_a_missing_peer_address_answered_with_500_per_request() {
     let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.listen();
     // No connect info is installed.
     let app = Router::new()
         .route("/", get(hello))
@@ -262,7 +241,7 @@ async fn pitfall_a_missing_peer_address_answered_with_500_per_request() {
         [200, 200, 429, 429]
     );
 
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert_eq!(logged.matches("WARN").count(), 1, "{logged}");
     assert!(
         logged.contains(".into_make_service_with_connect_info::<SocketAddr>()"),

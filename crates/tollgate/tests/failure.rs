@@ -10,6 +10,7 @@ mod common;
 
 use std::time::Duration;
 
+use common::log::Log;
 use common::{Body, Strict, Waiting, at_a_standstill, from, header};
 use http::Response;
 use http_body_util::BodyExt;
@@ -207,4 +208,28 @@ async fn what_happened_can_be_read_from_the_error() {
         source,
         "no answer from the backend within 50ms: as the test said"
     );
+}
+
+#[tokio::test]
+async fn the_log_tells_of_an_outage_once_and_of_its_end() {
+    // given a backend that is about to fail
+    let log = Log::default();
+    let (limiter, backend) = failing([policy("open", OnFailure::Allow)]);
+    let _guard = log.listen();
+
+    // when it fails, recovers, and fails again at once, like one that flaps
+    for _ in 0..5 {
+        backend.fail_with(DOWN);
+        statuses(&limiter, 3).await;
+        backend.fail_with(None);
+        statuses(&limiter, 1).await;
+    }
+
+    // then the first outage is told, and those that follow at once are only counted
+    let text = log.text();
+    let count = |words: &str| text.matches(words).count();
+    assert_eq!(count("the backend cannot decide"), 1, "{text}");
+    assert_eq!(count("backend unreachable: as the test said"), 1, "{text}");
+    assert_eq!(count("the backend decides again"), 1, "{text}");
+    assert_eq!(limiter.failures(), 15);
 }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tollgate::{Quota, RateLimitLayer};
+use tollgate::{ClientAddress, Limiter, Networks, Policy, Quota, RateLimitLayer};
 use tonic::Code;
 use tonic::transport::{Endpoint, Server};
 use tonic_health::pb::HealthCheckRequest;
@@ -43,4 +43,35 @@ async fn a_server_is_limited_per_peer_and_a_denial_is_resource_exhausted() {
     assert_eq!(denied.code(), Code::ResourceExhausted);
     assert_eq!(denied.message(), "quota exceeded");
     assert_eq!(denied.metadata().get("retry-after").unwrap(), "1800");
+}
+
+#[tokio::test]
+async fn services_are_routed_and_callers_told_apart_as_over_http() {
+    // given a limit on one service, behind a proxy on this machine
+    let proxies = Networks::new(["127.0.0.0/8"]);
+    let limiter = Limiter::builder()
+        .client_address(ClientAddress::x_forwarded_for(proxies))
+        .policy(Policy::new("health", Quota::per_hour(1)).route("/grpc.health.v1.Health/{method}"))
+        .policy(Policy::new("other", Quota::per_hour(1)).route("/other.{*rest}"))
+        .build()
+        .unwrap();
+    let address = serve(RateLimitLayer::new(limiter)).await;
+    let endpoint = Endpoint::new(format!("http://{address}")).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let from = async |caller: &'static str| {
+        let mut request = tonic::Request::new(HealthCheckRequest::default());
+        let caller = caller.parse().unwrap();
+        request.metadata_mut().insert("x-forwarded-for", caller);
+        let mut client = HealthClient::new(channel.clone());
+        client
+            .check(request)
+            .await
+            .map_or_else(|status| status.code(), |_| Code::Ok)
+    };
+
+    // when callers call, one of them twice
+    // then it is refused the second time
+    assert_eq!(from("203.0.113.7").await, Code::Ok);
+    assert_eq!(from("6.6.6.6, 203.0.113.7").await, Code::ResourceExhausted);
+    assert_eq!(from("203.0.113.8").await, Code::Ok);
 }

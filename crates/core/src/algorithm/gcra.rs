@@ -38,9 +38,18 @@ pub(crate) struct Gcra {
     units: u64,
     /// Parts in a microsecond.
     denominator: u32,
-    /// Whether the debts of this quota, in parts, fit 64 bits. Those of almost all do; not those of a prime near a billion
-    /// per day.
-    is_narrow: bool,
+    width: Width,
+}
+
+/// In what the parts of a quota can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Width {
+    /// A part is a microsecond, and debts fit 64 bits of them: the quotas whose interval is a whole number, which most are.
+    Micros,
+    /// Debts, in parts, fit 64 bits. Almost always; not for a prime near a billion per day.
+    Narrow,
+    /// They do not.
+    Wide,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -77,7 +86,11 @@ impl Gcra {
             burst,
             units,
             denominator,
-            is_narrow: burst as u128 * DEBT_CEILING as u128 * (units as u128) < NARROW,
+            width: match burst as u128 * DEBT_CEILING as u128 * (units as u128) {
+                NARROW.. => Width::Wide,
+                _ if denominator == 1 => Width::Micros,
+                _ => Width::Narrow,
+            },
         })
     }
 
@@ -97,8 +110,7 @@ impl Gcra {
     #[inline]
     fn ahead<P: Parts>(&self, point: Point, now: u64) -> P {
         match point.us.checked_sub(now) {
-            // A quota of the same scope and another rate may have left a rest that is more than a microsecond of ours.
-            Some(us) => P::of(us, self.denominator, point.rest.min(self.denominator)),
+            Some(us) => P::of(us, self.denominator, point.rest),
             None => P::from(0),
         }
     }
@@ -116,7 +128,7 @@ impl Gcra {
 
     #[inline]
     fn micros_and_rest<P: Parts>(&self, parts: P) -> (u64, u64) {
-        parts.divide(u64::from(self.denominator))
+        parts.micros_and_rest(self.denominator)
     }
 
     /// Brings the state to now, and says how much is still to drain.
@@ -162,17 +174,16 @@ impl Gcra {
         }
     }
 
-    /// A [step](Decider::step) in 64 bits, if this quota is narrow: this is on every request's way.
+    /// A [step](Decider::step) in microseconds, if this quota can be counted in them: this is on every request's way.
     #[inline]
-    pub(super) fn narrow_step(
+    pub(super) fn step_in_micros(
         &self,
         state: &mut State,
         now: u64,
         cost: u64,
         take: bool,
     ) -> Option<(Passage, Point, Budget)> {
-        self.is_narrow
-            .then(|| self.step_in::<u64>(state, now, cost, take))
+        (self.width == Width::Micros).then(|| self.step_in::<Micros>(state, now, cost, take))
     }
 
     #[inline]
@@ -184,18 +195,19 @@ impl Gcra {
         take: bool,
     ) -> (Passage, Point, Budget) {
         let left: P = self.settle(state, now);
-        let (passage, after) = match self.add(left, cost) {
-            Ok(after) if take && cost > 0 => (Passage::Open, after),
-            Ok(_) => (Passage::Open, left),
-            Err(closed) => (closed, left),
-        };
-        let full_at = self.point(now, after);
-        let budget = self.budget_at(after, now, full_at);
-        if after == left {
-            return (passage, Point::ZERO, budget);
+        match self.add(left, cost) {
+            Ok(after) if take && after != left => {
+                let full_at = self.point(now, after);
+                state.set_full_at(full_at);
+                let budget = self.budget_at(after, now, full_at);
+                (Passage::Open, full_at, budget)
+            }
+            closed_or_idle => {
+                let budget = self.budget_at(left, now, self.point(now, left));
+                let passage = closed_or_idle.err().unwrap_or(Passage::Open);
+                (passage, Point::ZERO, budget)
+            }
         }
-        state.set_full_at(full_at);
-        (passage, full_at, budget)
     }
 }
 
@@ -252,35 +264,97 @@ impl Decider for Gcra {
 
     /// What passage, charge and budget have in common is worked out once.
     fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
-        self.narrow_step(state, now, cost, take)
-            .unwrap_or_else(|| self.step_in::<u128>(state, now, cost, take))
+        match self.width {
+            Width::Micros => self.step_in::<Micros>(state, now, cost, take),
+            Width::Narrow => self.step_in::<u64>(state, now, cost, take),
+            Width::Wide => self.step_in::<u128>(state, now, cost, take),
+        }
     }
 }
 
-/// What parts are counted in: 128 bits hold whatever there is, 64 all that a narrow quota lets count.
+/// What parts are counted in: see [`Width`]. 128 bits hold whatever there is.
 trait Parts:
     Copy + Ord + From<u64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
 {
     /// The parts in so many microseconds and a rest; if they do not fit, any number that is beyond a quota's ceiling.
+    /// A quota of the same scope and another rate may have left a rest that is more than a microsecond of this one: it
+    /// counts as one.
     fn of(us: u64, denominator: u32, rest: u32) -> Self;
 
     /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
     fn divide(self, divisor: u64) -> (u64, u64);
+
+    /// As time: whole microseconds, and the parts that are left.
+    #[inline]
+    fn micros_and_rest(self, denominator: u32) -> (u64, u64) {
+        self.divide(denominator.into())
+    }
+}
+
+/// Parts that are microseconds: nothing has to be multiplied or divided to make the one of the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Micros(u64);
+
+impl From<u64> for Micros {
+    #[inline]
+    fn from(us: u64) -> Self {
+        Self(us)
+    }
+}
+
+impl Add for Micros {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Micros {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl Mul for Micros {
+    type Output = Self;
+
+    #[inline]
+    fn mul(self, other: Self) -> Self {
+        Self(self.0 * other.0)
+    }
+}
+
+impl Parts for Micros {
+    #[inline]
+    fn of(us: u64, _denominator: u32, rest: u32) -> Self {
+        Self(us.saturating_add((rest > 0).into()))
+    }
+
+    #[inline]
+    fn divide(self, divisor: u64) -> (u64, u64) {
+        self.0.divide(divisor)
+    }
+
+    #[inline]
+    fn micros_and_rest(self, _denominator: u32) -> (u64, u64) {
+        (self.0, 0)
+    }
 }
 
 impl Parts for u64 {
     #[inline]
     fn of(us: u64, denominator: u32, rest: u32) -> Self {
         us.saturating_mul(denominator.into())
-            .saturating_add(rest.into())
+            .saturating_add(rest.min(denominator).into())
     }
 
     #[inline]
     fn divide(self, divisor: u64) -> (u64, u64) {
-        // Most intervals are whole microseconds, and a division is dear.
-        if divisor == 1 {
-            return (self, 0);
-        }
         (self / divisor, self % divisor)
     }
 }
@@ -288,7 +362,7 @@ impl Parts for u64 {
 impl Parts for u128 {
     #[inline]
     fn of(us: u64, denominator: u32, rest: u32) -> Self {
-        Self::from(us) * Self::from(denominator) + Self::from(rest)
+        Self::from(us) * Self::from(denominator) + Self::from(rest.min(denominator))
     }
 
     #[inline]
@@ -363,31 +437,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_step_in_64_bits_is_the_step_in_128(
+        fn a_quick_step_is_the_step_in_128_bits(
             (limit, period_us, burst) in (1..100_000_u64, 1..100_000_000_u64, 1..100_000_u64),
+            whole in any::<bool>(),
             (ahead_us, rest) in (0..1_u64 << 52, any::<u32>()),
             near in any::<bool>(),
             cost in 0..200_000_u64,
             take in any::<bool>(),
         ) {
-            // given
+            // given a quota, whose interval is a whole number of microseconds half of the time
+            let period_us = if whole { limit * (period_us / limit).max(1) } else { period_us };
             let rule = Gcra::new(limit, period_us, burst);
-            prop_assume!(rule.is_ok_and(|rule| rule.is_narrow));
+            prop_assume!(rule.is_ok_and(|rule| rule.width != Width::Wide));
             let Ok(rule) = rule else { return Ok(()) };
             let now = 1_700_000_000_000_000;
             let ahead_us = if near { ahead_us % (2 * period_us) } else { ahead_us };
-            let mut narrow = State { us: now + ahead_us, rest, ..State::default() };
-            let mut wide = narrow.clone();
+            let mut quick = State { us: now + ahead_us, rest, ..State::default() };
+            let mut wide = quick.clone();
 
             // when
             let steps = (
-                rule.step_in::<u64>(&mut narrow, now, cost, take),
+                rule.step(&mut quick, now, cost, take),
                 rule.step_in::<u128>(&mut wide, now, cost, take),
             );
 
             // then
             prop_assert_eq!(steps.0, steps.1);
-            prop_assert_eq!(narrow.full_at(), wide.full_at());
+            prop_assert_eq!(quick.full_at(), wide.full_at());
         }
     }
 }

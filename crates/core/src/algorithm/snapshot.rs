@@ -15,7 +15,7 @@ pub enum Snapshot {
         full_at_us: u64,
         /// The rest of a microsecond, in the quota's denominator: that of period/limit as a fraction in lowest terms.
         rest: u32,
-        /// What earlier credits returned, the oldest first: at most four.
+        /// What earlier credits returned, the oldest first: at most 32.
         credits: Vec<CreditMark>,
     },
     /// The count of a window.

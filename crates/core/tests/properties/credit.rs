@@ -229,13 +229,17 @@ fn a_credit_returns_nothing_once_the_charge_counts_no_more() {
         let mut history = History::after(quota, start, &steps);
         // When everything that was ever charged has drained, and some more.
         history.now = history.now.max(history.budget.meaningless_at()) + late;
-        let receipts = history.receipts.clone();
+        let receipts: Vec<_> = history
+            .receipts
+            .iter()
+            .map(|(_, receipt)| receipt.copy())
+            .collect();
         for step in others {
             history.step(step);
         }
         let untouched = history.budget.clone();
 
-        for (_, receipt) in &receipts {
+        for receipt in &receipts {
             history.budget.credit(history.now, receipt, u64::MAX);
         }
 
@@ -248,4 +252,33 @@ fn a_credit_returns_nothing_once_the_charge_counts_no_more() {
 
 fn micros(duration: Duration) -> u64 {
     crate::support::budget::micros(duration)
+}
+
+/// A limit on what fails charges every request, and gives back what did not fail while others are under way.
+#[test]
+fn what_is_given_back_comes_back_while_many_are_under_way() {
+    for (limit, under_way) in [(5, 3), (100, 10), (1000, 100)] {
+        // given a budget that hardly refills, and requests that end in any order
+        let mut budget = Budget::full(Quota::per_day(limit));
+        let (mut now, mut random) = (1_700_000_000_000_000, 1_u64);
+        let mut receipts = Vec::new();
+        for request in 0..20_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            now += 200 + (random >> 40) % 1000;
+
+            // when each is charged, and gets its charge back in the end
+            let (verdict, receipt) = budget.charge(now, 1);
+            assert!(verdict.is_allowed(), "{limit}, request {request}");
+            receipts.extend(receipt);
+            if receipts.len() == under_way {
+                now += 10;
+                // One that has been here for about as long as the others.
+                let next = (random >> 33) as usize % (under_way / 3).max(1);
+                budget.credit(now, &receipts.remove(next), 1);
+            }
+        }
+        // then none was ever refused
+    }
 }

@@ -75,11 +75,11 @@ fn no_figures_and_no_times_are_too_much() {
                     prop_assert!(verdict.retry_after() != Some(std::time::Duration::ZERO));
                 }
                 Call::Credit(which, n) => {
-                    let receipt = receipts[which % receipts.len()].clone();
+                    let receipt = receipts[which % receipts.len()].copy();
                     budget.credit(now, &receipt, n);
                 }
                 Call::Debit(n) => {
-                    let receipt = receipts[0].clone();
+                    let receipt = receipts[0].copy();
                     budget.debit(now, &receipt, n);
                 }
             }

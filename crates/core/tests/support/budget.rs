@@ -1,7 +1,9 @@
 //! One key's budget under one quota: what a backend keeps, and the ways to ask it.
 
+use std::slice;
+
 use tollgate_core::{
-    Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, Verdict, decide_one,
+    Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, Verdict, decide,
 };
 
 /// A state, and the quota that it is asked under. Cloning it is asking "what if".
@@ -34,7 +36,8 @@ impl Budget {
             cost,
             mode,
         };
-        let decision = decide_one(Timestamp::from_micros(now), &charge, &mut self.state);
+        let states = slice::from_mut(&mut self.state);
+        let decision = decide(Timestamp::from_micros(now), &[charge], states);
         let receipt = decision.receipts(&[charge]).next();
         (decision, receipt)
     }

@@ -17,7 +17,6 @@ pub(crate) struct Taken {
 }
 
 /// A budget, the time, and what was taken.
-#[derive(Clone)]
 pub(crate) struct History {
     pub(crate) budget: Budget,
     pub(crate) now: u64,
@@ -109,6 +108,20 @@ impl History {
         spans.sort_unstable();
         spans.dedup();
         spans.into_iter().map(|span| self.now + span).collect()
+    }
+}
+
+/// What would be if things went on in two ways.
+impl Clone for History {
+    fn clone(&self) -> Self {
+        let receipts = self.receipts.iter();
+        Self {
+            budget: self.budget.clone(),
+            now: self.now,
+            taken: self.taken.clone(),
+            receipts: receipts.map(|(charge, it)| (*charge, it.copy())).collect(),
+            debits: self.debits,
+        }
     }
 }
 

@@ -123,14 +123,12 @@ impl Group {
         self.members.len() == next.members.len() && self.lowered.shape == next.lowered.shape
     }
 
-    /// Verb, number of charges, how many times each request, then the charges.
+    /// How many times each request, then what they share.
     fn head(&self) -> Vec<u8> {
-        let (verb_and_width, charges) = self.lowered.shape.split_at(2);
-        let times = u8::try_from(self.members.len()).unwrap_or(u8::MAX);
-        let mut run = Vec::with_capacity(charges.len() + 3 + 64);
-        run.extend_from_slice(verb_and_width);
-        run.push(times);
-        run.extend_from_slice(charges);
+        let shape = &self.lowered.shape;
+        let mut run = Vec::with_capacity(1 + shape.len() + 64);
+        run.push(u8::try_from(self.members.len()).unwrap_or(u8::MAX));
+        run.extend_from_slice(shape);
         run
     }
 }

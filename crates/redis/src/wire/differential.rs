@@ -10,10 +10,11 @@ use redis::{Client, Connection, Value};
 use smallvec::SmallVec;
 use tollgate_core::{
     Algorithm, Charge, Decision, Key, Mode, Quota, Receipt, Scope, Snapshot, State, States,
-    Timestamp, decide,
+    Timestamp, Unit, decide,
 };
 use tollgate_testkit::Standalone;
 
+use super::numbers::Reader;
 use super::reply::Outcome;
 use super::{Plan, Reply, Request, Work, replay, state};
 use crate::script::Script;
@@ -75,8 +76,36 @@ fn families() -> Vec<Vec<Quota>> {
     families
 }
 
+/// How many of the families are of GCRA: the first ones.
+const GCRA_FAMILIES: usize = 4;
+
+/// A call of enforced GCRA charges: of a caller's own budget, and perhaps of some that are shared.
+#[derive(Clone, Copy)]
+struct Usual {
+    own: usize,
+    callers: u64,
+    shared: usize,
+    charges: usize,
+    cost: u64,
+    tiers: bool,
+}
+
+impl Usual {
+    fn any(random: &mut Random) -> Self {
+        Self {
+            own: random.index(GCRA_FAMILIES),
+            callers: random.of(&[1, 2, 40]),
+            shared: random.index(GCRA_FAMILIES),
+            charges: random.of(&[1, 1, 2, 3]),
+            cost: random.of(&[1, 1, 1, 2, 0]),
+            tiers: random.below(4) == 0,
+        }
+    }
+}
+
 struct World {
     random: Random,
+    usual: Option<Usual>,
     redis: Connection,
     script: String,
     families: Vec<Vec<Quota>>,
@@ -118,6 +147,7 @@ impl World {
             .collect();
         Self {
             random: Random(seed),
+            usual: None,
             redis,
             script,
             families,
@@ -146,13 +176,13 @@ impl World {
         }
     }
 
-    fn request(&mut self, plain: Option<usize>) -> Request {
-        let settle = plain.is_none() && !self.receipts.is_empty() && self.random.below(4) == 0;
+    fn request(&mut self, usual: Option<Usual>) -> Request {
+        let settle = usual.is_none() && !self.receipts.is_empty() && self.random.below(4) == 0;
         if settle {
             let newest = self.receipts.len() as u64;
             let back = self.random.of(&[1, 5, newest]).min(newest);
             let index = usize::try_from(newest - 1 - self.random.below(back)).unwrap();
-            let receipt = self.receipts[index].clone();
+            let receipt = self.receipts[index].copy();
             let names = SmallVec::from_iter([Self::name(receipt.scope(), receipt.key())]);
             let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
             let work = match self.random.below(8) {
@@ -165,35 +195,16 @@ impl World {
             };
             return Request { work, names };
         }
-        let count = if plain.is_some() {
-            1
-        } else {
-            self.random.of(&[1, 1, 1, 2, 2, 3, 5])
+        let count = match usual {
+            Some(usual) => usual.charges,
+            None => self.random.of(&[1, 1, 1, 2, 2, 3, 5]),
         };
         let mut keys = Vec::new();
-        for _ in 0..count {
-            let family = plain.unwrap_or_else(|| self.random.index(self.families.len()));
-            let spread = if plain.is_some() { 40 } else { 3 };
-            let key = Key::from(self.random.below(spread));
-            let quotas = &self.families[family];
-            let quota = quotas[if plain.is_some() {
-                0
-            } else {
-                self.random.index(quotas.len())
-            }];
-            let cost = if plain.is_some() {
-                1
-            } else {
-                self.random
-                    .of(&[0, 1, 1, 1, 2, 3, 7, quota.capacity(), 1 << 60])
-            };
-            let mode = if plain.is_some() {
-                Mode::Enforce
-            } else {
-                self.random
-                    .of(&[Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe])
-            };
-            keys.push((self.scopes[family], quota, key, cost, mode));
+        for number in 0..count {
+            keys.push(match usual {
+                Some(usual) => self.usual_charge(usual, number),
+                None => self.any_charge(),
+            });
         }
         let charges: Vec<_> = keys
             .iter()
@@ -209,6 +220,35 @@ impl World {
             work: Work::decide(&charges),
             names: charges.iter().map(|c| Self::name(c.scope, c.key)).collect(),
         }
+    }
+
+    fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {
+        let family = self.random.index(self.families.len());
+        let key = Key::from(self.random.below(3));
+        let quota = self.random.of(&self.families[family]);
+        let cost = self
+            .random
+            .of(&[0, 1, 1, 1, 2, 3, 7, quota.capacity(), 1 << 60]);
+        let modes = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe];
+        let mode = self.random.of(&modes);
+        (self.scopes[family], quota, key, cost, mode)
+    }
+
+    /// The first charge is of a caller's own budget, what follows of one that they share.
+    fn usual_charge(&mut self, usual: Usual, number: usize) -> (Scope, Quota, Key, u64, Mode) {
+        let family = if number == 0 {
+            usual.own
+        } else {
+            (usual.shared + number) % GCRA_FAMILIES
+        };
+        let keys = if number == 0 { usual.callers } else { 1 };
+        let quota = if usual.tiers {
+            self.random.of(&self.families[family])
+        } else {
+            self.families[family][0]
+        };
+        let key = Key::from(self.random.below(keys));
+        (self.scopes[family], quota, key, usual.cost, Mode::Enforce)
     }
 
     /// What core says, on the model's own states.
@@ -255,11 +295,17 @@ impl World {
 
     /// One call, and what it left.
     fn step(&mut self) {
-        self.move_time();
         let size = self.random.of(&[1, 1, 2, 5, 20, 64]);
-        // Now and then a call as most calls are.
-        let plain = (self.random.below(3) == 0).then(|| self.random.index(4));
-        let requests: Vec<_> = (0..size).map(|_| self.request(plain)).collect();
+        // Half of the calls are as most calls are, for which the script has paths of their own; and often the next one is
+        // like the one before, so that budgets are used up to the last unit.
+        if self.random.below(4) == 0 {
+            self.usual = (self.random.below(2) == 0).then(|| Usual::any(&mut self.random));
+        }
+        let usual = self.usual;
+        if usual.is_none() || self.random.below(3) == 0 {
+            self.move_time();
+        }
+        let requests: Vec<_> = (0..size).map(|_| self.request(usual)).collect();
         let (plan, call) = Plan::of(&requests);
 
         let mut command = redis::cmd("EVALSHA");
@@ -327,7 +373,20 @@ impl World {
             ends >= state.meaningless_at(unit).as_micros(),
             "{state:?} ends at {ends}"
         );
+        if let Some(stated) = stated_end(&found, unit) {
+            assert_eq!(ends, stated, "{state:?}");
+        }
     }
+}
+
+/// When a GCRA state without credits ends, as the contract says: at the end of its cell, in whole milliseconds.
+fn stated_end(found: &[u8], unit: Unit) -> Option<u64> {
+    let [tag, at @ ..] = found else { return None };
+    let (at, rest) = at.split_first_chunk::<8>()?;
+    let is_gcra = matches!(unit, Unit::Gcra) && matches!(rest.len(), 0 | 4);
+    let at = Reader(at).whole()? + u64::from(!rest.is_empty());
+    let cell = 1 << (tag & 63);
+    is_gcra.then(|| ((at / cell + 1) * cell / 1_000 + 1) * 1_000)
 }
 
 fn plain(state: &State) -> Snapshot {

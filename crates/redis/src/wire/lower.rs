@@ -28,7 +28,7 @@ impl OwnedCharge {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
     Credit(Receipt, u64),
@@ -50,7 +50,7 @@ impl Work {
 }
 
 /// One request of a call: what it asks, and the names of its states in Redis, one for each of its charges.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Box<[u8]>; 2]>,
@@ -77,18 +77,32 @@ const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
 
 impl Request {
-    /// What it costs the server, in decisions of the usual kind. Long states are read and written whole.
+    /// What is left when the request itself has gone on.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            work: Work::Decide(SmallVec::new()),
+            names: SmallVec::new(),
+        }
+    }
+
+    /// What it costs the server, in enforced GCRA charges: 14,000 instructions each. `tollgate-bench redis-instructions`
+    /// counts the others.
     pub(crate) fn weight(&self) -> usize {
         let of = |unit| match unit {
-            // Up to 1,024 entries of 12 bytes, and the work of a bisection.
-            Unit::SlidingLog { .. } => 8,
-            Unit::RollingWindow { buckets, .. } => 2 + buckets as usize / 16,
-            _ => 2,
+            // 16 kB that are read, cut and written whole, of which a bisection reads ten entries.
+            Unit::SlidingLog { .. } => 16,
+            Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
+            Unit::Gcra => 1,
+            _ => 3,
         };
+        // What does not take one of the short paths.
+        let settled = |unit| 2 + of(unit);
         match &self.work {
-            Work::Decide(charges) => charges.iter().map(|charge| of(charge.scope.unit())).sum(),
-            Work::Credit(receipt, _) | Work::Debit(receipt, _) => 2 * of(receipt.scope().unit()),
-            Work::Reset(..) => 2,
+            Work::Decide(charges) => (charges.iter())
+                .map(|charge| of(charge.scope.unit()) + usize::from(charge.mode != Mode::Enforce))
+                .sum(),
+            Work::Credit(receipt, _) | Work::Debit(receipt, _) => settled(receipt.scope().unit()),
+            Work::Reset(scope) => settled(scope.unit()),
         }
     }
 }
@@ -118,7 +132,7 @@ impl Request {
             Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Vec::new()),
             Work::Reset(scope) => {
                 let mut shape = vec![RESET, 1];
-                put_charge(&mut shape, PROBE, 0, |out| put_unit(out, scope.unit()));
+                put_unit(&mut shape, scope.unit());
                 Lowered {
                     shape,
                     names: SmallVec::from_slice(&[0]),
@@ -164,7 +178,7 @@ impl Request {
             let quota = &charges[index].quota;
             // Above the capacity nothing passes, by however much.
             let cost = cost.min(quota.capacity() + 1);
-            put_charge(&mut shape, mode, cost, |out| put_quota(out, quota));
+            put_charge(&mut shape, mode, cost, quota);
             names.push(index);
         }
         Lowered {
@@ -180,7 +194,7 @@ fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Vec<u8>) -> Lowered {
     let quota = receipt.quota();
     // No budget owes more.
     let n = n.min(quota.capacity() * DEBT_CEILING);
-    put_charge(&mut shape, PROBE, n, |out| put_quota(out, quota));
+    put_charge(&mut shape, PROBE, n, quota);
     Lowered {
         shape,
         names: SmallVec::from_slice(&[0]),
@@ -188,43 +202,67 @@ fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Vec<u8>) -> Lowered {
     }
 }
 
-fn put_charge(out: &mut Vec<u8>, mode: u8, cost: u64, quota: impl FnOnce(&mut Vec<u8>)) {
-    // The algorithm, which `quota` fills in, stands before the mode.
-    let algorithm = out.len();
-    out.extend_from_slice(&[0, mode]);
-    put(out, cost);
-    let parameters = out.len();
-    quota(out);
-    out[algorithm] = out.remove(parameters);
-}
-
-/// The number of the algorithm, then its parameters.
-fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
+/// The number of the algorithm, the mode, the cost and the quota's parameters.
+fn put_charge(out: &mut Vec<u8>, mode: u8, cost: u64, quota: &Quota) {
     let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-    let limit = quota.limit();
     match quota.algorithm() {
-        Algorithm::Gcra => put_gcra(out, quota.capacity(), limit, period_us),
-        _ => put_window(out, limit, quota.unit()),
+        Algorithm::Gcra => {
+            let interval = Interval::of(period_us, quota.limit());
+            put_gcra(out, mode, &interval, cost, quota.capacity());
+        }
+        _ => put_window(out, mode, cost, quota.limit(), quota.unit()),
     }
 }
 
-/// The interval period/limit as whole microseconds and a rest, and how wide the cells are at whose ends states expire:
-/// the largest power of two no longer than a full drain, so that nothing outlives its meaning by more than that.
-fn put_gcra(out: &mut Vec<u8>, burst: u64, limit: u64, period_us: u64) {
-    let divisor = gcd(limit, period_us);
-    let (units, denominator) = (period_us / divisor, limit / divisor);
-    let drain = u128::from(burst) * u128::from(units) / u128::from(denominator);
-    // Expiries are whole milliseconds: cells below 2^10 µs would tell nothing apart.
-    let cell = drain.max(1 << 10).ilog2().min(48);
-    out.push(1);
-    put(out, burst);
-    put(out, units / denominator);
-    put(out, units % denominator);
-    put(out, denominator);
-    out.push(128 | u8::try_from(cell).unwrap_or(48));
+/// A charge of some quota of this unit: a reset must know what it forgets, and does not depend on how much.
+fn put_unit(out: &mut Vec<u8>, unit: Unit) {
+    match unit {
+        Unit::Gcra => put_gcra(out, PROBE, &Interval::of(1, 1), 0, 1),
+        _ => put_window(out, PROBE, 0, 1, unit),
+    }
 }
 
-fn put_window(out: &mut Vec<u8>, limit: u64, unit: Unit) {
+/// How long one unit of a GCRA budget takes to drain: period/limit in lowest terms, in µs.
+struct Interval {
+    units: u64,
+    denominator: u64,
+}
+
+impl Interval {
+    fn of(period_us: u64, limit: u64) -> Self {
+        let divisor = gcd(limit, period_us);
+        Self {
+            units: period_us / divisor,
+            denominator: limit / divisor,
+        }
+    }
+
+    /// How long `cost` takes to drain, and the rest of a microsecond.
+    fn times(&self, cost: u64) -> (u64, u64) {
+        let units = u128::from(cost) * u128::from(self.units);
+        let denominator = u128::from(self.denominator);
+        let whole = |number| u64::try_from(number).unwrap_or(u64::MAX);
+        (whole(units / denominator), whole(units % denominator))
+    }
+}
+
+/// How long the cost and a full budget take to drain, worked out here since the script's time is dearer. The tag says how
+/// wide the cells are at whose ends states expire: the largest power of two no longer than a full drain, so that nothing
+/// outlives its meaning by more than that.
+fn put_gcra(out: &mut Vec<u8>, mode: u8, interval: &Interval, cost: u64, burst: u64) {
+    let ((us, rest), (full_us, full_rest)) = (interval.times(cost), interval.times(burst));
+    // Expiries are whole milliseconds: cells below 2^10 µs would tell nothing apart.
+    let cell = full_us.max(1 << 10).ilog2().min(48);
+    out.extend_from_slice(&[1, mode]);
+    put(out, us);
+    put(out, full_us);
+    out.push(128 | u8::try_from(cell).unwrap_or(48));
+    put(out, interval.denominator);
+    put(out, rest);
+    put(out, full_rest);
+}
+
+fn put_window(out: &mut Vec<u8>, mode: u8, cost: u64, limit: u64, unit: Unit) {
     let (number, period, third) = match unit {
         Unit::FixedWindow {
             period_us,
@@ -236,19 +274,12 @@ fn put_window(out: &mut Vec<u8>, limit: u64, unit: Unit) {
         // Has no window; and what core may bring has no script yet.
         _ => (0, 0, None),
     };
-    out.push(number);
+    out.extend_from_slice(&[number, mode]);
+    put(out, cost);
     put(out, limit);
     put(out, period);
     if let Some(third) = third {
         put(out, third);
-    }
-}
-
-/// Some quota of this unit: a reset must know what it forgets, and does not depend on how much.
-fn put_unit(out: &mut Vec<u8>, unit: Unit) {
-    match unit {
-        Unit::Gcra => put_gcra(out, 1, 1, 1),
-        _ => put_window(out, 1, unit),
     }
 }
 

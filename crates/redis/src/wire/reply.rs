@@ -10,7 +10,7 @@ use super::call::Plan;
 use super::lower::{OwnedCharge, Request, Work};
 use super::state;
 
-/// The time, how many requests were admitted, and the states as they were found: one text of MessagePack.
+/// The time, how many requests were admitted, and the states as they were found, in one text.
 #[derive(Debug)]
 pub(crate) struct Reply(Vec<u8>);
 
@@ -25,7 +25,8 @@ impl Reply {
 
     fn read(&self, keys: usize) -> Option<Read<'_>> {
         let mut packed = Packed(&self.0);
-        let now = Timestamp::from_micros(packed.integer()?);
+        let (seconds, us) = (packed.decimal()?, packed.decimal()?);
+        let now = Timestamp::from_micros(seconds.checked_mul(1_000_000)?.checked_add(us)?);
         let admitted = packed.integer()?;
         if packed.list()? != keys {
             return None;
@@ -188,7 +189,7 @@ fn empty(unit: Unit) -> State {
     })
 }
 
-/// As much of MessagePack as whole numbers and a list of texts need.
+/// A time in decimals, then as much of MessagePack as whole numbers and a list of texts need.
 struct Packed<'a>(&'a [u8]);
 
 impl<'a> Packed<'a> {
@@ -196,6 +197,14 @@ impl<'a> Packed<'a> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    /// A decimal number and the space behind it.
+    fn decimal(&mut self) -> Option<u64> {
+        let end = self.0.iter().position(|byte| *byte == b' ')?;
+        let digits = self.take(end)?;
+        self.take(1)?;
+        std::str::from_utf8(digits).ok()?.parse().ok()
     }
 
     fn integer(&mut self) -> Option<u64> {

@@ -44,7 +44,9 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
 }
 
 fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
-    if !GCRA_TAGS.contains(&tag) || !matches!(length, 9 | 13 | 45 | 77 | 109 | 141) {
+    let credits = length.saturating_sub(13);
+    let is_one = length == 9 || length >= 13 && credits.is_multiple_of(32) && credits <= 32 * 32;
+    if !GCRA_TAGS.contains(&tag) || !is_one {
         return None;
     }
     let full_at_us = reader.whole()?;

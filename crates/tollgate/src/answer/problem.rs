@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
 use super::{Refusal, RefusalReason, Respond};
+use crate::Block;
 use crate::report::PolicyVerdict;
 
 /// Answers with `application/problem+json`, and the problem types that the RateLimit draft registers.
@@ -21,17 +22,19 @@ impl Respond for ProblemJson {
         let body = match refusal.reason() {
             RefusalReason::QuotaExceeded => quota_exceeded(refusal),
             RefusalReason::Undecided => Bytes::from_static(UNDECIDED.as_bytes()),
+            RefusalReason::Blocked(Block::Forbidden) => Bytes::from_static(FORBIDDEN.as_bytes()),
+            RefusalReason::Blocked(Block::TooManyRequests) => {
+                Bytes::from_static(ABNORMAL_USAGE.as_bytes())
+            }
             RefusalReason::Unidentified(missing) => Bytes::from(unidentified(&missing.to_string())),
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = refusal.status();
-        response.headers_mut().insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let mut response = refusal.response(body);
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
         response
     }
 }
+
+pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 const UNDECIDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
@@ -39,21 +42,41 @@ const UNDECIDED: &str = concat!(
     r#""detail":"The rate limiter cannot decide at the moment."}"#
 );
 
+const FORBIDDEN: &str = concat!(
+    r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
+    r#""detail":"The caller is blocked."}"#
+);
+
+const ABNORMAL_USAGE: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
+    r#""title":"Abnormal usage detected","status":429,"detail":"The caller is blocked."}"#
+);
+
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     let mut violated = refusal.violated();
-    match (violated.next(), violated.next()) {
-        // The usual case, written once when the policy was built: this is the path that is attacked.
-        (Some(only), None) => Bytes::from_static(only.labels().problem.as_bytes()),
-        _ => Bytes::from(problem_body(refusal.violated().map(PolicyVerdict::quota))),
+    let names = || refusal.violated().map(PolicyVerdict::quota);
+    match (violated.next(), violated.next(), refusal.retry_after()) {
+        (_, _, None) => Bytes::from(problem(NEVER_PASSES, names())),
+        // The usual case, written once when the policy was built.
+        (Some(only), None, _) => Bytes::from_static(only.labels().refusal.problem.as_bytes()),
+        _ => Bytes::from(problem_body(names())),
     }
 }
 
-/// The body that says that these quotas were violated. Names are a part of ASCII that JSON need not escape.
-pub(crate) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
+const NEVER_PASSES: &str = "The request asks for more than a quota ever holds.";
+
+/// The body that says that these quotas were violated, for now.
+pub(super) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
+    let detail = "The request would exceed a quota; Retry-After says when it would not.";
+    problem(detail, violated)
+}
+
+/// Names are a part of ASCII that JSON need not escape.
+fn problem<'a>(detail: &str, violated: impl IntoIterator<Item = &'a str>) -> String {
     let names = violated.into_iter().collect::<Vec<_>>().join("\",\"");
     format!(
         "{{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota exceeded\",\
-         \"status\":429,\"detail\":\"The request would exceed a quota; Retry-After says when it would not.\",\
+         \"status\":429,\"detail\":\"{detail}\",\
          \"violated-policies\":[\"{names}\"]}}"
     )
 }
@@ -79,7 +102,10 @@ mod tests {
         let bodies = [
             problem_body(["login"]),
             problem_body(["api", "api-2"]),
+            problem(NEVER_PASSES, ["api"]),
             UNDECIDED.to_owned(),
+            FORBIDDEN.to_owned(),
+            ABNORMAL_USAGE.to_owned(),
             unidentified("no header x-api-key in the request"),
             unidentified("no \"thing\" that\\ is\n'odd' \u{1F600} in the request"),
         ];

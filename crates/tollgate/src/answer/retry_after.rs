@@ -4,17 +4,26 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::rendered::{Says, rendered};
+
 /// Whole seconds, rounded up: who waits so long has waited long enough.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// The value of `Retry-After`. Never 0: a caller told to come back at once would.
-pub(super) fn retry_after(wait: Duration) -> HeaderValue {
-    // `HeaderValue::from` a number works for numbers of any size, at three times the price.
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(whole_seconds(wait).max(1));
-    HeaderValue::from_str(digits).unwrap_or_else(|_| HeaderValue::from_static("1"))
+/// What a caller is told of this wait. Never 0: a caller told to come back at once would.
+pub(super) fn told_seconds(wait: Duration) -> u64 {
+    whole_seconds(wait).max(1)
+}
+
+/// The value of `Retry-After`.
+pub(super) fn retry_after(seconds: u64) -> HeaderValue {
+    let says = Says {
+        what: "retry-after",
+        number: 0,
+        seconds,
+    };
+    rendered(says, |says| HeaderValue::from(says.seconds))
 }
 
 #[cfg(test)]
@@ -31,7 +40,8 @@ mod tests {
             (0, "1"),
         ];
         for (us, expected) in cases {
-            assert_eq!(retry_after(Duration::from_micros(us)), expected);
+            let seconds = told_seconds(Duration::from_micros(us));
+            assert_eq!(retry_after(seconds), expected);
         }
     }
 }

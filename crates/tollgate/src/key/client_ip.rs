@@ -1,12 +1,15 @@
 //! The caller's address.
 
+use std::net::IpAddr;
+
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
-/// The caller's address: the socket's peer. IPv6 is grouped by /64, because whoever has one such address usually has
-/// them all, and an IPv4 address in IPv6 notation is an IPv4 address.
+/// The caller's address: the socket's peer, unless the limiter was told which proxies to believe: see
+/// [`ClientAddress`](crate::ClientAddress). IPv6 is grouped by /64, because whoever has one such address usually has them
+/// all, and an IPv4 address in IPv6 notation is an IPv4 address.
 ///
-/// No header counts. Whoever can set `X-Forwarded-For` could choose a new identity with each request.
+/// Without that no header counts. Whoever can set `X-Forwarded-For` could choose a new identity with each request.
 ///
 /// The server must say who the peer is. Under axum serve the router with
 /// `into_make_service_with_connect_info::<SocketAddr>()`; a handler test without a socket uses axum's `MockConnectInfo`:
@@ -36,16 +39,17 @@ use crate::{Key, RequestView};
 pub struct ClientIp;
 
 impl ClientIp {
-    /// The bits of an IPv6 address that tell callers apart.
-    const V6_PREFIX: u8 = 64;
     /// What is missing when the server does not say who the peer is.
     pub(crate) const MISSING: &'static str = "peer address";
 }
 
 impl KeyExtractor for ClientIp {
+    #[inline]
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        match request.peer() {
-            Some(address) => Ok(Key::address(address, Self::V6_PREFIX)),
+        match request.client_ip() {
+            // Most are: nothing to group.
+            Some(IpAddr::V4(address)) => Ok(Key::from(address)),
+            Some(address) => Ok(request.client_address().key(address)),
             None => Err(KeyMissing::new(Self::MISSING)),
         }
     }

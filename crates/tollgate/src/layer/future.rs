@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tollgate_core::Decide;
 use tower_service::Service;
@@ -14,8 +14,8 @@ use tower_service::Service;
 use super::Config;
 use super::service::After;
 use crate::ResponseBody;
-use crate::answer::write_fields;
-use crate::limiter::Plan;
+use crate::ledger::Ledger;
+use crate::limiter::{Plan, Resolving};
 
 pin_project! {
     /// The response of a [`RateLimitService`](super::RateLimitService).
@@ -38,8 +38,8 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        // The backend has been asked.
-        Deciding { decide: Decide, waiting: Option<Waiting<S, B>> },
+        // Somebody has been asked. In a box: what waits is large, and whoever does not wait should not carry it around.
+        Waiting { waiting: Option<Box<Waiting<S, B>>> },
         // The request passed.
         Calling { #[pin] call: S::Future, after: After },
         // The request was refused.
@@ -47,33 +47,72 @@ pin_project! {
     }
 }
 
-/// What waits for a decision: the request, and the service that was found ready for it.
-struct Waiting<S, B> {
-    config: Arc<Config>,
-    plan: Plan,
-    ready: S,
-    request: Request<B>,
+/// What waits for an answer: the request, and the service that was found ready for it.
+pub(super) struct Waiting<S, B> {
+    pub(super) step: Step,
+    pub(super) config: Arc<Config>,
+    pub(super) ready: S,
+    pub(super) request: Request<B>,
+}
+
+/// Whose answer is waited for.
+pub(super) enum Step {
+    /// That of whoever knows who the request is from, and in which tier that is.
+    Resolving(Resolving),
+    /// The backend's.
+    Deciding(Decide, Plan),
+}
+
+/// What comes of waiting.
+enum Outcome<R> {
+    Passed(After),
+    Refused(Response<R>),
+}
+
+impl<S, B> Waiting<S, B> {
+    fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
+        let config = &self.config;
+        let limiter = &config.limiter;
+        loop {
+            match &mut self.step {
+                Step::Resolving(resolving) => {
+                    let plan = match ready!(resolving.poll(cx, &limiter.view(&self.request))) {
+                        Ok(plan) => plan,
+                        Err(turned) => {
+                            let ledger = Ledger::default();
+                            let response = config.refuse(&self.request, turned.reason(), &ledger);
+                            return Poll::Ready(Outcome::Refused(response));
+                        }
+                    };
+                    if plan.is_empty() {
+                        let after = config.admit(&mut self.request, Ledger::default);
+                        return Poll::Ready(Outcome::Passed(after));
+                    }
+                    let decide = limiter.decide(&plan);
+                    self.step = Step::Deciding(decide, plan);
+                }
+                Step::Deciding(decide, plan) => {
+                    let decided = ready!(Pin::new(decide).poll(cx));
+                    let judged = config.judge(&mut self.request, plan, decided);
+                    return Poll::Ready(match judged {
+                        Ok(after) => Outcome::Passed(after),
+                        Err(response) => Outcome::Refused(response),
+                    });
+                }
+            }
+        }
+    }
 }
 
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn deciding(
-        decide: Decide,
-        config: Arc<Config>,
-        plan: Plan,
-        ready: S,
-        request: Request<B>,
-    ) -> Self {
-        let waiting = Some(Waiting {
-            config,
-            plan,
-            ready,
-            request,
-        });
+    pub(super) fn waiting(waiting: Waiting<S, B>) -> Self {
         Self {
-            state: State::Deciding { decide, waiting },
+            state: State::Waiting {
+                waiting: Some(Box::new(waiting)),
+            },
         }
     }
 
@@ -103,30 +142,34 @@ where
         let mut state = self.project().state;
         loop {
             match state.as_mut().project() {
-                Projected::Deciding { decide, waiting } => {
-                    let decided = ready!(Pin::new(decide).poll(cx));
+                Projected::Waiting { waiting } => {
+                    let outcome = match waiting {
+                        Some(waiting) => ready!(waiting.poll(cx)),
+                        // Polled again after a panic further in.
+                        None => return Poll::Pending,
+                    };
                     let Some(mut waiting) = waiting.take() else {
                         return Poll::Pending;
                     };
-                    let judged = waiting
-                        .config
-                        .judge(&mut waiting.request, &waiting.plan, decided);
-                    state.set(match judged {
-                        Ok(after) => State::Calling {
+                    state.set(match outcome {
+                        Outcome::Passed(after) => State::Calling {
                             call: waiting.ready.call(waiting.request),
                             after,
                         },
-                        Err(response) => State::Refused {
+                        Outcome::Refused(response) => State::Refused {
                             response: Some(response),
                         },
                     });
                 }
                 Projected::Calling { call, after } => {
-                    let mut result = ready!(call.poll(cx));
-                    if let Ok(response) = &mut result {
-                        after.write(response.headers_mut());
+                    let mut polled = call.poll(cx);
+                    if after.settles() {
+                        polled = polled.map_ok(|response| after.settle(response));
                     }
-                    return Poll::Ready(result);
+                    if let Poll::Ready(Ok(response)) = &mut polled {
+                        after.finish(response.status(), response.headers_mut());
+                    }
+                    return polled;
                 }
                 Projected::Refused { response } => {
                     // Empty only if polled after its end.
@@ -139,23 +182,13 @@ where
     }
 }
 
-impl After {
-    fn write(&self, headers: &mut HeaderMap) {
-        match self {
-            Self::Nothing => {}
-            Self::Fields(report) => write_fields(headers, report),
-            Self::FieldsOf(status) => status.read(|report| write_fields(headers, report)),
-        }
-    }
-}
-
 impl<S, B> fmt::Debug for ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Deciding { .. } => "ResponseFuture(deciding)",
+            State::Waiting { .. } => "ResponseFuture(waiting)",
             State::Calling { .. } => "ResponseFuture(calling)",
             State::Refused { .. } => "ResponseFuture(refused)",
         })

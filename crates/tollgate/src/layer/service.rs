@@ -4,15 +4,17 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
-use tollgate_core::{BackendError, Decision};
+use http::{HeaderMap, Request, Response, StatusCode};
+use tollgate_core::{BackendError, Decide, Decision};
 use tower_service::Service;
 
+use super::future::{Step, Waiting};
 use super::{Config, ResponseFuture};
-use crate::answer::{Refusal, RefusalReason, answer};
-use crate::limiter::{Fallback, Plan};
-use crate::report::Report;
-use crate::{RateLimitStatus, RequestView, ResponseBody};
+use crate::answer::{RefusalReason, Writes, write_usual_fields};
+use crate::body::BodyWatch;
+use crate::ledger::Ledger;
+use crate::limiter::{Judged, Plan, Planned};
+use crate::{RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -21,15 +23,45 @@ pub struct RateLimitService<S> {
     config: Arc<Config>,
 }
 
-/// What is still to be written on the response to a request that passed.
-#[derive(Debug)]
-pub(super) enum After {
-    /// Nothing.
-    Nothing,
-    /// The fields of this report.
-    Fields(Report),
-    /// The fields of what took part until then.
-    FieldsOf(RateLimitStatus),
+/// What is still to be done once there is a response to a request that passed.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    status: Option<RateLimitStatus>,
+    writes: Writes,
+    /// Whether the response may change what the request cost.
+    outcomes: bool,
+}
+
+impl After {
+    #[inline]
+    pub(super) fn settles(&self) -> bool {
+        self.outcomes
+    }
+
+    /// Lets the response say what the request cost.
+    #[inline(never)]
+    pub(super) fn settle<R: ResponseBody>(&self, response: Response<R>) -> Response<R> {
+        let Some(status) = &self.status else {
+            return response;
+        };
+        if !status.settle_by_response(&ResponseView::of(&response)) {
+            return response;
+        }
+        let status = status.clone();
+        response.map(|body| body.watched(BodyWatch::new(move |sent| status.settle_by_bytes(sent))))
+    }
+
+    #[inline]
+    pub(super) fn finish(&mut self, code: StatusCode, headers: &mut HeaderMap) {
+        if let Some(status) = self.status.take() {
+            let writes = self.writes.on(code);
+            status.finish(|ledger, config| match (writes, config) {
+                (Writes::Usual, _) => write_usual_fields(headers, ledger.report()),
+                (Writes::Chosen, Some(config)) => config.answers.write(headers, ledger),
+                _ => {}
+            });
+        }
+    }
 }
 
 impl<S> RateLimitService<S> {
@@ -51,109 +83,207 @@ where
         self.inner.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
-        let limiter = &self.config.limiter;
-        let view = RequestView::of(&request);
-        let plan = match limiter.plan(&view) {
-            Ok(plan) if plan.is_empty() => {
-                return ResponseFuture::calling(self.inner.call(request), After::Nothing);
-            }
-            Ok(plan) => plan,
-            Err(missing) => {
-                let reason = RefusalReason::Unidentified(&missing);
-                let response = self.config.refuse(&request, reason, &Report::default());
-                self.give_readiness_back();
-                return ResponseFuture::refused(response);
-            }
+        let config = &self.config;
+        let Some(sole) = config.limiter.sole() else {
+            return self.call_with_plan(request);
         };
-        match limiter.decide(&plan).try_now() {
-            Ok(decided) => match self.config.judge(&mut request, &plan, decided) {
-                Ok(after) => ResponseFuture::calling(self.inner.call(request), after),
-                Err(response) => {
-                    self.give_readiness_back();
-                    ResponseFuture::refused(response)
-                }
-            },
-            Err(decide) => {
-                // The clone has not been asked whether it is ready, so it is the one that stays behind.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                let config = Arc::clone(&self.config);
-                ResponseFuture::deciding(decide, config, plan, ready, request)
-            }
+        let Some(key) = sole.key(&config.limiter.view(&request)) else {
+            return self.call_with_plan(request);
+        };
+        let answer = sole.decide(&key);
+        // Most requests are decided here, and all that they need is looked at where it lies.
+        let Some(Ok(decision)) = answer.peek() else {
+            let plan = sole.plan(key);
+            return self.go_on(answer, plan, request);
+        };
+        config.limiter.backend_answered();
+        if !decision.is_admitted() {
+            let ledger = sole.ledger(&key, decision);
+            let response = config.refuse(&request, RefusalReason::QuotaExceeded, &ledger);
+            return self.refused(response);
         }
+        let after = config.admit(&mut request, || sole.ledger(&key, decision));
+        ResponseFuture::calling(self.inner.call(request), after)
     }
 }
 
-impl<S: Clone> RateLimitService<S> {
-    /// The inner service was found ready and will not be called. What readiness holds, such as the permit of a concurrency
-    /// limit, must not be kept until the next request on this connection, which may never come.
-    fn give_readiness_back(&mut self) {
+impl<S> RateLimitService<S> {
+    #[inline(never)]
+    fn call_with_plan<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        R: ResponseBody,
+    {
+        let limiter = &self.config.limiter;
+        match limiter.plan(&limiter.view(&request)) {
+            Ok(Planned::Now(plan)) if plan.is_empty() => {
+                // Policies further in may still want the handle.
+                let after = self.config.admit(&mut request, Ledger::default);
+                ResponseFuture::calling(self.inner.call(request), after)
+            }
+            Ok(Planned::Now(plan)) => {
+                let answer = limiter.decide(&plan);
+                self.go_on(answer, plan, request)
+            }
+            Ok(Planned::Later(resolving)) => self.wait(Step::Resolving(resolving), request),
+            Err(turned) => {
+                let reason = turned.reason();
+                let response = self.config.refuse(&request, reason, &Ledger::default());
+                self.refused(response)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn go_on<B, R>(
+        &mut self,
+        answer: Decide,
+        plan: Plan,
+        mut request: Request<B>,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        R: ResponseBody,
+    {
+        match answer.try_now() {
+            Ok(decided) => match self.config.judge(&mut request, &plan, decided) {
+                Ok(after) => ResponseFuture::calling(self.inner.call(request), after),
+                Err(response) => self.refused(response),
+            },
+            Err(decide) => self.wait(Step::Deciding(decide, plan), request),
+        }
+    }
+
+    fn wait<B>(&mut self, step: Step, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        // The clone has not been asked whether it is ready, so it is the one that stays behind.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        ResponseFuture::waiting(Waiting {
+            step,
+            config: Arc::clone(&self.config),
+            ready,
+            request,
+        })
+    }
+
+    fn refused<B>(&mut self, response: S::Response) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        // The inner service was found ready and will not be called. What readiness holds, such as the permit of a concurrency
+        // limit, must not be kept until the next request on this connection, which may never come.
         self.inner = self.inner.clone();
+        ResponseFuture::refused(response)
     }
 }
 
 impl Config {
     /// Either what is to be written on the response, or the answer to a refused request.
     pub(super) fn judge<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request<B>,
         plan: &Plan,
         decided: Result<Decision, BackendError>,
     ) -> Result<After, Response<R>> {
-        match self.limiter.rule(plan, decided) {
-            Ok(decision) => self.conclude(request, plan, &decision),
-            Err(Fallback::Decide(local)) => self.conclude(request, &local.0, &local.1),
-            Err(Fallback::Pass(error)) => {
-                tracing::debug!(%error, "passed undecided");
-                Ok(self.after(request, Report::default()))
+        match self.limiter.judge(plan, decided) {
+            Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
+            Judged::Denied(ledger) => {
+                Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
-            Err(Fallback::Refuse(error)) => {
-                tracing::debug!(%error, "refused undecided");
-                Err(self.refuse(request, RefusalReason::Undecided, &Report::default()))
+            Judged::Undecided => Ok(self.after(request, Ledger::default())),
+            Judged::Unavailable => {
+                Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }
         }
     }
 
-    fn conclude<B, R: ResponseBody>(
+    #[inline]
+    pub(super) fn admit<B>(
+        self: &Arc<Self>,
+        request: &mut Request<B>,
+        ledger: impl FnOnce() -> Ledger,
+    ) -> After {
+        if self.answers.writes() == Writes::Nothing && !self.status && !self.limiter.has_outcomes()
+        {
+            return After::default();
+        }
+        self.after(request, ledger())
+    }
+
+    #[inline]
+    fn after<B>(self: &Arc<Self>, request: &mut Request<B>, ledger: Ledger) -> After {
+        let status = RateLimitStatus::new(ledger, self);
+        if self.status
+            && let Some(outer) = request.extensions_mut().insert(status.clone())
+        {
+            return self.after_another(request, status, outer);
+        }
+        After {
+            status: Some(status),
+            writes: self.answers.writes_for(request),
+            outcomes: self.limiter.has_outcomes(),
+        }
+    }
+
+    /// A layer further out has put its own handle into the request. There is one for all.
+    #[cold]
+    fn after_another<B>(
         &self,
         request: &mut Request<B>,
-        plan: &Plan,
-        decision: &Decision,
-    ) -> Result<After, Response<R>> {
-        if !decision.is_admitted() {
-            let report = self.limiter.report(plan, decision);
-            return Err(self.refuse(request, RefusalReason::QuotaExceeded, &report));
-        }
-        if !self.fields && !self.status {
-            return Ok(After::Nothing);
-        }
-        Ok(self.after(request, self.limiter.report(plan, decision)))
-    }
-
-    fn after<B>(&self, request: &mut Request<B>, report: Report) -> After {
-        match (self.status, self.fields) {
-            (true, fields) => {
-                let status = RateLimitStatus::new(report);
-                request.extensions_mut().insert(status.clone());
-                if fields {
-                    After::FieldsOf(status)
-                } else {
-                    After::Nothing
-                }
-            }
-            (false, true) => After::Fields(report),
-            (false, false) => After::Nothing,
+        status: RateLimitStatus,
+        outer: RateLimitStatus,
+    ) -> After {
+        let taken = status.ledger().for_another_layer(&self.limiter);
+        outer.ledger().append(taken);
+        let writes = self.writes_within(request, &outer);
+        request.extensions_mut().insert(outer);
+        After {
+            status: Some(status),
+            writes,
+            outcomes: self.limiter.has_outcomes(),
         }
     }
 
-    fn refuse<B, R: ResponseBody>(
+    /// What is left to write within a layer that has put its own handle into the request: one of the two writes, for both.
+    fn writes_within<B>(&self, request: &Request<B>, outer: &RateLimitStatus) -> Writes {
+        match outer
+            .config()
+            .map(|outer| outer.answers.writes_for(request))
+        {
+            None | Some(Writes::Nothing) => self.answers.writes_for(request),
+            Some(_) => Writes::Nothing,
+        }
+    }
+
+    /// The answer to a refused request.
+    pub(super) fn refuse<B, R: ResponseBody>(
         &self,
         request: &Request<B>,
         reason: RefusalReason<'_>,
-        report: &Report,
+        ledger: &Ledger,
     ) -> Response<R> {
-        let refusal = Refusal::new(reason, report, RequestView::of(request));
-        answer(&*self.respond, &refusal, self.fields).map(R::from_bytes)
+        let view = self.limiter.view(request);
+        let response = match request.extensions().get::<RateLimitStatus>() {
+            None => {
+                let writes = self.answers.writes_for(request);
+                self.answers.refuse(reason, ledger, view, writes)
+            }
+            Some(outer) => {
+                // A refused request costs nothing: what layers further out took for it comes back.
+                outer.give_back();
+                let writes = self.writes_within(request, outer);
+                let response = self.answers.refuse(reason, ledger, view, writes);
+                outer
+                    .ledger()
+                    .append(ledger.for_another_layer(&self.limiter));
+                response
+            }
+        };
+        response.map(R::from_bytes)
     }
 }

@@ -1,16 +1,18 @@
 //! Limiting without a request: `limiter.check("send-mail", user).await`.
 
 use std::error::Error;
-use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{fmt, mem};
 
 use tollgate_core::{BackendError, Decide, Decision, Receipt, Verdict};
 
 use super::{Fallback, Limiter, Plan};
-use crate::Key;
+use crate::policy::{FoundTier, Grant};
+use crate::{Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
 ///
@@ -30,7 +32,7 @@ use crate::Key;
 #[must_use = "a check does nothing unless it is awaited"]
 pub struct Check<'a> {
     limiter: &'a Limiter,
-    policy: Result<usize, CheckError>,
+    policy: Result<&'a Arc<Policy>, CheckError>,
     key: Key,
     cost: Option<u64>,
     probe: bool,
@@ -41,7 +43,7 @@ impl<'a> Check<'a> {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
-        let policy = limiter.position(policy).ok_or_else(unknown);
+        let policy = limiter.policy(policy).ok_or_else(unknown);
         Self {
             limiter,
             policy,
@@ -51,7 +53,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Asks for this cost rather than the policy's own. 0 always passes and reports the truth.
+    /// Asks for this cost rather than the policy's own, which is 1 if it depends on requests. 0 always passes and reports the truth.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
         self
@@ -69,15 +71,19 @@ impl<'a> IntoFuture for Check<'a> {
     type IntoFuture = CheckFuture<'a>;
 
     fn into_future(self) -> CheckFuture<'a> {
-        let asked = self.policy.map(|policy| {
-            let cost = self
-                .cost
-                .unwrap_or(self.limiter.all_policies()[policy].cost);
-            (Plan::for_check(policy, self.key, cost, self.probe), None)
-        });
+        let step = match self.policy {
+            Err(error) => Step::Failed(error),
+            Ok(policy) => Step::Tier(Asking {
+                tier: policy.tier_of(&self.key, None),
+                policy,
+                key: self.key,
+                cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
+                probe: self.probe,
+            }),
+        };
         CheckFuture {
             limiter: self.limiter,
-            asked: Some(asked),
+            step,
         }
     }
 }
@@ -86,8 +92,24 @@ impl<'a> IntoFuture for Check<'a> {
 #[must_use = "a check does nothing unless it is awaited"]
 pub struct CheckFuture<'a> {
     limiter: &'a Limiter,
-    /// Empty once it has been answered.
-    asked: Option<Result<(Plan, Option<Decide>), CheckError>>,
+    step: Step<'a>,
+}
+
+enum Step<'a> {
+    /// Which quotas hold is to be found out.
+    Tier(Asking<'a>),
+    /// The backend has been asked.
+    Decide(Plan, Decide),
+    Failed(CheckError),
+    Done,
+}
+
+struct Asking<'a> {
+    policy: &'a Arc<Policy>,
+    tier: FoundTier,
+    key: Key,
+    cost: u64,
+    probe: bool,
 }
 
 impl Future for CheckFuture<'_> {
@@ -95,23 +117,38 @@ impl Future for CheckFuture<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let limiter = self.limiter;
-        let answer = match &mut self.asked {
-            // Asked when it is first polled: a check that nobody awaits spends nothing.
-            Some(Ok((plan, decide))) => {
-                let decide = decide.get_or_insert_with(|| limiter.decide(plan));
-                Some(ready!(Pin::new(decide).poll(cx)))
+        loop {
+            match &mut self.step {
+                Step::Tier(asking) => {
+                    let tier = ready!(asking.tier.poll(cx));
+                    let Step::Tier(asking) = mem::replace(&mut self.step, Step::Done) else {
+                        return Poll::Pending;
+                    };
+                    let policy = asking.policy;
+                    if let Some(Grant::Unlimited) = policy.grant(tier) {
+                        return Poll::Ready(Ok(Checked::unlimited()));
+                    }
+                    let plan = Plan::of_one(policy, tier, asking.key, asking.cost, asking.probe);
+                    // Asked when it is first polled: a check that nobody awaits spends nothing.
+                    let decide = limiter.decide(&plan);
+                    self.step = Step::Decide(plan, decide);
+                }
+                Step::Decide(plan, decide) => {
+                    let answer = ready!(Pin::new(decide).poll(cx));
+                    let checked = Checked::of(plan, limiter.rule(plan, answer));
+                    self.step = Step::Done;
+                    return Poll::Ready(checked);
+                }
+                Step::Failed(_) => {
+                    let Step::Failed(error) = mem::replace(&mut self.step, Step::Done) else {
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(Err(error));
+                }
+                // Polled after its end.
+                Step::Done => return Poll::Pending,
             }
-            _ => None,
-        };
-        let result = match (self.asked.take(), answer) {
-            (Some(Ok((plan, _))), Some(answer)) => {
-                Checked::of(self.limiter, &plan, self.limiter.rule(&plan, answer))
-            }
-            (Some(Err(error)), _) => Err(error),
-            // Polled after its end.
-            _ => return Poll::Pending,
-        };
-        Poll::Ready(result)
+        }
     }
 }
 
@@ -133,19 +170,14 @@ pub struct Checked {
 enum Outcome {
     Decided(Decision),
     Undecided(BackendError),
+    Unlimited,
 }
 
 impl Checked {
-    fn of(
-        limiter: &Limiter,
-        plan: &Plan,
-        ruled: Result<Decision, Fallback>,
-    ) -> Result<Self, CheckError> {
-        let policies = limiter.all_policies();
+    fn of(plan: &Plan, ruled: Result<Decision, Fallback>) -> Result<Self, CheckError> {
         let (outcome, receipts) = match ruled {
             Ok(decision) => {
-                let receipts =
-                    plan.with_charges(policies, |charges| decision.receipts(charges).collect());
+                let receipts = plan.with_charges(|charges| decision.receipts(charges).collect());
                 (Outcome::Decided(decision), receipts)
             }
             // Receipts are the backend's; what a local budget took is not to be credited there.
@@ -153,12 +185,20 @@ impl Checked {
             Err(Fallback::Pass(error)) => (Outcome::Undecided(error), Vec::new()),
             Err(Fallback::Refuse(error)) => return Err(CheckError::Unavailable(error)),
         };
-        let enforced = plan.policies(policies).all(|policy| !policy.shadow);
+        let enforced = plan.policies().all(|policy| !policy.shadow);
         Ok(Self {
             outcome,
             enforced,
             receipts,
         })
+    }
+
+    fn unlimited() -> Self {
+        Self {
+            outcome: Outcome::Unlimited,
+            enforced: true,
+            receipts: Vec::new(),
+        }
     }
 
     /// Whether to go on: every quota of the policy had room (a [probe](Check::probe): has), or the policy is on trial, or
@@ -171,23 +211,27 @@ impl Checked {
                 Outcome::Decided(decision) => {
                     decision.is_admitted() && !decision.verdicts().iter().any(Verdict::is_denied)
                 }
-                Outcome::Undecided(_) => true,
+                Outcome::Undecided(_) | Outcome::Unlimited => true,
             }
     }
 
-    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would.
+    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would, or is
+    /// [allowed](Self::is_allowed) now. What a policy on trial would have said is in the [verdicts](Self::verdicts).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
-            Outcome::Decided(decision) => decision.retry_after(),
-            Outcome::Undecided(_) => None,
+            Outcome::Decided(decision) if self.enforced => decision.retry_after(),
+            _ => None,
         }
     }
 
     /// The largest cost that would be allowed right now: the least that is left in any of the policy's quotas. 0 if
-    /// nothing was decided.
+    /// nothing was decided, and no end of it in a tier without limits.
     #[must_use]
     pub fn remaining(&self) -> u64 {
+        if let Outcome::Unlimited = self.outcome {
+            return u64::MAX;
+        }
         self.verdicts()
             .iter()
             .map(Verdict::remaining)
@@ -200,7 +244,7 @@ impl Checked {
     pub fn verdicts(&self) -> &[Verdict] {
         match &self.outcome {
             Outcome::Decided(decision) => decision.verdicts(),
-            Outcome::Undecided(_) => &[],
+            Outcome::Undecided(_) | Outcome::Unlimited => &[],
         }
     }
 
@@ -208,7 +252,7 @@ impl Checked {
     #[must_use]
     pub fn undecided(&self) -> Option<&BackendError> {
         match &self.outcome {
-            Outcome::Decided(_) => None,
+            Outcome::Decided(_) | Outcome::Unlimited => None,
             Outcome::Undecided(error) => Some(error),
         }
     }

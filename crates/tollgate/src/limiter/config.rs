@@ -8,14 +8,18 @@ use std::sync::Arc;
 use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
-use super::Limiter;
-use crate::Policy;
+use super::{Limiter, Parts, matcher};
+use crate::{ClientAddress, HeaderForm, Policy};
 
 /// Collects what a [`Limiter`] is made of.
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
+    client: ClientAddress,
+    ignores_path_case: bool,
+    charges_preflights: bool,
+    may_be_empty: bool,
     backend: Option<Arc<dyn Backend>>,
 }
 
@@ -32,6 +36,39 @@ impl LimiterBuilder {
         self
     }
 
+    /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
+    pub fn client_address(mut self, address: ClientAddress) -> Self {
+        self.client = address;
+        self
+    }
+
+    /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
+    /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    pub fn ignore_path_case(mut self) -> Self {
+        self.ignores_path_case = true;
+        self
+    }
+
+    /// Charges CORS preflights under every policy: see [`Policy::charge_preflights`].
+    pub fn charge_preflights(mut self) -> Self {
+        self.charges_preflights = true;
+        self
+    }
+
+    /// Takes it for no mistake if there is no policy: all limits stand at handlers and routes.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let layer = RateLimitLayer::new(Limiter::builder().allow_no_policies().build()?);
+    /// # Ok(()) }
+    /// ```
+    pub fn allow_no_policies(mut self) -> Self {
+        self.may_be_empty = true;
+        self
+    }
+
     /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));
@@ -42,10 +79,10 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy, if two have one name, if two quotas have one name, or if the policies have more than
-    /// [`MAX_CHARGES`] quotas between them, since all could cover one request.
-    pub fn build(self) -> Result<Limiter, ConfigError> {
-        if self.policies.is_empty() {
+    /// If there is no policy, if two have one name, if two quotas have one name, or if policies that could cover one path
+    /// have more than [`MAX_CHARGES`] quotas between them.
+    pub fn build(mut self) -> Result<Limiter, ConfigError> {
+        if self.policies.is_empty() && !self.may_be_empty {
             return Err(ConfigError::NoPolicy);
         }
         let mut names = HashMap::new();
@@ -67,15 +104,35 @@ impl LimiterBuilder {
                 }
             }
         }
-        if labels.len() > MAX_CHARGES {
-            return Err(ConfigError::TooManyQuotas {
-                quotas: labels.len(),
-            });
+        for policy in &mut self.policies {
+            if self.ignores_path_case {
+                policy.ignore_path_case();
+            }
+            policy.charges_preflights |= self.charges_preflights;
+        }
+        let matcher = matcher(&self.policies);
+        let (on_demand, matched): (Vec<_>, Vec<_>) =
+            self.policies.iter().partition(|policy| policy.on_demand);
+        let quotas = |policy: usize| matched[policy].most_limits();
+        let together = match &matcher {
+            Some(matcher) => matcher.heaviest(quotas),
+            None => (0..matched.len()).map(quotas).sum(),
+        };
+        let alone = on_demand.iter().map(|policy| policy.most_limits());
+        let quotas = alone.fold(together, usize::max);
+        if quotas > MAX_CHARGES {
+            return Err(ConfigError::TooManyQuotas { quotas });
         }
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        Ok(Limiter::new(self.policies.into(), backend))
+        Ok(Limiter::new(Parts {
+            policies: self.policies.into(),
+            client: self.client,
+            matcher,
+            ignores_path_case: self.ignores_path_case,
+            backend,
+        }))
     }
 }
 
@@ -93,8 +150,59 @@ pub enum ConfigError {
         /// The policy's name.
         policy: String,
     },
+    /// This is no pattern of paths.
+    Route {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        route: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// This is no host.
+    Host {
+        /// The policy's name.
+        policy: String,
+        /// What was given, shortened if it is long.
+        host: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A policy's tiers are not sound.
+    Tier {
+        /// The policy's name.
+        policy: String,
+        /// The tier's name.
+        tier: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// This is no network.
+    Network {
+        /// What was given, shortened if it is long.
+        network: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// IPv6 addresses cannot be grouped by this many bits.
+    Ipv6Prefix {
+        /// How many.
+        bits: u8,
+    },
+    /// Headers in no form at all.
+    NoHeaderForm,
+    /// Two forms of headers write the same header.
+    HeaderForms {
+        /// The forms.
+        forms: [HeaderForm; 2],
+    },
     /// The limiter has no policy.
     NoPolicy,
+    /// The limiter has no policy of this name, which somebody expects.
+    UnknownPolicy {
+        /// The name, shortened if it is long.
+        policy: String,
+    },
     /// Two policies of one limiter have one name.
     DuplicatePolicy {
         /// The name.
@@ -122,7 +230,37 @@ impl fmt::Display for ConfigError {
                 "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
             ),
             Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
+            Self::Route {
+                policy,
+                route,
+                reason,
+            } => write!(f, "policy {policy:?}: route {route:?}: {reason}"),
+            Self::Host {
+                policy,
+                host,
+                reason,
+            } => write!(f, "policy {policy:?}: host {host:?}: {reason}"),
+            Self::Tier {
+                policy,
+                tier,
+                reason,
+            } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
+            Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
+            Self::Ipv6Prefix { bits } => {
+                write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
+            }
+            Self::NoHeaderForm => f.write_str("header forms: none, so no headers"),
+            Self::HeaderForms {
+                forms: [one, other],
+            } => write!(
+                f,
+                "header forms {one} and {other}: both write {}",
+                one.names()[0]
+            ),
             Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
+            Self::UnknownPolicy { policy } => {
+                write!(f, "policy {policy:?}: there is none of this name")
+            }
             Self::DuplicatePolicy { policy } => {
                 write!(f, "policy {policy:?}: there are two of this name")
             }
@@ -207,5 +345,19 @@ mod tests {
             refusal(policies),
             "33 quotas could meet in one request, and at most 32 are decided together"
         );
+    }
+    #[test]
+    fn policies_on_demand_do_not_meet_unless_they_are_asked_for_together() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA).on_demand());
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+
+        let alone = Policy::new("big", vec![QUOTA; MAX_CHARGES + 1]).on_demand();
+        assert!(refusal([alone]).starts_with("33 quotas could meet"));
+    }
+
+    #[test]
+    fn a_limiter_without_policies_can_be_meant() {
+        let limiter = Limiter::builder().allow_no_policies().build().unwrap();
+        assert_eq!(limiter.policies().count(), 0);
     }
 }

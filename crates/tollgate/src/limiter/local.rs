@@ -1,14 +1,14 @@
 //! The failure rule, and the budgets of this process that decide under it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, Scope, SystemClock, Timestamp};
+use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock, Timestamp};
 use tollgate_memory::MemoryBackend;
 
 use super::{Fallback, Plan};
-use crate::{OnFailure, Policy};
+use crate::policy::Limit;
+use crate::{Key, OnFailure, Policy, Share};
 
 /// What decides while the backend cannot.
 #[derive(Debug)]
@@ -21,30 +21,19 @@ pub(super) struct LocalBudgets {
 struct Budgets {
     clock: OutageClock,
     backend: MemoryBackend,
-    shares: HashMap<Scope, Quota>,
 }
 
 impl LocalBudgets {
-    pub(super) fn for_policies(policies: &[Policy]) -> Self {
+    pub(super) fn for_policies(policies: &[Arc<Policy>]) -> Self {
         Self::with_clock(policies, SystemClock::new())
     }
 
-    fn with_clock(policies: &[Policy], wall: impl Clock) -> Self {
-        let mut shares = HashMap::new();
-        for policy in policies {
-            if let OnFailure::Local(share) = policy.on_failure {
-                let limits = policy.limits.iter();
-                shares.extend(limits.map(|limit| (limit.scope, share.of(&limit.quota))));
-            }
-        }
-        let budgets = (!shares.is_empty()).then(|| {
+    fn with_clock(policies: &[Arc<Policy>], wall: impl Clock) -> Self {
+        let is_local = |policy: &Arc<Policy>| matches!(policy.on_failure, OnFailure::Local(_));
+        let budgets = policies.iter().any(is_local).then(|| {
             let clock = OutageClock::new(wall);
             let backend = MemoryBackend::builder().clock(clock.clone()).build();
-            Budgets {
-                clock,
-                backend,
-                shares,
-            }
+            Budgets { clock, backend }
         });
         Self { budgets }
     }
@@ -58,14 +47,9 @@ impl LocalBudgets {
 
     /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have
     /// no say.
-    pub(super) fn rule_without_backend(
-        &self,
-        policies: &[Policy],
-        plan: &Plan,
-        error: BackendError,
-    ) -> Fallback {
+    pub(super) fn rule_without_backend(&self, plan: &Plan, error: BackendError) -> Fallback {
         let says = |rule: fn(OnFailure) -> bool| {
-            plan.policies(policies)
+            plan.policies()
                 .any(|policy| !policy.shadow && rule(policy.on_failure))
         };
         if says(|rule| rule == OnFailure::Deny) {
@@ -77,20 +61,21 @@ impl LocalBudgets {
         let Some(budgets) = &self.budgets else {
             return Fallback::Pass(error);
         };
-        budgets.decide(policies, plan, error)
+        budgets.decide(plan, error)
     }
 }
 
 impl Budgets {
-    fn decide(&self, policies: &[Policy], plan: &Plan, error: BackendError) -> Fallback {
+    fn decide(&self, plan: &Plan, error: BackendError) -> Fallback {
         self.clock.run();
         let local =
             |policy: &Policy| !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_));
-        let plan = plan.only(policies, local);
-        let (decision, too_dear) = plan.with_charges(policies, |charges| {
+        let plan = plan.only(local);
+        let (decision, too_dear) = plan.with_charges(|charges| {
+            let quotas: Vec<_> = plan.payers().flat_map(shares).collect();
             let mut shares: Vec<_> = charges.to_vec();
-            for charge in &mut shares {
-                charge.quota = self.shares.get(&charge.scope).unwrap_or(charge.quota);
+            for (charge, quota) in shares.iter_mut().zip(&quotas) {
+                charge.quota = quota;
             }
             // More than a process's share holds, but not more than the budget itself: that one might say yes.
             let too_dear = charges.iter().zip(&shares).any(|(whole, share)| {
@@ -105,6 +90,17 @@ impl Budgets {
     }
 }
 
+/// What this process may spend of each quota.
+fn shares<'a>(
+    (policy, _, limits): (&'a Policy, &Key, &'a [Limit]),
+) -> impl Iterator<Item = Quota> + 'a {
+    let share = match policy.on_failure {
+        OnFailure::Local(share) => share,
+        _ => Share::WHOLE,
+    };
+    limits.iter().map(move |limit| share.of(&limit.quota))
+}
+
 /// A clock that runs only while the backend fails, so that local budgets refill only then. Otherwise a backend that fails
 /// for a moment every minute would hand out a fresh local burst every minute.
 #[derive(Clone, Debug)]
@@ -112,7 +108,6 @@ struct OutageClock(Arc<Outages>);
 
 #[derive(Debug)]
 struct Outages {
-    /// Read on every decision, hardly ever written: all that the healthy path costs.
     running: AtomicBool,
     wall: Box<dyn Clock>,
     hands: Mutex<Hands>,
@@ -184,19 +179,20 @@ mod tests {
     use tollgate_core::{FailureKind, ManualClock};
 
     use super::*;
-    use crate::{Key, Share};
 
     #[test]
     fn local_budgets_refill_while_there_is_an_outage_and_only_then() {
         // given a local budget of one an hour, spent in an outage
         let wall = ManualClock::new();
         let rule = OnFailure::Local(Share::WHOLE);
-        let policies = [Policy::new("local", Quota::per_hour(1)).on_failure(rule)];
+        let policies = [Arc::new(
+            Policy::new("local", Quota::per_hour(1)).on_failure(rule),
+        )];
         let local = LocalBudgets::with_clock(&policies, wall.clone());
-        let plan = Plan::for_check(0, Key::from("anyone"), 1, false);
+        let plan = Plan::of_one(&policies[0], None, Key::from("anyone"), 1, false);
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
-            match local.rule_without_backend(&policies, &plan, error) {
+            match local.rule_without_backend(&plan, error) {
                 Fallback::Decide(decided) => decided.1.is_admitted(),
                 other => panic!("{other:?}"),
             }

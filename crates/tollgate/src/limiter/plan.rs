@@ -1,73 +1,74 @@
 //! What a request will be charged: which policies, whose budgets, how much.
 
+use std::sync::Arc;
+use std::{mem, slice};
+
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
-use crate::key::{ClientIp, KeyMissing};
-use crate::policy::{Labels, Limit};
-use crate::{Key, OnMissing, Policy, RequestView};
+use crate::policy::{Grant, Labels, Limit};
+use crate::{Key, Policy, RequestView};
 
 /// The policies that cover a request, with their keys.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Nearly always one or two.
-    entries: SmallVec<[Entry; 1]>,
-    misses_peer: bool,
+    entries: Entries,
+    /// Whether a policy asked for the peer's address in vain.
+    pub(super) misses_peer: bool,
 }
 
+/// The usual single entry stands by itself: it is written where the plan goes, and no list is built for it.
 #[derive(Debug)]
-struct Entry {
-    /// The policy's place in the limiter.
-    policy: usize,
+enum Entries {
+    One(Entry),
+    Other(Vec<Entry>),
+}
+
+/// One policy, and who pays.
+#[derive(Debug)]
+pub(super) struct Entry {
+    policy: Arc<Policy>,
+    tier: Option<usize>,
     key: Key,
     cost: u64,
     probe: bool,
 }
 
 impl Plan {
-    /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
-    pub(super) fn of(policies: &[Policy], request: &RequestView<'_>) -> Result<Self, KeyMissing> {
-        let mut plan = Self {
-            entries: SmallVec::new(),
-            misses_peer: false,
-        };
-        for (index, policy) in policies.iter().enumerate() {
-            if !policy.covers(request) {
-                continue;
-            }
-            let key = match policy.key.extract(request) {
-                Ok(key) => key,
-                Err(missing) => match policy.on_missing {
-                    OnMissing::Share => {
-                        plan.misses_peer |= missing.what() == ClientIp::MISSING;
-                        Key::missing()
-                    }
-                    OnMissing::Pass => continue,
-                    // What is on trial refuses nobody.
-                    OnMissing::Deny if policy.shadow => continue,
-                    OnMissing::Deny => {
-                        return Err(missing);
-                    }
-                },
-            };
-            plan.entries.push(Entry {
-                policy: index,
-                key,
-                cost: policy.cost,
-                probe: false,
-            });
-        }
-        Ok(plan)
-    }
-
-    /// One policy for one key, whatever the policy says about requests.
-    pub(super) fn for_check(policy: usize, key: Key, cost: u64, probe: bool) -> Self {
-        let entries = SmallVec::from_buf([Entry {
-            policy,
+    /// One policy for one key.
+    pub(super) fn of_one(
+        policy: &Arc<Policy>,
+        tier: Option<usize>,
+        key: Key,
+        cost: u64,
+        probe: bool,
+    ) -> Self {
+        Self::new(Entries::One(Entry {
+            policy: Arc::clone(policy),
+            tier,
             key,
             cost,
             probe,
-        }]);
+        }))
+    }
+
+    pub(super) const fn empty() -> Self {
+        Self::new(Entries::NONE)
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let (one, several) = match self.entries {
+            Entries::One(entry) => (Some(entry), Vec::new()),
+            Entries::Other(entries) => (None, entries),
+        };
+        one.into_iter().chain(several)
+    }
+
+    const fn new(entries: Entries) -> Self {
         Self {
             entries,
             misses_peer: false,
@@ -75,91 +76,117 @@ impl Plan {
     }
 
     /// The part of the plan that concerns the policies for which `keep` holds.
-    pub(super) fn only(&self, policies: &[Policy], keep: impl Fn(&Policy) -> bool) -> Self {
+    pub(super) fn only(&self, keep: impl Fn(&Policy) -> bool) -> Self {
         let kept = self
             .entries
+            .as_slice()
             .iter()
-            .filter(|entry| keep(&policies[entry.policy]));
+            .filter(|entry| keep(&entry.policy));
         let kept = kept.map(|entry| Entry {
+            policy: Arc::clone(&entry.policy),
             key: entry.key.clone(),
             ..*entry
         });
         Self {
-            entries: kept.collect(),
+            entries: Entries::Other(kept.collect()),
             misses_peer: self.misses_peer,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    pub(super) fn misses_peer(&self) -> bool {
-        self.misses_peer
+        self.entries.as_slice().is_empty()
     }
 
     /// The policies of the plan.
-    pub(super) fn policies<'a>(
-        &'a self,
-        policies: &'a [Policy],
-    ) -> impl Iterator<Item = &'a Policy> {
-        self.entries.iter().map(|entry| &policies[entry.policy])
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.entries.as_slice().iter().map(|entry| &*entry.policy)
+    }
+
+    /// The policies of the plan, each with the key that pays and the quotas of that key's tier.
+    pub(crate) fn payers(&self) -> impl Iterator<Item = (&Policy, &Key, &[Limit])> {
+        let entries = self.entries.as_slice().iter();
+        entries.map(|entry| (&*entry.policy, &entry.key, entry.limits()))
     }
 
     /// The names of the quotas of the plan, in the order of its charges, and how each is meant.
-    pub(super) fn labels<'a>(
-        &'a self,
-        policies: &'a [Policy],
-    ) -> impl Iterator<Item = (&'static Labels, Mode)> + 'a {
-        self.entries.iter().flat_map(move |entry| {
-            let policy = &policies[entry.policy];
-            policy
-                .limits
-                .iter()
-                .map(move |limit| (limit.labels, entry.mode(policy)))
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (&'static Labels, Mode)> {
+        self.entries.as_slice().iter().flat_map(|entry| {
+            let limits = entry.limits().iter();
+            limits.map(|limit| (limit.labels, entry.mode()))
         })
     }
 
     /// Calls `f` with a charge for each quota of each policy of the plan.
-    pub(super) fn with_charges<T>(
-        &self,
-        policies: &[Policy],
-        f: impl FnOnce(&[Charge<'_>]) -> T,
-    ) -> T {
-        // Nearly every request meets one quota of one policy: no list is built for it.
-        if let [entry] = &self.entries[..]
-            && let policy = &policies[entry.policy]
-            && let [limit] = &policy.limits[..]
-        {
-            return f(&[entry.charge(policy, limit)]);
-        }
-        let charges = self.entries.iter().flat_map(|entry| {
-            let policy = &policies[entry.policy];
-            policy
-                .limits
-                .iter()
-                .map(move |limit| entry.charge(policy, limit))
+    pub(super) fn with_charges<T>(&self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
+        let charges = self.entries.as_slice().iter().flat_map(|entry| {
+            let limits = entry.limits().iter();
+            limits.map(|limit| entry.charge(limit))
         });
         f(&charges.collect::<SmallVec<[_; 4]>>())
     }
 }
 
+impl Entries {
+    const NONE: Self = Self::Other(Vec::new());
+
+    fn as_slice(&self) -> &[Entry] {
+        match self {
+            Self::One(entry) => slice::from_ref(entry),
+            Self::Other(entries) => entries,
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        *self = match mem::replace(self, Self::NONE) {
+            Self::One(first) => Self::Other(vec![first, entry]),
+            Self::Other(none) if none.is_empty() => Self::One(entry),
+            Self::Other(mut several) => {
+                several.push(entry);
+                Self::Other(several)
+            }
+        };
+    }
+}
+
 impl Entry {
-    fn charge<'a>(&'a self, policy: &Policy, limit: &'a Limit) -> Charge<'a> {
+    pub(super) fn new(
+        policy: &Arc<Policy>,
+        tier: Option<usize>,
+        key: Key,
+        request: &RequestView<'_>,
+    ) -> Self {
+        Self {
+            policy: Arc::clone(policy),
+            tier,
+            key,
+            cost: policy.cost.of(request),
+            probe: false,
+        }
+    }
+
+    fn limits(&self) -> &[Limit] {
+        match self.policy.grant(self.tier) {
+            Some(Grant::Limits(limits)) => limits,
+            // What is unlimited is in no plan.
+            _ => &self.policy.limits,
+        }
+    }
+
+    fn charge<'a>(&'a self, limit: &'a Limit) -> Charge<'a> {
         Charge {
             scope: limit.scope,
             quota: &limit.quota,
             key: &self.key,
             cost: self.cost,
-            mode: self.mode(policy),
+            mode: self.mode(),
         }
     }
 
-    fn mode(&self, policy: &Policy) -> Mode {
-        match (self.probe, policy.shadow) {
-            (true, _) => Mode::Probe,
-            (false, true) => Mode::Shadow,
-            (false, false) => Mode::Enforce,
+    fn mode(&self) -> Mode {
+        if self.probe {
+            Mode::Probe
+        } else {
+            self.policy.mode()
         }
     }
 }

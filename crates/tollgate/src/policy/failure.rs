@@ -27,22 +27,32 @@ pub enum OnFailure {
     Local(Share),
 }
 
-/// How much of a quota a process may spend by itself: the whole of it, or a fraction.
+/// The whole of something, or one part of so many: how much of a quota a process may spend by itself, for example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     one_in: u64,
 }
 
 impl Share {
-    /// Each process gets the whole quota.
+    /// All of it.
     pub const WHOLE: Self = Self { one_in: 1 };
 
-    /// Each process gets one part in `n`: the number of processes, as a rule. 0 is taken as 1.
+    /// One part in `n`: of a quota for each process, `n` is the number of processes, as a rule. 0 is taken as 1.
     #[must_use]
     pub const fn one_in(n: u64) -> Self {
         Self {
             one_in: if n == 0 { 1 } else { n },
         }
+    }
+
+    /// Whether this share of `whole` is more than `part`, compared without dividing.
+    pub(crate) fn is_more_than(self, part: u64, whole: u64) -> bool {
+        u128::from(part) * u128::from(self.one_in) < u128::from(whole)
+    }
+
+    /// This share of a number, rounded down.
+    pub(crate) fn part_of(self, whole: u128) -> u128 {
+        whole / u128::from(self.one_in)
     }
 
     /// This share of `quota`: limit and burst rounded up, so that a share of a small quota is not nothing, and on to the

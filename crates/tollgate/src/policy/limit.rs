@@ -71,7 +71,7 @@ impl Quotas {
                 Ok(Limit {
                     quota,
                     scope: Scope::of(policy, slot, &quota),
-                    labels: Labels::keep(policy, &name, &quota),
+                    labels: Labels::keep(policy, slot, &name, &quota),
                 })
             });
         limits.collect()

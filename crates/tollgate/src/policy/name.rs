@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use http::HeaderValue;
+use tollgate_core::{MAX_NAME_LEN, is_name};
 
-use crate::answer::{policy_member, problem_body};
-use crate::{ConfigError, Quota};
-
-const MAX_LEN: usize = 64;
+use crate::answer::{
+    Prepared, PreparedRefusal, plain_policy_member, policy_member, prepare_fields,
+};
+use crate::{ConfigError, Quota, Scope};
 
 /// The texts that a quota of a policy brings into every answer.
 ///
@@ -20,34 +21,47 @@ pub(crate) struct Labels {
     pub(crate) policy: String,
     /// The quota's name in headers: the policy's for its first, and unique within a limiter.
     pub(crate) quota: String,
+    /// The quota itself, and where its states are: what a receipt says.
+    pub(crate) rule: Quota,
+    pub(crate) scope: Scope,
     /// Its member of the `RateLimit-Policy` field.
     pub(crate) member: HeaderValue,
+    /// The same where quotas have no names.
+    pub(crate) plain_member: HeaderValue,
     /// What its member of the `RateLimit` field begins with.
     pub(crate) state: String,
-    /// The body that says that it alone was violated.
-    pub(crate) problem: String,
+    /// The RateLimit fields of an answer when no other quota took part.
+    pub(crate) fields: Prepared,
+    /// The answer that says that it was exceeded.
+    pub(crate) refusal: PreparedRefusal,
 }
 
 impl Labels {
-    pub(super) fn keep(policy: &str, name: &str, quota: &Quota) -> &'static Self {
-        type Known = HashMap<[String; 3], &'static Labels>;
+    /// Those of quota number `slot` of a policy.
+    pub(super) fn keep(policy: &str, slot: u16, name: &str, quota: &Quota) -> &'static Self {
+        type Known = HashMap<(Scope, String, Quota), &'static Labels>;
         static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
 
-        let member = policy_member(name, quota);
+        let scope = Scope::of(policy, slot, quota);
         let mut known = KNOWN
             .get_or_init(Mutex::default)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let texts = [policy.to_owned(), name.to_owned(), member];
         known
-            .entry(texts)
-            .or_insert_with_key(|[policy, name, member]| {
+            .entry((scope, name.to_owned(), *quota))
+            .or_insert_with(|| {
+                let member = HeaderValue::from_static(policy_member(name, quota).leak());
+                let plain_member = HeaderValue::from_static(plain_policy_member(quota).leak());
                 Box::leak(Box::new(Self {
-                    policy: policy.clone(),
-                    quota: name.clone(),
-                    member: HeaderValue::from_static(member.clone().leak()),
+                    policy: policy.to_owned(),
+                    quota: name.to_owned(),
+                    rule: *quota,
+                    scope,
+                    fields: prepare_fields(&member),
+                    refusal: PreparedRefusal::of(name, &member),
+                    member,
+                    plain_member,
                     state: format!("\"{name}\";r="),
-                    problem: problem_body([name.as_str()]),
                 }))
             })
     }
@@ -55,12 +69,10 @@ impl Labels {
 
 /// Refuses what headers, logs and Redis keys could not carry as it is.
 pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
-    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if name.len() > MAX_LEN || !starts_well || !name.chars().all(allowed) {
-        return Err(ConfigError::PolicyName {
-            name: name.chars().take(MAX_LEN).collect(),
-        });
+    if is_name(name) {
+        return Ok(());
     }
-    Ok(())
+    Err(ConfigError::PolicyName {
+        name: name.chars().take(MAX_NAME_LEN).collect(),
+    })
 }

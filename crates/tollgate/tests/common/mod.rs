@@ -7,6 +7,10 @@
     reason = "each test file uses its part"
 )]
 
+pub mod log;
+#[cfg(feature = "axum")]
+pub mod served;
+
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;

@@ -4,9 +4,15 @@ use std::cmp;
 
 use super::{CreditMark, Point};
 
-/// How many credits of one key are told apart. Of requests that are under way at once, the budget of one key seldom holds
-/// more; what is merged errs on the strict side.
-const TOLD_APART: usize = 4;
+/// How many credits of one key are told apart: exactly the last dozens, and roughly some hundreds before. What is merged errs
+/// on the strict side.
+const TOLD_APART: usize = 32;
+
+/// More than the debt of any budget takes to drain, and what Lua still counts exactly.
+const LONGEST: u64 = 1 << 52;
+
+/// Two credits may be merged that together are at most one part in so many of all that came later.
+const COARSENESS: u64 = 2;
 
 /// The credits of one key that a receipt out there could still have to know, the oldest first.
 ///
@@ -56,8 +62,9 @@ impl Credits {
     pub(super) fn remember(&mut self, at_us: u64, from_us: u64, length_us: u64, last_us: u64) {
         self.0.retain(|credit| credit.last_us > at_us);
         if self.0.len() == TOLD_APART {
-            let oldest = self.0.remove(0);
-            self.0[0].merge(oldest);
+            let older = self.to_merge();
+            let merged = self.0.remove(older);
+            self.0[older].merge(merged);
         }
         self.0.push(Credit {
             at_us,
@@ -65,6 +72,21 @@ impl Credits {
             length_us,
             last_us,
         });
+    }
+
+    /// The older of the two neighbours that are told apart no longer: the oldest two that together are small beside what
+    /// came after them. So the past is known the less exactly the longer ago it is, and a request that was under way while
+    /// hundreds of others came and went still finds nearly what it is owed.
+    fn to_merge(&self) -> usize {
+        let (mut found, mut after) = (0, 0);
+        for older in (0..self.0.len() - 1).rev() {
+            let newer = self.0[older + 1].length_us;
+            if (self.0[older].length_us + newer) * COARSENESS <= after {
+                found = older;
+            }
+            after += newer;
+        }
+        found
     }
 
     pub(super) fn marks(&self) -> Vec<CreditMark> {
@@ -101,7 +123,7 @@ impl Credit {
     /// Takes an older one's place as well: whoever was charged before either moves up by both.
     fn merge(&mut self, older: Self) {
         self.from_us = cmp::min(self.from_us, older.from_us);
-        self.length_us += older.length_us;
+        self.length_us = cmp::min(self.length_us + older.length_us, LONGEST);
         self.last_us = cmp::max(self.last_us, older.last_us);
     }
 }

@@ -1,0 +1,41 @@
+//! What a scenario may cost: a few percent above what it cost when this was last measured, so that a change that makes it
+//! dearer says so. Less is a reason to lower a budget.
+
+use tollgate_bench::Scenario;
+
+use crate::Result;
+use crate::callgrind::above_baseline;
+
+/// Instructions per request above the baseline of the scenario. What an inliner does to code that nobody touched moves
+/// them by two or three in a hundred.
+const BUDGETS: &[(Scenario, i64)] = &[
+    (Scenario::CheckAddress, 340),
+    (Scenario::CheckText, 460),
+    (Scenario::TollgatePlain, 780),
+    (Scenario::TollgateStatus, 1_360),
+    (Scenario::TollgateFields, 1_980),
+    (Scenario::TollgateHeaders, 2_280),
+    (Scenario::TollgateTyped, 2_200),
+    (Scenario::TollgateVaried, 2_950),
+    (Scenario::TollgateDenied, 2_500),
+];
+
+/// Fails, naming each, if a scenario costs more than it may.
+pub(crate) fn check() -> Result<()> {
+    let mut dearer = Vec::new();
+    for (scenario, budget) in BUDGETS {
+        let cost = above_baseline(*scenario)?;
+        println!("{cost:>7} of {budget:>6}  {}", scenario.name());
+        if cost > *budget {
+            dearer.push(format!(
+                "{} costs {cost} and may cost {budget}",
+                scenario.name()
+            ));
+        }
+    }
+    if dearer.is_empty() {
+        Ok(())
+    } else {
+        Err(dearer.join("; ").into())
+    }
+}

@@ -1,0 +1,337 @@
+//! Counts, with valgrind's callgrind, what a decision costs redis-server.
+//!
+//! The server runs under callgrind, and the backend itself drives it, so that what is counted is what is sent. Calls of 64
+//! are made by a call without charges that goes ahead of them: while it is on its way they gather.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+use tokio::time::sleep;
+use tollgate_core::{Algorithm, Backend, Charge, Decide, Key, Mode, Quota, Scope};
+use tollgate_redis::RedisBackend;
+
+use crate::{Result, callgrind};
+
+/// Calls before it counts, in which states are made and tables grow, and calls that are counted.
+const WARM_UP: u32 = 30;
+const CALLS: u32 = 100;
+
+/// Intervals of whole µs, of which nobody here uses up the budget, and the other way round. The same for odd ones.
+const PLENTY: Quota = Quota::per_day(86_400_000).burst(10_000_000);
+const LITTLE: Quota = Quota::per_day(1);
+const ODD_PLENTY: Quota = Quota::per_day(999_983).burst(50_000);
+const ODD_LITTLE: Quota = Quota::new(7, Duration::from_secs(86_400)).burst(1);
+
+/// What is decided, and what it may cost when it is allowed and when it is denied: the bounds that the project has set.
+struct Case {
+    name: &'static str,
+    requests: u32,
+    one_key: bool,
+    shared: bool,
+    quotas: [Quota; 2],
+    bounds: [Option<u64>; 2],
+}
+
+const CASE: Case = Case {
+    name: "",
+    requests: 64,
+    one_key: false,
+    shared: false,
+    quotas: [PLENTY, LITTLE],
+    bounds: [None, None],
+};
+
+const CASES: &[Case] = &[
+    Case {
+        name: "64 keys in a call",
+        bounds: [Some(18_500), Some(7_000)],
+        ..CASE
+    },
+    Case {
+        name: "64 keys, odd quota",
+        quotas: [ODD_PLENTY, ODD_LITTLE],
+        bounds: [Some(20_000), Some(9_000)],
+        ..CASE
+    },
+    Case {
+        name: "64 for one hot key",
+        one_key: true,
+        bounds: [Some(1_500), Some(1_500)],
+        ..CASE
+    },
+    Case {
+        name: "64 own + global",
+        shared: true,
+        bounds: [Some(27_000), Some(16_000)],
+        ..CASE
+    },
+    Case {
+        name: "alone",
+        requests: 1,
+        bounds: [Some(37_000), Some(31_000)],
+        ..CASE
+    },
+    Case {
+        name: "alone, odd quota",
+        requests: 1,
+        quotas: [ODD_PLENTY, ODD_LITTLE],
+        ..CASE
+    },
+    Case {
+        name: "alone, own + global",
+        requests: 1,
+        shared: true,
+        ..CASE
+    },
+    Case {
+        name: "64 fixed windows",
+        quotas: by(FIXED_WINDOW),
+        ..CASE
+    },
+    Case {
+        name: "64 sliding windows",
+        quotas: by(Algorithm::SlidingWindow),
+        ..CASE
+    },
+    Case {
+        name: "64 rolling windows of 10",
+        quotas: by(Algorithm::RollingWindow { buckets: 10 }),
+        ..CASE
+    },
+    Case {
+        name: "64 rolling windows of 128",
+        quotas: by(Algorithm::RollingWindow { buckets: 128 }),
+        ..CASE
+    },
+    Case {
+        name: "64 sliding logs",
+        quotas: by(Algorithm::SlidingLog),
+        ..CASE
+    },
+    Case {
+        name: "a fixed window alone",
+        requests: 1,
+        quotas: by(FIXED_WINDOW),
+        ..CASE
+    },
+];
+
+const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
+    offset: Duration::ZERO,
+};
+
+/// As much as a log can hold, of which nobody here uses up all, and one.
+const fn by(algorithm: Algorithm) -> [Quota; 2] {
+    [
+        Quota::per_day(1_024).using(algorithm),
+        Quota::per_day(1).using(algorithm),
+    ]
+}
+
+/// Prints a line for each case.
+pub(crate) fn run() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(table())
+}
+
+async fn table() -> Result<()> {
+    let server = Server::start().await?;
+    let mut connection = server.connection().await?;
+    let backend = RedisBackend::builder(&server.url())
+        .deadline(Duration::from_secs(60))
+        .connections(1)
+        .connect()
+        .await?;
+    let mut load = redis::cmd("SCRIPT");
+    let sha: String = load
+        .arg("LOAD")
+        .arg("return 1")
+        .query_async(&mut connection)
+        .await?;
+
+    let mut empty = redis::cmd("EVALSHA");
+    empty.arg(sha).arg(1).arg(&[b'k'; 31]).arg(&[b'a'; 46]);
+    let mut before = 0;
+    for counted in [false, true] {
+        if counted {
+            before = server.instructions()?;
+        }
+        for _ in 0..CALLS {
+            let _one: i64 = empty.query_async(&mut connection).await?;
+        }
+    }
+    let empty = (server.instructions()? - before) / u64::from(CALLS);
+    println!("{empty:>8}  an empty EVALSHA with a key and an argument");
+    let ahead = per_round(&server, &backend, &[]).await?.0;
+    println!("{ahead:>8}  a call without charges\n");
+    println!(" allowed (bound)     denied (bound)    case (calls)");
+    for (number, case) in CASES.iter().enumerate() {
+        let mut line = String::new();
+        let mut calls = 0;
+        for (side, bound) in case.bounds.into_iter().enumerate() {
+            // A budget of its own, which the other side has not used.
+            let policy = format!("bench{number:x}{side}");
+            let cost;
+            (cost, calls) = case.cost(&server, &backend, &policy, side, ahead).await?;
+            let bound = bound.map_or_else(String::new, |bound| format!("({bound})"));
+            line.push_str(&format!("{cost:>8} {bound:<9} "));
+        }
+        println!("{line} {} ({calls})", case.name);
+    }
+    Ok(())
+}
+
+impl Case {
+    /// Instructions per request, and in how many calls.
+    async fn cost(
+        &self,
+        server: &Server,
+        backend: &RedisBackend,
+        policy: &str,
+        side: usize,
+        ahead: u64,
+    ) -> Result<(u64, u64)> {
+        let quota = &self.quotas[side];
+        let (own, global) = (Scope::of(policy, 0, quota), Scope::of(policy, 1, quota));
+        let callers = if self.one_key { 1 } else { self.requests };
+        // With prefix, policy and what stands between them a name of 31 bytes.
+        let keys: Vec<_> = (0..callers)
+            .map(|caller| Key::from(format!("caller-{caller:02}")))
+            .collect();
+        let shared = Key::from("everybody");
+        let charge = |scope, key| Charge {
+            scope,
+            quota,
+            key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let requests: Vec<Vec<_>> = (keys.iter().cycle().take(self.requests as usize))
+            .map(|key| {
+                let own = charge(own, key);
+                let global = self.shared.then(|| charge(global, &shared));
+                [own].into_iter().chain(global).collect()
+            })
+            .collect();
+        let (round, calls) = per_round(server, backend, &requests).await?;
+        if self.requests == 1 {
+            return Ok((round, calls));
+        }
+        Ok(((round - ahead) / u64::from(self.requests), calls - 1))
+    }
+}
+
+/// Instructions and calls for these requests, made at once. Many of them get a call without charges ahead of them.
+async fn per_round(
+    server: &Server,
+    backend: &RedisBackend,
+    requests: &[Vec<Charge<'_>>],
+) -> Result<(u64, u64)> {
+    let mut counted = (0, 0);
+    for round in 0..WARM_UP + CALLS {
+        if round == WARM_UP {
+            counted = (server.instructions()?, backend.stats().calls);
+        }
+        let ahead = (requests.len() != 1).then(|| backend.decide(&[]));
+        let asked: Vec<Decide> = requests.iter().map(|one| backend.decide(one)).collect();
+        for decision in ahead.into_iter().chain(asked) {
+            decision.await?;
+        }
+    }
+    let calls = backend.stats().calls - counted.1;
+    let rounds = u64::from(CALLS);
+    Ok((
+        (server.instructions()? - counted.0) / rounds,
+        calls / rounds,
+    ))
+}
+
+/// redis-server under callgrind. Gone when it is dropped.
+struct Server {
+    folder: TempDir,
+    process: Child,
+}
+
+impl Server {
+    async fn start() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
+        let counts = folder.path().join("counts");
+        let process = Command::new("valgrind")
+            .arg("--tool=callgrind")
+            .arg(format!("--callgrind-out-file={}", counts.display()))
+            .args(["redis-server", "--port", "0", "--save", "", "--hz", "1"])
+            .arg("--dir")
+            .arg(folder.path())
+            .arg("--unixsocket")
+            .arg(folder.path().join("socket"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| callgrind::missing(&error))?;
+        let server = Self { folder, process };
+        for _ in 0..200 {
+            if server.connection().await.is_ok() {
+                return Ok(server);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Err("redis-server does not answer under valgrind within 10 s: is it installed?".into())
+    }
+
+    fn url(&self) -> String {
+        format!(
+            "redis+unix://{}",
+            self.folder.path().join("socket").display()
+        )
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection> {
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        let client = redis::Client::open(self.url())?;
+        Ok(client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?)
+    }
+
+    /// Instructions since it was started.
+    fn instructions(&self) -> Result<u64> {
+        let pid = self.process.id().to_string();
+        let status = Command::new("callgrind_control")
+            .args(["--dump", &pid])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .map_err(|error| callgrind::missing(&error))?;
+        if !status.success() {
+            return Err("callgrind_control cannot reach redis-server".into());
+        }
+        let mut total = 0;
+        for part in 1.. {
+            let path: PathBuf = self.folder.path().join(format!("counts.{part}"));
+            let Ok(text) = fs::read_to_string(path) else {
+                break;
+            };
+            let counts = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("totals: "));
+            total += counts
+                .filter_map(|count| count.parse::<u64>().ok())
+                .sum::<u64>();
+        }
+        Ok(total)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.process.kill();
+        let _status = self.process.wait();
+    }
+}

@@ -1,0 +1,145 @@
+//! The attribute as it was written.
+
+use proc_macro2::Span;
+use syn::ext::IdentExt;
+use syn::parse::discouraged::Speculative;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Ident, LitInt, LitStr, Path, Result, Token, Type};
+
+const KNOWN: &str = "burst, cost, crate, key, name, policy and shadow";
+
+/// What stands between the parentheses: each argument at most once, and nothing else is known about them.
+#[derive(Default)]
+pub(crate) struct Arguments {
+    pub(crate) quota: Option<LitStr>,
+    pub(crate) burst: Option<Named<Number>>,
+    pub(crate) cost: Option<Named<Number>>,
+    pub(crate) key: Option<Named<Type>>,
+    pub(crate) name: Option<Named<LitStr>>,
+    pub(crate) policy: Option<Named<LitStr>>,
+    pub(crate) shadow: Option<Named<()>>,
+    pub(crate) krate: Option<Named<Path>>,
+}
+
+/// The value of an argument, and where its name stands.
+pub(crate) struct Named<T> {
+    pub(crate) span: Span,
+    pub(crate) value: T,
+}
+
+pub(crate) struct Number {
+    pub(crate) span: Span,
+    pub(crate) value: u64,
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut arguments = Self::default();
+        if input.peek(LitStr) {
+            arguments.quota = Some(input.parse()?);
+            comma(input)?;
+        }
+        while !input.is_empty() {
+            arguments.parse_one(input)?;
+            comma(input)?;
+        }
+        Ok(arguments)
+    }
+}
+
+impl Arguments {
+    fn parse_one(&mut self, input: ParseStream<'_>) -> Result<()> {
+        if input.peek(LitStr) {
+            return Err(
+                input.error("the quota comes first, and there is only one in an annotation")
+            );
+        }
+        if !input.peek(Ident::peek_any) {
+            return Err(input.error(format!(
+                "expected a quota such as \"10/min\", or one of {KNOWN}"
+            )));
+        }
+        let name = input.call(Ident::parse_any)?;
+        match name.to_string().as_str() {
+            "burst" => set(&mut self.burst, &name, after_equals(input, whole_number)?),
+            "cost" => set(&mut self.cost, &name, after_equals(input, whole_number)?),
+            "key" => set(&mut self.key, &name, after_equals(input, key)?),
+            "name" => set(&mut self.name, &name, after_equals(input, text)?),
+            "policy" => set(&mut self.policy, &name, after_equals(input, text)?),
+            "crate" => set(&mut self.krate, &name, after_equals(input, path)?),
+            "shadow" if input.peek(Token![=]) => {
+                Err(input.error("`shadow` stands by itself: it has no value"))
+            }
+            "shadow" => set(&mut self.shadow, &name, ()),
+            _ => Err(Error::new(
+                name.span(),
+                format!("unknown argument `{name}`: there are {KNOWN}"),
+            )),
+        }
+    }
+}
+
+fn set<T>(place: &mut Option<Named<T>>, name: &Ident, value: T) -> Result<()> {
+    if place.is_some() {
+        return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+    }
+    *place = Some(Named {
+        span: name.span(),
+        value,
+    });
+    Ok(())
+}
+
+fn comma(input: ParseStream<'_>) -> Result<()> {
+    if input.is_empty() {
+        return Ok(());
+    }
+    if !input.peek(Token![,]) {
+        return Err(input.error("expected a comma"));
+    }
+    input.parse::<Token![,]>().map(drop)
+}
+
+fn after_equals<T>(input: ParseStream<'_>, value: fn(ParseStream<'_>) -> Result<T>) -> Result<T> {
+    input.parse::<Token![=]>()?;
+    value(input)
+}
+
+fn whole_number(input: ParseStream<'_>) -> Result<Number> {
+    const EXPECTED: &str = "expected a whole number";
+    if !input.peek(LitInt) {
+        return Err(input.error(EXPECTED));
+    }
+    let literal: LitInt = input.parse()?;
+    let value = literal.base10_parse();
+    Ok(Number {
+        span: literal.span(),
+        value: value.map_err(|_| Error::new(literal.span(), EXPECTED))?,
+    })
+}
+
+fn text(input: ParseStream<'_>) -> Result<LitStr> {
+    if input.peek(LitStr) {
+        return input.parse();
+    }
+    Err(input.error("expected a text in quotes"))
+}
+
+fn path(input: ParseStream<'_>) -> Result<Path> {
+    input.call(Path::parse_mod_style)
+}
+
+/// A type, and not the expression that one is tempted to write.
+fn key(input: ParseStream<'_>) -> Result<Type> {
+    let tried = input.fork();
+    match tried.parse::<Type>() {
+        Ok(key) if tried.is_empty() || tried.peek(Token![,]) => {
+            input.advance_to(&tried);
+            Ok(key)
+        }
+        _ => Err(input.error(
+            "expected a type that implements `KeyExtractor` and `Default`, such as `ClientIp`; a key that has to be made, \
+             such as `Header::new(\"x-api-key\")`, belongs to a policy: `policy = \"..\"`",
+        )),
+    }
+}

@@ -1,0 +1,62 @@
+//! `#[rate_limit(..)]`, which [`tollgate`](https://docs.rs/tollgate) re-exports: use it from there.
+//!
+//! In four steps, one file each: the attribute as it was written, what it means if it means anything, that meaning as a
+//! type, and the handler with one argument more, which is of that type.
+
+mod arguments;
+mod expand;
+mod limit;
+mod text;
+
+use proc_macro::TokenStream;
+
+use self::text::Place;
+
+/// The handler is limited wherever it is mounted under a `RateLimitLayer`; there is nothing to register. It is refused
+/// before its arguments are extracted, so no body is read. What the layer took of a request that is refused is given back, and
+/// the response carries the fields of every policy that took part.
+///
+/// Without a `RateLimitLayer` around it, and if it names a policy that the limiter does not have, the handler answers 500,
+/// and says in the log and in the body what is missing. `Limiter::expects` looks for policies when the server starts.
+///
+/// # Arguments
+///
+/// | argument | meaning | unless given |
+/// | --- | --- | --- |
+/// | `"10/min"` | the quota, as `Quota` reads it: `"100/min burst 20"`, `"1000/day sliding-window"`. It comes first | |
+/// | `burst = 3` | what a caller who has been quiet may spend at once | the limit |
+/// | `key = ClientIp` | whose budget: a type that implements `KeyExtractor` and `Default`, or a tuple of such | `ClientIp` |
+/// | `cost = 2` | what a request costs | 1 |
+/// | `name = "login"` | the name in headers, logs and Redis | the route: see below |
+/// | `shadow` | on trial: decided and reported, never enforced | enforced |
+/// | `policy = "search"` | instead of all of these but `cost`: a policy of the limiter | |
+/// | `crate = my::tollgate` | where `tollgate` is, if it is re-exported | `::tollgate` |
+///
+/// A policy that only annotations shall charge is declared with `Policy::on_demand`. Any other is charged by the layer for
+/// every request that it covers, and by the annotation once more.
+///
+/// # Names
+///
+/// An inline limit is called by the method and the route that the request took, `post/login` or `get/users/_id_`, so that each
+/// route that the handler is mounted at has budgets of its own; `HEAD` counts as `GET`. With `name = ".."` they are one.
+/// Two limits of one name in one limiter are an error, which the handler that comes second answers with, as above.
+///
+/// # Several on one handler
+///
+/// are one decision: all are charged, or none. Those that have no name are numbered: `post/login`, `post/login-2`.
+///
+/// # Where it may stand
+///
+/// On a function, or on a function in an `impl` block that has no `self`. It adds an argument before the others, and leaves the
+/// rest as it is. Other attributes that look at the arguments, such as axum's `debug_handler`, go *below* it.
+///
+/// # Calling the handler in a test
+///
+/// It has one more argument, the first: `login(Guard::unlimited(), ..)`.
+#[proc_macro_attribute]
+pub fn rate_limit(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    // Known to the compiler alone, so it is asked here, and what follows can be tested without it.
+    let span = proc_macro::Span::call_site();
+    let place = Place::new(span.file(), span.line());
+    expand::rate_limit(arguments.into(), &item.into(), &place).into()
+}

@@ -1,0 +1,128 @@
+//! What an annotation means, if it means anything.
+
+use proc_macro2::Span;
+use syn::{Error, LitStr, Path, Result, Type};
+use tollgate_core::{MAX_NAME_LEN, Quota, is_name};
+
+use crate::arguments::{Arguments, Named, Number};
+
+/// One limit of a handler.
+pub(crate) struct Limit {
+    pub(crate) rule: Rule,
+    /// What a request costs, if that is not for the rule to say.
+    pub(crate) cost: Option<u64>,
+    /// Where `tollgate` is, if it was said.
+    pub(crate) krate: Option<Path>,
+}
+
+pub(crate) enum Rule {
+    /// A policy of the limiter.
+    Policy(String),
+    /// A policy of the handler's own.
+    Inline {
+        quota: Quota,
+        name: Option<String>,
+        key: Option<Box<Type>>,
+        shadow: bool,
+    },
+}
+
+impl Limit {
+    /// `nothing` is where it is to be said that nothing is said.
+    pub(crate) fn new(arguments: Arguments, nothing: Span) -> Result<Self> {
+        let krate = arguments.krate.as_ref().map(|krate| krate.value.clone());
+        match (&arguments.quota, &arguments.policy) {
+            (Some(_), Some(policy)) => Err(Error::new(
+                policy.span,
+                "an annotation has either a quota of its own or a policy of the limiter: use two",
+            )),
+            (None, None) => Err(Error::new(
+                nothing,
+                "how much is missing: a quota such as \"10/min\", or the limiter's `policy = \"..\"`",
+            )),
+            (None, Some(policy)) => {
+                refuse_what_is_the_policys(&arguments)?;
+                Ok(Self {
+                    rule: Rule::Policy(name(&policy.value)?),
+                    cost: arguments.cost.map(|cost| cost.value.value),
+                    krate,
+                })
+            }
+            (Some(text), None) => {
+                let quota = quota(text, arguments.burst.as_ref())?;
+                Ok(Self {
+                    cost: cost_within(&quota, arguments.cost.as_ref())?,
+                    rule: Rule::Inline {
+                        quota,
+                        name: arguments.name.map(|one| name(&one.value)).transpose()?,
+                        key: arguments.key.map(|key| Box::new(key.value)),
+                        shadow: arguments.shadow.is_some(),
+                    },
+                    krate,
+                })
+            }
+        }
+    }
+}
+
+fn refuse_what_is_the_policys(arguments: &Arguments) -> Result<()> {
+    let others = [
+        ("burst", arguments.burst.as_ref().map(|one| one.span)),
+        ("key", arguments.key.as_ref().map(|one| one.span)),
+        ("name", arguments.name.as_ref().map(|one| one.span)),
+        ("shadow", arguments.shadow.as_ref().map(|one| one.span)),
+    ];
+    match others
+        .into_iter()
+        .find_map(|(name, span)| Some((name, span?)))
+    {
+        Some((name, span)) => Err(Error::new(
+            span,
+            format!("`{name}` is for the policy to say, where the limiter is built"),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn quota(text: &LitStr, burst: Option<&Named<Number>>) -> Result<Quota> {
+    let written = text.value();
+    let quota: Quota = written
+        .parse()
+        .map_err(|error| Error::new(text.span(), format!("quota {written:?}: {error}")))?;
+    let Some(burst) = burst else {
+        return Ok(quota);
+    };
+    if written.split_whitespace().any(|word| word == "burst") {
+        return Err(Error::new(burst.span, "the quota says its burst already"));
+    }
+    quota
+        .try_burst(burst.value.value)
+        .map_err(|error| Error::new(burst.value.span, error))
+}
+
+fn cost_within(quota: &Quota, cost: Option<&Named<Number>>) -> Result<Option<u64>> {
+    match cost.map(|cost| &cost.value) {
+        Some(cost) if cost.value > quota.capacity() => Err(Error::new(
+            cost.span,
+            format!(
+                "a cost of {} never passes: a full budget holds {}",
+                cost.value,
+                quota.capacity()
+            ),
+        )),
+        cost => Ok(cost.map(|cost| cost.value)),
+    }
+}
+
+fn name(name: &LitStr) -> Result<String> {
+    let text = name.value();
+    if is_name(&text) {
+        return Ok(text);
+    }
+    Err(Error::new(
+        name.span(),
+        format!(
+            "{text:?} is no name; use at most {MAX_NAME_LEN} of a-z, 0-9, -, _, . and /, starting with a letter or digit"
+        ),
+    ))
+}

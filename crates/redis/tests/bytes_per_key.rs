@@ -1,0 +1,46 @@
+//! What a key costs the server's memory: `cargo test -p tollgate-redis --test bytes_per_key -- --nocapture`.
+
+mod common;
+
+use common::{Budget, HOUR, connect, every_algorithm};
+use tollgate_core::{Backend, Key};
+use tollgate_testkit::Standalone;
+
+/// As many as fill the server's tables of keys and of expiries, so that their share is the least there is.
+const KEYS: usize = 16_384;
+
+/// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log.
+const MOST: [usize; 5] = [180, 200, 200, 270, 200];
+
+#[tokio::test]
+async fn a_key_takes_no_more_memory_than_stated() {
+    for (quota, most) in every_algorithm(10, HOUR).into_iter().zip(MOST) {
+        let server = Standalone::start();
+        let backend = connect(&server).await;
+        let used = || {
+            let info = server.command(&["INFO", "memory"]);
+            let mut lines = info.lines();
+            let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
+            used.unwrap().parse::<usize>().unwrap()
+        };
+        let before = used();
+
+        let mut calls = Vec::new();
+        for caller in 0..KEYS {
+            let budget = Budget {
+                key: Key::from(&*format!("caller-{caller:05}")),
+                ..Budget::of("page", quota)
+            };
+            calls.push(backend.decide(&[budget.charge(1)]));
+            if calls.len() == 1_024 {
+                for call in calls.drain(..) {
+                    assert!(call.await.unwrap().is_admitted());
+                }
+            }
+        }
+
+        let each = (used() - before) / KEYS;
+        println!("{each} bytes per key for {quota}");
+        assert!(each <= most, "{each} bytes per key for {quota}");
+    }
+}

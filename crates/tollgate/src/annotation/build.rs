@@ -1,0 +1,160 @@
+//! The policies of a handler or route, made of what it says and of where it is mounted.
+
+use std::sync::Arc;
+
+use tollgate_core::{MAX_CHARGES, is_name};
+
+use super::misuse::What;
+use super::name;
+use super::registry::Known;
+use super::rule::{Own, Rule};
+use super::site::{Owner, Site, described};
+use crate::{Limiter, Policy};
+
+/// Who has taken a name.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    owner: Owner,
+    /// Which of the owner's limits.
+    index: usize,
+    /// A name that was made of a method and a route belongs to the two.
+    mount: Option<(&'static str, Box<str>)>,
+    /// For whoever wants it too.
+    pub(super) who: String,
+    /// Where in the source.
+    pub(super) place: String,
+}
+
+impl Claim {
+    fn is_the_same(&self, other: &Self) -> bool {
+        (self.owner, self.index, &self.mount) == (other.owner, other.index, &other.mount)
+    }
+}
+
+/// What policies are built of.
+pub(super) struct Build<'a> {
+    limiter: &'a Limiter,
+    known: &'a Known,
+    site: &'a dyn Site,
+    method: &'static str,
+    route: &'a str,
+    claims: Vec<(String, Claim)>,
+}
+
+type Policies = Arc<[Arc<Policy>]>;
+
+impl<'a> Build<'a> {
+    pub(super) fn new(
+        limiter: &'a Limiter,
+        known: &'a Known,
+        site: &'a dyn Site,
+        method: &'static str,
+        route: &'a str,
+    ) -> Self {
+        Self {
+            limiter,
+            known,
+            site,
+            method,
+            route,
+            claims: Vec::new(),
+        }
+    }
+
+    /// The policies, and the names that they take.
+    pub(super) fn policies(mut self) -> Result<(Policies, Vec<(String, Claim)>), What> {
+        let mut nameless = 0;
+        let mut policies = Vec::new();
+        for (index, rule) in self.site.rules().into_iter().enumerate() {
+            let policy = match rule {
+                Rule::Named { policy, cost } => self.policy_of_the_limiter(&policy, cost)?,
+                Rule::Inline(own) => {
+                    nameless += usize::from(own.name.is_none());
+                    Arc::new(self.policy_of_its_own(index, own, nameless)?)
+                }
+            };
+            policies.push(policy);
+        }
+        let quotas = policies.iter().map(|policy| policy.most_limits()).sum();
+        if quotas > MAX_CHARGES {
+            return Err(What::TooManyQuotas { quotas });
+        }
+        Ok((policies.into(), self.claims))
+    }
+
+    fn policy_of_the_limiter(&self, name: &str, cost: Option<u64>) -> Result<Arc<Policy>, What> {
+        let unknown = || What::UnknownPolicy {
+            policy: name.into(),
+        };
+        let policy = self.limiter.policy(name).ok_or_else(unknown)?;
+        Ok(match cost {
+            Some(cost) => Arc::new(Policy::clone(policy).cost(cost)),
+            None => Arc::clone(policy),
+        })
+    }
+
+    fn policy_of_its_own(
+        &mut self,
+        index: usize,
+        own: Own,
+        nameless: usize,
+    ) -> Result<Policy, What> {
+        let (name, mount) = match own.name {
+            Some(name) => (name, None),
+            None => (
+                self.name_of_route(nameless)?,
+                Some((self.method, self.route.into())),
+            ),
+        };
+        let policy = Policy::try_new(&name, own.quotas).map_err(What::Config)?;
+        let policy = (own.finish)(policy);
+        for limit in policy.limits.iter() {
+            let claim = Claim {
+                owner: self.site.owner(),
+                index,
+                mount: mount.clone(),
+                who: described(self.site, self.route),
+                place: self.site.place(),
+            };
+            self.claim(&limit.labels.quota, claim)?;
+        }
+        Ok(policy)
+    }
+
+    fn name_of_route(&self, nameless: usize) -> Result<String, What> {
+        if self.route.is_empty() {
+            return Err(What::NoRoute);
+        }
+        let mut name = name::of_route(self.method, self.route);
+        if nameless > 1 {
+            name = format!("{name}-{nameless}");
+        }
+        if is_name(&name) {
+            Ok(name)
+        } else {
+            Err(What::NoName { name })
+        }
+    }
+
+    fn claim(&mut self, name: &str, claim: Claim) -> Result<(), What> {
+        let mut quotas = self
+            .limiter
+            .policies()
+            .flat_map(|policy| policy.limits.iter());
+        if quotas.any(|limit| limit.labels.quota == name || limit.labels.policy == name) {
+            return Err(What::NameOfPolicy { name: name.into() });
+        }
+        let by_others = self.known.names.get(name);
+        let by_itself = self.claims.iter().find(|(taken, _)| taken == name);
+        if let Some(taken) = by_others.or(by_itself.map(|(_, claim)| claim))
+            && !taken.is_the_same(&claim)
+        {
+            return Err(What::NameTaken {
+                name: name.into(),
+                by: Box::new(taken.clone()),
+            });
+        }
+        self.claims.push((name.into(), claim));
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! The argument that an annotation adds.
+
+use std::any::TypeId;
+use std::fmt;
+use std::marker::PhantomData;
+
+use axum::extract::FromRequestParts;
+use axum::response::Response;
+use http::request::Parts;
+
+use super::limits::Limits;
+use super::rule::Rule;
+use super::site::{Owner, Site, enter};
+
+/// The argument that [`rate_limit`](macro@crate::rate_limit) adds to a handler: whoever has one was let in.
+///
+/// axum makes it before any other argument, and answers for the handler if the request is refused. Its type says what the
+/// limits are, and is nothing to be written by hand.
+///
+/// A test that calls the handler itself hands in one that asks nobody:
+///
+/// ```
+/// # #[cfg(feature = "macros")] {
+/// use tollgate::{Guard, rate_limit};
+///
+/// #[rate_limit("10/min")]
+/// async fn double(number: String) -> String {
+///     number.repeat(2)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// assert_eq!(double(Guard::unlimited(), "4".to_owned()).await, "44");
+/// # }
+/// # }
+/// ```
+pub struct Guard<L>(PhantomData<fn() -> L>);
+
+impl<L> Guard<L> {
+    /// One that lets in whoever calls, for tests of the handler by itself.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<L: Limits, S: Send + Sync> FromRequestParts<S> for Guard<L> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
+        enter(&Self::unlimited(), parts).await?;
+        Ok(Self::unlimited())
+    }
+}
+
+impl<L: Limits> Site for Guard<L> {
+    fn owner(&self) -> Owner {
+        Owner::Handler(TypeId::of::<L>())
+    }
+
+    fn who(&self) -> String {
+        format!("handler `{}`", L::handler())
+    }
+
+    fn place(&self) -> String {
+        L::place()
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        L::rules()
+    }
+
+    fn other_name(&self) -> &'static str {
+        "add `name = \"..\"`"
+    }
+}
+
+impl<L> fmt::Debug for Guard<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guard")
+    }
+}

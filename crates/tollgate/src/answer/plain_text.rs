@@ -1,0 +1,46 @@
+//! A sentence instead of a document.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+
+use super::retry_after::told_seconds;
+use super::{Refusal, RefusalReason, Respond};
+
+/// Answers with a sentence as `text/plain`, for callers that are people with a terminal.
+///
+/// ```
+/// use tollgate::{PlainText, Quota, RateLimitLayer};
+///
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).respond(PlainText);
+/// ```
+///
+/// ```text
+/// Too many requests: try again in 12 seconds.
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainText;
+
+impl Respond for PlainText {
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<Bytes> {
+        let text = match (refusal.reason(), refusal.retry_after()) {
+            (RefusalReason::QuotaExceeded, Some(wait)) => match told_seconds(wait) {
+                1 => "Too many requests: try again in 1 second.\n".into(),
+                seconds => format!("Too many requests: try again in {seconds} seconds.\n"),
+            },
+            (RefusalReason::QuotaExceeded, None) => {
+                "This request asks for more than its quota ever holds.\n".into()
+            }
+            (RefusalReason::Undecided, _) => {
+                "The rate limiter cannot decide at the moment.\n".into()
+            }
+            (RefusalReason::Unidentified(missing), _) => format!("There is {missing}.\n"),
+            (RefusalReason::Blocked(_), _) => "The caller is blocked.\n".into(),
+        };
+        let mut response = refusal.response(text);
+        response.headers_mut().insert(CONTENT_TYPE, TEXT);
+        response
+    }
+}
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

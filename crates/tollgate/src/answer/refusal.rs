@@ -1,0 +1,106 @@
+//! A request that is refused.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+use super::jitter::Drawn;
+use crate::key::KeyMissing;
+use crate::ledger::Ledger;
+use crate::report::PolicyVerdict;
+use crate::{Block, RequestView};
+
+/// A request that is refused, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    reason: RefusalReason<'a>,
+    ledger: &'a Ledger,
+    request: RequestView<'a>,
+    jitter: Option<Drawn>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum RefusalReason<'a> {
+    /// The caller is over a quota.
+    QuotaExceeded,
+    /// The backend failed, and a policy says that requests are refused then.
+    Undecided,
+    /// The request does not say who it is from, and a policy insists on it.
+    Unidentified(&'a KeyMissing),
+    /// The caller is on a policy's block list.
+    Blocked(Block),
+}
+
+impl<'a> Refusal<'a> {
+    pub(super) fn new(
+        reason: RefusalReason<'a>,
+        ledger: &'a Ledger,
+        request: RequestView<'a>,
+        jitter: Option<Drawn>,
+    ) -> Self {
+        Self {
+            reason,
+            ledger,
+            request,
+            jitter,
+        }
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> RefusalReason<'a> {
+        self.reason
+    }
+
+    /// The status that says so.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.reason {
+            RefusalReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
+            RefusalReason::Blocked(how) => how.status(),
+        }
+    }
+
+    /// A response with the status that says so, and this body.
+    #[must_use]
+    pub fn response(&self, body: impl Into<Bytes>) -> Response<Bytes> {
+        let mut response = Response::new(body.into());
+        *response.status_mut() = self.status();
+        response
+    }
+
+    /// How long the caller is told to wait: until the same request would pass if nothing else arrives, and the layer's
+    /// [`Jitter`](crate::Jitter). `None` if it never would, or nobody knows.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let wait = self.ledger.report().retry_after();
+        wait.map(|wait| self.told(wait))
+    }
+
+    /// The quotas that the request would exceed.
+    pub fn violated(&self) -> impl Iterator<Item = &'a PolicyVerdict> + use<'a> {
+        let verdicts = self.ledger.report().verdicts();
+        verdicts.iter().filter(|one| one.refuses())
+    }
+
+    /// The refused request's head.
+    #[must_use]
+    pub fn request(&self) -> RequestView<'a> {
+        self.request
+    }
+
+    /// What the caller is told of this wait.
+    #[inline]
+    pub(super) fn told(&self, wait: Duration) -> Duration {
+        self.jitter.map_or(wait, |drawn| drawn.lengthen(wait))
+    }
+
+    pub(super) fn ledger(&self) -> &'a Ledger {
+        self.ledger
+    }
+}

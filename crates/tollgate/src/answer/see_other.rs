@@ -1,0 +1,65 @@
+//! A place to wait.
+
+use bytes::Bytes;
+use http::header::{InvalidHeaderValue, LOCATION};
+use http::{HeaderValue, Response, StatusCode};
+
+use super::{Refusal, Respond};
+
+/// Sends refused callers somewhere else, to a waiting room: 303, so that whatever was asked, the other page is fetched.
+///
+/// ```
+/// use tollgate::{Quota, RateLimitLayer, SeeOther};
+///
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).respond(SeeOther::at("/waiting-room"));
+/// ```
+///
+/// Where it sends them must not be limited by the same policy, or they go round in circles. A redirect has neither
+/// `Retry-After`, for which a browser would wait before it follows, nor RateLimit fields: where it leads another budget
+/// counts. Whoever speaks gRPC is answered in gRPC, since no such client would follow.
+#[derive(Clone, Debug)]
+pub struct SeeOther {
+    location: HeaderValue,
+}
+
+impl SeeOther {
+    /// To this address.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if a header cannot carry the address. One that comes from outside goes through
+    /// [`try_at`](Self::try_at).
+    #[must_use]
+    #[track_caller]
+    pub fn at(location: &str) -> Self {
+        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
+        match Self::try_at(location) {
+            Ok(other) => other,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("location {location:?}: {error}"),
+        }
+    }
+
+    /// To this address.
+    ///
+    /// # Errors
+    ///
+    /// If a header cannot carry the address.
+    pub fn try_at(location: &str) -> Result<Self, InvalidHeaderValue> {
+        let location = location.parse()?;
+        Ok(Self { location })
+    }
+}
+
+impl Respond for SeeOther {
+    fn respond(&self, _refusal: &Refusal<'_>) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        let headers = response.headers_mut();
+        headers.insert(LOCATION, self.location.clone());
+        response
+    }
+}

@@ -1,0 +1,102 @@
+//! Bodies of which somebody wants to know how much was sent.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+/// Counts what is sent of a body, and tells when it has ended or was dropped.
+pub struct BodyWatch {
+    sent: u64,
+    /// Empty once it was told.
+    tell: Option<Box<dyn FnOnce(u64) + Send + Sync>>,
+}
+
+impl BodyWatch {
+    pub(crate) fn new(tell: impl FnOnce(u64) + Send + Sync + 'static) -> Self {
+        Self {
+            sent: 0,
+            tell: Some(Box::new(tell)),
+        }
+    }
+
+    /// So many bytes more were sent.
+    pub fn sent(&mut self, bytes: u64) {
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// What is sent cannot be seen, and nothing will be told.
+    pub fn look_away(&mut self) {
+        self.tell = None;
+    }
+
+    fn tell(&mut self) {
+        if let Some(tell) = self.tell.take() {
+            tell(self.sent);
+        }
+    }
+}
+
+impl Drop for BodyWatch {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+impl fmt::Debug for BodyWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyWatch")
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// A body that is watched: its frames, its stated size and its end are those of the body within.
+    #[derive(Debug)]
+    pub struct Watched<B> {
+        #[pin]
+        body: B,
+        watch: BodyWatch,
+    }
+}
+
+impl<B> Watched<B> {
+    /// Watches a body.
+    pub const fn new(body: B, watch: BodyWatch) -> Self {
+        Self { body, watch }
+    }
+}
+
+impl<B: Body> Body for Watched<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let this = self.project();
+        let frame = ready!(this.body.poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    this.watch.sent(data.remaining() as u64);
+                }
+            }
+            None | Some(Err(_)) => this.watch.tell(),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,284 @@
+//! Who is calling, when proxies stand in between.
+//!
+//! Without being told otherwise, the caller is the socket's peer and every header is ignored, because any caller can send any
+//! header. What is trusted is said once, on the [`Limiter`](crate::Limiter), so that [`ClientIp`](crate::ClientIp) means the
+//! same wherever it is used.
+
+mod forwarded;
+mod network_list;
+mod networks;
+mod node;
+mod walk;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::header::{FORWARDED, InvalidHeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+pub use self::network_list::NetworkList;
+pub use self::networks::Networks;
+use self::walk::walk;
+
+use crate::{ConfigError, Key};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Where the address of a caller is to be found, and whom to believe about it.
+///
+/// ```
+/// use tollgate::{ClientAddress, Hops, Limiter, Networks, Policy, Quota};
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// let limiter = Limiter::builder()
+///     .client_address(ClientAddress::x_forwarded_for(Networks::new(["10.0.0.0/8", "fd00::/8"])))
+///     .policy(Policy::new("api", Quota::per_second(10)))
+///     .build()?;
+///
+/// // Others, one at a time: what one proxy writes and another passes on unread must never be mixed.
+/// let two_proxies = ClientAddress::forwarded(Hops(2));
+/// let cloud = ClientAddress::header("cf-connecting-ip", Networks::new(["173.245.48.0/20"]));
+/// # Ok(()) }
+/// ```
+///
+/// # From address to identity
+///
+/// Port and zone are dropped. An IPv4 address in IPv6 notation (`::ffff:192.0.2.1`) is the IPv4 address, and so is one behind
+/// the NAT64 prefix (`64:ff9b::192.0.2.1`), behind which every IPv4 caller would otherwise have the budget of one /64. An
+/// address of the abandoned form `::192.0.2.1` stays what it is: no network carries it. IPv6 is then grouped by
+/// [prefix](Self::ipv6_prefix). Identities are compared by their bits, never by their text.
+///
+/// # Unix sockets
+///
+/// They have no peer address. A server that listens on one says [`Hops`], or an outer layer inserts a
+/// [`PeerAddr`](crate::PeerAddr). With [`Networks`] a peer without address is not trusted, and the address is missing.
+#[derive(Clone, Debug)]
+pub struct ClientAddress {
+    source: Source,
+    ipv6_prefix: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Peer,
+    XForwardedFor(TrustedProxies),
+    Forwarded(TrustedProxies),
+    Header(HeaderName, Networks),
+}
+
+/// Which proxies are believed: those in some networks, or a number of them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TrustedProxies {
+    /// Those in these networks.
+    ///
+    /// A peer elsewhere is the caller itself. Otherwise the list that the header is, all its lines joined, is read from the
+    /// right, and the first address that is not in the networks is the caller. If there is none, the caller is the peer. An
+    /// entry that is no address ends the walk, and the caller is then the last proxy that was believed: what stands further
+    /// left was written by somebody unknown.
+    Networks(Networks),
+    /// As many as stated: see [`Hops`].
+    Hops(Hops),
+}
+
+/// This many proxies stand between every caller and this server: the caller is that many entries from the right.
+///
+/// If there are fewer entries, the caller is the peer. Callers that can reach this server past the proxies can choose their
+/// address, so prefer [`Networks`] where the proxies' addresses are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hops(pub u8);
+
+impl From<Networks> for TrustedProxies {
+    fn from(networks: Networks) -> Self {
+        Self::Networks(networks)
+    }
+}
+
+impl From<Hops> for TrustedProxies {
+    fn from(hops: Hops) -> Self {
+        Self::Hops(hops)
+    }
+}
+
+impl Default for ClientAddress {
+    fn default() -> Self {
+        Self::peer()
+    }
+}
+
+impl ClientAddress {
+    /// A subscriber usually has a /64, and would otherwise have as many budgets as it has addresses. Some providers hand
+    /// out a /56 or a /48; grouping by that would put subscribers of other providers together.
+    const IPV6_PREFIX: u8 = 64;
+
+    /// The socket's peer. No header counts. This is the default.
+    #[must_use]
+    pub const fn peer() -> Self {
+        Self::of(Source::Peer)
+    }
+
+    /// What trusted proxies wrote into `X-Forwarded-For`.
+    pub fn x_forwarded_for(proxies: impl Into<TrustedProxies>) -> Self {
+        Self::of(Source::XForwardedFor(proxies.into()))
+    }
+
+    /// What trusted proxies wrote into `Forwarded` (RFC 7239). Hidden and unknown callers (`for=_x`, `for=unknown`) are
+    /// entries without address.
+    pub fn forwarded(proxies: impl Into<TrustedProxies>) -> Self {
+        Self::of(Source::Forwarded(proxies.into()))
+    }
+
+    /// The one address in the header of this name (`CF-Connecting-IP`, `True-Client-IP`, `Fly-Client-IP`), if the peer is a
+    /// trusted one. The peer if the header is absent, there twice, or not one address.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `name` is no header name. Names that come from outside go through
+    /// [`try_header`](Self::try_header).
+    #[must_use]
+    #[track_caller]
+    pub fn header(name: &str, proxies: Networks) -> Self {
+        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
+        match Self::try_header(name, proxies) {
+            Ok(address) => address,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("header {name:?}: {error}"),
+        }
+    }
+
+    /// The one address in the header of this name.
+    ///
+    /// # Errors
+    ///
+    /// If `name` is no header name.
+    pub fn try_header(name: &str, proxies: Networks) -> Result<Self, InvalidHeaderName> {
+        Ok(Self::of(Source::Header(name.parse()?, proxies)))
+    }
+
+    /// How many bits of an IPv6 address tell callers apart: 64 unless this says otherwise.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if it is not between 1 and 128. Numbers that come from outside go through
+    /// [`try_ipv6_prefix`](Self::try_ipv6_prefix).
+    #[must_use]
+    #[track_caller]
+    pub fn ipv6_prefix(self, bits: u8) -> Self {
+        match self.try_ipv6_prefix(bits) {
+            Ok(address) => address,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// How many bits of an IPv6 address tell callers apart.
+    ///
+    /// # Errors
+    ///
+    /// If it is not between 1 and 128: with none, all of IPv6 would share one budget.
+    pub fn try_ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
+        if !(1..=128).contains(&bits) {
+            return Err(ConfigError::Ipv6Prefix { bits });
+        }
+        self.ipv6_prefix = bits;
+        Ok(self)
+    }
+
+    /// The address of the caller, given the socket's peer and the headers: what
+    /// [`RequestView::client_ip`](crate::RequestView::client_ip) finds in a request.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use tollgate::{ClientAddress, Networks};
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-forwarded-for", "6.6.6.6, 203.0.113.7, 10.0.0.2".parse().unwrap());
+    ///
+    /// let address = ClientAddress::x_forwarded_for(Networks::new(["10.0.0.0/8"]));
+    /// let proxy = "10.0.0.1".parse().ok();
+    /// assert_eq!(address.resolve(proxy, &headers), "203.0.113.7".parse().ok());
+    ///
+    /// let stranger = "198.51.100.1".parse().ok();
+    /// assert_eq!(address.resolve(stranger, &headers), stranger);
+    /// ```
+    #[must_use]
+    pub fn resolve(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        let found = match &self.source {
+            Source::Peer => peer,
+            Source::XForwardedFor(proxies) => {
+                let lines = lines_from_the_right(headers, &X_FORWARDED_FOR);
+                walk(proxies, peer, lines.flat_map(node::list_from_the_right))
+            }
+            Source::Forwarded(proxies) => {
+                let lines = lines_from_the_right(headers, &FORWARDED);
+                walk(
+                    proxies,
+                    peer,
+                    lines.flat_map(forwarded::list_from_the_right),
+                )
+            }
+            Source::Header(name, proxies) => {
+                let believed = peer.is_some_and(|peer| proxies.contains(peer));
+                let mut lines = lines_from_the_right(headers, name);
+                match (lines.next(), lines.next()) {
+                    (Some(only), None) if believed => node::address(only).or(peer),
+                    _ => peer,
+                }
+            }
+        };
+        found.map(by_its_bits)
+    }
+
+    /// The key that [`ClientIp`](crate::ClientIp) makes of an address.
+    #[inline]
+    pub(crate) fn key(&self, address: IpAddr) -> Key {
+        Key::address(by_its_bits(address), self.ipv6_prefix)
+    }
+
+    /// Whether no header counts, so that there is nothing to be read twice.
+    #[inline]
+    pub(crate) fn is_peer(&self) -> bool {
+        matches!(self.source, Source::Peer)
+    }
+
+    const fn of(source: Source) -> Self {
+        Self {
+            source,
+            ipv6_prefix: Self::IPV6_PREFIX,
+        }
+    }
+}
+
+fn lines_from_the_right<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .rev()
+        .map(HeaderValue::as_bytes)
+}
+
+/// The IPv4 address that an IPv6 address stands for, if it stands for one.
+#[inline]
+pub(crate) fn by_its_bits(address: IpAddr) -> IpAddr {
+    const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
+    if v6.segments().starts_with(&NAT64) {
+        let [.., a, b, c, d] = v6.octets();
+        return IpAddr::V4(Ipv4Addr::new(a, b, c, d));
+    }
+    address.to_canonical()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! From the peer back through the proxies that are believed.
+
+use std::net::IpAddr;
+
+use super::{Hops, TrustedProxies};
+
+/// More proxies than anybody has in a row. A longer list was not made by them, and is not read to its end.
+const MAX_HOPS: usize = 64;
+
+/// The caller, from the entries of a forwarding header, the last one first; nothing stands for an entry that is no address.
+pub(super) fn walk(
+    proxies: &TrustedProxies,
+    peer: Option<IpAddr>,
+    entries: impl Iterator<Item = Option<IpAddr>>,
+) -> Option<IpAddr> {
+    match proxies {
+        TrustedProxies::Hops(Hops(0)) => return peer,
+        TrustedProxies::Networks(networks) if !peer.is_some_and(|peer| networks.contains(peer)) => {
+            return peer;
+        }
+        _ => {}
+    }
+    let mut last = peer;
+    for (index, entry) in entries.enumerate() {
+        let Some(entry) = entry else {
+            return last;
+        };
+        let is_caller = match proxies {
+            TrustedProxies::Hops(Hops(hops)) => index + 1 == usize::from(*hops),
+            TrustedProxies::Networks(networks) => !networks.contains(entry),
+        };
+        if is_caller {
+            return Some(entry);
+        }
+        if matches!(proxies, TrustedProxies::Networks(_)) && index + 1 >= MAX_HOPS {
+            return peer;
+        }
+        last = Some(entry);
+    }
+    peer
+}

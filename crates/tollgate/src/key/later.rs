@@ -1,0 +1,66 @@
+//! Identities that somebody has to be asked for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use super::KeyMissing;
+use crate::{Key, RequestView};
+
+/// Finds the identity whose budget a request spends by asking somebody who answers later: a session store, a token's
+/// issuer. See [`Policy::key_async`](crate::Policy::key_async).
+///
+/// Every request waits for it, so let it remember what it was told.
+pub trait AsyncKeyExtractor: Send + Sync + 'static {
+    /// The identity, or what could not be found. What the future needs of the request it takes along.
+    fn extract(&self, request: &RequestView<'_>) -> KeyFuture;
+}
+
+/// What [`AsyncKeyExtractor::extract`] returns.
+pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Key, KeyMissing>> + Send>>;
+
+/// An extractor from a closure whose future says `None` if the request does not say who it is from.
+///
+/// ```
+/// use tollgate::{Policy, Quota, key};
+///
+/// # async fn account_of(token: Option<String>) -> Option<u64> { None }
+/// let by_account = key::from_async_fn(|request| {
+///     let token = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+///     account_of(token.map(str::to_owned))
+/// });
+/// let policy = Policy::new("per-account", Quota::per_second(100)).key_async(by_account);
+/// ```
+pub fn from_async_fn<F, A, K>(find: F) -> FromAsyncFn<F>
+where
+    F: Fn(&RequestView<'_>) -> A + Send + Sync + 'static,
+    A: Future<Output = Option<K>> + Send + 'static,
+    K: Into<Key>,
+{
+    FromAsyncFn(find)
+}
+
+/// What [`from_async_fn`] makes.
+#[derive(Clone, Copy)]
+pub struct FromAsyncFn<F>(F);
+
+impl<F> fmt::Debug for FromAsyncFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("key::from_async_fn(..)")
+    }
+}
+
+impl<F, A, K> AsyncKeyExtractor for FromAsyncFn<F>
+where
+    F: Fn(&RequestView<'_>) -> A + Send + Sync + 'static,
+    A: Future<Output = Option<K>> + Send + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
+        let found = (self.0)(request);
+        Box::pin(async move {
+            let found = found.await.map(Into::into);
+            found.ok_or(KeyMissing::new("key that the closure looks for"))
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! The method of a request.
+
+use super::{KeyExtractor, KeyMissing};
+use crate::{Key, RequestView};
+
+/// The method. `HEAD` counts as `GET`, whose handler it runs, and all methods that HTTP does not define share one budget, so
+/// that inventing one gives no new budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Method;
+
+impl KeyExtractor for Method {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        Ok(Key::from(match *request.method() {
+            http::Method::GET | http::Method::HEAD => "GET",
+            http::Method::POST => "POST",
+            http::Method::PUT => "PUT",
+            http::Method::DELETE => "DELETE",
+            http::Method::PATCH => "PATCH",
+            http::Method::OPTIONS => "OPTIONS",
+            http::Method::CONNECT => "CONNECT",
+            http::Method::TRACE => "TRACE",
+            _ => "",
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn an_invented_method_gives_no_new_budget() {
+        let key = |method: &str| {
+            let request = Request::builder().method(method).body(()).unwrap();
+            Method.extract(&RequestView::of(&request))
+        };
+        assert_eq!(key("INVENTED"), key("OTHER"));
+        assert_eq!(key("HEAD"), key("GET"));
+        assert_ne!(key("GET"), key("POST"));
+        assert_ne!(key("get"), key("GET"));
+    }
+}

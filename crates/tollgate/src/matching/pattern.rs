@@ -1,0 +1,272 @@
+//! A pattern of paths, in axum's syntax.
+
+use std::borrow::Cow;
+
+use super::path::canonical;
+
+/// More than anybody has in one path, and as many as the router takes.
+const MAX_PARAMS: usize = 25;
+
+/// A pattern like `/users/{id}` or `/files/{*path}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    text: Box<str>,
+    pub(super) segments: Box<[Segment]>,
+}
+
+/// What stands between two slashes: a text, and behind it a parameter or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) prefix: String,
+    pub(super) kind: Kind,
+    /// The parameter's.
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Static,
+    Param,
+    CatchAll,
+}
+
+impl Pattern {
+    /// The pattern, or what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some(path) = text.strip_prefix('/') else {
+            return Err("does not start with /".into());
+        };
+        let old = |segment: &str| segment.starts_with([':', '*']);
+        if path.split('/').any(old) {
+            return Err("has the old syntax: write {name} or {*name}".into());
+        }
+        if text.matches('{').count() > MAX_PARAMS {
+            return Err(format!("has more than {MAX_PARAMS} braces"));
+        }
+        // What axum would refuse is refused in the same words.
+        matchit::Router::new()
+            .insert(text, ())
+            .map_err(|error| lower_first(&error.to_string()))?;
+        Ok(Self {
+            text: text.into(),
+            segments: path.split('/').map(Segment::parse).collect(),
+        })
+    }
+
+    /// The same without slashes that are doubled or at the end, if there are any.
+    pub(crate) fn tidied(&self) -> Option<Self> {
+        let mut segments = self.segments.to_vec();
+        segments.retain(|segment| segment.kind != Kind::Static || !segment.prefix.is_empty());
+        if segments.is_empty() {
+            segments.push(Segment::parse(""));
+        }
+        (segments.len() < self.segments.len()).then(|| Self {
+            text: self.text.clone(),
+            segments: segments.into(),
+        })
+    }
+
+    /// As it was written.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Makes it cover paths whose case is ignored.
+    pub(crate) fn ignore_case(&mut self) {
+        for segment in &mut self.segments {
+            segment.prefix = canonical(&segment.prefix, true);
+        }
+    }
+
+    /// What the router is given: equal for patterns that cover the same, whatever their parameters are called.
+    pub(super) fn route(&self) -> String {
+        let mut route = String::with_capacity(self.text.len());
+        for segment in &self.segments {
+            route.push('/');
+            route.push_str(&segment.prefix.replace('{', "{{").replace('}', "}}"));
+            route.push_str(match segment.kind {
+                Kind::Static => "",
+                Kind::Param => "{p}",
+                Kind::CatchAll => "{*p}",
+            });
+        }
+        route
+    }
+
+    /// Whether it could cover a path with slashes that are doubled or at the end.
+    pub(super) fn covers_untidy_paths(&self) -> bool {
+        let mut segments = self.segments.iter();
+        segments.any(|segment| segment.kind != Kind::Static || segment.prefix.is_empty())
+    }
+
+    /// Whether it covers this form of a path.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        let Some(mut rest) = path.strip_prefix('/') else {
+            return false;
+        };
+        let last = self.segments.len() - 1;
+        for (index, segment) in self.segments.iter().enumerate() {
+            if segment.kind == Kind::CatchAll {
+                return rest.len() > segment.prefix.len() && rest.starts_with(&segment.prefix);
+            }
+            let (this, behind) = match rest.split_once('/') {
+                Some((this, behind)) => (this, Some(behind)),
+                None => (rest, None),
+            };
+            if !segment.covers(this, index == last) {
+                return false;
+            }
+            match behind {
+                Some(behind) => rest = behind,
+                None => return index == last,
+            }
+        }
+        false
+    }
+
+    /// The name's part of a path that the pattern covers, encoded as it is there.
+    pub(crate) fn capture<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
+        let segments = self.segments.iter().map(Cow::Borrowed);
+        capture(segments, path, name)
+    }
+}
+
+impl Segment {
+    fn parse(text: &str) -> Self {
+        let (prefix, param) = split(text);
+        let (kind, name) = match param {
+            None => (Kind::Static, ""),
+            Some(param) => match param.strip_prefix('*') {
+                Some(name) => (Kind::CatchAll, name),
+                None => (Kind::Param, param),
+            },
+        };
+        Self {
+            prefix: canonical(&unescape(prefix), false),
+            kind,
+            name: unescape(name).into_owned(),
+        }
+    }
+
+    /// A parameter may be empty where something follows it, which is how the router has it.
+    pub(super) fn covers(&self, text: &str, is_last: bool) -> bool {
+        match self.kind {
+            Kind::Static => text == self.prefix,
+            _ => {
+                let rest = text.strip_prefix(&*self.prefix);
+                rest.is_some_and(|rest| !(is_last && rest.is_empty()))
+            }
+        }
+    }
+}
+
+/// The name's part of a path, given the pattern that axum says it matched.
+pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Option<&'p str> {
+    let segments = pattern.strip_prefix('/')?.split('/');
+    let segments = segments.map(|segment| Cow::Owned(Segment::parse(segment)));
+    capture(segments, path, name)
+}
+
+fn capture<'s, 'p>(
+    segments: impl Iterator<Item = Cow<'s, Segment>>,
+    path: &'p str,
+    name: &str,
+) -> Option<&'p str> {
+    let mut rest = path.strip_prefix('/')?;
+    for segment in segments {
+        let (this, behind) = rest.split_once('/').unwrap_or((rest, ""));
+        if segment.kind != Kind::Static && segment.name == name {
+            let whole = if segment.kind == Kind::CatchAll {
+                rest
+            } else {
+                this
+            };
+            // By its length: what has been matched begins with it, be it in another case.
+            return whole.get(segment.prefix.len()..);
+        }
+        rest = behind;
+    }
+    None
+}
+
+/// The text before the parameter, and what stands within the parameter's braces.
+fn split(segment: &str) -> (&str, Option<&str>) {
+    let mut bytes = segment.bytes().enumerate().peekable();
+    while let Some((at, byte)) = bytes.next() {
+        if byte != b'{' {
+            continue;
+        }
+        if bytes.next_if(|(_, next)| *next == b'{').is_some() {
+            continue;
+        }
+        let param = segment
+            .get(at + 1..)
+            .and_then(|rest| rest.strip_suffix('}'));
+        return (segment.get(..at).unwrap_or_default(), param);
+    }
+    (segment, None)
+}
+
+fn unescape(text: &str) -> Cow<'_, str> {
+    if text.contains(['{', '}']) {
+        Cow::Owned(text.replace("{{", "{").replace("}}", "}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_axum_would_refuse_is_refused() {
+        let cases = [
+            ("users", "does not start with /"),
+            ("", "does not start with /"),
+            ("/:id", "old syntax"),
+            ("/*rest", "old syntax"),
+            ("/{}", "valid name"),
+            ("/{id", "valid name"),
+            ("/id}", "valid name"),
+            ("/{*rest}/x", "end of a route"),
+            ("/{a}{b}", "one parameter"),
+            ("/{a}.png", "one parameter"),
+        ];
+        for (text, reason) in cases {
+            let error = Pattern::parse(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        assert!(Pattern::parse(&"/{a}".repeat(25)).is_ok());
+        assert!(Pattern::parse(&"/{a}".repeat(26)).is_err());
+    }
+
+    #[test]
+    fn parameters_are_captured_by_name() {
+        let cases = [
+            ("/users/{id}", "/users/7", "id", Some("7")),
+            ("/users/{id}", "/users/7", "name", None),
+            ("/{a}/x/{b}", "/1/x/2", "b", Some("2")),
+            ("/user-{id}", "/user-7", "id", Some("7")),
+            ("/files/{*path}", "/files/a/b", "path", Some("a/b")),
+            ("/v{*rest}", "/v1/a/b", "rest", Some("1/a/b")),
+            ("/{{x}}-{id}", "/{x}-7", "id", Some("7")),
+            ("/{a}/c", "//c", "a", Some("")),
+        ];
+        for (text, path, name, expected) in cases {
+            assert!(pattern(text).covers(path), "{text} {path}");
+            assert_eq!(pattern(text).capture(path, name), expected, "{text} {path}");
+            assert_eq!(captured(text, path, name), expected, "{text} {path}");
+        }
+    }
+}

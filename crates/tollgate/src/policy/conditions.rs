@@ -1,0 +1,297 @@
+//! Which requests a policy covers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+
+use super::Policy;
+use super::host::HostPattern;
+use crate::client::NetworkList;
+use crate::matching::{Pattern, Patterns};
+use crate::{ConfigError, RequestView};
+
+/// What must hold for a policy to cover a request. Plain data, but for the closures.
+#[derive(Clone, Default)]
+pub(crate) struct Conditions {
+    routes: Vec<Pattern>,
+    exempt_routes: Vec<Pattern>,
+    methods: Vec<Method>,
+    exempt_methods: Vec<Method>,
+    hosts: Vec<HostPattern>,
+    exempt_networks: Vec<NetworkList>,
+    when: Vec<Arc<Condition>>,
+}
+
+type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
+
+/// Which requests it covers: all, unless one of these says otherwise. Several routes, methods or hosts are alternatives;
+/// conditions of different kinds must all hold.
+impl Policy {
+    /// Covers only requests to this path, or to one of those that several calls name. It is a pattern in axum's syntax,
+    /// `/users/{id}` or `/files/{*path}`, and axum's own router matches it.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let login = Policy::new("login", Quota::per_minute(5)).route("/login").method(Method::POST);
+    /// let files = Policy::new("files", Quota::per_second(100)).route("/files").route("/files/{*path}");
+    /// ```
+    ///
+    /// The path is the caller's, also within `nest` and before axum has routed the request. Whatever axum routes to a
+    /// pattern, the policy covers, and beyond that the forms of a path that somebody might take for the same one: `%61` is
+    /// `a`, doubled slashes count as one and a slash at the end as none. Upper and lower case differ, unless the limiter was
+    /// told to [ignore case](crate::LimiterBuilder::ignore_path_case). `.` and `..` are names like any other.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `pattern` is none. What comes from outside goes through [`try_route`](Self::try_route).
+    #[must_use]
+    #[track_caller]
+    pub fn route(self, pattern: &str) -> Self {
+        built(self.try_route(pattern))
+    }
+
+    /// Covers only requests to this path: see [`route`](Self::route).
+    ///
+    /// # Errors
+    ///
+    /// If `pattern` is none.
+    pub fn try_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
+        let patterns = self.patterns_of(pattern)?;
+        self.conditions_mut().routes.extend(patterns);
+        Ok(self)
+    }
+
+    /// Covers no request to this path, whatever [`route`](Self::route) says: a health check.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `pattern` is none. What comes from outside goes through
+    /// [`try_exempt_route`](Self::try_exempt_route).
+    #[must_use]
+    #[track_caller]
+    pub fn exempt_route(self, pattern: &str) -> Self {
+        built(self.try_exempt_route(pattern))
+    }
+
+    /// Covers no request to this path.
+    ///
+    /// # Errors
+    ///
+    /// If `pattern` is none.
+    pub fn try_exempt_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
+        let patterns = self.patterns_of(pattern)?;
+        self.conditions_mut().exempt_routes.extend(patterns);
+        Ok(self)
+    }
+
+    /// Covers only requests of this method, or of one of those that several calls name. `GET` includes `HEAD`, as it does
+    /// for axum's `get`: the handler runs for both.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.conditions_mut().methods.push(method);
+        self
+    }
+
+    /// Covers no request of this method. `GET` includes `HEAD`.
+    #[must_use]
+    pub fn exempt_method(mut self, method: Method) -> Self {
+        self.conditions_mut().exempt_methods.push(method);
+        self
+    }
+
+    /// Covers only requests to this host, or to one of those that several calls name: `api.example.com`, or
+    /// `*.example.com` for every name below. Case does not matter, and the port is not part of it. It is what the request
+    /// says, in its target or else in `Host`, and the caller may say anything.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `host` is none. What comes from outside goes through [`try_host`](Self::try_host).
+    #[must_use]
+    #[track_caller]
+    pub fn host(self, host: &str) -> Self {
+        built(self.try_host(host))
+    }
+
+    /// Covers only requests to this host: see [`host`](Self::host).
+    ///
+    /// # Errors
+    ///
+    /// If `host` is none.
+    pub fn try_host(mut self, host: &str) -> Result<Self, ConfigError> {
+        let host = HostPattern::parse(host).map_err(|reason| ConfigError::Host {
+            policy: self.name.to_string(),
+            host: host.chars().take(64).collect(),
+            reason,
+        })?;
+        self.conditions_mut().hosts.push(host);
+        Ok(self)
+    }
+
+    /// Covers no request from these networks. The list may be replaced while it is in use. A caller without address is in
+    /// none.
+    #[must_use]
+    pub fn exempt_networks(mut self, networks: impl Into<NetworkList>) -> Self {
+        self.conditions_mut().exempt_networks.push(networks.into());
+        self
+    }
+
+    /// Covers only requests for which `condition` holds, and those of all other calls.
+    #[must_use]
+    pub fn when(
+        mut self,
+        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.conditions_mut().when.push(Arc::new(condition));
+        self
+    }
+
+    /// Covers CORS preflights too: `OPTIONS` with `Access-Control-Request-Method`. Browsers send them unasked, and a page
+    /// cannot read the refusal of one, so that they cost nothing unless this says otherwise.
+    #[must_use]
+    pub fn charge_preflights(mut self) -> Self {
+        self.charges_preflights = true;
+        self
+    }
+
+    /// Whether what does not depend on the path holds.
+    #[inline]
+    pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
+        self.conditions
+            .as_ref()
+            .is_none_or(|conditions| conditions.hold(request))
+    }
+
+    /// The patterns of paths.
+    pub(crate) fn patterns(&self) -> Patterns<'_> {
+        match &self.conditions {
+            None => Patterns::default(),
+            Some(conditions) => Patterns {
+                routes: &conditions.routes,
+                exempt: &conditions.exempt_routes,
+            },
+        }
+    }
+
+    /// Makes the patterns of paths match whatever the case.
+    pub(crate) fn ignore_path_case(&mut self) {
+        if self.conditions.is_some() {
+            let conditions = self.conditions_mut();
+            for pattern in conditions
+                .routes
+                .iter_mut()
+                .chain(&mut conditions.exempt_routes)
+            {
+                pattern.ignore_case();
+            }
+        }
+    }
+
+    fn conditions_mut(&mut self) -> &mut Conditions {
+        Arc::make_mut(self.conditions.get_or_insert_default())
+    }
+
+    /// The pattern, and if it has slashes too many the one without them: the router takes it at its word, for which a
+    /// parameter may be empty before a slash at the end.
+    fn patterns_of(
+        &self,
+        text: &str,
+    ) -> Result<impl Iterator<Item = Pattern> + use<>, ConfigError> {
+        let pattern = Pattern::parse(text).map_err(|reason| ConfigError::Route {
+            policy: self.name.to_string(),
+            route: text.chars().take(128).collect(),
+            reason,
+        })?;
+        let tidied = pattern.tidied();
+        Ok([Some(pattern), tidied].into_iter().flatten())
+    }
+}
+
+impl Conditions {
+    fn hold(&self, request: &RequestView<'_>) -> bool {
+        (self.methods.is_empty() || has(&self.methods, request.method()))
+            && !has(&self.exempt_methods, request.method())
+            && (self.hosts.is_empty() || self.is_for_host(request))
+            && (self.exempt_networks.is_empty() || !self.is_from_exempt_network(request))
+            && self.when.iter().all(|condition| condition(request))
+    }
+
+    fn is_for_host(&self, request: &RequestView<'_>) -> bool {
+        let host = request.host();
+        host.is_some_and(|host| self.hosts.iter().any(|pattern| pattern.matches(&host)))
+    }
+
+    fn is_from_exempt_network(&self, request: &RequestView<'_>) -> bool {
+        let address = request.client_ip();
+        address.is_some_and(|address| {
+            let mut lists = self.exempt_networks.iter();
+            lists.any(|list| list.contains(address))
+        })
+    }
+}
+
+fn has(methods: &[Method], method: &Method) -> bool {
+    methods.contains(method) || (method == Method::HEAD && methods.contains(&Method::GET))
+}
+
+#[track_caller]
+fn built(result: Result<Policy, ConfigError>) -> Policy {
+    match result {
+        Ok(policy) => policy,
+        #[expect(
+            clippy::panic,
+            reason = "literals fail while they are built, by design"
+        )]
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl fmt::Debug for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conditions")
+            .field("routes", &self.routes)
+            .field("exempt_routes", &self.exempt_routes)
+            .field("methods", &self.methods)
+            .field("exempt_methods", &self.exempt_methods)
+            .field("hosts", &self.hosts)
+            .field("exempt_networks", &self.exempt_networks)
+            .field("closures", &self.when.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn what_is_no_route_or_host_is_refused_and_names_the_policy() {
+        let policy = || Policy::new("login", Quota::per_second(1));
+        let cases = [
+            (
+                policy().try_route("login"),
+                "policy \"login\": route \"login\": does not start with /",
+            ),
+            (
+                policy().try_exempt_route("/:id"),
+                "policy \"login\": route \"/:id\": has the old syntax: write {name} or {*name}",
+            ),
+            (
+                policy().try_host("http://x"),
+                "policy \"login\": host \"http://x\": is no name or address without port",
+            ),
+        ];
+        for (result, expected) in cases {
+            assert_eq!(result.unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "policy \"login\": route \"login\"")]
+    fn a_wrong_literal_fails_while_it_is_built() {
+        drop(Policy::new("login", Quota::per_second(1)).route("login"));
+    }
+}

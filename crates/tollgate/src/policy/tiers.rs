@@ -1,0 +1,324 @@
+//! Quotas that depend on who is asking.
+
+mod cache;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use self::cache::TierCache;
+use super::{Limit, Policy, Quotas};
+use crate::{ConfigError, Key, RequestView};
+
+/// Who gets other quotas than a policy's own.
+///
+/// An identity is in one tier, or in none and has the policy's own quotas. The tiers of a policy share the states of its
+/// budgets: whoever changes tier keeps what was spent, and gets no fresh budget. (Quotas of another algorithm, or windows of
+/// another length, do have states of their own.)
+///
+/// ```
+/// use tollgate::key::Header;
+/// use tollgate::{Policy, Quota, Tiers};
+///
+/// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key")).tiers(
+///     Tiers::by_key([("partner-a", "gold"), ("monitoring", "staff")])
+///         .tier("gold", Quota::per_second(1_000))
+///         .unlimited("staff"),
+/// );
+/// ```
+#[derive(Clone)]
+#[must_use = "tiers do nothing until a policy has them"]
+pub struct Tiers {
+    grants: Vec<(String, Option<Quotas>)>,
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Map(HashMap<Key, String>),
+    Now(Arc<NameNow>),
+    Later(Arc<NameLater>, TierCache),
+}
+
+type NameNow = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
+type NameLater = dyn Fn(Key) -> NameFuture + Send + Sync;
+type NameFuture = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+impl Tiers {
+    /// The tier of each identity by its name.
+    pub fn by_key<K: Into<Key>, T: Into<String>>(tiers: impl IntoIterator<Item = (K, T)>) -> Self {
+        let tiers = tiers.into_iter();
+        Self::of(Source::Map(
+            tiers.map(|(key, tier)| (key.into(), tier.into())).collect(),
+        ))
+    }
+
+    /// The tier that a function names: by the identity, or by what an outer layer has put into the request, which is
+    /// missing when a [check](crate::Limiter::check) asks.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, Tiers};
+    /// #[derive(Clone)]
+    /// struct Plan(&'static str);
+    ///
+    /// let tiers = Tiers::by(|_key, request| Some(request?.extensions().get::<Plan>()?.0))
+    ///     .tier("gold", Quota::per_second(1_000));
+    /// # let _ = Policy::new("api", Quota::per_second(10)).tiers(tiers);
+    /// ```
+    pub fn by<F, T>(name: F) -> Self
+    where
+        F: Fn(&Key, Option<&RequestView<'_>>) -> Option<T> + Send + Sync + 'static,
+        T: Into<String>,
+    {
+        let name =
+            move |key: &Key, request: Option<&RequestView<'_>>| name(key, request).map(Into::into);
+        Self::of(Source::Now(Arc::new(name)))
+    }
+
+    /// The tier that a function names after having asked somebody: a database, another service. What it says is remembered
+    /// for `remember_for`, of at most ten thousand identities, so that most requests do not wait. Two requests that come
+    /// before the first answer both ask.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Key, Policy, Quota, Tiers};
+    /// # async fn plan_of(account: &[u8]) -> Option<&'static str> { None }
+    /// let tiers = Tiers::by_async(Duration::from_secs(60), async |key: Key| plan_of(key.content()).await)
+    ///     .tier("gold", Quota::per_second(1_000));
+    /// # let _ = Policy::new("api", Quota::per_second(10)).tiers(tiers);
+    /// ```
+    pub fn by_async<F, A, T>(remember_for: Duration, name: F) -> Self
+    where
+        F: Fn(Key) -> A + Send + Sync + 'static,
+        A: Future<Output = Option<T>> + Send + 'static,
+        T: Into<String>,
+    {
+        let name = move |key: Key| -> NameFuture {
+            let name = name(key);
+            Box::pin(async move { name.await.map(Into::into) })
+        };
+        Self::of(Source::Later(Arc::new(name), TierCache::new(remember_for)))
+    }
+
+    /// A tier, and its quotas.
+    pub fn tier(mut self, name: impl Into<String>, quotas: impl Into<Quotas>) -> Self {
+        self.grants.push((name.into(), Some(quotas.into())));
+        self
+    }
+
+    /// A tier that the policy does not limit.
+    pub fn unlimited(mut self, name: impl Into<String>) -> Self {
+        self.grants.push((name.into(), None));
+        self
+    }
+
+    const fn of(source: Source) -> Self {
+        Self {
+            grants: Vec::new(),
+            source,
+        }
+    }
+}
+
+impl fmt::Debug for Tiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.grants.iter().map(|(name, _)| name);
+        f.write_str("Tiers")?;
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Policy {
+    /// Gives some identities other quotas than those of the policy: see [`Tiers`].
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the tiers are not sound: see [`try_tiers`](Self::try_tiers).
+    #[must_use]
+    #[track_caller]
+    pub fn tiers(self, tiers: Tiers) -> Self {
+        match self.try_tiers(tiers) {
+            Ok(policy) => policy,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Gives some identities other quotas than those of the policy: see [`Tiers`].
+    ///
+    /// # Errors
+    ///
+    /// If two tiers have one name, one has no quota, or an identity is in a tier that there is none of.
+    pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
+        self.tiers = Some(Arc::new(Resolved::new(&self.name, tiers)?));
+        Ok(self)
+    }
+}
+
+impl Policy {
+    /// The tier of an identity.
+    pub(crate) fn tier_of(&self, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
+        match &self.tiers {
+            Some(tiers) => tiers.find(key, request),
+            None => FoundTier::Now(None),
+        }
+    }
+
+    /// What a tier gets; nothing of the policy's own quotas.
+    pub(crate) fn grant(&self, tier: Tier) -> Option<&Grant> {
+        self.tiers.as_ref()?.grant(tier?)
+    }
+
+    /// The most quotas that a request can meet in it.
+    pub(crate) fn most_limits(&self) -> usize {
+        let of_tiers = self.tiers.as_ref().map_or(0, |tiers| tiers.most_limits());
+        self.limits.len().max(of_tiers)
+    }
+}
+
+/// The tiers of a policy, ready to be asked.
+pub(crate) struct Resolved {
+    grants: Vec<(String, Grant)>,
+    source: Finder,
+    warned: AtomicBool,
+}
+
+/// What a tier gets.
+#[derive(Clone, Debug)]
+pub(crate) enum Grant {
+    Limits(Arc<[Limit]>),
+    Unlimited,
+}
+
+enum Finder {
+    Map(HashMap<Key, usize>),
+    Now(Arc<NameNow>),
+    Later(Arc<NameLater>, TierCache),
+}
+
+/// The place of a tier among its policy's; nothing for the policy's own quotas.
+pub(crate) type Tier = Option<usize>;
+
+/// A tier that is known now, or will be.
+pub(crate) enum FoundTier {
+    Now(Tier),
+    Later(Pin<Box<dyn Future<Output = Tier> + Send>>),
+}
+
+impl FoundTier {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Tier> {
+        match self {
+            Self::Now(tier) => Poll::Ready(*tier),
+            Self::Later(tier) => tier.as_mut().poll(cx),
+        }
+    }
+}
+
+impl Resolved {
+    fn new(policy: &str, tiers: Tiers) -> Result<Self, ConfigError> {
+        let refuse = |tier: &str, reason| {
+            Err(ConfigError::Tier {
+                policy: policy.to_owned(),
+                tier: tier.to_owned(),
+                reason,
+            })
+        };
+        let mut grants: Vec<(String, Grant)> = Vec::new();
+        for (name, quotas) in tiers.grants {
+            if grants.iter().any(|(other, _)| *other == name) {
+                return refuse(&name, "there are two of this name");
+            }
+            let grant = match quotas {
+                Some(quotas) => Grant::Limits(quotas.into_limits(policy)?),
+                None => Grant::Unlimited,
+            };
+            grants.push((name, grant));
+        }
+        let place = |name: &str| grants.iter().position(|(other, _)| other == name);
+        let source = match tiers.source {
+            Source::Map(map) => {
+                let mut places = HashMap::new();
+                for (key, tier) in map {
+                    let Some(place) = place(&tier) else {
+                        return refuse(
+                            &tier,
+                            "an identity is in it, and there is none of this name",
+                        );
+                    };
+                    places.insert(key, place);
+                }
+                Finder::Map(places)
+            }
+            Source::Now(name) => Finder::Now(name),
+            Source::Later(name, cache) => Finder::Later(name, cache),
+        };
+        Ok(Self {
+            grants,
+            source,
+            warned: AtomicBool::new(false),
+        })
+    }
+
+    fn grant(&self, tier: usize) -> Option<&Grant> {
+        self.grants.get(tier).map(|(_, grant)| grant)
+    }
+
+    /// The most quotas that any tier has.
+    fn most_limits(&self) -> usize {
+        let lengths = self.grants.iter().map(|(_, grant)| match grant {
+            Grant::Limits(limits) => limits.len(),
+            Grant::Unlimited => 0,
+        });
+        lengths.max().unwrap_or(0)
+    }
+
+    /// The tier of an identity.
+    fn find(self: &Arc<Self>, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
+        match &self.source {
+            Finder::Map(places) => FoundTier::Now(places.get(key).copied()),
+            Finder::Now(name) => FoundTier::Now(self.place(name(key, request))),
+            Finder::Later(name, cache) => {
+                if let Some(tier) = cache.get(key) {
+                    return FoundTier::Now(tier);
+                }
+                let (tiers, key, name) = (Arc::clone(self), key.clone(), name(key.clone()));
+                FoundTier::Later(Box::pin(async move {
+                    let tier = tiers.place(name.await);
+                    if let Finder::Later(_, cache) = &tiers.source {
+                        cache.insert(key, tier);
+                    }
+                    tier
+                }))
+            }
+        }
+    }
+
+    /// A function may name a tier that there is none of. Nobody gets more by that: the policy's own quotas hold.
+    fn place(&self, name: Option<String>) -> Tier {
+        let name = name?;
+        let place = self.grants.iter().position(|(other, _)| *other == name);
+        if place.is_none() && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                tier = name,
+                "there is no such tier: the policy's own quotas hold"
+            );
+        }
+        place
+    }
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.grants.iter().map(|(name, grant)| (name, grant)))
+            .finish()
+    }
+}

@@ -1,0 +1,216 @@
+//! Annotations and the layer around them: who is charged when, and what is said about it.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+#![cfg(feature = "macros")]
+
+mod common;
+
+use std::net::Ipv4Addr;
+
+use axum::Router;
+use axum::routing::get;
+use common::served::Served;
+use common::{Waiting, at_a_standstill, header};
+use tollgate::key::Global;
+use tollgate::{FailureKind, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, rate_limit};
+
+#[rate_limit("2/hour")]
+async fn hello() -> &'static str {
+    "hello"
+}
+
+#[rate_limit(policy = "search")]
+async fn search() {}
+
+#[rate_limit(policy = "search", cost = 3)]
+async fn search_deeply() {}
+
+#[tokio::test]
+async fn a_policy_on_demand_is_charged_where_it_is_asked_for_and_nowhere_else() {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("search", Quota::per_hour(5)).on_demand())
+        .build()
+        .unwrap();
+    limiter.expects(["search"]).unwrap();
+    let app = Router::new()
+        .route("/search", get(search))
+        .route("/deep", get(search_deeply))
+        .route("/free", get(|| async {}))
+        .layer(RateLimitLayer::new(limiter));
+    let server = Served::new(app).await;
+
+    assert_eq!(server.statuses(["/free"; 9]).await, [200; 9]);
+    let requests = ["/search", "/deep", "/deep", "/search", "/search"];
+    assert_eq!(server.statuses(requests).await, [200, 200, 429, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_policy_on_demand_beside_others_is_left_out_by_the_layer() {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("search", Quota::per_hour(1)).on_demand())
+        .policy(Policy::new("page", Quota::per_hour(9)).route("/{page}"))
+        .policy(Policy::new("all", Quota::per_hour(20)))
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/page", get(|| async {}))
+        .route("/search", get(search))
+        .layer(RateLimitLayer::new(limiter));
+    let server = Served::new(app).await;
+
+    let page = server.get("/page").await;
+    let both = server.get("/search").await;
+
+    assert_eq!(
+        header(&page, "ratelimit-policy"),
+        "\"page\";q=9;w=3600, \"all\";q=20;w=3600"
+    );
+    assert_eq!(
+        header(&both, "ratelimit-policy"),
+        "\"page\";q=9;w=3600, \"all\";q=20;w=3600, \"search\";q=1;w=3600"
+    );
+}
+
+#[rate_limit("1/hour")]
+#[rate_limit(policy = "daily")]
+#[tollgate::rate_limit("1000/day", key = Global)]
+async fn several(status: RateLimitStatus) -> String {
+    let verdicts = status.verdicts();
+    let left = verdicts
+        .iter()
+        .map(|one| format!("{}={}", one.policy(), one.verdict().remaining()));
+    left.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn several_annotations_are_one_decision() {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("daily", Quota::per_day(9)).on_demand())
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/", get(several))
+        .layer(RateLimitLayer::new(&limiter));
+    let server = Served::new(app).await;
+
+    let first = server.get("/").await;
+    let then = server.statuses(["/", "/", "/"]).await;
+
+    assert_eq!(first.body(), "get/=0 daily=8 get/-2=999");
+    assert_eq!(then, [429; 3]);
+    assert_eq!(left(&limiter, "daily").await, 8);
+}
+
+/// What the client on this machine has left.
+async fn left(limiter: &Limiter, policy: &str) -> u64 {
+    let client = limiter.client_key(Ipv4Addr::LOCALHOST.into());
+    let asked = limiter.check(policy, client).cost(0).await.unwrap();
+    asked.remaining()
+}
+
+#[tokio::test]
+async fn what_the_layer_took_comes_back_when_a_handler_refuses() {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("all", Quota::per_hour(10)))
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/", get(hello))
+        .layer(RateLimitLayer::new(&limiter));
+    let server = Served::new(app).await;
+
+    assert_eq!(server.statuses(["/"; 5]).await, [200, 200, 429, 429, 429]);
+
+    assert_eq!(left(&limiter, "all").await, 8);
+}
+
+#[tokio::test]
+async fn the_fields_of_all_that_took_part_are_written_once() {
+    let app = Router::new()
+        .route("/", get(hello))
+        .layer(RateLimitLayer::new(Quota::per_hour(10)));
+    let server = Served::new(app).await;
+
+    for status in [200, 200, 429] {
+        let response = server.get("/").await;
+        assert_eq!(response.status(), status);
+        let lines = |name| response.headers().get_all(name).iter().count();
+        assert_eq!((lines("ratelimit"), lines("ratelimit-policy")), (1, 1));
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            "\"default\";q=10;w=3600, \"get/\";q=2;w=3600"
+        );
+        assert!(header(&response, "ratelimit").starts_with("\"get/\";r="));
+        assert_eq!(lines("retry-after"), usize::from(status == 429));
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_the_layer_charges_too_is_charged_twice_and_written_once() {
+    let limiter = Limiter::from(Policy::new("search", Quota::per_hour(10)));
+    let app = Router::new()
+        .route("/", get(search_deeply))
+        .layer(RateLimitLayer::new(&limiter));
+    let server = Served::new(app).await;
+
+    let response = server.get("/").await;
+
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        "\"search\";q=10;w=3600"
+    );
+    assert!(header(&response, "ratelimit").starts_with("\"search\";r=6;t="));
+    assert_eq!(left(&limiter, "search").await, 6);
+}
+
+#[tokio::test]
+async fn a_handler_waits_for_a_backend_that_waits_and_passes_when_it_fails() {
+    let backend = Waiting::new(at_a_standstill().0);
+    let limiter = Limiter::builder()
+        .allow_no_policies()
+        .backend(backend.clone())
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/", get(hello))
+        .layer(RateLimitLayer::new(limiter));
+    let server = Served::new(app).await;
+
+    let waits = tokio::spawn(server.get("/"));
+    while backend.pending() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waits.is_finished());
+    backend.gate.add_permits(4);
+    assert_eq!(waits.await.unwrap().status(), 200);
+    assert_eq!(server.statuses(["/", "/"]).await, [200, 429]);
+
+    backend.fail_with(Some(FailureKind::Unreachable));
+    assert_eq!(server.statuses(["/"]).await, [200]);
+}
+
+#[rate_limit("10/hour", cost = 2)]
+async fn settled(status: RateLimitStatus) -> &'static str {
+    match status.settle("get/", 5) {
+        Ok(()) => "settled",
+        Err(_) => "unknown",
+    }
+}
+
+#[tokio::test]
+async fn a_handler_settles_what_its_own_annotation_charged() {
+    let limiter = Limiter::builder().allow_no_policies().build().unwrap();
+    let app = Router::new()
+        .route("/", get(settled))
+        .layer(RateLimitLayer::new(limiter));
+    let server = Served::new(app).await;
+
+    let response = server.get("/").await;
+
+    assert_eq!(response.body(), "settled");
+    assert!(header(&response, "ratelimit").starts_with("\"get/\";r=5;t="));
+}

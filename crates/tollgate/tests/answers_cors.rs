@@ -1,0 +1,118 @@
+//! What pages in browsers may read.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::convert::Infallible;
+
+use common::{Body, Strict, from};
+use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
+use http::{HeaderValue, Request, Response};
+use tollgate::{HeaderForm, Quota, RateLimitHeaders, RateLimitLayer, SeeOther, Share};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+async fn exposed<S>(service: S) -> Vec<String>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    let response = service.oneshot(from("10.0.0.1")).await.unwrap();
+    let lines = response.headers().get_all(ACCESS_CONTROL_EXPOSE_HEADERS);
+    lines
+        .iter()
+        .map(|line| line.to_str().unwrap().to_owned())
+        .collect()
+}
+
+fn one_an_hour() -> RateLimitLayer {
+    RateLimitLayer::new(Quota::per_hour(1))
+}
+
+#[tokio::test]
+async fn nothing_is_exposed_unless_asked_for() {
+    let layer = one_an_hour();
+    for _ in 0..2 {
+        assert!(exposed(layer.layer(Strict::default())).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_the_form_writes_is_exposed_on_passing_and_refusing_answers() {
+    let cases = [
+        (
+            HeaderForm::Draft11,
+            "RateLimit, RateLimit-Policy, Retry-After",
+        ),
+        (
+            HeaderForm::Draft07,
+            "RateLimit, RateLimit-Policy, Retry-After",
+        ),
+        (
+            HeaderForm::Draft06,
+            "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After",
+        ),
+        (
+            HeaderForm::Legacy,
+            "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
+        ),
+    ];
+    for (form, expected) in cases {
+        let layer = one_an_hour().headers(form).expose_headers();
+        for _ in 0..2 {
+            assert_eq!(exposed(layer.layer(Strict::default())).await, [expected]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_exposed_already_stays_and_is_not_repeated() {
+    let service = service_fn(|_: Request<Body>| async {
+        let mut response = Response::new(Body::default());
+        let names = HeaderValue::from_static("X-Total,ratelimit , retry-after");
+        response
+            .headers_mut()
+            .insert(ACCESS_CONTROL_EXPOSE_HEADERS, names);
+        Ok::<_, Infallible>(response)
+    });
+    let layer = one_an_hour().expose_headers();
+    assert_eq!(
+        exposed(layer.layer(service)).await,
+        ["X-Total,ratelimit , retry-after", "RateLimit-Policy"]
+    );
+
+    // nor by a second layer around the first
+    let inner = one_an_hour().expose_headers().layer(Strict::default());
+    let around = one_an_hour().expose_headers().layer(inner);
+    for _ in 0..2 {
+        assert_eq!(
+            exposed(around.clone()).await,
+            ["RateLimit, RateLimit-Policy, Retry-After"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_written_is_not_exposed() {
+    // without headers only a refusal has one
+    let layer = one_an_hour().expose_headers().without_headers();
+    assert!(exposed(layer.layer(Strict::default())).await.is_empty());
+    assert_eq!(
+        exposed(layer.layer(Strict::default())).await,
+        ["Retry-After"]
+    );
+
+    // and while there is plenty left, there is none
+    let headers = RateLimitHeaders::default().when_below(Share::one_in(2));
+    let layer = RateLimitLayer::new(Quota::per_hour(9)).headers(headers);
+    let service = layer.expose_headers().layer(Strict::default());
+    assert!(exposed(service).await.is_empty());
+
+    // nor where a caller is sent elsewhere
+    let layer = one_an_hour().expose_headers().respond(SeeOther::at("/"));
+    exposed(layer.layer(Strict::default())).await;
+    assert!(exposed(layer.layer(Strict::default())).await.is_empty());
+}

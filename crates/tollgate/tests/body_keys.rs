@@ -1,0 +1,254 @@
+//! Identities from request bodies, which go on as they came.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+#![cfg(feature = "axum")]
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::routing::post;
+use axum::{Router, extract::Request};
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::{BodyExt, StreamBody};
+use tollgate::key::{FormField, KeyExtractor};
+use tollgate::{BufferBodyLayer, OnMissing, Policy, Quota, RateLimitLayer};
+use tower::ServiceExt;
+
+/// Answers with what it was sent, trailers and all. It reads bodies of up to 20 bytes for keys.
+fn echo(key: impl KeyExtractor) -> Router {
+    let policy = Policy::new("body", Quota::per_hour(1))
+        .key(key)
+        .on_missing(OnMissing::Pass);
+    Router::new()
+        .route(
+            "/",
+            post(|request: Request| async { Response::new(request.into_body()) }),
+        )
+        .layer(RateLimitLayer::new(policy))
+        .layer(BufferBodyLayer::new(20))
+}
+
+fn request(content_type: &str, body: impl Into<Body>) -> Request {
+    Request::post("/")
+        .header("content-type", content_type)
+        .body(body.into())
+        .unwrap()
+}
+
+async fn status(app: &Router, request: Request) -> u16 {
+    let response = app.clone().oneshot(request).await.unwrap();
+    response.status().as_u16()
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+#[tokio::test]
+async fn a_field_of_a_form_is_an_identity_and_the_body_goes_on() {
+    let app = echo(FormField::new("user"));
+
+    let first = app
+        .clone()
+        .oneshot(request(FORM, "user=a+b&x=1"))
+        .await
+        .unwrap();
+    assert_eq!(first.status(), 200);
+    let body = first.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "user=a+b&x=1");
+
+    assert_eq!(status(&app, request(FORM, "x=2&user=a%20b")).await, 429);
+    assert_eq!(status(&app, request(FORM, "user=other")).await, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_field_of_a_form_is_missing() {
+    let app = echo(FormField::new("user"));
+    let kind = format!("{FORM}; charset=utf-8");
+    assert_eq!(status(&app, request(&kind, "user=a")).await, 200);
+    assert_eq!(status(&app, request(&kind, "user=a")).await, 429);
+
+    // None of these spends the budget that is spent.
+    let cases = [
+        (FORM, "user=a&user=b"),
+        (FORM, "user="),
+        (FORM, ""),
+        (FORM, "user=a&longer=than-20"),
+        ("text/plain", "user=a"),
+        ("application/json", "user=a"),
+    ];
+    for (kind, body) in cases {
+        assert_eq!(
+            status(&app, request(kind, body)).await,
+            200,
+            "{kind} {body}"
+        );
+    }
+    let mut two_kinds = request(FORM, "user=a");
+    let other = "text/plain".parse().unwrap();
+    two_kinds.headers_mut().append("content-type", other);
+    assert_eq!(status(&app, two_kinds).await, 200);
+}
+
+#[tokio::test]
+async fn a_body_in_frames_goes_on_with_all_of_them_however_long_it_is() {
+    for parts in [
+        &["user", "=a"][..],
+        &["user=a&x=", "0123456789", "0123456789", "end"],
+    ] {
+        let app = echo(FormField::new("user"));
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", "42".parse().unwrap());
+        let data = parts
+            .iter()
+            .map(|part| Frame::data(Bytes::from_static(part.as_bytes())));
+        let frames = data.chain([Frame::trailers(trailers.clone())]);
+        let frames: Vec<_> = frames.map(Ok::<_, Infallible>).collect();
+        let body = StreamBody::new(tokio_stream::iter(frames));
+
+        let response = app.oneshot(request(FORM, Body::new(body))).await.unwrap();
+
+        let collected = response.into_body().collect().await.unwrap();
+        assert_eq!(collected.trailers(), Some(&trailers));
+        assert_eq!(collected.to_bytes(), parts.concat());
+    }
+}
+
+#[tokio::test]
+async fn a_stated_length_stays_stated() {
+    let app = Router::new().route(
+        "/",
+        post(|request: Request| async move { format!("{:?}", request.body().size_hint().exact()) }),
+    );
+    let app = app.layer(BufferBodyLayer::new(20));
+    for (body, expected) in [
+        ("user=a", "Some(6)"),
+        ("user=a&longer=than-20", "Some(21)"),
+        ("", "Some(0)"),
+    ] {
+        let response = app.clone().oneshot(request(FORM, body)).await.unwrap();
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(answer, expected, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_nobodys_whether_it_says_so_or_not() {
+    let app = echo(FormField::new("user"));
+    for _ in 0..2 {
+        let parts = ["user=a&x=", "0123456789", "0123456789"];
+        let frames =
+            parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part.as_bytes()))));
+        let unstated = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+        assert_eq!(status(&app, request(FORM, unstated)).await, 200);
+        let stated = "user=a&x=01234567890123456789";
+        assert_eq!(status(&app, request(FORM, stated)).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_says_it_is_too_long_is_not_waited_for() {
+    /// Would be long, and never comes.
+    struct Never;
+
+    impl http_body::Body for Never {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(21)
+        }
+    }
+
+    let app = Router::new()
+        .route("/", post(|| async { "answered" }))
+        .layer(BufferBodyLayer::new(20));
+    assert_eq!(status(&app, request(FORM, Body::new(Never))).await, 200);
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_reaches_whoever_reads_the_body() {
+    let app = echo(FormField::new("user"));
+    let frames = vec![
+        Ok(Frame::data(Bytes::from_static(b"user=a"))),
+        Err(std::io::Error::other("cut off")),
+    ];
+    let body = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+
+    let response = app.clone().oneshot(request(FORM, body)).await.unwrap();
+
+    let error = response.into_body().collect().await.unwrap_err();
+    assert!(error.to_string().contains("cut off"), "{error}");
+    // What was cut off is nobody's.
+    assert_eq!(status(&app, request(FORM, "user=a")).await, 200);
+}
+
+#[cfg(feature = "json")]
+#[tokio::test]
+async fn a_field_of_a_json_document_is_an_identity() {
+    use tollgate::key::JsonField;
+
+    const JSON: &str = "application/json";
+    let app = echo(JsonField::new("a.0"));
+    let body = |text: &'static str| request(JSON, text);
+
+    assert_eq!(status(&app, body(r#"{"a":["7"]}"#)).await, 200);
+    assert_eq!(status(&app, body(r#"{ "a" : [7] }"#)).await, 429);
+    let problem = request("application/problem+json; q=1", r#"{"a":["\u0037"]}"#);
+    assert_eq!(status(&app, problem).await, 429);
+    assert_eq!(status(&app, body(r#"{"a":["8"]}"#)).await, 200);
+    assert_eq!(status(&app, body(r#"{"a":["8"]}"#)).await, 429);
+
+    // None of these spends a budget.
+    for missing in [
+        r#"{"a":[7.0]}"#,
+        r#"{"a":[""]}"#,
+        r#"{"a":[null]}"#,
+        r#"{"a":[[7]]}"#,
+        r#"{"a":{"1":7}}"#,
+        r#"{"b":[7]}"#,
+        "[]",
+        "7",
+        "",
+        "{\"a\":[7]",
+        r#"{"a":["7"],"longer":1}"#,
+        "\u{fffd}",
+    ] {
+        for _ in 0..2 {
+            assert_eq!(status(&app, body(missing)).await, 200, "{missing}");
+        }
+    }
+    assert_eq!(
+        status(&app, request("text/json", r#"{"a":["7"]}"#)).await,
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_body_of_another_kind_is_not_read() {
+    // Its body never comes, and nobody waits for it.
+    let app = Router::new()
+        .route("/", post(|| async { "answered" }))
+        .layer(BufferBodyLayer::new(20));
+    let never = StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Infallible>>());
+
+    let response = app
+        .oneshot(request("text/plain", Body::new(never)))
+        .await
+        .unwrap();
+
+    assert_eq!(response.status(), 200);
+}

@@ -1,0 +1,45 @@
+//! What is logged while a test runs.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, Once};
+
+use tracing::subscriber::DefaultGuard;
+
+/// Collects what this thread logs.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Listens until the guard is dropped.
+    pub fn listen(&self) -> DefaultGuard {
+        // With a single listener `tracing` asks the thread that comes first to a place whether anybody listens there, and
+        // keeps its answer for all. So there is another one, for threads that have none.
+        static EVERYWHERE: Once = Once::new();
+        EVERYWHERE.call_once(|| {
+            let subscriber = tracing_subscriber::fmt().with_writer(io::sink).finish();
+            tracing::subscriber::set_global_default(subscriber).unwrap();
+        });
+
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

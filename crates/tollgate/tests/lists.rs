@@ -1,0 +1,133 @@
+//! Identities that are exempt or refused outright, while the lists of them change.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use common::{Body, Strict, from, header};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tollgate::key::{Header, KeyList};
+use tollgate::{Block, ClientIp, Key, Limiter, Policy, Quota, RateLimitLayer};
+use tower::{Layer, ServiceExt};
+
+async fn send(layer: &RateLimitLayer, request: Request<Body>) -> Response<Body> {
+    layer
+        .layer(Strict::default())
+        .oneshot(request)
+        .await
+        .unwrap()
+}
+
+async fn status(layer: &RateLimitLayer, request: Request<Body>) -> u16 {
+    send(layer, request).await.status().as_u16()
+}
+
+fn with_key(key: &str) -> Request<Body> {
+    let mut request = from("10.0.0.1");
+    request
+        .headers_mut()
+        .insert("x-api-key", key.parse().unwrap());
+    request
+}
+
+fn api() -> Policy {
+    Policy::new("api", Quota::per_hour(1)).key(Header::new("x-api-key"))
+}
+
+#[tokio::test]
+async fn who_is_exempt_is_not_counted_for_as_long_as_that_is_so() {
+    let partners = KeyList::new();
+    let layer = RateLimitLayer::new(api().exempt_keys(&partners));
+    assert_eq!(status(&layer, with_key("a")).await, 200);
+    assert_eq!(status(&layer, with_key("a")).await, 429);
+
+    partners.insert("a");
+    let exempt = send(&layer, with_key("a")).await;
+    assert_eq!(
+        (exempt.status().as_u16(), header(&exempt, "ratelimit")),
+        (200, "")
+    );
+
+    partners.remove("a");
+    assert_eq!(status(&layer, with_key("a")).await, 429);
+}
+
+#[tokio::test]
+async fn who_is_blocked_is_refused_whatever_is_left_and_costs_nobody_anything() {
+    let (leaked, abusive) = (KeyList::new(), KeyList::new());
+    let limiter = Limiter::builder()
+        .policy(Policy::new("address", Quota::per_hour(1)))
+        .policy(
+            api()
+                .block_keys(&leaked, Block::Forbidden)
+                .block_keys(&abusive, Block::TooManyRequests),
+        )
+        .build()
+        .unwrap();
+    let layer = RateLimitLayer::new(limiter);
+    leaked.insert("leaked");
+    abusive.insert("abusive");
+
+    for (key, status, kind) in [
+        ("leaked", 403, "about:blank"),
+        ("abusive", 429, "http-problem-types#abnormal-usage-detected"),
+    ] {
+        let refused = send(&layer, with_key(key)).await;
+        assert_eq!(refused.status(), status);
+        assert_eq!(header(&refused, "retry-after"), "");
+        assert_eq!(header(&refused, "cache-control"), "no-store");
+        let body = refused.into_body().collect().await.unwrap().to_bytes();
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem["status"], status);
+        assert!(problem["type"].as_str().unwrap().ends_with(kind));
+    }
+    // The budget of the address is untouched.
+    assert_eq!(status(&layer, with_key("good")).await, 200);
+}
+
+#[tokio::test]
+async fn to_a_grpc_caller_a_block_is_permission_denied_or_resource_exhausted() {
+    for (how, expected) in [(Block::Forbidden, "7"), (Block::TooManyRequests, "8")] {
+        let blocked: KeyList = ["bad"].into_iter().collect();
+        let layer = RateLimitLayer::new(api().block_keys(&blocked, how));
+        let mut request = with_key("bad");
+        *request.method_mut() = http::Method::POST;
+        let kind = "application/grpc".parse().unwrap();
+        request.headers_mut().insert("content-type", kind);
+
+        let refused = send(&layer, request).await;
+
+        assert_eq!(header(&refused, "grpc-status"), expected);
+        assert_eq!(refused.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_on_trial_blocks_nobody_and_exemption_goes_before_a_block() {
+    let list: KeyList = ["a"].into_iter().collect();
+    let trial = RateLimitLayer::new(api().block_keys(&list, Block::Forbidden).shadow());
+    assert_eq!(status(&trial, with_key("a")).await, 200);
+
+    let both = api().block_keys(&list, Block::Forbidden).exempt_keys(&list);
+    assert_eq!(status(&RateLimitLayer::new(both), with_key("a")).await, 200);
+}
+
+#[tokio::test]
+async fn an_address_is_listed_as_the_limiter_groups_it() {
+    let blocked = KeyList::new();
+    let policy = Policy::new("ip", Quota::per_hour(9))
+        .key(ClientIp)
+        .block_keys(&blocked, Block::Forbidden);
+    let limiter = Limiter::from(policy);
+    blocked.insert(limiter.client_key("2001:db8::1".parse().unwrap()));
+    let layer = RateLimitLayer::new(limiter);
+
+    assert_eq!(status(&layer, from("[2001:db8::2]")).await, 403);
+    assert_eq!(status(&layer, from("[2001:db8:0:1::1]")).await, 200);
+    assert!(!blocked.contains(&Key::from("2001:db8::1")));
+}

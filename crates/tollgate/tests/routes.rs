@@ -1,0 +1,129 @@
+//! Limits on routes, without an annotation.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+#![cfg(feature = "axum")]
+
+mod common;
+
+use std::panic;
+use std::sync::mpsc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use common::header;
+use common::served::Served;
+use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer};
+
+async fn hello() -> &'static str {
+    "hello"
+}
+
+fn limiter() -> Limiter {
+    Limiter::builder()
+        .policy(Policy::new("search", Quota::per_hour(2)).on_demand())
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_route_is_charged_and_its_405s_are_not() {
+    let app = Router::new()
+        .route("/export", get(hello).rate_limit("1/hour"))
+        .route("/free", get(hello))
+        .layer(RateLimitLayer::new(limiter()));
+    let server = Served::new(app).await;
+
+    let statuses = server
+        .statuses([
+            "POST /export",
+            "POST /export",
+            "/export",
+            "HEAD /export",
+            "/free",
+            "/free",
+        ])
+        .await;
+
+    assert_eq!(statuses, [405, 405, 200, 429, 200, 200]);
+    let refused = server.get("/export").await;
+    assert_eq!(
+        header(&refused, "ratelimit-policy"),
+        "\"get/export\";q=1;w=3600"
+    );
+}
+
+#[tokio::test]
+async fn a_limit_covers_the_handlers_that_the_route_has_by_then() {
+    let app = Router::new()
+        .route("/", post(hello).rate_limit("1/hour").get(hello))
+        .layer(RateLimitLayer::new(limiter()));
+    let server = Served::new(app).await;
+    let statuses = server.statuses(["POST /", "POST /", "/", "/"]).await;
+    assert_eq!(statuses, [200, 429, 200, 200]);
+}
+
+#[tokio::test]
+async fn several_quotas_of_a_route_are_one_decision() {
+    let quotas = [Quota::per_hour(2), Quota::per_day(9)];
+    let app = Router::new()
+        .route("/a", get(hello).rate_limit(["2/hour", "9/day"]))
+        .route("/b", get(hello).rate_limit(quotas))
+        .layer(RateLimitLayer::new(limiter()));
+    let server = Served::new(app).await;
+    for path in ["/a", "/b"] {
+        let response = server.get(path).await;
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            format!("\"get{path}\";q=2;w=3600, \"get{path}-2\";q=9;w=86400")
+        );
+    }
+}
+
+#[tokio::test]
+async fn routes_share_a_policy_of_the_limiter() {
+    let app = Router::new()
+        .route("/a", get(hello).rate_limit_by("search"))
+        .route("/b", get(hello).rate_limit_by("search"))
+        .layer(RateLimitLayer::new(limiter()));
+    let server = Served::new(app).await;
+    let statuses = server.statuses(["/a", "/b", "/a", "/b"]).await;
+    assert_eq!(statuses, [200, 200, 429, 429]);
+}
+
+#[tokio::test]
+async fn a_router_built_again_by_the_same_lines_has_the_same_limits() {
+    let limiter = limiter();
+    let build = || {
+        Router::new()
+            .route("/", get(hello).rate_limit("1/hour"))
+            .layer(RateLimitLayer::new(&limiter))
+    };
+    let (one, other) = (Served::new(build()).await, Served::new(build()).await);
+    assert_eq!(one.statuses(["/"]).await, [200]);
+    assert_eq!(other.statuses(["/"]).await, [429]);
+}
+
+#[test]
+fn a_text_that_is_no_quota_names_the_line_that_wrote_it() {
+    let line = line!() + 1;
+    let build = || get::<_, _, ()>(hello).rate_limit(["2/hour", "2/fortnight"]);
+
+    let (said, listener) = mpsc::channel();
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let place = info.location().map(|at| (at.file().to_owned(), at.line()));
+        // Other tests may panic meanwhile.
+        if info.to_string().contains("2/fortnight") {
+            said.send(place).unwrap();
+        } else {
+            loud(info);
+        }
+    }));
+
+    assert!(panic::catch_unwind(build).is_err());
+    assert_eq!(listener.recv(), Ok(Some((file!().to_owned(), line))));
+}

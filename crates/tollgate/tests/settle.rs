@@ -1,0 +1,145 @@
+//! What a request really cost, said afterwards.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use common::{Body, Waiting, at_a_standstill, from, header};
+use http::{Request, Response};
+use tokio::sync::oneshot;
+use tollgate::key::Global;
+use tollgate::{
+    FailureKind, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, SettleError,
+    Share,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// Answers a request after it was settled to each of these costs, one after the other.
+async fn send(limiter: &Limiter, costs: &'static [u64]) -> (Response<Body>, Option<SettleError>) {
+    let (tell, told) = oneshot::channel();
+    let settling = Arc::new(Mutex::new(Some(tell)));
+    let service = service_fn(move |request: Request<Body>| {
+        let settling = Arc::clone(&settling);
+        async move {
+            let status: &RateLimitStatus = request.extensions().get().unwrap();
+            let results = costs.iter().map(|cost| status.settle("tokens", *cost));
+            let failed = results
+                .filter_map(Result::err)
+                .fold(None, |_, error| Some(error));
+            settling
+                .lock()
+                .unwrap()
+                .take()
+                .unwrap()
+                .send(failed)
+                .unwrap();
+            Ok::<_, Infallible>(Response::new(Body::default()))
+        }
+    });
+    let service = RateLimitLayer::new(limiter).layer(service);
+    let response = service.oneshot(from("10.0.0.1")).await.unwrap();
+    (response, told.await.ok().flatten())
+}
+
+fn tokens() -> Limiter {
+    let (backend, _) = at_a_standstill();
+    let calls = Policy::new("calls", Quota::per_hour(10)).key(Global);
+    let tokens = Policy::new("tokens", Quota::per_hour(1000))
+        .key(Global)
+        .cost(100);
+    Limiter::builder()
+        .policies([calls, tokens])
+        .backend(backend)
+        .build()
+        .unwrap()
+}
+
+async fn left(limiter: &Limiter, policy: &str) -> u64 {
+    let peek = limiter.check(policy, tollgate::Key::global()).cost(0);
+    peek.await.unwrap().remaining()
+}
+
+#[tokio::test]
+async fn what_was_charged_too_much_comes_back_and_too_little_is_taken() {
+    let cases: [(&[u64], u64); 6] = [
+        (&[], 900),
+        (&[100], 900),
+        (&[40], 960),
+        (&[0], 1000),
+        (&[250], 750),
+        // More is known later on.
+        (&[10, 20, 300], 700),
+    ];
+    for (costs, expected) in cases {
+        let limiter = tokens();
+        let (response, failed) = send(&limiter, costs).await;
+
+        assert_eq!(failed, None);
+        assert_eq!(left(&limiter, "tokens").await, expected, "{costs:?}");
+        assert_eq!(left(&limiter, "calls").await, 9, "{costs:?}");
+        // The headers speak of what is left after it.
+        if expected < 900 {
+            assert!(
+                header(&response, "ratelimit").starts_with(&format!("\"tokens\";r={expected};"))
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cost_beyond_what_is_left_is_a_debt() {
+    let limiter = tokens();
+    send(&limiter, &[3000]).await;
+
+    let denied = limiter
+        .check("tokens", tollgate::Key::global())
+        .await
+        .unwrap();
+
+    assert!(!denied.is_allowed());
+    // 2,000 of debt and 100 for the next: 2,100 at 1,000 an hour.
+    assert_eq!(denied.retry_after().unwrap().as_secs(), 2 * 3600 + 360);
+}
+
+#[tokio::test]
+async fn a_policy_that_took_no_part_cannot_be_settled() {
+    let limiter = Limiter::from(Policy::new("calls", Quota::per_hour(10)).key(Global));
+
+    let (_, failed) = send(&limiter, &[5]).await;
+
+    assert_eq!(
+        failed.unwrap().to_string(),
+        "policy \"tokens\": took no part in this request"
+    );
+    assert!(RateLimitStatus::default().settle("tokens", 1).is_err());
+}
+
+#[tokio::test]
+async fn in_an_outage_there_is_nothing_to_be_settled() {
+    for rule in [OnFailure::Allow, OnFailure::Local(Share::WHOLE)] {
+        let backend = Waiting::new(at_a_standstill().0);
+        backend.gate.add_permits(1000);
+        backend.fail_with(Some(FailureKind::Unreachable));
+        let tokens = Policy::new("tokens", Quota::per_hour(1000))
+            .key(Global)
+            .cost(100);
+        let limiter = Limiter::builder()
+            .policy(tokens.on_failure(rule))
+            .backend(backend.clone())
+            .build()
+            .unwrap();
+
+        let (_, failed) = send(&limiter, &[5]).await;
+
+        assert_eq!(failed, None);
+        backend.fail_with(None);
+        assert_eq!(left(&limiter, "tokens").await, 1000);
+    }
+}

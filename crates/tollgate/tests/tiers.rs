@@ -1,0 +1,283 @@
+//! Quotas that depend on who is asking, and callers that somebody has to be asked about.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use common::log::Log;
+use common::{Body, Strict, at_a_standstill, from, header};
+use http::{Request, Response};
+use tokio::sync::Semaphore;
+use tollgate::key::{Header, KeyList, from_async_fn};
+use tollgate::{Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Tiers};
+use tower::{Layer, Service, ServiceExt};
+
+fn limiter(policy: Policy) -> Limiter {
+    let (backend, _) = at_a_standstill();
+    Limiter::builder()
+        .policy(policy)
+        .backend(backend)
+        .build()
+        .unwrap()
+}
+
+fn by(key: &str) -> Request<Body> {
+    let mut request = from("10.0.0.1");
+    request
+        .headers_mut()
+        .insert("x-api-key", key.parse().unwrap());
+    request
+}
+
+async fn send(limiter: &Limiter, request: Request<Body>) -> Response<Body> {
+    let service = RateLimitLayer::new(limiter).layer(Strict::default());
+    service.oneshot(request).await.unwrap()
+}
+
+async fn statuses(limiter: &Limiter, key: &str, n: usize) -> Vec<u16> {
+    let mut all = Vec::new();
+    for _ in 0..n {
+        all.push(send(limiter, by(key)).await.status().as_u16());
+    }
+    all
+}
+
+fn api() -> Policy {
+    Policy::new("api", Quota::per_hour(2)).key(Header::new("x-api-key"))
+}
+
+fn gold() -> Tiers {
+    Tiers::by_key([("a", "gold"), ("b", "gold"), ("staff", "free")])
+        .tier("gold", Quota::per_hour(4))
+        .unlimited("free")
+}
+
+#[tokio::test]
+async fn an_identity_has_the_quotas_of_its_tier() {
+    let limiter = limiter(api().tiers(gold()));
+
+    assert_eq!(statuses(&limiter, "nobody", 3).await, [200, 200, 429]);
+    assert_eq!(statuses(&limiter, "a", 5).await, [200, 200, 200, 200, 429]);
+    assert_eq!(statuses(&limiter, "staff", 9).await, [200; 9]);
+
+    // Each tier says its own limits, and who is unlimited is told nothing.
+    let policy_of =
+        async |key| header(&send(&limiter, by(key)).await, "ratelimit-policy").to_owned();
+    assert_eq!(policy_of("b").await, "\"api\";q=4;w=3600");
+    assert_eq!(policy_of("somebody").await, "\"api\";q=2;w=3600");
+    assert_eq!(policy_of("staff").await, "");
+}
+
+#[tokio::test]
+async fn a_check_knows_tiers_too() {
+    let limiter = limiter(api().tiers(gold()));
+
+    let allowed = async |key: &str| {
+        limiter
+            .check("api", key)
+            .cost(4)
+            .await
+            .unwrap()
+            .is_allowed()
+    };
+    assert!(allowed("a").await && !allowed("nobody").await && allowed("staff").await);
+    assert_eq!(
+        limiter.check("api", "staff").await.unwrap().remaining(),
+        u64::MAX
+    );
+    assert_eq!(statuses(&limiter, "a", 1).await, [429]);
+}
+
+#[tokio::test]
+async fn changing_tier_hands_out_no_fresh_budget() {
+    // given somebody who has spent all of the small tier
+    let tier = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&tier);
+    let names = move |_: &Key, _: Option<&tollgate::RequestView<'_>>| {
+        Some(["small", "large"][asked.load(Ordering::SeqCst)])
+    };
+    let limiter = limiter(
+        api().tiers(
+            Tiers::by(names)
+                .tier("small", Quota::per_hour(3))
+                .tier("large", Quota::per_hour(6)),
+        ),
+    );
+    assert_eq!(statuses(&limiter, "a", 4).await, [200, 200, 200, 429]);
+
+    // when they are moved to one twice as large, and back again
+    tier.store(1, Ordering::SeqCst);
+    // Half of it is spent: what was spent lasts an hour, whatever that is in units.
+    let large = statuses(&limiter, "a", 4).await;
+    tier.store(0, Ordering::SeqCst);
+
+    // then they never have all of a budget again
+    assert!(
+        large.iter().filter(|status| **status == 200).count() <= 3,
+        "{large:?}"
+    );
+    assert_eq!(statuses(&limiter, "a", 1).await, [429]);
+}
+
+#[tokio::test]
+async fn a_tier_can_be_what_an_outer_layer_found_out() {
+    #[derive(Clone)]
+    struct Plan(&'static str);
+    let tiers = Tiers::by(|_, request| Some(request?.extensions().get::<Plan>()?.0));
+    let limiter = limiter(api().tiers(tiers.tier("gold", Quota::per_hour(3))));
+
+    let mut passed = 0;
+    for _ in 0..5 {
+        let mut request = by("a");
+        request.extensions_mut().insert(Plan("gold"));
+        passed += usize::from(send(&limiter, request).await.status() == 200);
+    }
+
+    assert_eq!(passed, 3);
+    assert_eq!(statuses(&limiter, "b", 3).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_tier_that_there_is_none_of_gets_nobody_more() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let limiter = limiter(api().tiers(Tiers::by(|_, _| Some("diamond")).unlimited("gold")));
+
+    assert_eq!(statuses(&limiter, "a", 3).await, [200, 200, 429]);
+    assert_eq!(log.text().matches("there is no such tier").count(), 1);
+}
+
+#[test]
+fn tiers_that_are_not_sound_are_refused() {
+    let refusal = |tiers| api().try_tiers(tiers).unwrap_err().to_string();
+    let quota = Quota::per_second(1);
+
+    assert_eq!(
+        refusal(Tiers::by_key([("a", "gold")]).tier("silver", quota)),
+        "policy \"api\": tier \"gold\": an identity is in it, and there is none of this name"
+    );
+    assert_eq!(
+        refusal(gold().tier("gold", quota)),
+        "policy \"api\": tier \"gold\": there are two of this name"
+    );
+    assert_eq!(
+        refusal(gold().tier("silver", Vec::<Quota>::new())),
+        "policy \"api\": no quota"
+    );
+}
+
+#[tokio::test]
+async fn a_tier_that_somebody_is_asked_for_is_remembered() {
+    // given a store that answers when it is let
+    let (asked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let (asks, opens) = (Arc::clone(&asked), Arc::clone(&gate));
+    let tiers = Tiers::by_async(Duration::from_secs(600), move |key: Key| {
+        let opens = Arc::clone(&opens);
+        asks.fetch_add(1, Ordering::SeqCst);
+        async move {
+            opens.acquire().await.unwrap().forget();
+            (key.content() == b"a").then_some("gold")
+        }
+    });
+    let limiter = limiter(api().tiers(tiers.tier("gold", Quota::per_hour(4))));
+
+    // when a request comes, it waits, and the service that was found ready with it
+    let inner = Strict::default();
+    let mut service = RateLimitLayer::new(&limiter).layer(inner.clone());
+    let mut waiting = Box::pin(service.ready().await.unwrap().call(by("a")));
+    assert!(poll_once(&mut waiting).is_none());
+    assert_eq!(inner.calls(), 0);
+    gate.add_permits(2);
+    assert_eq!(waiting.await.unwrap().status(), 200);
+
+    // then nobody else waits
+    assert_eq!(statuses(&limiter, "a", 4).await, [200, 200, 200, 429]);
+    assert_eq!(statuses(&limiter, "b", 3).await, [200, 200, 429]);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert!(
+        limiter
+            .check("api", "a")
+            .cost(0)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+}
+
+#[tokio::test]
+async fn an_identity_that_somebody_is_asked_for_obeys_the_policy() {
+    // given sessions that a store knows, and two that it does not
+    let by_session = || {
+        from_async_fn(|request| {
+            let session = request.headers().get("x-api-key").cloned();
+            async move {
+                tokio::task::yield_now().await;
+                let session = session?;
+                session
+                    .as_bytes()
+                    .strip_prefix(b"session-of-")
+                    .map(Key::bytes)
+            }
+        })
+    };
+    let policy = |rule| {
+        let policy = Policy::new("api", Quota::per_hour(2)).key_async(by_session());
+        policy
+            .on_missing(rule)
+            .exempt_keys(KeyList::from_iter(["root"]))
+    };
+
+    // then each identity has a budget, exempt ones none, and the rule holds for those without
+    for (rule, unknown) in [
+        (OnMissing::Share, [200, 200, 429]),
+        (OnMissing::Pass, [200, 200, 200]),
+        (OnMissing::Deny, [403, 403, 403]),
+    ] {
+        let limiter = limiter(policy(rule));
+        assert_eq!(statuses(&limiter, "session-of-a", 3).await, [200, 200, 429]);
+        assert_eq!(statuses(&limiter, "session-of-b", 1).await, [200]);
+        assert_eq!(statuses(&limiter, "session-of-root", 4).await, [200; 4]);
+        assert_eq!(statuses(&limiter, "stolen", 3).await, unknown, "{rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_somebody_is_asked_has_spent_nothing() {
+    let gate = Arc::new(Semaphore::new(0));
+    let opens = Arc::clone(&gate);
+    let key = from_async_fn(move |_| {
+        let opens = Arc::clone(&opens);
+        async move {
+            opens.acquire().await.unwrap().forget();
+            Some("a")
+        }
+    });
+    let limiter = limiter(Policy::new("api", Quota::per_hour(2)).key_async(key));
+    let mut service = RateLimitLayer::new(&limiter).layer(Strict::default());
+
+    let mut leaving = Box::pin(service.ready().await.unwrap().call(by("a")));
+    assert!(poll_once(&mut leaving).is_none());
+    drop(leaving);
+    gate.add_permits(10);
+
+    assert_eq!(statuses(&limiter, "a", 3).await, [200, 200, 429]);
+}
+
+/// What a future has to say if it is asked once.
+fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
+    let mut cx = Context::from_waker(Waker::noop());
+    match future.as_mut().poll(&mut cx) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}

@@ -1,0 +1,57 @@
+-- One run that charges each key once, enforced, by GCRA: many callers with a budget each, or many requests of one of them.
+-- It does what main.lua would do, at a third of the cost, for want of tables and closures. Whatever is out of the
+-- ordinary falls through to main.lua, before anything is written.
+if #ARGV == 1 and #ARGV[1] == 46 then
+  local times, kind, us, latest, tag, denominator, more, latest_rest = unpack('<BI4ddBddd', ARGV[1])
+  latest = latest + now
+  local usual = kind == 0x10100 and us + more > 0
+  local cell, total, values, ends, missing = 2 ^ (tag - 128), 0, {}, nil, nil
+  for i = 1, usual and #KEYS or 0 do
+    local state, length, of, at, rest = found[i], 9, tag, 0, 0
+    if state then
+      length = #state
+      if length == 9 then
+        of, at = unpack('<Bd', state)
+      elseif length == 13 then
+        of, at, rest = unpack('<BdI4', state)
+      else
+        of = nil
+      end
+    else
+      missing = missing or {}
+      missing[#missing + 1] = KEYS[i]
+    end
+    if of ~= tag or at > latest or at < 0 or at % 1 ~= 0 or rest >= denominator then
+      usual = false
+      break
+    end
+    -- Most denials show in whole microseconds already, and a call of a function is dear.
+    if at + us <= latest then
+      local admitted, to, to_rest = admit(at, rest, us, more, denominator, latest, latest_rest, times)
+      if admitted > 0 then
+        total = total + admitted
+        if length == 9 and to_rest == 0 then
+          values[i] = pack('<d', to)
+        else
+          values[i] = pack('<dI4', to, to_rest)
+          at, to = length == 13 and at + 1 or 0, to + 1
+        end
+        if not state or at - at % cell ~= to - to % cell then
+          ends = ends or {}
+          ends[i] = ('%d'):format((to - to % cell + cell) / 1000 + 1)
+        end
+      end
+    end
+  end
+  if usual and not (missing and #KEYS > 1 and redis.call('EXISTS', spread(missing)) > 0) then
+    for i = 1, total > 0 and #KEYS or 0 do
+      if ends and ends[i] then
+        redis.call('SET', KEYS[i], pack('B', tag) .. values[i], 'PXAT', ends[i])
+      elseif values[i] then
+        redis.call('SETRANGE', KEYS[i], '1', values[i])
+      end
+    end
+    return clock[1] .. ' ' .. clock[2] .. ' ' .. cmsgpack.pack(total, found)
+  end
+end
+
