@@ -23,6 +23,7 @@ struct Redis {
 impl Redis {
     async fn new() -> Self {
         let server = Standalone::start();
+        set_clock(&server, START);
         let backend = RedisBackend::builder(&server.url())
             .clock("clock")
             // In order: a credit is there when the next decision is.
@@ -32,14 +33,17 @@ impl Redis {
             .connect()
             .await
             .unwrap();
-        let redis = Self {
+        Self {
             backend: Arc::new(backend),
             server,
             now: AtomicU64::new(START),
-        };
-        redis.advance(Duration::ZERO).await;
-        redis
+        }
     }
+}
+
+fn set_clock(server: &Standalone, now: u64) {
+    let answer = server.command(&["SET", "clock", &now.to_string()]);
+    assert_eq!(answer, "+OK\r\n");
 }
 
 impl Subject for Redis {
@@ -50,8 +54,7 @@ impl Subject for Redis {
     fn advance(&self, by: Duration) -> Elapsed<'_> {
         let by = u64::try_from(by.as_micros()).unwrap();
         let now = self.now.fetch_add(by, Ordering::SeqCst) + by;
-        let answer = self.server.command(&["SET", "clock", &now.to_string()]);
-        assert_eq!(answer, "+OK\r\n");
+        set_clock(&self.server, now);
         Box::pin(std::future::ready(()))
     }
 

@@ -28,8 +28,22 @@ pub enum FailureKind {
     },
     /// Too many decisions wait already.
     Overloaded,
-    /// The server answered that it cannot: read-only, out of memory, loading, refused by its access rules.
-    Refused,
+    /// The server does not accept our name or password.
+    Unauthenticated,
+    /// The server's access rules forbid a command or a key that decisions need.
+    Forbidden,
+    /// The server is a replica, or has been told not to be written to.
+    ReadOnly,
+    /// The server has no memory left and refuses writes.
+    OutOfMemory,
+    /// The server is there and cannot decide at present: it loads its data, is busy with somebody's script, or misses the
+    /// rest of its cluster, its replicas or its disk.
+    Unready,
+    /// The server failed to run the decision, or answered what cannot be read.
+    ScriptFailed,
+    /// What answers is not what the backend was set up for: no Redis at all, one without scripts, or one of another kind,
+    /// such as a node of a cluster that was named as a single server.
+    WrongServer,
     /// Something that Tollgate did not write stands where a state should.
     ForeignState,
     /// The call itself was not one: more charges than [`crate::MAX_CHARGES`], say.
@@ -58,6 +72,12 @@ impl BackendError {
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
+
+    /// What happened, in half a sentence; empty if the kind says all.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
 }
 
 impl fmt::Display for BackendError {
@@ -68,7 +88,13 @@ impl fmt::Display for BackendError {
                 write!(f, "no answer from the backend within {deadline:?}")?;
             }
             FailureKind::Overloaded => f.write_str("too many decisions wait for the backend")?,
-            FailureKind::Refused => f.write_str("refused by the backend")?,
+            FailureKind::Unauthenticated => f.write_str("the backend does not know us")?,
+            FailureKind::Forbidden => f.write_str("forbidden by the backend's access rules")?,
+            FailureKind::ReadOnly => f.write_str("the backend cannot be written to")?,
+            FailureKind::OutOfMemory => f.write_str("the backend is out of memory")?,
+            FailureKind::Unready => f.write_str("the backend cannot decide at present")?,
+            FailureKind::ScriptFailed => f.write_str("the backend failed to decide")?,
+            FailureKind::WrongServer => f.write_str("not a backend of the kind that was set up")?,
             FailureKind::ForeignState => f.write_str("not a state of ours")?,
             FailureKind::InvalidCall => f.write_str("invalid call")?,
         }

@@ -3,20 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tollgate_core::{
-    Answer, Backend, BackendError, Charge, Decide, Decision, FailureKind, Key, MAX_CHARGES,
-    Receipt, Scope,
+    Answer, Backend, BackendError, Charge, Decide, FailureKind, Key, MAX_CHARGES, Receipt, Scope,
 };
 
-use crate::config::RedisBackendBuilder;
-use crate::dispatch::{Dispatch, Limits};
+use crate::across;
+use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
-use crate::handed::Waiting;
-use crate::job::{Heard, Job};
-use crate::link::{self, Link};
-use crate::name;
+use crate::fleet::{Fleet, gone, heard};
+use crate::job::Job;
+use crate::name::Names;
 use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
@@ -25,12 +21,12 @@ use crate::wire::{Request, Work};
 /// Clones are cheap and share connections.
 #[derive(Clone)]
 pub struct RedisBackend {
-    dispatch: Arc<Dispatch>,
-    prefix: Arc<str>,
+    pub(crate) fleet: Fleet,
+    names: Arc<Names>,
 }
 
 impl RedisBackend {
-    /// Connects to `redis://[user:password@]host[:port][/database]`.
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or with the feature `tls` to `rediss://…`.
     ///
     /// # Errors
     ///
@@ -39,63 +35,50 @@ impl RedisBackend {
         Self::builder(url).connect().await
     }
 
-    /// Sets up a backend in detail.
+    /// Sets up a backend on one server in detail.
     pub fn builder(url: &str) -> RedisBackendBuilder {
-        RedisBackendBuilder::new(url)
+        RedisBackendBuilder::new(Topology::Single(url.to_owned()))
     }
 
-    /// What it has sent and received so far, all clones together.
+    /// Sets up a backend on the master of this name, whichever server that is at the time, as the Sentinels at these URLs
+    /// say. The master is spoken to as they are: with TLS if their URLs say `rediss://`.
+    pub fn sentinel<U: Into<String>>(
+        master_name: impl Into<String>,
+        urls: impl IntoIterator<Item = U>,
+    ) -> RedisBackendBuilder {
+        let urls = urls.into_iter().map(Into::into).collect();
+        RedisBackendBuilder::new(Topology::Sentinel(master_name.into(), urls))
+    }
+
+    /// Sets up a backend on a cluster, of which some nodes are at these URLs. The others are found through them.
+    pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBackendBuilder {
+        let urls = urls.into_iter().map(Into::into).collect();
+        RedisBackendBuilder::new(Topology::Cluster(urls))
+    }
+
+    /// What it has sent and received so far, all clones and all nodes together.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.dispatch.counters.read()
+        self.fleet.counters().read()
     }
 
-    pub(crate) fn start(
-        link: Link,
-        runtime: Handle,
-        prefix: String,
-        limits: Limits,
-        connections: usize,
-    ) -> Self {
-        let dispatch = Dispatch::new(link, runtime, limits, connections);
+    pub(crate) fn start(fleet: Fleet, names: Names) -> Self {
         Self {
-            dispatch: Arc::new(dispatch),
-            prefix: prefix.into(),
-        }
-    }
-
-    /// Opens the first connection now, the others in the background.
-    pub(crate) async fn open_now(&self) -> Result<(), ConnectError> {
-        let dispatch = &self.dispatch;
-        let first = dispatch.link.open().await;
-        dispatch.connected(0, first.map_err(ConnectError::failed)?);
-        self.open_from(1);
-        Ok(())
-    }
-
-    /// Opens connections in the background, but for those before `first`.
-    pub(crate) fn open_from(&self, first: usize) {
-        for lane in first..self.dispatch.lanes() {
-            link::spawn(&self.dispatch, lane);
+            fleet,
+            names: Arc::new(names),
         }
     }
 
     fn request(&self, work: Work, scope: Scope, key: &Key) -> Request {
         Request {
             work,
-            names: [name::of(&self.prefix, scope, key)].into_iter().collect(),
+            names: [self.names.of(scope, key)].into_iter().collect(),
         }
     }
 
-    fn ask(&self, request: Request) -> Waiting {
-        let (job, answer) = Job::awaited(request, self.dispatch.deadline());
-        let handed = self.dispatch.push(job);
-        Waiting { answer, handed }
-    }
-
     fn tell(&self, request: Request) {
-        let job = Job::unattended(request, self.dispatch.deadline());
-        let _none = self.dispatch.push(job);
+        let deadline = self.fleet.deadline();
+        self.fleet.push(Job::unattended(request, deadline));
     }
 }
 
@@ -110,12 +93,25 @@ impl Backend for RedisBackend {
         }
         let names = charges
             .iter()
-            .map(|charge| name::of(&self.prefix, charge.scope, charge.key));
-        let answer = self.ask(Request {
+            .map(|charge| self.names.of(charge.scope, charge.key));
+        let request = Request {
             names: names.collect(),
             work: Work::decide(charges),
-        });
-        Answer::later(async move { heard(answer.await)?.ok_or_else(gone) })
+        };
+        let deadline = self.fleet.deadline();
+        match &self.fleet {
+            Fleet::One(dispatch) => {
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { heard(answer.await)?.ok_or_else(gone) })
+            }
+            Fleet::Cluster(cluster) if across::is_needed(&request) => {
+                Answer::later(across::decide(Arc::clone(cluster), request))
+            }
+            Fleet::Cluster(cluster) => {
+                let answer = cluster.ask(request, deadline);
+                Answer::later(async move { answer.await?.ok_or_else(gone) })
+            }
+        }
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
@@ -129,30 +125,26 @@ impl Backend for RedisBackend {
     }
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        let answer = self.ask(self.request(Work::Reset(scope), scope, key));
-        Answer::later(async move { heard(answer.await).map(drop) })
+        let deadline = self.fleet.deadline();
+        let request = self.request(Work::Reset(scope), scope, key);
+        match &self.fleet {
+            Fleet::One(dispatch) => {
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { heard(answer.await).map(drop) })
+            }
+            Fleet::Cluster(cluster) => {
+                let answer = cluster.ask(request, deadline);
+                Answer::later(async move { answer.await.map(drop) })
+            }
+        }
     }
-}
-
-fn heard(
-    heard: Result<Heard, oneshot::error::RecvError>,
-) -> Result<Option<Decision>, BackendError> {
-    let said = heard.ok().and_then(Heard::read);
-    said.unwrap_or_else(|| Err(gone()))
-}
-
-fn gone() -> BackendError {
-    BackendError::new(
-        FailureKind::Unreachable,
-        "the runtime of the backend has ended",
-    )
 }
 
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the client: it holds a password.
         f.debug_struct("RedisBackend")
-            .field("prefix", &self.prefix)
+            .field("names", &self.names)
             .finish_non_exhaustive()
     }
 }

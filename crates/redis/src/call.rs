@@ -7,10 +7,11 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::BackendError;
+use tollgate_core::{BackendError, FailureKind};
 
+use crate::cluster::Redirect;
 use crate::dispatch::Dispatch;
-use crate::error::{failure, wants_reconnect};
+use crate::error::{again, failure, wants_reconnect};
 use crate::job::Job;
 use crate::link::send;
 use crate::script::Script;
@@ -19,6 +20,10 @@ use crate::wire::{Call, Plan, Reply, replay};
 /// How long after its deadline a call may still be answered, so that what it took is given back. Then the connection is
 /// given up: it has stalled for far longer than a lost packet explains.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How often the script is loaded for one call. Somebody may flush it between our loading and our calling it, but who does
+/// so all the time is told.
+const MOST_LOADS: u32 = 3;
 
 /// Sends the batch and answers everybody in it, each within its deadline.
 pub(crate) async fn run(
@@ -38,7 +43,9 @@ pub(crate) async fn run(
     let sha = dispatch.link.script.sha();
     dispatch.counters.sent(&call, sha, jobs.len());
     let result = {
-        let mut asked = pin!(ask(&mut connection, &dispatch.link.script, &command));
+        let asking = jobs.first().is_some_and(|job| job.route.asking);
+        let script = &dispatch.link.script;
+        let mut asked = pin!(ask(&mut connection, script, &command, asking));
         wait(&dispatch, lane, &mut jobs, asked.as_mut()).await
     };
     match result {
@@ -51,6 +58,12 @@ pub(crate) async fn run(
             dispatch.free(lane);
         }
         Some(Err(error)) => {
+            if let Some(cluster) = dispatch.cluster.upgrade()
+                && let Some(redirect) = Redirect::of(&error, jobs.len())
+            {
+                dispatch.free(lane);
+                return cluster.send_on(jobs, &redirect);
+            }
             fail(&mut jobs, || failure(&error));
             if wants_reconnect(&error) {
                 dispatch.broken(lane, &failure(&error));
@@ -80,23 +93,40 @@ async fn ask(
     connection: &mut MultiplexedConnection,
     script: &Script,
     command: &Cmd,
+    asking: bool,
 ) -> Result<Value, RedisError> {
-    match send(connection, command).await {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            let load = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(script.source())
-                .to_owned();
-            send(connection, &load).await?;
-            send(connection, command).await
+    let mut loads = 0;
+    loop {
+        let result = send_as(connection, command, asking).await;
+        let is_missing = matches!(&result, Err(error) if error.code() == Some("NOSCRIPT"));
+        if !is_missing || loads == MOST_LOADS {
+            return result;
         }
-        result => result,
+        let load = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(script.source())
+            .to_owned();
+        send(connection, &load).await?;
+        loads += 1;
     }
+}
+
+/// Sends the command, behind `ASKING` if the slot is on its way to this node. A lane carries one call at a time, so that
+/// nothing comes between the two.
+async fn send_as(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+    asking: bool,
+) -> Result<Value, RedisError> {
+    if asking {
+        send(connection, &redis::cmd("ASKING")).await?;
+    }
+    send(connection, command).await
 }
 
 /// Waits for the answer, and meanwhile tells those whose deadline passes. One timer for all of them.
 async fn wait(
-    dispatch: &Dispatch,
+    dispatch: &Arc<Dispatch>,
     lane: usize,
     jobs: &mut [Job],
     mut asked: Pin<&mut impl Future<Output = Result<Value, RedisError>>>,
@@ -126,7 +156,7 @@ type Answers = Result<Vec<(usize, crate::wire::Outcome)>, BackendError>;
 fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
     let reply = Reply::parse(value).ok_or_else(|| {
         BackendError::new(
-            tollgate_core::FailureKind::Refused,
+            FailureKind::WrongServer,
             "what answers is no Redis that runs our script",
         )
     })?;
@@ -141,9 +171,7 @@ fn deliver(mut jobs: Vec<Job>, said: Answers, dispatch: &Arc<Dispatch>) {
                 jobs[position].answer(outcome, dispatch);
             }
         }
-        Err(error) => fail(&mut jobs, || {
-            BackendError::new(error.kind(), error.to_string())
-        }),
+        Err(error) => fail(&mut jobs, || again(&error)),
     }
 }
 

@@ -44,33 +44,79 @@ impl Error for ConnectError {
 /// What a failed call says. Never a text of the server's own: it may name keys, and keys are identities.
 pub(crate) fn failure(error: &RedisError) -> BackendError {
     let Some(code) = error.code() else {
-        let kind = if error.is_io_error() || error.is_connection_dropped() {
-            FailureKind::Unreachable
-        } else {
-            FailureKind::Refused
-        };
-        if error.kind() == ErrorKind::AuthenticationFailed {
-            return BackendError::new(kind, "the server does not accept our name or password");
-        }
-        return BackendError::new(kind, format!("Redis: {}", error.category()));
+        return local(error);
     };
-    let what = match code {
-        "READONLY" => "is a replica, which cannot be written to",
-        "OOM" => "is out of memory",
-        "LOADING" => "is still loading its data",
-        "BUSY" => "is busy with a script",
-        "MASTERDOWN" => "is a replica that has lost its master",
-        "MISCONF" => "cannot persist and refuses writes",
-        "NOREPLICAS" => "has too few replicas to write",
-        "NOAUTH" | "WRONGPASS" => "does not accept our name or password",
-        "NOPERM" => "does not permit us a command or key that we need",
-        "NOSCRIPT" => "forgets the script as soon as it is loaded",
-        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => {
-            "is part of a cluster, and was connected to as a single server"
-        }
-        _ => "failed to run the script",
+    let (kind, what) = match code {
+        "READONLY" => (FailureKind::ReadOnly, "the server is a replica"),
+        "OOM" => (
+            FailureKind::OutOfMemory,
+            "raise maxmemory, or let nothing else live there",
+        ),
+        "LOADING" => (FailureKind::Unready, "the server still loads its data"),
+        "BUSY" => (FailureKind::Unready, "the server is busy with a script"),
+        "MASTERDOWN" => (
+            FailureKind::Unready,
+            "the server is a replica that has lost its master",
+        ),
+        "MISCONF" => (
+            FailureKind::Unready,
+            "the server cannot persist and refuses writes",
+        ),
+        "NOREPLICAS" => (
+            FailureKind::Unready,
+            "the server has too few replicas to write",
+        ),
+        "CLUSTERDOWN" | "TRYAGAIN" => (
+            FailureKind::Unready,
+            "the cluster has nobody for this key now",
+        ),
+        "NOAUTH" => (
+            FailureKind::Unauthenticated,
+            "the server asks for a password",
+        ),
+        "WRONGPASS" => return wrong_password(),
+        "NOPERM" => (
+            FailureKind::Forbidden,
+            "allow our user the commands and keys that the documentation names",
+        ),
+        "NOSCRIPT" => (
+            FailureKind::ScriptFailed,
+            "the server forgets the script as soon as it is loaded",
+        ),
+        "MOVED" | "ASK" | "CROSSSLOT" => (
+            FailureKind::WrongServer,
+            "the server is part of a cluster: set it up with RedisBackend::cluster",
+        ),
+        _ => (FailureKind::ScriptFailed, "the server gave an error"),
     };
-    BackendError::new(FailureKind::Refused, format!("the server {what} ({code})"))
+    BackendError::new(kind, format!("{what} ({code})"))
+}
+
+/// What the library says by itself.
+fn local(error: &RedisError) -> BackendError {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => wrong_password(),
+        ErrorKind::Parse => BackendError::new(
+            FailureKind::WrongServer,
+            "what answers does not speak Redis's protocol: look at host and port",
+        ),
+        _ => BackendError::new(
+            FailureKind::Unreachable,
+            format!("Redis: {}", error.category()),
+        ),
+    }
+}
+
+fn wrong_password() -> BackendError {
+    BackendError::new(
+        FailureKind::Unauthenticated,
+        "look at user name and password",
+    )
+}
+
+/// The same error again, for somebody else.
+pub(crate) fn again(error: &BackendError) -> BackendError {
+    BackendError::new(error.kind(), error.detail())
 }
 
 /// Whether the server said so because of what it is at present, so that a new connection may find another one.

@@ -13,12 +13,26 @@ use crate::wire::{Request, Work};
 /// What is sent back: a decision, or nothing for a reset.
 pub(crate) type Said = Result<Option<Decision>, BackendError>;
 
+/// Where in a cluster a job belongs. Jobs of one route may share a call; elsewhere there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    pub(crate) slot: u16,
+    /// Whether the slot is on its way to the node, which must be told that we know.
+    pub(crate) asking: bool,
+    /// Whether it goes by itself: while a slot moves, the keys of one call may be in two places.
+    pub(crate) alone: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) request: Request,
+    pub(crate) route: Route,
+    /// How often a node has sent it on.
+    pub(crate) sent_on: u32,
     /// Nobody waits for credits and debits.
     waiter: Option<oneshot::Sender<Heard>>,
     pub(crate) deadline: Instant,
+    answered: bool,
 }
 
 impl Job {
@@ -26,8 +40,11 @@ impl Job {
         let (waiter, answer) = oneshot::channel();
         let job = Self {
             request,
+            route: Route::default(),
+            sent_on: 0,
             waiter: Some(waiter),
             deadline,
+            answered: false,
         };
         (job, answer)
     }
@@ -35,8 +52,11 @@ impl Job {
     pub(crate) fn unattended(request: Request, deadline: Instant) -> Self {
         Self {
             request,
+            route: Route::default(),
+            sent_on: 0,
             waiter: None,
             deadline,
+            answered: false,
         }
     }
 
@@ -50,8 +70,14 @@ impl Job {
         self.waiter.is_some()
     }
 
+    /// Whether it has been answered: nothing is to be done for it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.answered || self.is_withdrawn()
+    }
+
     /// Answers. What was decided for somebody who is gone is given back.
     pub(crate) fn answer(&mut self, said: Said, dispatch: &Arc<Dispatch>) {
+        self.answered = true;
         let heard = Heard {
             said: Some(said),
             undo: Some((
@@ -71,6 +97,7 @@ impl Job {
 
     /// Says that nothing was decided, as far as anybody knows. The request stays, should the answer come after all.
     pub(crate) fn refuse(&mut self, error: BackendError) {
+        self.answered = true;
         let heard = Heard {
             said: Some(Err(error)),
             undo: None,
@@ -102,7 +129,7 @@ impl Drop for Heard {
             return;
         };
         for credit in credits(&decision, &request) {
-            let _none = dispatch.push(Job::unattended(credit, dispatch.deadline()));
+            dispatch.tell(credit);
         }
     }
 }

@@ -33,30 +33,53 @@
 //!
 //! # On the server
 //!
-//! Least rights, of which each is needed:
+//! Least rights, of which each is needed; in a cluster the second line adds to the first, on a Sentinel the third stands alone:
 //!
 //! ```text
 //! ACL SETUSER gate on >password ~tollgate:* -@all +evalsha +script|load +time +get +mget +exists +set +setrange +del
+//! ACL SETUSER gate +cluster|slots +asking
+//! ACL SETUSER gate on >password -@all +sentinel|get-master-addr-by-name
 //! ```
 //!
 //! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and whoever is evicted starts from a
 //! full one: give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to
 //! decide, and the failure rule acts. A GCRA state with a name of 31 bytes takes about 105 to 180 bytes.
 //!
+//! # Where the budgets are
+//!
+//! * [`RedisBackend::connect`]: one server.
+//! * [`RedisBackend::sentinel`]: the master that the Sentinels name, asked for again with every connection.
+//! * [`RedisBackend::cluster`]: each node has a queue and connections of its own. All budgets of one identity live in one slot;
+//!   those of a request that names several identities may not, are then taken in turn, and given back if a later one denies. In
+//!   between others may be denied. A give-back that fails stays charged: [`Stats::lost_give_backs`].
+//!
+//! With the feature `tls` each of them over `rediss://`. Certificates are computed with by rustls; if nobody has chosen a
+//! provider for the process by then, `ring` is.
+//!
 //! # What is not
 //!
-//! Sentinel, Cluster and TLS are not there yet. A server that fails over forgets what replication had not carried.
+//! A server that fails over forgets what replication had not carried: for each key at most one full budget. Receipts of
+//! one decision carry one time, in a cluster that of the first node asked: let its nodes keep their clocks together.
 
+mod across;
 mod backend;
 mod call;
+mod cluster;
 mod config;
 mod dispatch;
 mod error;
+mod fleet;
 mod handed;
+mod hello;
 mod job;
 mod link;
 mod name;
+mod queue;
 mod script;
+mod sentinel;
+mod server;
+mod slot;
+mod slots;
 mod stats;
 mod wire;
 

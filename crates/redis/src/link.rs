@@ -6,13 +6,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisError, Value};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::dispatch::Dispatch;
 use crate::error::failure;
+use crate::hello::{self, Kind};
 use crate::script::Script;
+use crate::sentinel::Sentinels;
 
 /// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
 /// the longest is what a recovered server waits for its callers.
@@ -34,9 +36,13 @@ async fn reconnect(dispatch: Weak<Dispatch>, lane: usize) {
         let Some(dispatch) = dispatch.upgrade() else {
             return;
         };
-        if let Ok(connection) = opened {
-            dispatch.connected(lane, connection);
-            return;
+        match opened {
+            Ok(connection) => return dispatch.connected(lane, connection),
+            Err(error) => dispatch.not_connected(&error),
+        }
+        if let Some(cluster) = dispatch.cluster.upgrade() {
+            // Somebody else may have taken its place.
+            cluster.refresh();
         }
         drop(dispatch);
         sleep(jittered(pause)).await;
@@ -44,42 +50,84 @@ async fn reconnect(dispatch: Weak<Dispatch>, lane: usize) {
     }
 }
 
+/// Who is to be connected to.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// This server.
+    Server(Arc<ConnectionInfo>),
+    /// Whom the Sentinels name at the time.
+    Master(Arc<Sentinels>),
+}
+
 /// What it takes to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    pub(crate) client: Client,
+    pub(crate) origin: Origin,
+    /// What the server has to be.
+    pub(crate) kind: Kind,
+    pub(crate) client_name: Arc<str>,
     pub(crate) script: Arc<Script>,
     pub(crate) deadline: Duration,
 }
 
 impl Link {
-    /// Connects, and shows that the server answers and has our script.
+    /// Connects, and shows that the server is what it is taken for, has our script and runs it.
     pub(crate) async fn open(&self) -> Result<MultiplexedConnection, BackendError> {
-        let deadline = self.deadline;
-        match timeout(deadline, self.handshake()).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(failure(&error)),
-            Err(_elapsed) => Err(BackendError::new(
-                FailureKind::TimedOut { deadline },
-                "while connecting",
-            )),
-        }
+        within(self.deadline, self.handshake()).await
     }
 
-    async fn handshake(&self) -> Result<MultiplexedConnection, RedisError> {
-        // Deadlines are ours: the library's would be a timer for each call, and the call would run on.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+    async fn handshake(&self) -> Result<MultiplexedConnection, BackendError> {
+        let server = match &self.origin {
+            Origin::Server(server) => (**server).clone(),
+            Origin::Master(sentinels) => sentinels.master().await?,
+        };
+        let mut connection = connect(server).await?;
+        hello::greet(&mut connection, &self.client_name, self.kind).await?;
         let source = self.script.source();
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(source).to_owned();
-        send(&mut connection, &load).await?;
+        let tried = redis::cmd("EVALSHA")
+            .arg(self.script.sha())
+            .arg(0)
+            .to_owned();
+        for command in [load, tried] {
+            let result = send(&mut connection, &command).await;
+            result.map_err(|error| without_scripts(&error))?;
+        }
         Ok(connection)
     }
+}
+
+/// A server that knows no scripts says so in no code of its own.
+fn without_scripts(error: &RedisError) -> BackendError {
+    match error.detail() {
+        Some(detail) if detail.starts_with("unknown command") => BackendError::new(
+            FailureKind::WrongServer,
+            "the server has no SCRIPT LOAD or EVALSHA: do not rename or disable them, decisions are Lua scripts",
+        ),
+        _ => failure(error),
+    }
+}
+
+/// Bounds what is done to connect.
+pub(crate) async fn within<T>(
+    deadline: Duration,
+    work: impl Future<Output = Result<T, BackendError>>,
+) -> Result<T, BackendError> {
+    timeout(deadline, work).await.unwrap_or_else(|_elapsed| {
+        let kind = FailureKind::TimedOut { deadline };
+        Err(BackendError::new(kind, "while connecting"))
+    })
+}
+
+/// Connects and says who we are.
+pub(crate) async fn connect(server: ConnectionInfo) -> Result<MultiplexedConnection, BackendError> {
+    // Deadlines are ours: the library's would be a timer for each call, and the call would run on.
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let client = Client::open(server).map_err(|error| failure(&error))?;
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    connected.await.map_err(|error| failure(&error))
 }
 
 /// Sends a command. What the library gives as a value, an error of the server's, is one here.

@@ -1,43 +1,104 @@
-//! What a state is called in Redis: `prefix:policy:slot/unit:identity`.
+//! What a state is called in Redis: `prefix:policy:slot/unit:identity`, in a cluster `prefix:{partition}:policy:…`.
 //!
 //! The unit is what makes states incompatible, the limit is not part of it. Policy and identity are escaped so that no
 //! two identities have one name and none can write a hash tag or leave its place.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use tollgate_core::{Key, Scope, Unit};
 
-/// The name of one state.
-pub(crate) fn of(prefix: &str, scope: Scope, key: &Key) -> Box<[u8]> {
-    let mut name = String::with_capacity(64);
-    name.push_str(prefix);
-    name.push(':');
-    for byte in scope.policy().bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
-            name.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _written = write!(name, "%{byte:02x}");
+use crate::slot;
+
+/// How much of a keyed hash stands for an identity: as many bits as nobody ever hits by chance.
+const HASH_BYTES: usize = 16;
+
+/// How names are made.
+#[derive(Clone)]
+pub(crate) struct Names {
+    pub(crate) prefix: String,
+    /// In a cluster: over how many hash tags identities spread.
+    pub(crate) partitions: Option<u16>,
+    secret: Option<Hmac<Sha256>>,
+}
+
+impl Names {
+    pub(crate) fn new(prefix: String) -> Self {
+        Self {
+            prefix,
+            partitions: None,
+            secret: None,
         }
     }
-    let _written = write!(name, ":{}/", scope.slot());
-    let _written = match scope.unit() {
-        Unit::FixedWindow {
-            period_us,
-            offset_us,
-        } => write!(name, "f{period_us}+{offset_us}:"),
-        Unit::SlidingWindow { period_us } => write!(name, "s{period_us}:"),
-        Unit::RollingWindow { period_us, buckets } => write!(name, "r{period_us}x{buckets}:"),
-        Unit::SlidingLog { period_us } => write!(name, "l{period_us}:"),
-        _ => write!(name, "g:"),
-    };
-    let mut name = name.into_bytes();
-    identity(&mut name, key.as_bytes());
-    name.into()
+
+    /// From here on identities stand in names as a hash under this key.
+    pub(crate) fn hash_with(&mut self, key: &[u8]) {
+        // A key of any length will do.
+        self.secret = Hmac::new_from_slice(key).ok();
+    }
+
+    /// The name of one state.
+    pub(crate) fn of(&self, scope: Scope, key: &Key) -> Box<[u8]> {
+        let mut identity = Vec::with_capacity(64);
+        match &self.secret {
+            Some(secret) => hashed(&mut identity, secret, key.as_bytes()),
+            None => escaped(&mut identity, key.as_bytes()),
+        }
+
+        let mut name = String::with_capacity(64 + identity.len());
+        name.push_str(&self.prefix);
+        name.push(':');
+        if let Some(partitions) = self.partitions {
+            // Writing to a string does not fail.
+            let _written = write!(name, "{{{}}}:", slot::crc16(&identity) % partitions);
+        }
+        for byte in scope.policy().bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
+                name.push(char::from(byte));
+            } else {
+                let _written = write!(name, "%{byte:02x}");
+            }
+        }
+        let _written = write!(name, ":{}/", scope.slot());
+        let _written = match scope.unit() {
+            Unit::FixedWindow {
+                period_us,
+                offset_us,
+            } => write!(name, "f{period_us}+{offset_us}:"),
+            Unit::SlidingWindow { period_us } => write!(name, "s{period_us}:"),
+            Unit::RollingWindow { period_us, buckets } => write!(name, "r{period_us}x{buckets}:"),
+            Unit::SlidingLog { period_us } => write!(name, "l{period_us}:"),
+            _ => write!(name, "g:"),
+        };
+        let mut name = name.into_bytes();
+        name.append(&mut identity);
+        name.into()
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the key: with it identities can be tried out.
+        f.debug_struct("Names")
+            .field("prefix", &self.prefix)
+            .field("partitions", &self.partitions)
+            .field("hashed", &self.secret.is_some())
+            .finish()
+    }
+}
+
+/// `h` is the kind of no identity.
+fn hashed(name: &mut Vec<u8>, secret: &Hmac<Sha256>, key: &[u8]) {
+    let hash = secret.clone().chain_update(key).finalize().into_bytes();
+    name.push(b'h');
+    for byte in hash.iter().take(HASH_BYTES) {
+        name.extend([byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+    }
 }
 
 /// The kind as a letter, then the content as it is but for what a hash tag is made of.
-fn identity(name: &mut Vec<u8>, key: &[u8]) {
+fn escaped(name: &mut Vec<u8>, key: &[u8]) {
     let Some((kind, content)) = key.split_first() else {
         return;
     };
@@ -89,14 +150,57 @@ mod tests {
         keys.push(Key::from(std::net::Ipv4Addr::new(1, 2, 3, 4)));
         keys.push(Key::tuple([&Key::from("a"), &Key::from("b")]));
 
-        let mut names = HashSet::new();
+        let names = Names::new("tollgate".to_owned());
+        let mut seen = HashSet::new();
         for policy in ["p", "p:0/g", "{p}", "p%3a0"] {
             let scope = Scope::of(policy, 0, &quota);
             for key in &keys {
-                let name = of("tollgate", scope, key);
+                let name = names.of(scope, key);
                 assert!(!name.contains(&b'{') && !name.contains(&b'}'));
-                assert!(names.insert(name), "{policy} {key:?}");
+                assert!(seen.insert(name), "{policy} {key:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_identity_in_a_cluster_has_one_tag_whatever_its_budget() {
+        let quota = Quota::per_second(10);
+        let mut names = Names::new("tollgate".to_owned());
+        names.partitions = Some(64);
+        let tags = |key: &Key| {
+            ["login", "{1}", "mail"].map(|policy| {
+                let name = names.of(Scope::of(policy, 0, &quota), key);
+                let name = String::from_utf8_lossy(&name).into_owned();
+                assert!(name.starts_with("tollgate:{"), "{name}");
+                assert_eq!(name.matches(['{', '}']).count(), 2, "{name}");
+                name.split_terminator(['{', '}']).nth(1).map(str::to_owned)
+            })
+        };
+        let mut seen = HashSet::new();
+        for n in 0..2_000 {
+            let [first, second, third] = tags(&Key::from(format!("{{{n}}}").as_str()));
+            assert!(first == second && second == third);
+            seen.insert(first);
+        }
+        assert_eq!(seen.len(), 64);
+    }
+
+    #[test]
+    fn a_hashed_identity_is_equal_under_one_key_only_and_cannot_be_read() {
+        let quota = Quota::per_second(10);
+        let scope = Scope::of("login", 0, &quota);
+        let name = |secret: &[u8], identity: &str| {
+            let mut names = Names::new("tollgate".to_owned());
+            names.hash_with(secret);
+            assert!(!format!("{names:?}").contains("s3cret"));
+            names.of(scope, &Key::from(identity))
+        };
+        let alice = name(b"s3cret", "alice");
+        assert_eq!(alice, name(b"s3cret", "alice"));
+        assert_ne!(alice, name(b"s3cret", "bob"));
+        assert_ne!(alice, name(b"other", "alice"));
+        let text = String::from_utf8_lossy(&alice).into_owned();
+        assert!(!text.contains("alice"), "{text}");
+        assert_eq!(text.len(), "tollgate:login:0/g:h".len() + 2 * HASH_BYTES);
     }
 }

@@ -35,10 +35,16 @@ impl Script {
         Self::of(Cow::Borrowed(SOURCE))
     }
 
-    /// The same script, but it reads the time, in µs, where tests have put it.
+    /// The same script, but it reads the time, in µs, where tests have put it: under this key, or on a node of a cluster
+    /// under the first of `key{0}`, `key{1}` … that is its own.
     #[cfg(any(test, feature = "test-clock"))]
     pub(crate) fn with_clock(key: &str) -> Self {
-        let virtual_clock = format!("local clock = {{ 0, redis.call('GET', '{key}') }}");
+        let virtual_clock = format!(
+            "local clock = {{ 0, redis.pcall('GET', '{key}') }} \
+             for n = 0, 63 do \
+               if type(clock[2]) ~= 'string' then clock[2] = redis.pcall('GET', '{key}{{' .. n .. '}}') end \
+             end"
+        );
         Self::of(Cow::Owned(SOURCE.replace(CLOCK, &virtual_clock)))
     }
 

@@ -18,6 +18,9 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Bytes of what the server answered. Errors are not counted.
     pub bytes_in: u64,
+    /// Give-backs that failed, all of them in a cluster: a request was denied in one slot, and what it had taken in another
+    /// stayed charged.
+    pub lost_give_backs: u64,
 }
 
 /// The counts as they grow. Nothing depends on their order.
@@ -27,6 +30,7 @@ pub(crate) struct Counters {
     requests: AtomicU64,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
+    lost_give_backs: AtomicU64,
 }
 
 impl Counters {
@@ -49,6 +53,10 @@ impl Counters {
         add(&self.bytes_in, on_the_wire(reply));
     }
 
+    pub(crate) fn lost(&self) {
+        add(&self.lost_give_backs, 1);
+    }
+
     pub(crate) fn read(&self) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -56,6 +64,7 @@ impl Counters {
             requests: read(&self.requests),
             bytes_out: read(&self.bytes_out),
             bytes_in: read(&self.bytes_in),
+            lost_give_backs: read(&self.lost_give_backs),
         }
     }
 }

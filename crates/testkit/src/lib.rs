@@ -1,6 +1,7 @@
 //! Real servers for tests, and with the feature `grpc` a service for them to serve.
 //!
-//! Redis: each on its own free port and socket, in its own folder, gone when it is dropped.
+//! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and a network that fails between them, each on its own
+//! free port and socket, in its own folder, gone when it is dropped.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -10,11 +11,19 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+mod cluster;
+mod proxy;
+mod sentinel;
 #[cfg(feature = "grpc")]
 pub mod shop;
 mod standalone;
+mod tls;
 
+pub use cluster::Cluster;
+pub use proxy::{Fault, Proxy};
+pub use sentinel::Sentinels;
 pub use standalone::Standalone;
+pub use tls::Tls;
 
 use std::env;
 

@@ -22,7 +22,12 @@ pub struct Standalone {
     port: u16,
     options: Vec<String>,
     process: Option<Child>,
+    /// Ends the server when we are gone without a word: it waits for its input to end.
+    watchdog: Option<Child>,
 }
+
+/// Reads until there is no more, then leaves nothing behind.
+const WATCHDOG: &str = r#"read -r _; kill -9 "$1"; [ -z "$2" ] || rm -rf "$2""#;
 
 impl Standalone {
     /// Starts a server and waits until it answers.
@@ -42,15 +47,17 @@ impl Standalone {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start_with(options: &[&str]) -> Self {
-        let folder = tempfile::Builder::new()
-            .prefix("tollgate-")
-            .tempdir()
-            .expect("a temporary folder");
+        Self::start_in(folder(), options)
+    }
+
+    /// Starts a server in a folder that holds what its options speak of.
+    pub(crate) fn start_in(folder: TempDir, options: &[&str]) -> Self {
         let mut server = Self {
             folder,
             port: free_port(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
             process: None,
+            watchdog: None,
         };
         server.run();
         server
@@ -82,6 +89,11 @@ impl Standalone {
 
     /// Kills the server as a crash would.
     pub fn kill(&mut self) {
+        if let Some(mut watchdog) = self.watchdog.take() {
+            // First, so that it never sees a number that is another process's by then.
+            let _gone = watchdog.kill();
+            let _status = watchdog.wait();
+        }
         if let Some(mut process) = self.process.take() {
             // It may have ended by itself.
             let _gone = process.kill();
@@ -99,6 +111,30 @@ impl Standalone {
         self.run();
     }
 
+    /// Stops the process where it stands, as a stalled host would: connections stay open and nothing answers.
+    ///
+    /// # Panics
+    ///
+    /// If there is no process.
+    pub fn stall(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a stalled process go on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no process.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.pid().map(|pid| pid.to_string());
+        let status = Command::new("kill").arg(signal).args(pid).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
     /// Runs one command, given as its words, and says what the server answered, as it stands on the wire.
     ///
     /// # Panics
@@ -112,13 +148,23 @@ impl Standalone {
     fn run(&mut self) {
         let binary = server_binary();
         let process = Command::new(&binary)
+            // A file to be read stands before everything else.
+            .args(
+                self.options
+                    .iter()
+                    .take_while(|option| !option.starts_with("--")),
+            )
             .args(["--port", &self.port.to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .arg("--dir")
             .arg(self.folder.path())
             .arg("--unixsocket")
             .arg(self.socket())
-            .args(&self.options)
+            .args(
+                self.options
+                    .iter()
+                    .skip_while(|option| !option.starts_with("--")),
+            )
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -130,14 +176,24 @@ impl Standalone {
             ),
             Err(error) => panic!("cannot start {binary}: {error}"),
         };
-        let started_at = Instant::now();
-        while !talk(&self.socket(), &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG")) {
-            assert!(
-                started_at.elapsed() < STARTUP,
-                "{binary} did not answer within {STARTUP:?}"
-            );
-            sleep(Duration::from_millis(5));
-        }
+        self.watchdog = self.pid().map(|pid| self.watch(pid));
+        let socket = self.socket();
+        until(&format!("{binary} answers"), || {
+            talk(&socket, &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG"))
+        });
+    }
+}
+
+impl Standalone {
+    fn watch(&self, pid: u32) -> Child {
+        Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog", &pid.to_string()])
+            .arg(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell")
     }
 }
 
@@ -147,9 +203,42 @@ impl Drop for Standalone {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
+/// A folder that is gone when it is dropped.
+pub(crate) fn folder() -> TempDir {
+    let mut builder = tempfile::Builder::new();
+    builder
+        .prefix("tollgate-")
+        .tempdir()
+        .expect("a temporary folder")
+}
+
+/// A port that is free, and so is the one that a node of a cluster takes to speak to the others.
+pub(crate) fn free_port() -> u16 {
+    const BUS: u16 = 10_000;
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let bus = port.checked_add(BUS);
+        if bus.is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+///
+/// If it is not so within the time that a server may take to start.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let started_at = Instant::now();
+    while !is_so() {
+        assert!(
+            started_at.elapsed() < STARTUP,
+            "not within {STARTUP:?}: {what}"
+        );
+        sleep(Duration::from_millis(10));
+    }
 }
 
 fn talk(socket: &Path, words: &[&str]) -> std::io::Result<String> {

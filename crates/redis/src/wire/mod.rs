@@ -13,5 +13,5 @@ mod state;
 mod differential;
 
 pub(crate) use self::call::{Call, MAX_KEYS, Plan};
-pub(crate) use self::lower::{Request, Work};
+pub(crate) use self::lower::{OwnedCharge, Request, Work};
 pub(crate) use self::reply::{Outcome, Reply, replay};

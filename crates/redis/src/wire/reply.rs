@@ -63,7 +63,7 @@ pub(crate) fn replay<'a>(
     keys: usize,
     request: impl Fn(usize) -> &'a Request,
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
-    let broken = |detail: &str| BackendError::new(FailureKind::Refused, detail);
+    let broken = |detail: &str| BackendError::new(FailureKind::ScriptFailed, detail);
     let read = reply
         .read(keys)
         .ok_or_else(|| broken("the script's reply cannot be read"))?;

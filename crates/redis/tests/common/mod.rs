@@ -6,11 +6,12 @@
     reason = "a test fails by panicking"
 )]
 
+use std::error::Error;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Algorithm, Backend, BackendError, Charge, Decision, Key, Mode, Quota, Scope};
-use tollgate_redis::RedisBackend;
+use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Standalone;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -49,6 +50,10 @@ impl Budget {
         backend.decide(&[self.charge(cost)]).await
     }
 
+    pub(crate) async fn taken(&self, backend: &RedisBackend) -> u64 {
+        self.quota.capacity() - self.remaining(backend).await
+    }
+
     pub(crate) async fn remaining(&self, backend: &RedisBackend) -> u64 {
         self.take(backend, 0).await.unwrap().verdicts()[0].remaining()
     }
@@ -60,6 +65,16 @@ pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 pub(crate) async fn connect(server: &Standalone) -> RedisBackend {
     let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
     builder.connect().await.unwrap()
+}
+
+/// What lies behind an error of ours.
+pub(crate) fn cause(error: &ConnectError) -> String {
+    error.source().unwrap().to_string()
+}
+
+/// Why this does not connect.
+pub(crate) async fn refused(builder: RedisBackendBuilder) -> String {
+    cause(&builder.connect().await.unwrap_err())
 }
 
 /// Waits until decisions are right again, without anybody's help.

@@ -1,0 +1,206 @@
+//! A request whose keys live in several slots of a cluster: no script sees them all.
+//!
+//! They are taken slot by slot, and given back if a later one denies or fails, or if nobody waits any more. What a caller
+//! is then told of a budget that was given back is asked again, so that it is as if the request had not come. Where one
+//! request names one budget in several modes, that cannot be told apart exactly: a shadow was decided beside what was then
+//! given back, and enforced charges of a request that is denied already are probes like others.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Verdict};
+
+use crate::cluster::Cluster;
+use crate::fleet::gone;
+use crate::slot;
+use crate::wire::{OwnedCharge, Request, Work};
+
+/// Whether a request asks for more than one slot.
+pub(crate) fn is_needed(request: &Request) -> bool {
+    let mut slots = request.names.iter().map(|name| slot::of(name));
+    let first = slots.next();
+    slots.any(|slot| Some(slot) != first)
+}
+
+/// Decides over all slots, within one deadline.
+pub(crate) async fn decide(
+    cluster: Arc<Cluster>,
+    request: Request,
+) -> Result<Decision, BackendError> {
+    let Work::Decide(charges) = &request.work else {
+        return Err(gone());
+    };
+    let whole = Whole {
+        charges: charges.iter().map(OwnedCharge::borrow).collect(),
+        request: &request,
+        deadline: Instant::now() + cluster.limits.deadline,
+        cluster: &cluster,
+    };
+    let mut taken = Taken {
+        receipts: Vec::new(),
+        cluster: Arc::clone(&cluster),
+    };
+    let unknown = |charge: &Charge<'_>| Verdict::unknown(charge.quota.capacity());
+    let mut verdicts: Vec<_> = whole.charges.iter().map(unknown).collect();
+    let parts = whole.parts();
+    let mut at = None;
+    let mut denied_by = None;
+    for (number, part) in parts.iter().enumerate() {
+        let decision = match whole.ask(part, denied_by.is_some()).await {
+            Ok(decision) => decision,
+            // It stays a denial, whatever else could not be found out.
+            Err(_unknown) if denied_by.is_some() => continue,
+            Err(error) => return Err(error),
+        };
+        at = at.or(Some(decision.at()));
+        whole.note(part, &decision, &mut verdicts, &mut taken);
+        if denied_by.is_none() && !decision.is_admitted() {
+            denied_by = Some(number);
+        }
+    }
+
+    if let Some(denied_by) = denied_by {
+        taken.give_back_enforced().await;
+        for part in parts.iter().take(denied_by) {
+            let probed: Vec<_> = (part.iter().copied())
+                .filter(|&index| whole.charges[index].mode == Mode::Enforce)
+                .collect();
+            let asked = whole.ask(&probed, true).await.ok();
+            for (place, &index) in probed.iter().enumerate() {
+                let verdict = asked
+                    .as_ref()
+                    .and_then(|decision| decision.verdicts().get(place));
+                verdicts[index] = verdict
+                    .copied()
+                    .unwrap_or_else(|| unknown(&whole.charges[index]));
+            }
+        }
+    }
+    taken.keep();
+    let at = at.ok_or_else(gone)?;
+    Ok(Decision::new(at, denied_by.is_none(), verdicts))
+}
+
+/// The request, and how long it may take.
+struct Whole<'a> {
+    charges: Vec<Charge<'a>>,
+    request: &'a Request,
+    deadline: Instant,
+    cluster: &'a Arc<Cluster>,
+}
+
+impl Whole<'_> {
+    /// Positions of charges, together where they share a slot, in the order in which they stand.
+    fn parts(&self) -> Vec<Vec<usize>> {
+        let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
+        for (index, name) in self.request.names.iter().enumerate() {
+            let slot = slot::of(name);
+            match parts.iter_mut().find(|(of, _)| *of == slot) {
+                Some((_, part)) => part.push(index),
+                None => parts.push((slot, vec![index])),
+            }
+        }
+        parts.into_iter().map(|(_slot, part)| part).collect()
+    }
+
+    /// Asks for some charges. Once the request is denied nothing enforced is taken any more.
+    async fn ask(&self, part: &[usize], denied: bool) -> Result<Decision, BackendError> {
+        let charges: Vec<_> = part
+            .iter()
+            .map(|&index| {
+                let charge = &self.charges[index];
+                let mode = match charge.mode {
+                    Mode::Enforce if denied => Mode::Probe,
+                    mode => mode,
+                };
+                Charge { mode, ..*charge }
+            })
+            .collect();
+        let request = Request {
+            work: Work::decide(&charges),
+            names: part
+                .iter()
+                .map(|&index| self.request.names[index].clone())
+                .collect(),
+        };
+        let said = self.cluster.ask(request, self.deadline).await?;
+        said.ok_or_else(gone)
+    }
+
+    fn note(
+        &self,
+        part: &[usize],
+        decision: &Decision,
+        verdicts: &mut [Verdict],
+        taken: &mut Taken,
+    ) {
+        let charges: Vec<_> = part.iter().map(|&index| self.charges[index]).collect();
+        let mut receipts = decision.receipts(&charges);
+        for (&index, verdict) in part.iter().zip(decision.verdicts()) {
+            verdicts[index] = *verdict;
+            if verdict.taken() > 0
+                && let Some(receipt) = receipts.next()
+            {
+                let name = self.request.names[index].clone();
+                taken
+                    .receipts
+                    .push((self.charges[index].mode, name, receipt));
+            }
+        }
+    }
+}
+
+/// What has been taken, and is given back unless it is kept.
+struct Taken {
+    receipts: Vec<(Mode, Box<[u8]>, Receipt)>,
+    cluster: Arc<Cluster>,
+}
+
+impl Taken {
+    fn keep(mut self) {
+        self.receipts.clear();
+    }
+
+    /// Gives back what was enforced, and returns when it is there. Shadows are taken on their own.
+    async fn give_back_enforced(&mut self) {
+        let (enforced, others) = std::mem::take(&mut self.receipts)
+            .into_iter()
+            .partition(|(mode, ..)| *mode == Mode::Enforce);
+        self.receipts = others;
+        // A task of its own: it goes on when nobody waits for the decision any more.
+        let _ended = self.spawn(enforced).await;
+    }
+
+    fn spawn(&self, receipts: Vec<(Mode, Box<[u8]>, Receipt)>) -> tokio::task::JoinHandle<()> {
+        let cluster = Arc::clone(&self.cluster);
+        self.cluster.runtime.spawn(async move {
+            let deadline = Instant::now() + cluster.limits.deadline;
+            let credits: Vec<_> = receipts
+                .into_iter()
+                .map(|(_, name, receipt)| {
+                    let n = receipt.cost();
+                    let request = Request {
+                        work: Work::Credit(receipt, n),
+                        names: [name].into_iter().collect(),
+                    };
+                    // All at once: one that is slow is not to make the others late.
+                    cluster.runtime.spawn(cluster.ask(request, deadline))
+                })
+                .collect();
+            for credit in credits {
+                if !matches!(credit.await, Ok(Ok(_))) {
+                    cluster.counters.lost();
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let receipts = std::mem::take(&mut self.receipts);
+        if !receipts.is_empty() {
+            let _detached = self.spawn(receipts);
+        }
+    }
+}

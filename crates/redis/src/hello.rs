@@ -1,0 +1,72 @@
+//! What a server says that it is.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, from_redis_value};
+use tollgate_core::{BackendError, FailureKind};
+
+use crate::error::failure;
+use crate::link::send;
+
+/// What a server has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One for itself, with replicas or not.
+    Single,
+    /// A node of a cluster.
+    Node,
+}
+
+/// Introduces us, and learns from the same answer whether the server is the one that was meant.
+pub(crate) async fn greet(
+    connection: &mut MultiplexedConnection,
+    name: &str,
+    kind: Kind,
+) -> Result<(), BackendError> {
+    let hello = redis::cmd("HELLO")
+        .arg(2)
+        .arg("SETNAME")
+        .arg(name)
+        .to_owned();
+    let answer = send(connection, &hello).await;
+    let answer = answer.map_err(|error| match error.detail() {
+        Some(detail) if detail.starts_with("unknown command") => {
+            wrong("the server has no HELLO: it is older than Redis 6.2, or the command is renamed")
+        }
+        _ => failure(&error),
+    })?;
+    // A server that says nothing of its mode has only one.
+    match (field(&answer, "mode").as_deref(), kind) {
+        (Some("sentinel"), _) => Err(wrong(
+            "the server is a Sentinel: set it up with RedisBackend::sentinel",
+        )),
+        (Some("cluster"), Kind::Single) => Err(wrong(
+            "the server is part of a cluster: set it up with RedisBackend::cluster",
+        )),
+        (Some("standalone"), Kind::Node) => Err(wrong(
+            "the server is part of no cluster: set it up with RedisBackend::connect",
+        )),
+        _ if field(&answer, "role").is_some_and(|role| role != "master") => Err(BackendError::new(
+            FailureKind::ReadOnly,
+            "the server is a replica",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn wrong(what: &str) -> BackendError {
+    BackendError::new(FailureKind::WrongServer, what)
+}
+
+/// A field of a list of names and values in turn.
+fn field(answer: &Value, name: &str) -> Option<String> {
+    let Value::Array(answer) = answer else {
+        return None;
+    };
+    let mut pairs = answer.chunks_exact(2);
+    pairs.find_map(|pair| {
+        let key: String = from_redis_value(pair[0].clone()).ok()?;
+        (key == name)
+            .then(|| from_redis_value(pair[1].clone()).ok())
+            .flatten()
+    })
+}

@@ -1,0 +1,151 @@
+//! Where a server is, and how it is spoken to.
+
+use std::fmt;
+
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use crate::error::ConnectError;
+
+/// Host and port, as the servers themselves name each other.
+pub(crate) type Address = (String, u16);
+
+/// What is said to every server, whatever its URL says.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: Option<i64>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("username", &self.username)
+            .field("database", &self.database)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The papers for TLS, as PEM.
+#[derive(Clone, Default)]
+pub(crate) struct Papers {
+    pub(crate) authority: Option<Vec<u8>>,
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Papers {
+    fn is_empty(&self) -> bool {
+        self.authority.is_none() && self.client.is_none()
+    }
+}
+
+impl fmt::Debug for Papers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Papers")
+            .field("authority", &self.authority.is_some())
+            .field("client", &self.client.is_some())
+            .finish()
+    }
+}
+
+/// Reads a URL. An error never repeats it: it may hold a password.
+pub(crate) fn parse(url: &str, papers: &Papers) -> Result<ConnectionInfo, ConnectError> {
+    let wants_tls = url.starts_with("rediss:") || url.starts_with("valkeys:");
+    if wants_tls && !cfg!(feature = "tls") {
+        return Err(ConnectError::setting(
+            "url",
+            "asks for TLS, which is built in with the feature `tls` of tollgate-redis (`redis-tls` of tollgate)",
+        ));
+    }
+    let Ok(info) = url.into_connection_info() else {
+        return Err(ConnectError::setting(
+            "url",
+            "is not of the form redis://[user:password@]host[:port][/database]",
+        ));
+    };
+    if !wants_tls && !papers.is_empty() {
+        return Err(ConnectError::setting(
+            "url",
+            "does not ask for TLS, but certificates are set: write rediss:// instead of redis://",
+        ));
+    }
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    let tcp = TcpSettings::default().set_nodelay(true);
+    secure(
+        info.set_tcp_settings(tcp).set_redis_settings(settings),
+        papers,
+    )
+}
+
+#[cfg(not(feature = "tls"))]
+fn secure(info: ConnectionInfo, _papers: &Papers) -> Result<ConnectionInfo, ConnectError> {
+    Ok(info)
+}
+
+#[cfg(feature = "tls")]
+fn secure(info: ConnectionInfo, papers: &Papers) -> Result<ConnectionInfo, ConnectError> {
+    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        return Ok(info);
+    }
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody may be quicker, and then the choice is theirs.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+    }
+    let certificates = redis::TlsCertificates {
+        client_tls: papers
+            .client
+            .clone()
+            .map(|(client_cert, client_key)| redis::ClientTlsConfig {
+                client_cert,
+                client_key,
+            }),
+        root_cert: papers.authority.clone(),
+    };
+    let Ok(client) = redis::Client::build_with_tls(info, certificates) else {
+        return Err(ConnectError::setting(
+            "certificates",
+            "are not what PEM files of certificates and a private key hold",
+        ));
+    };
+    Ok(client.get_connection_info().clone())
+}
+
+/// The same with what is said to every server.
+pub(crate) fn with_credentials(info: ConnectionInfo, credentials: &Credentials) -> ConnectionInfo {
+    let mut settings = info.redis_settings().clone();
+    if let Some(username) = &credentials.username {
+        settings = settings.set_username(username);
+    }
+    if let Some(password) = &credentials.password {
+        settings = settings.set_password(password);
+    }
+    if let Some(database) = credentials.database {
+        settings = settings.set_db(database);
+    }
+    info.set_redis_settings(settings)
+}
+
+/// The same at another place, spoken to by the same means.
+pub(crate) fn at(info: &ConnectionInfo, (host, port): Address) -> ConnectionInfo {
+    let mut place = info.addr().clone();
+    match &mut place {
+        ConnectionAddr::TcpTls {
+            host: old_host,
+            port: old_port,
+            ..
+        } => (*old_host, *old_port) = (host, port),
+        other => *other = ConnectionAddr::Tcp(host, port),
+    }
+    info.clone().set_addr(place)
+}
+
+/// Host and port of a server that has them.
+pub(crate) fn address(info: &ConnectionInfo) -> Option<Address> {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some((host.clone(), *port))
+        }
+        _ => None,
+    }
+}

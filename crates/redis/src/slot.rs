@@ -1,0 +1,53 @@
+//! Which slot of a cluster a name belongs to.
+
+/// The slots of every cluster.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// The slot of a name: that of its hash tag, if it has one.
+pub(crate) fn of(name: &[u8]) -> u16 {
+    crc16(tag(name).unwrap_or(name)) % SLOTS
+}
+
+/// What stands between the first `{` and the next `}`, unless it is nothing.
+fn tag(name: &[u8]) -> Option<&[u8]> {
+    let (_, behind) = name.split_at_checked(name.iter().position(|&byte| byte == b'{')? + 1)?;
+    let end = behind.iter().position(|&byte| byte == b'}')?;
+    behind.get(..end).filter(|tag| !tag.is_empty())
+}
+
+/// The checksum that Redis spreads keys by: CRC-16 of the XMODEM kind.
+pub(crate) fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+            let carry = crc & 0x8000 != 0;
+            (crc << 1) ^ if carry { 0x1021 } else { 0 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_testkit::Standalone;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_a_real_server() {
+        let server = Standalone::start_with(&["--cluster-enabled", "yes"]);
+        let names = [
+            "",
+            "a",
+            "123456789",
+            "tollgate:{63}:login",
+            "{}a",
+            "{a",
+            "a}{b}c",
+            "{{a}}",
+            "{a}{b}",
+        ];
+        for name in names {
+            let answer = server.command(&["CLUSTER", "KEYSLOT", name]);
+            assert_eq!(answer, format!(":{}\r\n", of(name.as_bytes())), "{name}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Who has which slot.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redis::{Value, from_redis_value};
+
+use crate::dispatch::Dispatch;
+use crate::server::Address;
+use crate::slot::SLOTS;
+
+/// The masters of a cluster and what they have, as far as we know.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    nodes: HashMap<Address, Arc<Dispatch>>,
+    owners: Vec<Option<Arc<Dispatch>>>,
+}
+
+impl Slots {
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Arc<Dispatch>> {
+        self.owners.get(usize::from(slot))?.as_ref()
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Dispatch>> {
+        self.nodes.values()
+    }
+
+    /// The node at this address, made if it is new.
+    pub(crate) fn node(
+        &mut self,
+        address: Address,
+        make: impl FnOnce(Address) -> Arc<Dispatch>,
+    ) -> Arc<Dispatch> {
+        let node = (self.nodes.entry(address)).or_insert_with_key(|address| make(address.clone()));
+        Arc::clone(node)
+    }
+
+    /// One slot has another owner.
+    pub(crate) fn set_owner(&mut self, slot: u16, owner: Arc<Dispatch>) {
+        self.owners.resize(usize::from(SLOTS), None);
+        if let Some(place) = self.owners.get_mut(usize::from(slot)) {
+            *place = Some(owner);
+        }
+    }
+
+    /// Everything anew. Gives the nodes that are no more.
+    pub(crate) fn replace(
+        &mut self,
+        ranges: Vec<Range>,
+        mut make: impl FnMut(Address) -> Arc<Dispatch>,
+    ) -> Vec<Arc<Dispatch>> {
+        let mut old = std::mem::take(&mut self.nodes);
+        self.owners = vec![None; usize::from(SLOTS)];
+        for range in ranges {
+            if let Some(node) = old.remove(&range.master) {
+                self.nodes.insert(range.master.clone(), node);
+            }
+            let node = self.node(range.master, &mut make);
+            let (first, last) = (usize::from(range.first), usize::from(range.last));
+            for owner in self.owners.get_mut(first..=last).into_iter().flatten() {
+                *owner = Some(Arc::clone(&node));
+            }
+        }
+        old.into_values().collect()
+    }
+}
+
+/// Slots that follow each other and have one master.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    first: u16,
+    last: u16,
+    master: Address,
+}
+
+/// Reads what `CLUSTER SLOTS` says. A node that does not know its own host leaves it out: it is the one that was asked.
+pub(crate) fn parse(value: Value, asked: &str) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = value else {
+        return None;
+    };
+    ranges
+        .into_iter()
+        .map(|range| parse_range(range, asked))
+        .collect()
+}
+
+fn parse_range(range: Value, asked: &str) -> Option<Range> {
+    let Value::Array(fields) = range else {
+        return None;
+    };
+    let [first, last, Value::Array(master), ..] = &fields[..] else {
+        return None;
+    };
+    let [host, port, ..] = &master[..] else {
+        return None;
+    };
+    let host: Option<String> = from_redis_value(host.clone()).ok()?;
+    let host = host.filter(|host| !host.is_empty() && host != "?");
+    let (first, last): (u16, u16) = (
+        from_redis_value(first.clone()).ok()?,
+        from_redis_value(last.clone()).ok()?,
+    );
+    (first <= last && last < SLOTS).then_some(())?;
+    Some(Range {
+        first,
+        last,
+        master: (
+            host.unwrap_or_else(|| asked.to_owned()),
+            from_redis_value(port.clone()).ok()?,
+        ),
+    })
+}

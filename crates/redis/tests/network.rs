@@ -1,0 +1,163 @@
+//! A network that fails, and what it costs: no more than the deadline, and nothing twice.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Budget, HOUR, PATIENT, connect, recovered};
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::{Fault, Proxy, Standalone};
+
+/// Nothing drains meanwhile.
+fn lasting(limit: u64) -> Quota {
+    Quota::new(limit, HOUR * 24 * 300)
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENT, waiting).await.expect("comes about");
+}
+
+#[tokio::test]
+async fn whatever_the_network_does_nothing_is_taken_twice_and_nobody_waits_past_the_deadline() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let deadline = Duration::from_millis(200);
+    let builder = RedisBackend::builder(&proxy.url()).deadline(deadline);
+    let backend = builder.connect().await.unwrap();
+    let faults = [
+        Fault::Drop,
+        Fault::Truncate,
+        Fault::HalfClose,
+        Fault::Delay(Duration::from_millis(20)),
+        Fault::Delay(Duration::from_millis(400)),
+        Fault::Stall,
+    ];
+    for (n, fault) in faults.into_iter().enumerate() {
+        let budget = Budget::of(&format!("fault-{n}"), lasting(100_000));
+        recovered(&backend, &budget).await;
+        let (mut asked, mut admitted) = (0, 0);
+        for round in 0..12 {
+            proxy.fail_with(if round % 4 == 2 { fault } else { Fault::None });
+            let started = Instant::now();
+            let calls: Vec<_> = (0..50)
+                .map(|_| backend.decide(&[budget.charge(1)]))
+                .collect();
+            asked += 50;
+            for call in calls {
+                admitted += u64::from(call.await.is_ok_and(|decision| decision.is_admitted()));
+            }
+            assert!(
+                started.elapsed() < deadline * 2,
+                "{fault:?}: {:?}",
+                started.elapsed()
+            );
+            sleep(Duration::from_millis(15)).await;
+        }
+        proxy.fail_with(Fault::None);
+
+        recovered(&backend, &budget).await;
+        // What was asked by others sees no fault.
+        let taken = budget.taken(&connect(&server).await).await;
+        assert!(
+            admitted <= taken && taken <= asked,
+            "{fault:?}: {admitted} {taken} {asked}"
+        );
+        assert!(admitted > 0, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_cut_are_made_again() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let builder = RedisBackend::builder(&proxy.url()).deadline(PATIENT);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("cut", Quota::per_hour(10));
+    budget.take(&backend, 1).await.unwrap();
+    proxy.cut();
+    recovered(&backend, &budget).await;
+    assert_eq!(budget.remaining(&backend).await, 9);
+}
+
+#[tokio::test]
+async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let deadline = Duration::from_millis(300);
+    let builder = RedisBackend::builder(&proxy.url()).deadline(deadline);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("lost", Quota::per_hour(1_000));
+    let calls = |n| {
+        let stats = server.command(&["INFO", "commandstats"]);
+        stats.contains(&format!("cmdstat_evalsha:calls={n},"))
+    };
+    // Both connections have shown that they decide.
+    until(|| calls(2)).await;
+    sleep(Duration::from_millis(50)).await;
+
+    proxy.fail_with(Fault::Stall);
+    // A lone request leaves when it is first polled.
+    let lost = tokio::spawn(backend.decide(&[budget.charge(1)]));
+    until(|| calls(3)).await;
+    sleep(Duration::from_millis(50)).await;
+    proxy.fail_with(Fault::None);
+
+    for _ in 0..100 {
+        budget.take(&backend, 0).await.unwrap();
+        sleep(Duration::from_millis(5)).await;
+    }
+    let kind = lost.await.unwrap().unwrap_err().kind();
+    assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
+}
+
+#[tokio::test]
+async fn a_stalled_server_that_goes_on_is_noticed_without_a_request_of_anybodys() {
+    let server = Standalone::start();
+    let deadline = Duration::from_millis(100);
+    let builder = RedisBackend::builder(&server.url()).deadline(deadline);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("probe", Quota::per_hour(1_000));
+    budget.take(&backend, 1).await.unwrap();
+
+    server.stall();
+    let asked = Instant::now();
+    let kind = budget.take(&backend, 1).await.unwrap_err().kind();
+    assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
+    // Nobody but the one who waits polls a call that left alone, and it is told all the same.
+    assert!(asked.elapsed() < deadline * 2, "{:?}", asked.elapsed());
+    // By now a question of our own over the other connection has found out the same, and nobody waits.
+    sleep(deadline * 2).await;
+    let asked = Instant::now();
+    assert!(budget.take(&backend, 1).await.is_err());
+    assert!(asked.elapsed() < deadline / 2, "{:?}", asked.elapsed());
+    server.go_on();
+    sleep(deadline * 3).await;
+
+    budget.take(&backend, 1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_flushed_under_load_cost_nobody_a_decision() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("flushed", lasting(100_000));
+    for _ in 0..20 {
+        let calls: Vec<_> = (0..100)
+            .map(|_| backend.decide(&[budget.charge(1)]))
+            .collect();
+        assert!(server.command(&["SCRIPT", "FLUSH"]).starts_with("+OK"));
+        for call in calls {
+            assert!(call.await.unwrap().is_admitted());
+        }
+    }
+    assert_eq!(budget.taken(&backend).await, 2_000);
+}

@@ -1,0 +1,139 @@
+//! The access rules that the README shows: they suffice, and nothing less does.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Budget, HOUR, PATIENT, every_algorithm};
+use tokio::time::timeout;
+use tollgate_core::{Backend, Key};
+use tollgate_redis::{RedisBackend, RedisBackendBuilder};
+use tollgate_testkit::{Cluster, Sentinels, Standalone};
+
+/// What every server that decides has to allow.
+const DECIDING: &str =
+    "~tollgate:* +evalsha +script|load +time +get +mget +exists +set +setrange +del";
+
+/// What a node of a cluster has to allow beside that.
+const NODE: &str = "+cluster|slots +asking";
+
+/// What a Sentinel has to allow.
+const SENTINEL: &str = "+sentinel|get-master-addr-by-name";
+
+fn allow<'a>(server: &Standalone, rights: impl IntoIterator<Item = &'a str>) {
+    let mut words = vec!["ACL", "SETUSER", "gate", "reset", "on", ">pw", "-@all"];
+    words.extend(rights);
+    let answer = server.command(&words);
+    assert!(answer.starts_with("+OK"), "{answer}");
+}
+
+fn as_gate(url: &str) -> String {
+    url.replace("redis://", "redis://gate:pw@")
+}
+
+/// Every list that lacks one of these.
+fn fewer<'a>(rights: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Vec<&'a str>)> {
+    rights.iter().enumerate().map(|(n, missing)| {
+        let (before, behind) = (&rights[..n], &rights[n + 1..]);
+        (*missing, [before, behind].concat())
+    })
+}
+
+#[tokio::test]
+async fn least_rights_on_one_server() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&as_gate(&server.url()));
+    let rights: Vec<_> = DECIDING.split(' ').collect();
+    allow(&server, rights.iter().copied());
+    assert_eq!(everything(&builder, "all").await, Ok(()));
+    for (n, (missing, fewer)) in fewer(&rights).enumerate() {
+        allow(&server, fewer);
+        let result = everything(&builder, &format!("without-{n}")).await;
+        assert!(result.is_err(), "{missing} is not needed");
+    }
+}
+
+#[tokio::test]
+async fn least_rights_on_a_sentinel() {
+    let all = Sentinels::start();
+    let urls = all.urls().map(|url| as_gate(&url));
+    let builder = RedisBackend::sentinel(all.master_name(), urls)
+        .username("gate")
+        .password("pw");
+    for server in all.servers() {
+        allow(server, DECIDING.split(' '));
+    }
+    for sentinel in all.sentinels() {
+        allow(sentinel, SENTINEL.split(' '));
+    }
+    assert_eq!(everything(&builder, "all").await, Ok(()));
+    for sentinel in all.sentinels() {
+        allow(sentinel, []);
+    }
+    assert!(everything(&builder, "none").await.is_err());
+}
+
+#[tokio::test]
+async fn least_rights_in_a_cluster() {
+    let cluster = Cluster::start();
+    let urls: Vec<_> = cluster.urls().iter().map(|url| as_gate(url)).collect();
+    let builder = RedisBackend::cluster(urls);
+    let rights: Vec<_> = DECIDING.split(' ').chain(NODE.split(' ')).collect();
+    let allow_all = |rights: &[&str]| {
+        for node in cluster.nodes() {
+            allow(node, rights.iter().copied());
+        }
+    };
+
+    allow_all(&rights);
+    assert_eq!(everything(&builder, "all").await, Ok(()));
+    // While a slot is on its way, who is sent ahead has to say that he knows.
+    let patient = builder.clone().partitions(1).deadline(PATIENT);
+    let backend = patient.connect().await.unwrap();
+    let budget = |n: u64| Budget {
+        key: Key::from(n),
+        ..Budget::of("moving", tollgate_core::Quota::per_hour(10))
+    };
+    let slot = cluster.slot_of("{0}");
+    let from = cluster.owner_of(slot).unwrap();
+    cluster.begin_move(slot, from, (from + 1) % 3);
+    assert!(budget(1).take(&backend, 1).await.is_ok());
+    for (missing, fewer) in fewer(&rights) {
+        if missing == "+asking" {
+            allow_all(&fewer);
+            assert!(budget(2).take(&backend, 1).await.is_err());
+        }
+        if missing == "+cluster|slots" {
+            allow_all(&fewer);
+            assert!(everything(&builder, "blind").await.is_err());
+        }
+    }
+}
+
+/// Every command that the backend ever sends where nothing moves.
+async fn everything(builder: &RedisBackendBuilder, policy: &str) -> Result<(), String> {
+    let builder = builder.clone().deadline(PATIENT).connections(1);
+    let connecting = timeout(Duration::from_secs(10), builder.connect()).await;
+    let backend = connecting
+        .map_err(|_| "no connection".to_owned())?
+        .map_err(|error| error.to_string())?;
+    for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {
+        let budget = Budget::of(&format!("{policy}-{n}"), quota);
+        let other = Budget::of(&format!("{policy}-other-{n}"), quota);
+        let charges = [budget.charge(1), other.charge(1)];
+        for charges in [&charges[..1], &charges[..1], &charges, &charges] {
+            let decision = backend
+                .decide(charges)
+                .await
+                .map_err(|error| error.to_string())?;
+            for receipt in decision.receipts(charges) {
+                backend.credit(receipt, 1);
+            }
+        }
+        let reset = backend.reset(budget.scope, &budget.key).await;
+        reset.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}

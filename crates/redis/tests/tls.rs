@@ -1,0 +1,62 @@
+//! The backend behind TLS.
+
+mod common;
+
+use std::error::Error;
+
+use common::{Budget, HOUR, PATIENT, every_algorithm};
+use tollgate_core::Quota;
+use tollgate_redis::{RedisBackend, RedisBackendBuilder};
+use tollgate_testkit::Tls;
+
+fn trusting(tls: &Tls) -> RedisBackendBuilder {
+    let builder = RedisBackend::builder(&tls.url()).deadline(PATIENT);
+    builder.certificate_authority(tls.authority())
+}
+
+#[tokio::test]
+async fn a_server_of_an_authority_of_ones_own_decides() {
+    let tls = Tls::start();
+    let backend = trusting(&tls).connect().await.unwrap();
+    for (n, quota) in every_algorithm(3, HOUR).into_iter().enumerate() {
+        let budget = Budget::of(&format!("tls-{n}"), quota);
+        for _ in 0..3 {
+            assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+        }
+        assert!(!budget.take(&backend, 1).await.unwrap().is_admitted());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_gets_one_and_takes_nobody_without() {
+    let tls = Tls::start_mutual();
+    let (certificate, key) = tls.client();
+    let with_one = trusting(&tls).client_certificate(certificate, key);
+    let debug = format!("{with_one:?}");
+    assert!(!debug.contains("BEGIN"), "{debug}");
+
+    let backend = with_one.connect().await.unwrap();
+    let budget = Budget::of("mutual", Quota::per_hour(1));
+    assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+
+    assert!(trusting(&tls).connect().await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_of_an_unknown_authority_is_not_trusted() {
+    let (ours, theirs) = (Tls::start(), Tls::start());
+    let builder = RedisBackend::builder(&theirs.url()).certificate_authority(ours.authority());
+    assert!(builder.connect().await.is_err());
+}
+
+#[tokio::test]
+async fn papers_that_are_none_and_papers_for_nobody_are_refused_by_name() {
+    let nonsense = RedisBackend::builder("rediss://localhost/")
+        .certificate_authority("-----BEGIN CERTIFICATE-----\ns3cret\n-----END CERTIFICATE-----");
+    let unused = RedisBackend::builder("redis://localhost/").certificate_authority("whatever");
+    for (builder, word) in [(nonsense, "certificates"), (unused, "rediss://")] {
+        let error = builder.start().unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+        assert!(error.source().is_none() && !format!("{error:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Three masters that share the slots, and as many replicas as a test wants.
+
+use crate::Standalone;
+use crate::standalone::until;
+
+const SLOTS: usize = 16_384;
+
+/// How long a node may be silent until it counts as gone. As short as a busy machine lets it be.
+const NODE_TIMEOUT: &str = "1000";
+
+/// A cluster of three masters, which stand before their replicas.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Standalone>,
+}
+
+impl Cluster {
+    /// Starts three masters.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with_replicas(0)
+    }
+
+    /// Starts three masters, and one replica for each of the first so many.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_with_replicas(replicas: usize) -> Self {
+        let options = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            NODE_TIMEOUT,
+            // A test that kills a node still has slots to ask.
+            "--cluster-require-full-coverage",
+            "no",
+        ];
+        let nodes: Vec<_> = (0..3 + replicas)
+            .map(|_| Standalone::start_with(&options))
+            .collect();
+        let cluster = Self { nodes };
+        cluster.share_slots();
+        cluster.introduce();
+        for replica in 3..cluster.nodes.len() {
+            cluster.replicate(replica);
+        }
+        cluster
+    }
+
+    /// `redis://127.0.0.1:PORT/` of each node.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Standalone::url).collect()
+    }
+
+    /// The nodes, masters first.
+    #[must_use]
+    pub fn nodes(&self) -> &[Standalone] {
+        &self.nodes
+    }
+
+    /// One node, to be killed or started again.
+    #[must_use]
+    pub fn node_mut(&mut self, node: usize) -> Option<&mut Standalone> {
+        self.nodes.get_mut(node)
+    }
+
+    /// The slot of a key, as the cluster sees it.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster gives no number.
+    #[must_use]
+    pub fn slot_of(&self, key: &str) -> u16 {
+        let answer = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]);
+        answer
+            .trim_start_matches(':')
+            .trim()
+            .parse()
+            .expect("a number")
+    }
+
+    /// Which of the masters has the slot. The first three, unless somebody has taken it over.
+    #[must_use]
+    pub fn owner_of(&self, slot: u16) -> Option<usize> {
+        self.nodes
+            .iter()
+            .position(|node| node.pid().is_some() && owns(node, slot))
+    }
+
+    /// Begins to move a slot: keys that are gone from the one are asked for at the other.
+    pub fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let set = |node: usize, state: &str, other: usize| {
+            let id = id(&self.nodes[other]);
+            expect_ok(
+                &self.nodes[node],
+                &["CLUSTER", "SETSLOT", &slot, state, &id],
+            );
+        };
+        set(to, "IMPORTING", from);
+        set(from, "MIGRATING", to);
+    }
+
+    /// Moves the keys of a slot that is being moved, at most so many.
+    ///
+    /// # Panics
+    ///
+    /// If a key cannot be moved.
+    pub fn move_keys(&self, slot: u16, from: usize, to: usize, most: usize) {
+        let source = &self.nodes[from];
+        let answer = source.command(&[
+            "CLUSTER",
+            "GETKEYSINSLOT",
+            &slot.to_string(),
+            &most.to_string(),
+        ]);
+        let port = self.nodes[to].port().to_string();
+        for key in answer.lines().filter(|line| !line.starts_with(['*', '$'])) {
+            let moved =
+                source.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000", "REPLACE"]);
+            assert!(moved.starts_with('+'), "{moved}");
+        }
+    }
+
+    /// Ends the move of a slot, whose keys have all gone.
+    pub fn end_move(&self, slot: u16, to: usize) {
+        let slot = slot.to_string();
+        let id = id(&self.nodes[to]);
+        // Whoever takes it over first, so that it is never nobody's.
+        let masters = (0..3).filter(|&node| node != to);
+        for node in [to].into_iter().chain(masters) {
+            expect_ok(
+                &self.nodes[node],
+                &["CLUSTER", "SETSLOT", &slot, "NODE", &id],
+            );
+        }
+    }
+
+    fn share_slots(&self) {
+        for (number, node) in self.nodes[..3].iter().enumerate() {
+            let (from, to) = (number * SLOTS / 3, (number + 1) * SLOTS / 3);
+            let slots: Vec<_> = (from..to).map(|slot| slot.to_string()).collect();
+            let words = ["CLUSTER", "ADDSLOTS"].into_iter();
+            let words: Vec<_> = words.chain(slots.iter().map(String::as_str)).collect();
+            expect_ok(node, &words);
+            let epoch = (number + 1).to_string();
+            expect_ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+        }
+    }
+
+    fn introduce(&self) {
+        for node in &self.nodes[1..] {
+            let port = self.nodes[0].port().to_string();
+            expect_ok(node, &["CLUSTER", "MEET", "127.0.0.1", &port]);
+        }
+        let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+        for node in &self.nodes {
+            until("the nodes know each other and all slots", || {
+                let info = node.command(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok")
+                    && info.contains("cluster_slots_assigned:16384")
+                    && info.contains(&known)
+            });
+        }
+    }
+
+    fn replicate(&self, replica: usize) {
+        let (master, replica) = (id(&self.nodes[replica - 3]), &self.nodes[replica]);
+        expect_ok(replica, &["CLUSTER", "REPLICATE", &master]);
+        until("the replica follows", || {
+            let info = replica.command(&["INFO", "replication"]);
+            info.contains("master_link_status:up")
+        });
+    }
+}
+
+fn owns(node: &Standalone, slot: u16) -> bool {
+    let nodes = node.command(&["CLUSTER", "NODES"]);
+    let Some(myself) = nodes.lines().find(|line| line.contains("myself,master")) else {
+        return false;
+    };
+    let mut ranges = myself.split(' ').skip(8);
+    ranges.any(|range| {
+        let mut ends = range.split('-').map(str::parse::<u16>);
+        match (ends.next(), ends.next()) {
+            (Some(Ok(first)), Some(Ok(last))) => (first..=last).contains(&slot),
+            (Some(Ok(only)), None) => only == slot,
+            _ => false,
+        }
+    })
+}
+
+fn id(node: &Standalone) -> String {
+    let answer = node.command(&["CLUSTER", "MYID"]);
+    answer.lines().nth(1).unwrap_or_default().to_owned()
+}
+
+fn expect_ok(node: &Standalone, words: &[&str]) {
+    let answer = node.command(words);
+    assert!(answer.starts_with("+OK"), "{}: {answer}", words[1]);
+}

@@ -1,0 +1,150 @@
+//! A network that fails as it is told to.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// What happens to answers on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// They arrive.
+    None,
+    /// They arrive late.
+    Delay(Duration),
+    /// They vanish, and so does everything after them, while the connection stays open.
+    Stall,
+    /// Half of the next one arrives, then the connection is closed.
+    Truncate,
+    /// The next one does not arrive, and the connection is closed.
+    Drop,
+    /// The server's side says that it is done, and takes what is sent all the same.
+    HalfClose,
+}
+
+/// Stands before a server, on a port of its own.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    fault: Mutex<Fault>,
+    /// Both ends of every connection, to be cut.
+    open: Mutex<Vec<TcpStream>>,
+    over: Mutex<bool>,
+}
+
+impl Proxy {
+    /// Stands before the server on this port of 127.0.0.1.
+    ///
+    /// # Panics
+    ///
+    /// If no port is free.
+    #[must_use]
+    pub fn before(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let shared = Arc::new(Shared {
+            fault: Mutex::new(Fault::None),
+            open: Mutex::default(),
+            over: Mutex::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        let _detached = thread::spawn(move || accept(&listener, server, &accepting));
+        Self { port, shared }
+    }
+
+    /// `redis://127.0.0.1:PORT/`
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// What happens to answers from now on, on every connection.
+    pub fn fail_with(&self, fault: Fault) {
+        *lock(&self.shared.fault) = fault;
+    }
+
+    /// Cuts every connection there is.
+    pub fn cut(&self) {
+        for stream in lock(&self.shared.open).drain(..) {
+            // It may be closed already.
+            let _closed = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        *lock(&self.shared.over) = true;
+        self.cut();
+        // Wakes whoever accepts, to see that it is over.
+        let _woken = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
+    for client in listener.incoming().flatten() {
+        if *lock(&shared.over) {
+            return;
+        }
+        // Without a server the client sees its connection closed.
+        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
+            continue;
+        };
+        let ends = [&client, &server].map(TcpStream::try_clone);
+        let [Ok(client_end), Ok(server_end)] = ends else {
+            continue;
+        };
+        let kept = [&client, &server].map(TcpStream::try_clone);
+        lock(&shared.open).extend(kept.into_iter().flatten());
+        let _there = thread::spawn(move || requests(client_end, server_end));
+        let shared = Arc::clone(shared);
+        let _back = thread::spawn(move || answers(server, client, &shared));
+    }
+}
+
+fn requests(mut client: TcpStream, mut server: TcpStream) {
+    // Either end may go at any time: that is what it is for.
+    let _copied = std::io::copy(&mut client, &mut server);
+    let _closed = server.shutdown(Shutdown::Write);
+}
+
+fn answers(mut server: TcpStream, mut client: TcpStream, shared: &Shared) {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut stalled = false;
+    while let Ok(length @ 1..) = server.read(&mut buffer) {
+        let answer = &buffer[..length];
+        let fault = *lock(&shared.fault);
+        stalled |= fault == Fault::Stall;
+        let whole = match fault {
+            _ if stalled => continue,
+            Fault::Truncate => &answer[..length / 2],
+            Fault::Drop | Fault::HalfClose => &[],
+            Fault::Delay(by) => {
+                thread::sleep(by);
+                answer
+            }
+            Fault::None | Fault::Stall => answer,
+        };
+        let written = client.write_all(whole);
+        match fault {
+            Fault::HalfClose => {
+                let _closed = client.shutdown(Shutdown::Write);
+            }
+            Fault::Truncate | Fault::Drop => break,
+            _ if written.is_err() => break,
+            _ => {}
+        }
+    }
+    let _closed = client.shutdown(Shutdown::Both);
+    let _closed = server.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,117 @@
+//! A master, its replica, and the Sentinels that watch them.
+
+use std::fs;
+
+use crate::Standalone;
+use crate::standalone::{folder, until};
+
+/// The name of the master that the Sentinels watch.
+const MASTER: &str = "budgets";
+
+/// How long a master may be silent until it counts as gone. As short as a busy machine lets it be.
+const DOWN_AFTER: &str = "500";
+
+/// Two servers, one the other's replica, and three Sentinels.
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: [Standalone; 2],
+    sentinels: [Standalone; 3],
+}
+
+impl Sentinels {
+    /// Starts all five, and waits until they know each other.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start() -> Self {
+        let master = Standalone::start();
+        let port = master.port().to_string();
+        let replica = Standalone::start_with(&["--replicaof", "127.0.0.1", &port]);
+        until("the replica follows", || {
+            replica
+                .command(&["INFO", "replication"])
+                .contains("master_link_status:up")
+        });
+        let sentinels = [(); 3].map(|()| sentinel(&port));
+        let all = Self {
+            servers: [master, replica],
+            sentinels,
+        };
+        all.wait_until_complete();
+        all
+    }
+
+    /// What the master is called.
+    #[must_use]
+    pub fn master_name(&self) -> &'static str {
+        MASTER
+    }
+
+    /// `redis://127.0.0.1:PORT/` of each Sentinel.
+    #[must_use]
+    pub fn urls(&self) -> [String; 3] {
+        self.sentinels.each_ref().map(Standalone::url)
+    }
+
+    /// The Sentinels themselves.
+    #[must_use]
+    pub fn sentinels(&self) -> &[Standalone] {
+        &self.sentinels
+    }
+
+    /// Both servers, whichever is the master.
+    #[must_use]
+    pub fn servers(&self) -> &[Standalone] {
+        &self.servers
+    }
+
+    /// Kills the master as a crash would. The Sentinels then make the replica one.
+    ///
+    /// # Panics
+    ///
+    /// If no server is a master.
+    pub fn kill_master(&mut self) {
+        let master = self.servers.iter_mut().find(|server| is_master(server));
+        master.expect("a master").kill();
+    }
+
+    /// Runs a command on whoever is the master.
+    ///
+    /// # Panics
+    ///
+    /// If nobody is within the time that a server may take to start.
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> String {
+        let master = || self.servers.iter().find(|server| is_master(server));
+        until("somebody is the master", || master().is_some());
+        master().expect("just seen").command(words)
+    }
+
+    fn wait_until_complete(&self) {
+        for sentinel in &self.sentinels {
+            until("the Sentinels know each other and the replica", || {
+                let known = sentinel.command(&["INFO", "sentinel"]);
+                known.contains("slaves=1,sentinels=3")
+            });
+        }
+    }
+}
+
+fn is_master(server: &Standalone) -> bool {
+    server.pid().is_some() && server.command(&["ROLE"]).contains("master")
+}
+
+fn sentinel(port: &str) -> Standalone {
+    let folder = folder();
+    // A Sentinel writes down what it learns, so it needs a file.
+    let file = folder.path().join("sentinel.conf");
+    let content = format!(
+        "sentinel monitor {MASTER} 127.0.0.1 {port} 2\n\
+         sentinel down-after-milliseconds {MASTER} {DOWN_AFTER}\n\
+         sentinel failover-timeout {MASTER} 2000\n"
+    );
+    fs::write(&file, content).expect("a file in a folder of ours");
+    Standalone::start_in(folder, &[&file.to_string_lossy(), "--sentinel"])
+}

@@ -1,0 +1,131 @@
+//! A server behind TLS, and the papers for it.
+
+use std::fs;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+
+use crate::Standalone;
+use crate::standalone::{folder, free_port};
+
+/// A server that speaks TLS, on a certificate of an authority of its own for `localhost` and 127.0.0.1.
+#[derive(Debug)]
+pub struct Tls {
+    /// The server, which its socket and its other port still answer in the clear.
+    pub server: Standalone,
+    port: u16,
+    authority: String,
+    client: Identity,
+}
+
+#[derive(Debug)]
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Tls {
+    /// Starts a server that takes whoever trusts it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or one without TLS.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_asking("no")
+    }
+
+    /// Starts a server that takes only clients with a certificate of its authority.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or one without TLS.
+    #[must_use]
+    pub fn start_mutual() -> Self {
+        Self::start_asking("yes")
+    }
+
+    /// `rediss://127.0.0.1:PORT/`
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}/", self.port)
+    }
+
+    /// The certificate of the authority, as PEM.
+    #[must_use]
+    pub fn authority(&self) -> &[u8] {
+        self.authority.as_bytes()
+    }
+
+    /// A client's certificate and key, as PEM.
+    #[must_use]
+    pub fn client(&self) -> (&[u8], &[u8]) {
+        (
+            self.client.certificate.as_bytes(),
+            self.client.key.as_bytes(),
+        )
+    }
+
+    fn start_asking(clients: &str) -> Self {
+        let authority = authority();
+        let server = identity(&authority, ExtendedKeyUsagePurpose::ServerAuth);
+        let client = identity(&authority, ExtendedKeyUsagePurpose::ClientAuth);
+        let folder = folder();
+        let file = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).expect("a file in a folder of ours");
+            path.to_string_lossy().into_owned()
+        };
+        let port = free_port();
+        let options = [
+            "--tls-port",
+            &port.to_string(),
+            "--tls-ca-cert-file",
+            &file("authority.pem", &authority.pem()),
+            "--tls-cert-file",
+            &file("server.pem", &server.certificate),
+            "--tls-key-file",
+            &file("server.key", &server.key),
+            "--tls-auth-clients",
+            clients,
+        ];
+        Self {
+            server: Standalone::start_in(folder, &options),
+            port,
+            authority: authority.pem(),
+            client,
+        }
+    }
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+/// Who shares a name with the issuer is taken for self-signed.
+fn named(name: &str) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    names.push(DnType::CommonName, name);
+    names
+}
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::new([]).expect("no names");
+    params.distinguished_name = named("authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    CertifiedIssuer::self_signed(params, key).expect("a certificate")
+}
+
+fn identity(authority: &Authority, usage: ExtendedKeyUsagePurpose) -> Identity {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let mut params = CertificateParams::new(names).expect("names");
+    params.distinguished_name = named("localhost");
+    params.insert_extended_key_usage(usage);
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params.signed_by(&key, authority).expect("a certificate");
+    Identity {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    }
+}

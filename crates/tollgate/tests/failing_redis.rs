@@ -1,0 +1,65 @@
+//! The failure rule over a real Redis that dies and comes back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tollgate::key::Global;
+use tollgate::{Limiter, OnFailure, Policy, Quota, RedisBackend, Share};
+use tollgate_testkit::Standalone;
+
+fn policy(name: &str, rule: OnFailure) -> Policy {
+    Policy::new(name, Quota::per_hour(4))
+        .key(Global)
+        .on_failure(rule)
+}
+
+/// How many of so many checks pass.
+async fn allowed(limiter: &Limiter, policy: &str, checks: usize) -> usize {
+    let mut allowed = 0;
+    for _ in 0..checks {
+        let checked = limiter.check(policy, "anyone").await;
+        allowed += usize::from(checked.is_ok_and(|checked| checked.is_allowed()));
+    }
+    allowed
+}
+
+#[tokio::test]
+async fn each_rule_acts_while_redis_is_gone_and_none_when_it_is_back() {
+    let mut server = Standalone::start();
+    let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_secs(5));
+    let limiter = Limiter::builder()
+        .policies([
+            policy("open", OnFailure::Allow),
+            policy("closed", OnFailure::Deny),
+            policy("local", OnFailure::Local(Share::one_in(2))),
+        ])
+        .backend(backend.connect().await.unwrap())
+        .build()
+        .unwrap();
+    for policy in ["open", "closed", "local"] {
+        assert_eq!(allowed(&limiter, policy, 6).await, 4, "{policy}");
+    }
+
+    server.kill();
+    let gone = [
+        allowed(&limiter, "open", 6).await,
+        allowed(&limiter, "closed", 6).await,
+        allowed(&limiter, "local", 6).await,
+    ];
+    server.restart();
+
+    // All pass, none passes, and half of the budget does.
+    assert_eq!(gone, [6, 0, 2]);
+    let back = async {
+        while allowed(&limiter, "closed", 1).await == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), back).await.unwrap();
+    // The server came back with nothing in it.
+    assert_eq!(allowed(&limiter, "closed", 6).await, 3);
+    assert_eq!(allowed(&limiter, "open", 6).await, 4);
+    assert_eq!(allowed(&limiter, "local", 6).await, 4);
+}

@@ -1,0 +1,119 @@
+//! The backend on a master that Sentinels name, and behind TLS, does what every backend must.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tollgate_core::Backend;
+use tollgate_redis::{RedisBackend, RedisBackendBuilder};
+use tollgate_testkit::{Sentinels, Tls};
+use tollgate_tests::{Elapsed, Subject};
+
+/// Far in the future, so that nothing expires by the server's own clock.
+const START: u64 = 3_500_000_000_000_000;
+
+/// Servers that are free: starting them takes seconds.
+static FREE: Mutex<Vec<Sentinels>> = Mutex::new(Vec::new());
+
+enum Server {
+    Watched(Box<Option<Sentinels>>),
+    Encrypted(Tls),
+}
+
+impl Server {
+    fn watched() -> Self {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self::Watched(Box::new(Some(free.unwrap_or_else(Sentinels::start))))
+    }
+
+    fn builder(&self) -> RedisBackendBuilder {
+        match self {
+            Self::Watched(sentinels) => {
+                let sentinels = sentinels.as_ref().as_ref().unwrap();
+                RedisBackend::sentinel(sentinels.master_name(), sentinels.urls())
+            }
+            Self::Encrypted(tls) => {
+                let builder = RedisBackend::builder(&tls.url());
+                builder.certificate_authority(tls.authority())
+            }
+        }
+    }
+
+    fn command(&self, words: &[&str]) {
+        let answer = match self {
+            Self::Watched(sentinels) => sentinels.as_ref().as_ref().unwrap().command(words),
+            Self::Encrypted(tls) => tls.server.command(words),
+        };
+        assert_eq!(answer, "+OK\r\n");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Self::Watched(sentinels) = self {
+            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+            free.extend(sentinels.take());
+        }
+    }
+}
+
+struct OnServer {
+    backend: Arc<RedisBackend>,
+    server: Server,
+    now: AtomicU64,
+}
+
+impl OnServer {
+    async fn on(server: Server) -> Self {
+        server.command(&["FLUSHALL"]);
+        server.command(&["SET", "clock", &START.to_string()]);
+        let backend = server
+            .builder()
+            .clock("clock")
+            // In order: a credit is there when the next decision is.
+            .connections(1)
+            // Nothing here is about time that passes, and the machine may be busy.
+            .deadline(Duration::from_secs(20))
+            .connect()
+            .await
+            .unwrap();
+        Self {
+            backend: Arc::new(backend),
+            server,
+            now: AtomicU64::new(START),
+        }
+    }
+}
+
+impl Subject for OnServer {
+    fn backend(&self) -> Arc<dyn Backend> {
+        self.backend.clone()
+    }
+
+    fn advance(&self, by: Duration) -> Elapsed<'_> {
+        let by = u64::try_from(by.as_micros()).unwrap();
+        let now = self.now.fetch_add(by, Ordering::SeqCst) + by;
+        self.server.command(&["SET", "clock", &now.to_string()]);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn settle(&self) -> Elapsed<'_> {
+        Box::pin(async {
+            let _decision = self.backend.decide(&[]).await.unwrap();
+        })
+    }
+}
+
+mod sentinel {
+    use super::*;
+
+    tollgate_tests::conformance!(OnServer::on(Server::watched()));
+}
+
+mod tls {
+    use super::*;
+
+    tollgate_tests::conformance!(OnServer::on(Server::Encrypted(Tls::start())));
+}
