@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     length.map_or(1_000, |bytes: u64| bytes.div_ceil(1_000))
                 }),
         )
-        // On trial: what it would refuse is in the status and the headers, and nobody is refused.
+        // On trial: what it would refuse is in the status that handlers read, and nobody is refused.
         .policy(Policy::new("trial", Quota::per_second(2)).shadow())
         .build()?;
 

@@ -29,6 +29,8 @@ struct Payment {
     /// back, and in an outage nobody settles accounts.
     at: Option<Timestamp>,
     outcome: Option<Outcome>,
+    /// Whether it was raised after the fact. What a debit took no receipt gives back, so it is not lowered again.
+    raised: bool,
 }
 
 impl Ledger {
@@ -43,6 +45,7 @@ impl Ledger {
                 limiter: None,
                 at: Some(at),
                 outcome: None,
+                raised: false,
             }]),
         }
     }
@@ -67,6 +70,7 @@ impl Ledger {
                 limiter: None,
                 at,
                 outcome: policy.outcome.clone(),
+                raised: false,
             };
             return Self {
                 report: Report::of_one(PolicyVerdict::new(labels, mode, *verdict)),
@@ -79,6 +83,7 @@ impl Ledger {
             limiter: None,
             at,
             outcome: policy.outcome.clone(),
+            raised: false,
         });
         Self {
             report: Report::new(plan.labels(), decision),
@@ -174,7 +179,7 @@ impl Ledger {
         mut cost: impl FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64>,
     ) {
         let mut verdicts = self.report.verdicts_mut().iter_mut();
-        for payment in &self.payments {
+        for payment in &mut self.payments {
             let limiter = payment.limiter.as_ref().unwrap_or(limiter);
             for verdict in verdicts.by_ref().take(payment.verdicts) {
                 let Some(cost) = cost(payment.outcome.as_ref(), verdict) else {
@@ -185,6 +190,10 @@ impl Ledger {
                 let Some(receipt) = receipt else {
                     continue;
                 };
+                if payment.raised && cost < taken {
+                    continue;
+                }
+                payment.raised |= cost > taken;
                 if cost < taken {
                     limiter.credit(receipt, taken - cost);
                 } else if cost > taken {

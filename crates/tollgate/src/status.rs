@@ -123,7 +123,7 @@ impl RateLimitStatus {
     /// too little is taken, past what is left if need be: a debt, which those who come later have to wait for.
     ///
     /// It may be called at any time, from a handler or from the stream that it returned, and again when the cost has grown.
-    /// To lower what was raised before is not so exact: of what was taken late only a part comes back.
+    /// What was raised so is not lowered again.
     ///
     /// ```
     /// use tollgate::RateLimitStatus;

@@ -68,7 +68,7 @@ async fn left(limiter: &Limiter, policy: &str) -> u64 {
 
 #[tokio::test]
 async fn what_was_charged_too_much_comes_back_and_too_little_is_taken() {
-    let cases: [(&[u64], u64); 6] = [
+    let cases: [(&[u64], u64); 7] = [
         (&[], 900),
         (&[100], 900),
         (&[40], 960),
@@ -76,6 +76,8 @@ async fn what_was_charged_too_much_comes_back_and_too_little_is_taken() {
         (&[250], 750),
         // More is known later on.
         (&[10, 20, 300], 700),
+        // Never lowered again, and the headers know.
+        (&[250, 40], 750),
     ];
     for (costs, expected) in cases {
         let limiter = tokens();

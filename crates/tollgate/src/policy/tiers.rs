@@ -11,15 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tollgate_core::DEBT_CEILING;
+
 use self::cache::TierCache;
 use super::{Limit, Policy, Quotas};
-use crate::{ConfigError, Key, RequestView};
+use crate::{Algorithm, ConfigError, Key, RequestView};
 
 /// Who gets other quotas than a policy's own.
 ///
 /// An identity is in one tier, or in none and has the policy's own quotas. The tiers of a policy share the states of its
-/// budgets: whoever changes tier keeps what was spent, and gets no fresh budget. (Quotas of another algorithm, or windows of
-/// another length, do have states of their own.)
+/// budgets: whoever changes tier gets no fresh budget. Windows and logs keep the count of what was spent. The bucket of
+/// [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: who has spent half of the small budget
+/// has half of the large one left. Budgets of one policy that refill at paces too different for that are refused when it is
+/// built. Quotas of another algorithm, or windows of another length, have states of their own.
 ///
 /// ```
 /// use tollgate::key::Header;
@@ -158,7 +162,9 @@ impl Policy {
     ///
     /// If two tiers have one name, one has no quota, or an identity is in a tier that there is none of.
     pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
-        self.tiers = Some(Arc::new(Resolved::new(&self.name, tiers)?));
+        let tiers = Resolved::new(&self.name, tiers)?;
+        tiers.check_paces(&self.name, &self.limits)?;
+        self.tiers = Some(Arc::new(tiers));
         Ok(self)
     }
 }
@@ -286,6 +292,35 @@ impl Resolved {
         lengths.max().unwrap_or(0)
     }
 
+    /// A bucket's state is a time. One that takes a day to drain looks like a clock that was put back to a quota whose bucket
+    /// drains in seconds: it would be cut to what that quota can owe, and most of the day forgiven.
+    fn check_paces(&self, policy: &str, own: &[Limit]) -> Result<(), ConfigError> {
+        let of_tier = |(name, grant): &(String, Grant)| match grant {
+            Grant::Limits(limits) => Some((name.clone(), Arc::clone(limits))),
+            Grant::Unlimited => None,
+        };
+        let mut all: Vec<(String, Arc<[Limit]>)> = vec![(String::new(), own.into())];
+        all.extend(self.grants.iter().filter_map(of_tier));
+        for (_, slow) in &all {
+            for (tier, quick) in &all {
+                let pairs = slow.iter().zip(quick.iter());
+                let clash = |(slow, quick): (&Limit, &Limit)| {
+                    slow.scope == quick.scope
+                        && drain_us(slow) > drain_us(quick).saturating_mul(DEBT_CEILING.into())
+                };
+                if pairs.into_iter().any(clash) {
+                    return Err(ConfigError::Tier {
+                        policy: policy.to_owned(),
+                        tier: tier.clone(),
+                        reason: "its budget refills more than eight times sooner than another tier's, which would be forgiven \
+                                 what it has spent; give both quotas of one period, or different algorithms",
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The tier of an identity.
     fn find(self: &Arc<Self>, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
         match &self.source {
@@ -318,6 +353,17 @@ impl Resolved {
             );
         }
         place
+    }
+}
+
+/// How long a full budget takes to refill; nothing of algorithms whose states are counts.
+fn drain_us(limit: &Limit) -> u128 {
+    let quota = &limit.quota;
+    match quota.algorithm() {
+        Algorithm::Gcra => {
+            u128::from(quota.capacity()) * quota.period().as_micros() / u128::from(quota.limit())
+        }
+        _ => 0,
     }
 }
 
