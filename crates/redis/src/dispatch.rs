@@ -263,7 +263,7 @@ impl Dispatch {
         let run = call::run(Arc::clone(self), lane, connection, vec![job]);
         self.spawn(async move {
             run.await;
-            // Who asks and is gone is not asked for.
+            // Until here somebody waits: what nobody waits for is not sent.
             drop(answer);
         });
     }

@@ -26,6 +26,12 @@ async fn until(is_so: impl Fn() -> bool) {
     timeout(PATIENT, waiting).await.expect("comes about");
 }
 
+/// Whether the server has run the script so often.
+fn decisions(server: &Standalone, times: u64) -> bool {
+    let stats = server.command(&["INFO", "commandstats"]);
+    stats.contains(&format!("cmdstat_evalsha:calls={times},"))
+}
+
 #[tokio::test]
 async fn whatever_the_network_does_nothing_is_taken_twice_and_nobody_waits_past_the_deadline() {
     let server = Standalone::start();
@@ -96,18 +102,14 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
     let builder = RedisBackend::builder(&proxy.url()).deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("lost", Quota::per_hour(1_000));
-    let calls = |n| {
-        let stats = server.command(&["INFO", "commandstats"]);
-        stats.contains(&format!("cmdstat_evalsha:calls={n},"))
-    };
     // Both connections have shown that they decide.
-    until(|| calls(2)).await;
+    until(|| decisions(&server, 2)).await;
     sleep(Duration::from_millis(50)).await;
 
     proxy.fail_with(Fault::Stall);
     // A lone request leaves when it is first polled.
     let lost = tokio::spawn(backend.decide(&[budget.charge(1)]));
-    until(|| calls(3)).await;
+    until(|| decisions(&server, 3)).await;
     sleep(Duration::from_millis(50)).await;
     proxy.fail_with(Fault::None);
 
@@ -126,6 +128,9 @@ async fn a_stalled_server_that_goes_on_is_noticed_without_a_request_of_anybodys(
     let builder = RedisBackend::builder(&server.url()).deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("probe", Quota::per_hour(1_000));
+    // Both connections have shown that they decide: with one there would be nobody to probe.
+    until(|| decisions(&server, 2)).await;
+    sleep(Duration::from_millis(50)).await;
     budget.take(&backend, 1).await.unwrap();
 
     server.stall();
