@@ -39,6 +39,7 @@
 //! | `json` | `key::JsonField`: an identity from a JSON body |
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
+//! | `serde` | `config`: policies and limiters as plain data, for a configuration file |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body |
 
 #[cfg(feature = "axum")]
@@ -47,6 +48,8 @@ mod answer;
 mod body;
 mod buffer;
 mod client;
+#[cfg(feature = "serde")]
+pub mod config;
 pub mod key;
 mod layer;
 mod ledger;
