@@ -39,7 +39,7 @@
 //!
 //! What has the wrong shape, such as an unknown field, is refused while it is read, by a message of serde's that names the
 //! field; the format says where it stands. What has the right shape and no sense is a
-//! [`ConfigError`](crate::ConfigError) that names the policy, the field and the value.
+//! [`ConfigError`] that names the policy, the field and the value.
 
 mod build;
 mod client;

@@ -12,8 +12,8 @@ mod common;
 use common::registry::registry;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tollgate::config::{LimiterConfig, PolicyConfig};
-use tollgate::{ClientAddress, LimiterBuilder};
+use tollgate::LimiterBuilder;
+use tollgate::config::LimiterConfig;
 
 /// Every field, and every way to write it.
 fn everything() -> Vec<Value> {
@@ -81,7 +81,8 @@ fn what_is_read_is_written_as_it_was() {
     for written in everything() {
         let config: LimiterConfig = serde_json::from_value(written.clone()).unwrap();
         assert_eq!(serde_json::to_value(&config).unwrap(), written);
-        config.build(&registry()).unwrap();
+        let built = config.build(&registry());
+        assert!(built.is_ok(), "{built:?}");
     }
 }
 
@@ -99,15 +100,13 @@ fn what_was_not_written_is_not_written_back() {
     assert_eq!(serde_json::to_value(read(&spelt_out)).unwrap(), written);
 }
 
-/// JSON of any shape, of which much looks like a configuration.
-fn documents() -> impl Strategy<Value = Value> {
-    let words = prop::sample::select(vec![
+/// What stands in configurations, right and wrong.
+fn words() -> impl Strategy<Value = Value> {
+    let known = prop::sample::select(vec![
         "p",
         "1/s",
         "0/s",
         "9/day sliding-log",
-        "client-ip",
-        "global",
         "user",
         "session",
         "/a",
@@ -121,15 +120,17 @@ fn documents() -> impl Strategy<Value = Value> {
         "two",
         "plan",
         "failed",
-        "deny",
-        "local",
+        "gold",
         "unlimited",
-        "peer",
         "",
     ]);
+    prop_oneof![4 => known.prop_map(Value::from), 1 => any::<String>().prop_map(Value::from)]
+}
+
+/// JSON of any shape, with names that mean something.
+fn documents() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
-        8 => words.prop_map(Value::from),
-        1 => any::<String>().prop_map(Value::from),
+        4 => words(),
         1 => any::<i64>().prop_map(Value::from),
         1 => any::<bool>().prop_map(Value::from),
         1 => Just(Value::Null),
@@ -137,68 +138,106 @@ fn documents() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 40, 5, |inner| {
         let fields = prop::sample::select(vec![
             "client_address",
-            "ipv6_prefix",
             "policies",
+            "name",
+            "quotas",
             "key",
             "routes",
-            "methods",
-            "hosts",
-            "when",
             "cost",
-            "exempt_networks",
-            "outcome",
             "tiers",
-            "exempt_keys",
-            "block_keys",
-            "on_failure",
             "by",
             "header",
-            "x-forwarded-for",
-            "networks",
-            "forbidden",
-            "local-one-in",
-            "registered",
         ]);
-        let policy = prop::collection::btree_map(fields.clone(), inner.clone(), 0..3);
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(fields, inner, 0..3).prop_map(|map| json!(map)),
-            policy.prop_map(|map| {
-                let mut policy = json!(map);
-                policy["name"] = "p".into();
-                policy["quotas"] = "1/s".into();
-                policy
-            }),
+            prop::collection::btree_map(fields, inner, 0..4).prop_map(|map| json!(map)),
         ]
+    })
+}
+
+fn keys() -> impl Strategy<Value = Value> {
+    let kinds = prop::sample::select(vec![
+        "header",
+        "cookie",
+        "query",
+        "path-param",
+        "form-field",
+        "registered",
+    ]);
+    let one = prop_oneof![
+        prop::sample::select(vec![
+            "client-ip",
+            "global",
+            "host",
+            "method",
+            "matched-route"
+        ])
+        .prop_map(Value::from),
+        (kinds, words()).prop_map(|(kind, name)| json!({ kind: name })),
+    ];
+    one.prop_recursive(3, 10, 4, |inner| {
+        prop::collection::vec(inner, 0..4).prop_map(Value::from)
+    })
+}
+
+/// A field of a policy, and a value of the right shape.
+fn fields() -> impl Strategy<Value = (&'static str, Value)> {
+    let lists = prop::sample::select(vec![
+        "quotas",
+        "routes",
+        "exempt_routes",
+        "methods",
+        "exempt_methods",
+        "hosts",
+        "exempt_networks",
+        "when",
+        "exempt_keys",
+    ]);
+    let texts = prop::sample::select(vec!["name", "quotas", "cost", "outcome"]);
+    let map = || {
+        prop::collection::vec((any::<String>(), words()), 0..3)
+            .prop_map(|pairs| pairs.into_iter().collect::<Value>())
+    };
+    prop_oneof![
+        4 => (lists, prop::collection::vec(words(), 0..3)).prop_map(|(field, list)| (field, list.into())),
+        2 => (texts, words()),
+        2 => keys().prop_map(|key| ("key", key)),
+        1 => map().prop_map(|quotas| ("quotas", quotas)),
+        1 => any::<u64>().prop_map(|cost| ("cost", cost.into())),
+        1 => (1_u64..).prop_map(|n| ("on_failure", json!({ "local-one-in": n }))),
+        1 => (prop_oneof![words(), map()], map()).prop_map(|(by, quotas)| ("tiers", json!({ "by": by, "quotas": quotas }))),
+        1 => prop::collection::vec(words(), 0..3).prop_map(|keys| ("block_keys", json!({ "forbidden": keys }))),
+    ]
+}
+
+fn policies() -> impl Strategy<Value = Value> {
+    prop::collection::vec(fields(), 0..4).prop_map(|fields| {
+        let mut policy = json!({ "name": "p", "quotas": "1/s" });
+        for (field, value) in fields {
+            policy[field] = value;
+        }
+        policy
     })
 }
 
 proptest! {
     #[test]
     fn no_document_makes_it_panic(document in documents()) {
-        // Most are no limiter, and some of what is in them is a policy.
-        if let Ok(config) = serde_json::from_value::<LimiterConfig>(document.clone()) {
+        if let Ok(config) = serde_json::from_value::<LimiterConfig>(document) {
             drop(config.build(&registry()).map(LimiterBuilder::build));
-        }
-        if let Ok(policy) = serde_json::from_value::<PolicyConfig>(document) {
-            drop(policy.build(&registry(), &ClientAddress::peer()));
         }
     }
 
     #[test]
-    fn no_text_in_a_field_makes_it_panic(
-        text in any::<String>(),
-        field in prop::sample::select(vec![
-            "name", "quotas", "routes", "exempt_routes", "methods", "exempt_methods", "hosts", "exempt_networks",
-            "when", "cost", "outcome", "exempt_keys",
-        ]),
-        listed in any::<bool>(),
-    ) {
-        let mut policy = json!({ "name": "p", "quotas": "1/s" });
-        policy[field] = if listed { json!([text]) } else { json!(text) };
-        if let Ok(policy) = serde_json::from_value::<PolicyConfig>(policy) {
-            let built = policy.build(&registry(), &ClientAddress::peer());
-            prop_assert!(built.is_ok() || built.unwrap_err().to_string().starts_with("policy \""));
+    fn what_is_wrong_with_a_policy_is_said_with_its_name(written in policies(), prefix in any::<Option<u8>>()) {
+        let document = json!({ "policies": [written], "ipv6_prefix": prefix });
+        let config: LimiterConfig = serde_json::from_value(document).unwrap();
+        let built = config.build(&registry()).and_then(LimiterBuilder::build);
+        if let Err(error) = built {
+            let expected = matches!(prefix, Some(0 | 129..)) || error.to_string().starts_with("policy \"");
+            prop_assert!(expected, "{error}");
         }
+        let read = serde_json::to_value(&config).unwrap();
+        prop_assert_eq!(serde_json::from_value::<LimiterConfig>(read).unwrap(), config);
     }
 }
