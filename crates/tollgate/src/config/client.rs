@@ -17,7 +17,9 @@ pub enum ClientAddressConfig {
     /// What trusted proxies wrote into `Forwarded`: `{ forwarded = { hops = 2 } }`.
     Forwarded(ProxiesConfig),
     /// The one address in a header: `{ header = { name = "cf-connecting-ip", networks = ["173.245.48.0/20"] } }`.
-    Header {
+    // Not `Header`, which the compiler would then spell out as `key::Header` in its errors.
+    #[serde(rename = "header")]
+    OneHeader {
         /// The header's name.
         name: String,
         /// The networks whose peers are believed.
@@ -47,7 +49,7 @@ impl ClientAddressConfig {
             Self::Peer => ClientAddress::peer(),
             Self::XForwardedFor(proxies) => ClientAddress::x_forwarded_for(proxies.build()?),
             Self::Forwarded(proxies) => ClientAddress::forwarded(proxies.build()?),
-            Self::Header { name, networks } => {
+            Self::OneHeader { name, networks } => {
                 let networks = Networks::try_new(networks)?;
                 ClientAddress::try_header(name, networks).map_err(|_| {
                     ConfigError::ClientHeader {

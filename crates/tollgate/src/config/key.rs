@@ -17,38 +17,51 @@ use crate::{ClientAddress, ConfigError, Key, RequestView};
 /// caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
-    rename_all = "kebab-case",
     expecting = "a key is \"client-ip\", \"global\", \"host\", \"method\", \"matched-route\", a map of one of header, cookie, \
                  query, path-param, form-field, json-field (with the feature json) and registered to a name, or a list of keys"
 )]
 #[non_exhaustive]
 pub enum KeyConfig {
+    // None is named like an extractor: the compiler, which shortens names that nothing else has, would then spell out the
+    // paths of those in its errors.
     /// The caller's address.
     #[default]
-    ClientIp,
+    #[serde(rename = "client-ip")]
+    ByClientIp,
     /// Everybody's.
-    Global,
+    #[serde(rename = "global")]
+    ByGlobal,
     /// The host that the request is for.
-    Host,
+    #[serde(rename = "host")]
+    ByHost,
     /// The method.
-    Method,
+    #[serde(rename = "method")]
+    ByMethod,
     /// The pattern that the path matched.
-    MatchedRoute,
+    #[serde(rename = "matched-route")]
+    ByMatchedRoute,
     /// The value of the header of this name.
-    Header(String),
+    #[serde(rename = "header")]
+    ByHeader(String),
     /// The value of the cookie of this name.
-    Cookie(String),
+    #[serde(rename = "cookie")]
+    ByCookie(String),
     /// The value of the query parameter of this name.
-    Query(String),
+    #[serde(rename = "query")]
+    ByQuery(String),
     /// The parameter of the path of this name.
-    PathParam(String),
+    #[serde(rename = "path-param")]
+    ByPathParam(String),
     /// The field of this name in a form.
-    FormField(String),
+    #[serde(rename = "form-field")]
+    ByFormField(String),
     /// The field at this path in a JSON document.
     #[cfg(feature = "json")]
-    JsonField(String),
+    #[serde(rename = "json-field")]
+    ByJsonField(String),
     /// What the [registered key](Registry::register_key) of this name finds.
-    Registered(String),
+    #[serde(rename = "registered")]
+    ByRegistered(String),
     /// All of these together. One alone is itself.
     #[serde(untagged)]
     All(Vec<Self>),
@@ -57,22 +70,22 @@ pub enum KeyConfig {
 impl KeyConfig {
     pub(super) fn build(&self, policy: &str, registry: &Registry) -> Result<Source, ConfigError> {
         Ok(match self {
-            Self::ClientIp => Source::ClientIp,
-            Self::Global => Source::new(Global),
-            Self::Host => Source::new(Host),
-            Self::Method => Source::new(Method),
-            Self::MatchedRoute => Source::new(MatchedRoute),
-            Self::Header(name) => match Header::try_new(name) {
+            Self::ByClientIp => Source::ClientIp,
+            Self::ByGlobal => Source::new(Global),
+            Self::ByHost => Source::new(Host),
+            Self::ByMethod => Source::new(Method),
+            Self::ByMatchedRoute => Source::new(MatchedRoute),
+            Self::ByHeader(name) => match Header::try_new(name) {
                 Ok(header) => Source::new(header),
                 Err(_) => return Err(refused(policy, "key", name, "is no header name")),
             },
-            Self::Cookie(name) => Source::new(Cookie::new(name)),
-            Self::Query(name) => Source::new(Query::new(name)),
-            Self::PathParam(name) => Source::new(PathParam::new(name)),
-            Self::FormField(name) => Source::new(FormField::new(name)),
+            Self::ByCookie(name) => Source::new(Cookie::new(name)),
+            Self::ByQuery(name) => Source::new(Query::new(name)),
+            Self::ByPathParam(name) => Source::new(PathParam::new(name)),
+            Self::ByFormField(name) => Source::new(FormField::new(name)),
             #[cfg(feature = "json")]
-            Self::JsonField(path) => Source::new(JsonField::new(path)),
-            Self::Registered(name) => registry.key(policy, name)?,
+            Self::ByJsonField(path) => Source::new(JsonField::new(path)),
+            Self::ByRegistered(name) => registry.key(policy, name)?,
             Self::All(keys) => return Self::together(keys, policy, registry),
         })
     }
@@ -85,7 +98,7 @@ impl KeyConfig {
                 let parts = keys.iter().map(|key| match key.build(policy, registry)? {
                     Source::Later(_) => {
                         let name = match key {
-                            Self::Registered(name) => name.as_str(),
+                            Self::ByRegistered(name) => name.as_str(),
                             _ => "[..]",
                         };
                         let reason = "has to be waited for, and cannot be one part of several";
@@ -108,12 +121,12 @@ impl KeyConfig {
     ) -> Result<Key, ConfigError> {
         let refuse = |reason| Err(refused(policy, field, text, reason));
         match self {
-            Self::ClientIp => match text.parse::<IpAddr>() {
+            Self::ByClientIp => match text.parse::<IpAddr>() {
                 Ok(address) => Ok(client.key(address)),
                 Err(_) => refuse("is no address, and the key is client-ip"),
             },
-            Self::Global => refuse("names nobody: the key is global"),
-            Self::Host => Ok(Key::from(text.to_ascii_lowercase())),
+            Self::ByGlobal => refuse("names nobody: the key is global"),
+            Self::ByHost => Ok(Key::from(text.to_ascii_lowercase())),
             Self::All(keys) => match keys.as_slice() {
                 [key] => key.identity(policy, field, text, client),
                 _ => refuse("names nobody: the key has several parts"),
