@@ -69,6 +69,11 @@ pub struct Policy {
 
 /// What it means that a request does not say whose budget it spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 #[non_exhaustive]
 pub enum OnMissing {
     /// All of them share one budget. The default: leaving the header out is then no way around the limit, as it would be

@@ -224,6 +224,23 @@ async fn a_tier_that_somebody_is_asked_for_is_remembered() {
 }
 
 #[tokio::test]
+async fn policies_that_ask_the_same_function_remember_its_tiers_for_themselves() {
+    // given two policies that have the same tiers in another order
+    let (gold, silver) = (Quota::per_hour(4), Quota::per_hour(3));
+    let source = Tiers::by_async(Duration::from_secs(600), async |_: Key| Some("gold"));
+    let one = source.clone().tier("gold", gold).tier("silver", silver);
+    let other = source.tier("silver", silver).tier("gold", gold);
+    let one = limiter(api().tiers(one));
+    let other = limiter(api().tiers(other));
+
+    // when both have been asked for the same identity
+    let passed = [statuses(&one, "a", 5).await, statuses(&other, "a", 5).await];
+
+    // then it is gold in both
+    assert_eq!(passed, [[200, 200, 200, 200, 429]; 2]);
+}
+
+#[tokio::test]
 async fn an_identity_that_somebody_is_asked_for_obeys_the_policy() {
     // given sessions that a store knows, and two that it does not
     let by_session = || {

@@ -201,6 +201,36 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// What a configuration says in a field of a policy makes no sense.
+    #[cfg(feature = "serde")]
+    Field {
+        /// The policy's name.
+        policy: String,
+        /// The field's name.
+        field: &'static str,
+        /// What was given, shortened if it is long.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A configuration names something that is not registered.
+    #[cfg(feature = "serde")]
+    NotRegistered {
+        /// The policy's name.
+        policy: String,
+        /// The field's name.
+        field: &'static str,
+        /// What was named, shortened if it is long.
+        name: String,
+        /// What is registered for this field.
+        known: Vec<String>,
+    },
+    /// This is no name of a header to find the client's address in.
+    #[cfg(feature = "serde")]
+    ClientHeader {
+        /// What was given, shortened if it is long.
+        header: String,
+    },
     /// This is no network.
     Network {
         /// What was given, shortened if it is long.
@@ -277,6 +307,34 @@ impl fmt::Display for ConfigError {
                 tier,
                 reason,
             } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
+            #[cfg(feature = "serde")]
+            Self::Field {
+                policy,
+                field,
+                value,
+                reason,
+            } => write!(f, "policy {policy:?}: {field} {value:?}: {reason}"),
+            #[cfg(feature = "serde")]
+            Self::NotRegistered {
+                policy,
+                field,
+                name,
+                known,
+            } => {
+                write!(
+                    f,
+                    "policy {policy:?}: {field} {name:?}: is not registered; "
+                )?;
+                if known.is_empty() {
+                    f.write_str("nothing is")
+                } else {
+                    write!(f, "registered are {}", known.join(", "))
+                }
+            }
+            #[cfg(feature = "serde")]
+            Self::ClientHeader { header } => {
+                write!(f, "client_address: header {header:?}: is no header name")
+            }
             Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
             Self::Ipv6Prefix { bits } => {
                 write!(f, "IPv6 prefix {bits}: is not between 1 and 128")

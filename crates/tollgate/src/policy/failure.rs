@@ -11,6 +11,14 @@ use crate::{Algorithm, Quota, QuotaError};
 /// everybody's. Choose [`Deny`](Self::Deny) where an unlimited caller is worse than none (a login form), and
 /// [`Local`](Self::Local) where something in between is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        from = "crate::config::FailureConfig",
+        into = "crate::config::FailureConfig"
+    )
+)]
 #[non_exhaustive]
 pub enum OnFailure {
     /// The request passes, undecided.
@@ -43,6 +51,12 @@ impl Share {
         Self {
             one_in: if n == 0 { 1 } else { n },
         }
+    }
+
+    /// Into how many parts the whole is divided.
+    #[cfg(feature = "serde")]
+    pub(crate) fn parts(self) -> u64 {
+        self.one_in
     }
 
     /// Whether this share of `whole` is more than `part`, compared without dividing.

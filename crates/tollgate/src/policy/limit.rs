@@ -49,6 +49,17 @@ impl<const N: usize> From<[(&str, Quota); N]> for Quotas {
     }
 }
 
+impl<N: Into<String>> FromIterator<(N, Quota)> for Quotas {
+    fn from_iter<I: IntoIterator<Item = (N, Quota)>>(quotas: I) -> Self {
+        let quotas = quotas.into_iter();
+        Self(
+            quotas
+                .map(|(name, quota)| (Some(name.into()), quota))
+                .collect(),
+        )
+    }
+}
+
 impl Quotas {
     pub(super) fn into_limits(self, policy: &str) -> Result<Arc<[Limit]>, ConfigError> {
         if self.0.is_empty() {

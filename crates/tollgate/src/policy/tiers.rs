@@ -46,7 +46,7 @@ pub struct Tiers {
 enum Source {
     Map(HashMap<Key, String>),
     Now(Arc<NameNow>),
-    Later(Arc<NameLater>, TierCache),
+    Later(Arc<NameLater>, Duration),
 }
 
 type NameNow = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
@@ -106,7 +106,7 @@ impl Tiers {
             let name = name(key);
             Box::pin(async move { name.await.map(Into::into) })
         };
-        Self::of(Source::Later(Arc::new(name), TierCache::new(remember_for)))
+        Self::of(Source::Later(Arc::new(name), remember_for))
     }
 
     /// A tier, and its quotas.
@@ -264,7 +264,8 @@ impl Resolved {
                 Finder::Map(places)
             }
             Source::Now(name) => Finder::Now(name),
-            Source::Later(name, cache) => Finder::Later(name, cache),
+            // Clones may have got other tiers since: what is remembered are places among these.
+            Source::Later(name, remember_for) => Finder::Later(name, TierCache::new(remember_for)),
         };
         Ok(Self {
             grants,

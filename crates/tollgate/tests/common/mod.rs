@@ -8,6 +8,8 @@
 )]
 
 pub mod log;
+#[cfg(feature = "serde")]
+pub mod registry;
 #[cfg(feature = "axum")]
 pub mod served;
 

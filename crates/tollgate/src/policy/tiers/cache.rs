@@ -1,7 +1,7 @@
 //! Tiers that were asked for a while ago.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Tier;
@@ -13,17 +13,16 @@ const MOST: usize = 10_000;
 const SAMPLE: usize = 16;
 
 /// Which tier an identity was in when it was last asked for, for a while.
-#[derive(Clone)]
 pub(super) struct TierCache {
     remember_for: Duration,
-    known: Arc<Mutex<HashMap<Key, (Tier, Instant)>>>,
+    known: Mutex<HashMap<Key, (Tier, Instant)>>,
 }
 
 impl TierCache {
     pub(super) fn new(remember_for: Duration) -> Self {
         Self {
             remember_for,
-            known: Arc::default(),
+            known: Mutex::default(),
         }
     }
 

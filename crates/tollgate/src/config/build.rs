@@ -1,0 +1,119 @@
+//! From a policy as plain data to a policy.
+
+use std::sync::Arc;
+
+use http::Method;
+
+use super::{CostConfig, PolicyConfig, Registry, refused};
+use crate::policy::Cost;
+use crate::{Block, ClientAddress, ConfigError, Networks, Policy};
+
+impl PolicyConfig {
+    /// The policy, for a limiter that finds its callers' addresses in this way: addresses in lists become identities as
+    /// theirs do.
+    ///
+    /// # Errors
+    ///
+    /// If a field makes no sense, or names something that is not registered.
+    pub fn build(
+        &self,
+        registry: &Registry,
+        client: &ClientAddress,
+    ) -> Result<Policy, ConfigError> {
+        let mut policy = Policy::try_new(&self.name, self.quotas.read(&self.name, "quotas")?)?;
+        policy.key = self.key.build(&self.name, registry)?;
+        policy = self.with_conditions(policy, registry)?;
+        policy = self.with_lists(policy, client)?;
+        if let Some(tiers) = &self.tiers {
+            let tiers = tiers.build(&self.name, &self.key, registry, client)?;
+            policy = policy.try_tiers(tiers)?;
+        }
+        policy.cost = match &self.cost {
+            CostConfig::Fixed(cost) => Cost::Fixed(*cost),
+            CostConfig::Registered(name) => registry.cost(&self.name, name)?,
+        };
+        if let Some(name) = &self.outcome {
+            policy.outcome = Some(registry.outcome(&self.name, name)?);
+        }
+        policy.charges_preflights = self.charge_preflights;
+        policy.shadow = self.shadow;
+        policy.on_demand = self.on_demand;
+        Ok(policy
+            .on_missing(self.on_missing)
+            .on_failure(self.on_failure))
+    }
+
+    fn with_conditions(
+        &self,
+        mut policy: Policy,
+        registry: &Registry,
+    ) -> Result<Policy, ConfigError> {
+        for route in &self.routes {
+            policy = policy.try_route(route)?;
+        }
+        for route in &self.exempt_routes {
+            policy = policy.try_exempt_route(route)?;
+        }
+        for method in &self.methods {
+            policy = policy.method(self.method("methods", method)?);
+        }
+        for method in &self.exempt_methods {
+            policy = policy.exempt_method(self.method("exempt_methods", method)?);
+        }
+        for host in &self.hosts {
+            policy = policy.try_host(host)?;
+        }
+        if !self.exempt_networks.is_empty() {
+            policy = policy.exempt_networks(self.networks()?);
+        }
+        for name in &self.when {
+            let condition = Arc::clone(registry.condition(&self.name, name)?);
+            policy = policy.when(move |request| condition(request));
+        }
+        Ok(policy)
+    }
+
+    fn with_lists(
+        &self,
+        mut policy: Policy,
+        client: &ClientAddress,
+    ) -> Result<Policy, ConfigError> {
+        let list = |field, texts: &[String]| {
+            let keys = texts
+                .iter()
+                .map(|text| self.key.identity(&self.name, field, text, client));
+            keys.collect::<Result<crate::key::KeyList, _>>()
+        };
+        if !self.exempt_keys.is_empty() {
+            policy = policy.exempt_keys(list("exempt_keys", &self.exempt_keys)?);
+        }
+        let blocked = [
+            (&self.block_keys.forbidden, Block::Forbidden),
+            (&self.block_keys.too_many_requests, Block::TooManyRequests),
+        ];
+        for (texts, how) in blocked {
+            if !texts.is_empty() {
+                policy = policy.block_keys(list("block_keys", texts)?, how);
+            }
+        }
+        Ok(policy)
+    }
+
+    /// Methods are told apart by case, so that `post` would be one that nobody sends: a limit that never holds.
+    fn method(&self, field: &'static str, text: &str) -> Result<Method, ConfigError> {
+        if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+            return Err(refused(&self.name, field, text, "is not in upper case"));
+        }
+        text.parse()
+            .map_err(|_| refused(&self.name, field, text, "is no method"))
+    }
+
+    fn networks(&self) -> Result<Networks, ConfigError> {
+        Networks::try_new(&self.exempt_networks).map_err(|error| match error {
+            ConfigError::Network { network, reason } => {
+                refused(&self.name, "exempt_networks", &network, reason)
+            }
+            other => other,
+        })
+    }
+}

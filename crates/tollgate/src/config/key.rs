@@ -1,0 +1,148 @@
+//! Whose budget a request spends, as it is written.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Registry, refused};
+#[cfg(feature = "json")]
+use crate::key::JsonField;
+use crate::key::{
+    Cookie, FormField, Global, Header, Host, KeyExtractor, KeyMissing, MatchedRoute, Method,
+    PathParam, Query, Source,
+};
+use crate::{ClientAddress, ConfigError, Key, RequestView};
+
+/// Whose budget a request spends: `"client-ip"`, `{ header = "x-api-key" }`, or a list of such keys, which together name the
+/// caller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    expecting = "a key is \"client-ip\", \"global\", \"host\", \"method\", \"matched-route\", a map of one of header, cookie, \
+                 query, path-param, form-field, json-field (with the feature json) and registered to a name, or a list of keys"
+)]
+#[non_exhaustive]
+pub enum KeyConfig {
+    // None is named like an extractor: the compiler, which shortens names that nothing else has, would then spell out the
+    // paths of those in its errors.
+    /// The caller's address.
+    #[default]
+    #[serde(rename = "client-ip")]
+    ByClientIp,
+    /// Everybody's.
+    #[serde(rename = "global")]
+    ByGlobal,
+    /// The host that the request is for.
+    #[serde(rename = "host")]
+    ByHost,
+    /// The method.
+    #[serde(rename = "method")]
+    ByMethod,
+    /// The pattern that the path matched.
+    #[serde(rename = "matched-route")]
+    ByMatchedRoute,
+    /// The value of the header of this name.
+    #[serde(rename = "header")]
+    ByHeader(String),
+    /// The value of the cookie of this name.
+    #[serde(rename = "cookie")]
+    ByCookie(String),
+    /// The value of the query parameter of this name.
+    #[serde(rename = "query")]
+    ByQuery(String),
+    /// The parameter of the path of this name.
+    #[serde(rename = "path-param")]
+    ByPathParam(String),
+    /// The field of this name in a form.
+    #[serde(rename = "form-field")]
+    ByFormField(String),
+    /// The field at this path in a JSON document.
+    #[cfg(feature = "json")]
+    #[serde(rename = "json-field")]
+    ByJsonField(String),
+    /// What the [registered key](Registry::register_key) of this name finds.
+    #[serde(rename = "registered")]
+    ByRegistered(String),
+    /// All of these together. One alone is itself.
+    #[serde(untagged)]
+    All(Vec<Self>),
+}
+
+impl KeyConfig {
+    pub(super) fn build(&self, policy: &str, registry: &Registry) -> Result<Source, ConfigError> {
+        Ok(match self {
+            Self::ByClientIp => Source::ClientIp,
+            Self::ByGlobal => Source::new(Global),
+            Self::ByHost => Source::new(Host),
+            Self::ByMethod => Source::new(Method),
+            Self::ByMatchedRoute => Source::new(MatchedRoute),
+            Self::ByHeader(name) => match Header::try_new(name) {
+                Ok(header) => Source::new(header),
+                Err(_) => return Err(refused(policy, "key", name, "is no header name")),
+            },
+            Self::ByCookie(name) => Source::new(Cookie::new(name)),
+            Self::ByQuery(name) => Source::new(Query::new(name)),
+            Self::ByPathParam(name) => Source::new(PathParam::new(name)),
+            Self::ByFormField(name) => Source::new(FormField::new(name)),
+            #[cfg(feature = "json")]
+            Self::ByJsonField(path) => Source::new(JsonField::new(path)),
+            Self::ByRegistered(name) => registry.key(policy, name)?,
+            Self::All(keys) => return Self::together(keys, policy, registry),
+        })
+    }
+
+    fn together(keys: &[Self], policy: &str, registry: &Registry) -> Result<Source, ConfigError> {
+        match keys {
+            [] => Err(refused(policy, "key", "[]", "is a list of nothing")),
+            [key] => key.build(policy, registry),
+            keys => {
+                let parts = keys.iter().map(|key| match key.build(policy, registry)? {
+                    Source::Later(_) => {
+                        let name = match key {
+                            Self::ByRegistered(name) => name.as_str(),
+                            _ => "[..]",
+                        };
+                        let reason = "has to be waited for, and cannot be one part of several";
+                        Err(refused(policy, "key", name, reason))
+                    }
+                    part => Ok(part),
+                });
+                Ok(Source::new(All(parts.collect::<Result<_, _>>()?)))
+            }
+        }
+    }
+
+    /// The identity that the key finds where a request says `text`.
+    pub(super) fn identity(
+        &self,
+        policy: &str,
+        field: &'static str,
+        text: &str,
+        client: &ClientAddress,
+    ) -> Result<Key, ConfigError> {
+        let refuse = |reason| Err(refused(policy, field, text, reason));
+        match self {
+            Self::ByClientIp => match text.parse::<IpAddr>() {
+                Ok(address) => Ok(client.key(address)),
+                Err(_) => refuse("is no address, and the key is client-ip"),
+            },
+            Self::ByGlobal => refuse("names nobody: the key is global"),
+            Self::ByHost => Ok(Key::from(text.to_ascii_lowercase())),
+            Self::All(keys) => match keys.as_slice() {
+                [key] => key.identity(policy, field, text, client),
+                _ => refuse("names nobody: the key has several parts"),
+            },
+            _ => Ok(Key::from(text)),
+        }
+    }
+}
+
+/// What a tuple of extractors is, when it is known at run time only.
+struct All(Box<[Source]>);
+
+impl KeyExtractor for All {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let parts = self.0.iter().map(|part| part.extract(request));
+        let parts: Vec<Key> = parts.collect::<Result<_, _>>()?;
+        Ok(Key::tuple(&parts))
+    }
+}

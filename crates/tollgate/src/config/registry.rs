@@ -1,0 +1,174 @@
+//! What cannot be written down, by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::key::{AsyncKeyExtractor, KeyExtractor, Source};
+use crate::policy::{Cost, Outcome};
+use crate::{ConfigError, RequestView, ResponseView, Tiers};
+
+/// The closures that a configuration names. Each kind has names of its own; of two of one kind and name the last counts.
+///
+/// ```
+/// use http::header::CONTENT_LENGTH;
+/// use tollgate::config::Registry;
+/// use tollgate::{Tiers, key};
+///
+/// let registry = Registry::new()
+///     .register_condition("is-external", |request| !request.headers().contains_key("x-internal"))
+///     .register_key("host-of-target", key::from_fn(|request| request.uri().host().map(str::to_owned)))
+///     .register_cost("length", |request| {
+///         let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+///         length.and_then(|length| length.parse().ok()).unwrap_or(1 << 20)
+///     })
+///     .register_tiers("staff", Tiers::by(|key, _| (key.content() == b"root").then_some("staff")))
+///     .register_count_if("failed-login", |response| response.status() == 401);
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "a registry does nothing until a configuration is built with it"]
+pub struct Registry {
+    conditions: BTreeMap<String, Arc<Condition>>,
+    keys: BTreeMap<String, Source>,
+    costs: BTreeMap<String, Cost>,
+    tiers: BTreeMap<String, Tiers>,
+    outcomes: BTreeMap<String, Outcome>,
+}
+
+type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
+
+impl Registry {
+    /// Nothing is registered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A condition for `when`: see [`Policy::when`](crate::Policy::when).
+    pub fn register_condition(
+        mut self,
+        name: &str,
+        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.conditions.insert(name.into(), Arc::new(condition));
+        self
+    }
+
+    /// A key for `{ registered = .. }`: see [`Policy::key`](crate::Policy::key).
+    pub fn register_key(mut self, name: &str, key: impl KeyExtractor) -> Self {
+        self.keys.insert(name.into(), Source::new(key));
+        self
+    }
+
+    /// The same of a key that has to be waited for: see [`Policy::key_async`](crate::Policy::key_async). It cannot be one of several parts.
+    pub fn register_key_async(mut self, name: &str, key: impl AsyncKeyExtractor) -> Self {
+        self.keys.insert(name.into(), Source::Later(Arc::new(key)));
+        self
+    }
+
+    /// A cost: see [`Policy::cost_by`](crate::Policy::cost_by).
+    pub fn register_cost(
+        mut self,
+        name: &str,
+        cost: impl Fn(&RequestView<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.costs.insert(name.into(), Cost::By(Arc::new(cost)));
+        self
+    }
+
+    /// A source of tiers, whose quotas the configuration adds: see [`Tiers::by`] and [`Tiers::by_async`].
+    pub fn register_tiers(mut self, name: &str, tiers: Tiers) -> Self {
+        self.tiers.insert(name.into(), tiers);
+        self
+    }
+
+    /// An outcome: see [`Policy::count_if`](crate::Policy::count_if).
+    pub fn register_count_if(
+        self,
+        name: &str,
+        counts: impl Fn(&ResponseView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.register_outcome(name, Outcome::CountIf(Arc::new(counts)))
+    }
+
+    /// An outcome: see [`Policy::free_if`](crate::Policy::free_if).
+    pub fn register_free_if(
+        self,
+        name: &str,
+        free: impl Fn(&ResponseView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.register_count_if(name, move |response| !free(response))
+    }
+
+    /// An outcome: see [`Policy::settle_by`](crate::Policy::settle_by).
+    pub fn register_settle_by(
+        self,
+        name: &str,
+        cost: impl Fn(&ResponseView<'_>) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        self.register_outcome(name, Outcome::Cost(Arc::new(cost)))
+    }
+
+    /// An outcome: see [`Policy::settle_by_bytes`](crate::Policy::settle_by_bytes).
+    pub fn register_settle_by_bytes(
+        self,
+        name: &str,
+        cost: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.register_outcome(name, Outcome::Sent(Arc::new(cost)))
+    }
+
+    fn register_outcome(mut self, name: &str, outcome: Outcome) -> Self {
+        self.outcomes.insert(name.into(), outcome);
+        self
+    }
+
+    pub(super) fn condition(
+        &self,
+        policy: &str,
+        name: &str,
+    ) -> Result<&Arc<Condition>, ConfigError> {
+        find(&self.conditions, policy, "when", name)
+    }
+
+    pub(super) fn key(&self, policy: &str, name: &str) -> Result<Source, ConfigError> {
+        find(&self.keys, policy, "key", name).cloned()
+    }
+
+    pub(super) fn cost(&self, policy: &str, name: &str) -> Result<Cost, ConfigError> {
+        find(&self.costs, policy, "cost", name).cloned()
+    }
+
+    pub(super) fn tiers(&self, policy: &str, name: &str) -> Result<Tiers, ConfigError> {
+        find(&self.tiers, policy, "tiers", name).cloned()
+    }
+
+    pub(super) fn outcome(&self, policy: &str, name: &str) -> Result<Outcome, ConfigError> {
+        find(&self.outcomes, policy, "outcome", name).cloned()
+    }
+}
+
+fn find<'a, T>(
+    known: &'a BTreeMap<String, T>,
+    policy: &str,
+    field: &'static str,
+    name: &str,
+) -> Result<&'a T, ConfigError> {
+    known.get(name).ok_or_else(|| ConfigError::NotRegistered {
+        policy: policy.to_owned(),
+        field,
+        name: name.chars().take(128).collect(),
+        known: known.keys().cloned().collect(),
+    })
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("conditions", &self.conditions.keys())
+            .field("keys", &self.keys.keys())
+            .field("costs", &self.costs.keys())
+            .field("tiers", &self.tiers.keys())
+            .field("outcomes", &self.outcomes.keys())
+            .finish()
+    }
+}

@@ -1,0 +1,394 @@
+//! Limiters from plain data: what is written holds.
+
+#![cfg(feature = "serde")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use common::registry::registry;
+use common::{Body, Strict, Waiting, at_a_standstill, from};
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tollgate::config::LimiterConfig;
+use tollgate::{FailureKind, Limiter, RateLimitLayer};
+use tower::{Layer, ServiceExt};
+
+fn limiter(config: Value) -> Limiter {
+    let config: LimiterConfig = serde_json::from_value(config).unwrap();
+    let (backend, _) = at_a_standstill();
+    let builder = config.build(&registry()).unwrap();
+    builder.backend(backend).build().unwrap()
+}
+
+/// A limiter of one policy, two an hour unless it says otherwise.
+fn policy(mut fields: Value) -> Limiter {
+    fields["name"] = "p".into();
+    if fields["quotas"].is_null() {
+        fields["quotas"] = "2/h".into();
+    }
+    limiter(json!({ "policies": [fields] }))
+}
+
+async fn status(limiter: &Limiter, request: Request<Body>) -> u16 {
+    let service = RateLimitLayer::new(limiter).layer(Strict::default());
+    service.oneshot(request).await.unwrap().status().as_u16()
+}
+
+/// How many of five requests like this pass.
+async fn passing(limiter: &Limiter, request: &dyn Fn() -> Request<Body>) -> usize {
+    let mut passed = 0;
+    for _ in 0..5 {
+        passed += usize::from(status(limiter, request()).await == 200);
+    }
+    passed
+}
+
+fn get(uri: &str) -> Request<Body> {
+    let mut request = from("192.0.2.1");
+    *request.uri_mut() = uri.parse().unwrap();
+    request
+}
+
+fn with(name: &'static str, value: &str) -> Request<Body> {
+    let mut request = get("/");
+    request.headers_mut().insert(name, value.parse().unwrap());
+    request
+}
+
+fn sent_by(method: Method) -> Request<Body> {
+    let mut request = get("/");
+    *request.method_mut() = method;
+    request
+}
+
+fn preflight() -> Request<Body> {
+    let mut request = with("access-control-request-method", "POST");
+    *request.method_mut() = Method::OPTIONS;
+    request
+}
+
+type Case = (Value, fn() -> Request<Body>, usize);
+
+#[tokio::test]
+async fn what_is_written_about_a_policy_holds() {
+    let cases: [Case; 34] = [
+        (json!({}), || get("/"), 2),
+        (json!({ "quotas": "3/h" }), || get("/"), 3),
+        (
+            json!({ "quotas": ["4/h", "3/day sliding-window"] }),
+            || get("/"),
+            3,
+        ),
+        (
+            json!({ "quotas": { "hour": "4/h", "day": "1/day" } }),
+            || get("/"),
+            1,
+        ),
+        (json!({ "routes": ["/a", "/b/{id}"] }), || get("/b/1"), 2),
+        (json!({ "routes": ["/a", "/b/{id}"] }), || get("/c"), 5),
+        (
+            json!({ "exempt_routes": ["/health"] }),
+            || get("/health"),
+            5,
+        ),
+        (
+            json!({ "methods": ["GET", "POST"] }),
+            || sent_by(Method::POST),
+            2,
+        ),
+        (
+            json!({ "methods": ["GET", "POST"] }),
+            || sent_by(Method::PUT),
+            5,
+        ),
+        (
+            json!({ "exempt_methods": ["PUT"] }),
+            || sent_by(Method::PUT),
+            5,
+        ),
+        (
+            json!({ "hosts": ["*.example.com"] }),
+            || with("host", "a.example.com"),
+            2,
+        ),
+        (
+            json!({ "hosts": ["*.example.com"] }),
+            || with("host", "example.org"),
+            5,
+        ),
+        (
+            json!({ "exempt_networks": ["192.0.2.0/24"] }),
+            || get("/"),
+            5,
+        ),
+        (
+            json!({ "when": ["always", "internal"] }),
+            || with("x-internal", "1"),
+            2,
+        ),
+        (json!({ "when": ["always", "internal"] }), || get("/"), 5),
+        (json!({}), preflight, 5),
+        (json!({ "charge_preflights": true }), preflight, 2),
+        (json!({ "cost": 2 }), || get("/"), 1),
+        (json!({ "cost": "two" }), || get("/"), 1),
+        (json!({ "shadow": true }), || get("/"), 5),
+        (json!({ "on_demand": true }), || get("/"), 5),
+        (
+            json!({ "key": { "header": "x-user" }, "on_missing": "deny" }),
+            || get("/"),
+            0,
+        ),
+        (
+            json!({ "key": { "header": "x-user" }, "on_missing": "pass" }),
+            || get("/"),
+            5,
+        ),
+        (
+            json!({ "key": { "header": "x-user" }, "on_missing": "share" }),
+            || get("/"),
+            2,
+        ),
+        (
+            json!({ "outcome": "failed", "quotas": "2/h fixed-window" }),
+            || get("/"),
+            5,
+        ),
+        (
+            json!({ "outcome": "fine", "quotas": "2/h fixed-window" }),
+            || get("/"),
+            5,
+        ),
+        (
+            json!({ "outcome": "three", "quotas": "6/h fixed-window" }),
+            || get("/"),
+            2,
+        ),
+        (
+            json!({ "outcome": "bytes", "quotas": "2/h fixed-window" }),
+            || get("/"),
+            5,
+        ),
+        (json!({ "exempt_keys": ["192.0.2.1"] }), || get("/"), 5),
+        (
+            json!({ "block_keys": { "forbidden": ["192.0.2.1"] } }),
+            || get("/"),
+            0,
+        ),
+        (
+            json!({ "tiers": { "by": { "192.0.2.1": "gold" }, "quotas": { "gold": "4/h" } } }),
+            || get("/"),
+            4,
+        ),
+        (
+            json!({ "tiers": { "by": { "192.0.2.1": "staff" }, "quotas": { "staff": "unlimited" } } }),
+            || get("/"),
+            5,
+        ),
+        (
+            json!({ "key": { "registered": "user" },
+                    "tiers": { "by": "plan", "quotas": { "gold": ["4/h", "3/day"] } } }),
+            || with("x-user", "a"),
+            3,
+        ),
+        (
+            json!({ "key": { "header": "x-user" }, "exempt_keys": ["a"] }),
+            || with("x-user", "a"),
+            5,
+        ),
+    ];
+    for (fields, request, expected) in cases {
+        let limiter = policy(fields.clone());
+        assert_eq!(passing(&limiter, &request).await, expected, "{fields}");
+    }
+}
+
+#[tokio::test]
+async fn every_key_tells_apart_what_it_names() {
+    // Two requests that the key tells apart, on a quota of one.
+    type Pair = (Value, fn() -> Request<Body>, fn() -> Request<Body>);
+    let cases: [Pair; 11] = [
+        (json!("client-ip"), || get("/"), || from("192.0.2.9")),
+        (
+            json!("host"),
+            || with("host", "a.test"),
+            || with("host", "b.test"),
+        ),
+        (json!("method"), || get("/"), || sent_by(Method::POST)),
+        (json!("matched-route"), || get("/x/1"), || get("/y/1")),
+        (
+            json!({ "header": "x-user" }),
+            || with("x-user", "a"),
+            || with("x-user", "b"),
+        ),
+        (
+            json!({ "cookie": "s" }),
+            || with("cookie", "s=a"),
+            || with("cookie", "s=b"),
+        ),
+        (json!({ "query": "q" }), || get("/?q=a"), || get("/?q=b")),
+        (
+            json!({ "path-param": "id" }),
+            || get("/x/1"),
+            || get("/x/2"),
+        ),
+        (
+            json!({ "registered": "user" }),
+            || with("x-user", "a"),
+            || with("x-user", "b"),
+        ),
+        (
+            json!(["global", { "query": "q" }]),
+            || get("/?q=a"),
+            || get("/?q=b"),
+        ),
+        (json!([{ "query": "q" }]), || get("/?q=a"), || get("/?q=b")),
+    ];
+    for (key, one, other) in cases {
+        let routes = match key.as_str() {
+            Some("matched-route") => json!(["/x/{id}", "/y/{id}"]),
+            _ if key.get("path-param").is_some() => json!(["/x/{id}"]),
+            _ => json!([]),
+        };
+        let limiter = policy(json!({ "quotas": "1/h", "key": key, "routes": routes }));
+        let mut statuses = Vec::new();
+        for request in [one(), one(), other(), other()] {
+            statuses.push(status(&limiter, request).await);
+        }
+        assert_eq!(statuses, [200, 429, 200, 429], "{key}");
+    }
+
+    let everybody = policy(json!({ "quotas": "1/h", "key": "global" }));
+    assert_eq!(status(&everybody, get("/")).await, 200);
+    assert_eq!(status(&everybody, from("192.0.2.9")).await, 429);
+
+    let asked = policy(json!({ "quotas": "1/h", "key": { "registered": "session" } }));
+    assert_eq!(status(&asked, get("/")).await, 200);
+    assert_eq!(status(&asked, from("192.0.2.9")).await, 429);
+}
+
+#[tokio::test]
+async fn how_an_identity_is_refused_can_be_chosen() {
+    let limiter = policy(json!({
+        "key": { "header": "x-user" },
+        "block_keys": { "forbidden": ["a"], "too_many_requests": ["b"] },
+    }));
+    assert_eq!(status(&limiter, with("x-user", "a")).await, 403);
+    assert_eq!(status(&limiter, with("x-user", "b")).await, 429);
+    assert_eq!(status(&limiter, with("x-user", "c")).await, 200);
+}
+
+#[tokio::test]
+async fn what_is_written_about_a_limiter_holds() {
+    let one = json!([{ "name": "p", "quotas": "1/h" }]);
+    let through = |proxy: &str, name: &'static str, value: &str| {
+        let mut request = from(proxy);
+        request.headers_mut().insert(name, value.parse().unwrap());
+        request
+    };
+    let proxies = json!({ "networks": ["10.0.0.0/8"] });
+    let cases = [
+        (
+            json!("peer"),
+            "x-forwarded-for",
+            ["1.1.1.1", "2.2.2.2"],
+            429,
+        ),
+        (
+            json!({ "x-forwarded-for": proxies }),
+            "x-forwarded-for",
+            ["1.1.1.1", "2.2.2.2"],
+            200,
+        ),
+        (
+            json!({ "x-forwarded-for": { "hops": 1 } }),
+            "x-forwarded-for",
+            ["1.1.1.1", "2.2.2.2"],
+            200,
+        ),
+        (
+            json!({ "forwarded": proxies }),
+            "forwarded",
+            ["for=1.1.1.1", "for=2.2.2.2"],
+            200,
+        ),
+        (
+            json!({ "header": { "name": "x-real-ip", "networks": ["10.0.0.0/8"] } }),
+            "x-real-ip",
+            ["1.1.1.1", "2.2.2.2"],
+            200,
+        ),
+    ];
+    for (address, name, [first, second], expected) in cases {
+        let limiter = limiter(json!({ "client_address": address, "policies": one }));
+        assert_eq!(
+            status(&limiter, through("10.0.0.1", name, first)).await,
+            200
+        );
+        let again = status(&limiter, through("10.0.0.1", name, second)).await;
+        assert_eq!(again, expected, "{address}");
+    }
+
+    let case = limiter(json!({
+        "ignore_path_case": true,
+        "policies": [{ "name": "p", "quotas": "1/h", "routes": ["/login"] }],
+    }));
+    assert_eq!(passing(&case, &|| get("/LOGIN")).await, 1);
+
+    let preflights = limiter(json!({ "charge_preflights": true, "policies": one }));
+    assert_eq!(passing(&preflights, &preflight).await, 1);
+
+    let none = limiter(json!({ "allow_no_policies": true }));
+    assert_eq!(none.policies().count(), 0);
+}
+
+#[tokio::test]
+async fn a_listed_address_is_the_network_that_the_limiter_groups_it_in() {
+    let limiter = limiter(json!({
+        "client_address": { "x-forwarded-for": { "hops": 1 } },
+        "ipv6_prefix": 48,
+        "policies": [{
+            "name": "p", "quotas": "1/h", "block_keys": { "forbidden": ["2001:db8:1:ffff::1"] },
+        }],
+    }));
+    assert_eq!(
+        status(&limiter, with("x-forwarded-for", "2001:db8:1:2::3")).await,
+        403
+    );
+    assert_eq!(
+        status(&limiter, with("x-forwarded-for", "2001:db8:2:2::3")).await,
+        200
+    );
+}
+
+#[tokio::test]
+async fn the_rule_for_failures_holds() {
+    let cases = [
+        (json!("allow"), [200, 200, 200]),
+        (json!("deny"), [503, 503, 503]),
+        (json!("local"), [200, 200, 429]),
+        (json!({ "local-one-in": 2 }), [200, 429, 429]),
+    ];
+    for (rule, expected) in cases {
+        // given a backend that fails
+        let backend = Waiting::new(at_a_standstill().0);
+        backend.gate.add_permits(1000);
+        backend.fail_with(Some(FailureKind::Unreachable));
+        let config = json!({ "policies": [{ "name": "p", "quotas": "2/h", "on_failure": rule }] });
+        let config: LimiterConfig = serde_json::from_value(config).unwrap();
+        let builder = config.build(&registry()).unwrap();
+        let limiter = builder.backend(backend).build().unwrap();
+
+        // when three requests come
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            statuses.push(status(&limiter, get("/")).await);
+        }
+
+        // then the policy's rule says what becomes of them
+        assert_eq!(statuses, expected, "{rule}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Configurations that make no sense: refused, with the policy, the field and the value.
+
+#![cfg(feature = "serde")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use common::registry::registry;
+use serde_json::{Value, json};
+use tollgate::ClientAddress;
+use tollgate::config::{LimiterConfig, PolicyConfig, Registry};
+
+fn refusal(mut fields: Value) -> String {
+    if fields["name"].is_null() {
+        fields["name"] = "p".into();
+    }
+    if fields["quotas"].is_null() {
+        fields["quotas"] = "2/h".into();
+    }
+    let policy: PolicyConfig = serde_json::from_value(fields).unwrap();
+    let built = policy.build(&registry(), &ClientAddress::peer());
+    built.unwrap_err().to_string()
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
+    let cases = [
+        (json!({ "quotas": [] }), "policy \"p\": no quota"),
+        (json!({ "quotas": "0/s" }), "policy \"p\": quotas \"0/s\": "),
+        (
+            json!({ "quotas": { "Day": "1/s" } }),
+            "policy \"p\": quotas \"Day\": is no name for a quota",
+        ),
+        (
+            json!({ "routes": ["x"] }),
+            "policy \"p\": route \"x\": does not start with /",
+        ),
+        (
+            json!({ "exempt_routes": ["x"] }),
+            "policy \"p\": route \"x\": does not start with /",
+        ),
+        (
+            json!({ "methods": ["post"] }),
+            "policy \"p\": methods \"post\": is not in upper case",
+        ),
+        (
+            json!({ "methods": ["A B"] }),
+            "policy \"p\": methods \"A B\": is no method",
+        ),
+        (
+            json!({ "exempt_methods": [""] }),
+            "policy \"p\": exempt_methods \"\": is no method",
+        ),
+        (
+            json!({ "hosts": ["a:80"] }),
+            "policy \"p\": host \"a:80\": is no name or address without port",
+        ),
+        (
+            json!({ "exempt_networks": ["x"] }),
+            "policy \"p\": exempt_networks \"x\": is no address",
+        ),
+        (
+            json!({ "when": ["x"] }),
+            "policy \"p\": when \"x\": is not registered; registered are always, internal",
+        ),
+        (
+            json!({ "cost": "x" }),
+            "policy \"p\": cost \"x\": is not registered; registered are two",
+        ),
+        (
+            json!({ "outcome": "x" }),
+            "policy \"p\": outcome \"x\": is not registered; registered are bytes, failed, fine, three",
+        ),
+        (
+            json!({ "key": { "registered": "x" } }),
+            "policy \"p\": key \"x\": is not registered; registered are session, user",
+        ),
+        (
+            json!({ "key": { "header": "a b" } }),
+            "policy \"p\": key \"a b\": is no header name",
+        ),
+        (
+            json!({ "key": [] }),
+            "policy \"p\": key \"[]\": is a list of nothing",
+        ),
+        (
+            json!({ "key": ["client-ip", { "registered": "session" }] }),
+            "policy \"p\": key \"session\": has to be waited for, and cannot be one part of several",
+        ),
+        (
+            json!({ "tiers": { "by": "x" } }),
+            "policy \"p\": tiers \"x\": is not registered; registered are plan",
+        ),
+        (
+            json!({ "tiers": { "by": { "192.0.2.1": "gold" } } }),
+            "policy \"p\": tier \"gold\": an identity is in it, and there is none of this name",
+        ),
+        (
+            json!({ "tiers": { "by": { "2001:db8::1": "a", "2001:db8::2": "b" } } }),
+            "policy \"p\": tiers \"2001:db8::2\": is in another tier too, as the same caller in other words",
+        ),
+        (
+            json!({ "tiers": { "by": "plan", "quotas": { "gold": "x" } } }),
+            "policy \"p\": tiers \"x\": ",
+        ),
+        (
+            json!({ "exempt_keys": ["x"] }),
+            "policy \"p\": exempt_keys \"x\": is no address, and the key is client-ip",
+        ),
+        (
+            json!({ "key": "global", "block_keys": { "forbidden": ["x"] } }),
+            "policy \"p\": block_keys \"x\": names nobody: the key is global",
+        ),
+        (
+            json!({ "key": ["host", "method"], "block_keys": { "too_many_requests": ["x"] } }),
+            "policy \"p\": block_keys \"x\": names nobody: the key has several parts",
+        ),
+        (json!({ "name": "P" }), "policy \"P\": is no name"),
+    ];
+    for (fields, expected) in cases {
+        let error = refusal(fields);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn what_is_said_of_an_empty_registry_is_that() {
+    let policy: PolicyConfig =
+        serde_json::from_value(json!({ "name": "p", "quotas": "1/s", "when": ["x"] })).unwrap();
+    let error = policy.build(&Registry::new(), &ClientAddress::peer());
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "policy \"p\": when \"x\": is not registered; nothing is"
+    );
+}
+
+#[test]
+fn what_a_limiter_cannot_mean_is_refused() {
+    let header = json!({ "header": { "name": "a b", "networks": [] } });
+    let network = json!({ "x-forwarded-for": { "networks": ["10.1.2.3/8"] } });
+    let cases = [
+        (
+            json!({ "client_address": header }),
+            "client_address: header \"a b\": is no header name",
+        ),
+        (
+            json!({ "client_address": network }),
+            "network \"10.1.2.3/8\": is an address within a network",
+        ),
+        (
+            json!({ "ipv6_prefix": 0 }),
+            "IPv6 prefix 0: is not between 1 and 128",
+        ),
+    ];
+    for (config, expected) in cases {
+        let config: LimiterConfig = serde_json::from_value(config).unwrap();
+        let error = config.build(&registry()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn what_has_the_wrong_shape_is_refused_with_the_field_and_what_was_expected() {
+    let cases = [
+        (
+            r#"{ "qoutas": "1/s" }"#,
+            "unknown field `qoutas`, expected one of `name`, `quotas`",
+        ),
+        (r#"{ "quotas": "1/s" }"#, "missing field `name`"),
+        (
+            r#"{ "name": "p", "quotas": 1 }"#,
+            "quotas are a text such as \"10/s\", a list",
+        ),
+        (
+            r#"{ "name": "p", "key": "client_ip" }"#,
+            "a key is \"client-ip\", ",
+        ),
+        (
+            r#"{ "name": "p", "key": { "heder": "x" } }"#,
+            "a key is \"client-ip\", ",
+        ),
+        (
+            r#"{ "name": "p", "cost": -1 }"#,
+            "a cost is a whole number from 0",
+        ),
+        (
+            r#"{ "name": "p", "on_missing": "ignore" }"#,
+            "unknown variant `ignore`, expected one of `share`",
+        ),
+        (
+            r#"{ "name": "p", "on_failure": "open" }"#,
+            "unknown variant `open`, expected one of `allow`",
+        ),
+        (
+            r#"{ "name": "p", "on_failure": { "local-one-in": 0 } }"#,
+            "invalid value: integer `0`",
+        ),
+        (
+            r#"{ "name": "p", "tiers": { "by": 1 } }"#,
+            "tiers are by a registered name, or by a map",
+        ),
+        (
+            r#"{ "name": "p", "tiers": { "quotas": {} } }"#,
+            "missing field `by`",
+        ),
+        (
+            r#"{ "name": "p", "block_keys": ["a"] }"#,
+            "invalid type: string \"a\"",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = serde_json::from_str::<PolicyConfig>(text)
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let error = serde_json::from_str::<LimiterConfig>(r#"{ "policy": [] }"#).unwrap_err();
+    assert!(
+        error.to_string().starts_with("unknown field `policy`"),
+        "{error}"
+    );
+}
