@@ -100,6 +100,10 @@ fn local(error: &RedisError) -> BackendError {
             FailureKind::WrongServer,
             "what answers does not speak Redis's protocol: look at host and port",
         ),
+        _ if error.is_connection_refusal() => BackendError::new(
+            FailureKind::Unreachable,
+            "nothing listens there: look at host and port, and whether the server runs",
+        ),
         _ => BackendError::new(
             FailureKind::Unreachable,
             format!("Redis: {}", error.category()),
