@@ -43,7 +43,7 @@ impl Error for ConnectError {
 
 /// What a failed call says. Never a text of the server's own: it may name keys, and keys are identities.
 pub(crate) fn failure(error: &RedisError) -> BackendError {
-    let Some(code) = error.code() else {
+    let Some(code) = code(error) else {
         return local(error);
     };
     let (kind, what) = match code {
@@ -92,6 +92,19 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
     BackendError::new(kind, format!("{what} ({code})"))
 }
 
+/// The server's word for what went wrong. Before Redis 7 a script that a command fails says so in a text of its own, and the
+/// word stands in there.
+fn code(error: &RedisError) -> Option<&str> {
+    let outer = error.code()?;
+    let inner = error.detail().and_then(|detail| {
+        let (_, command) = detail
+            .starts_with("Error running script")
+            .then(|| detail.split_once(": -"))??;
+        command.split(' ').next()
+    });
+    Some(inner.unwrap_or(outer))
+}
+
 /// What the library says by itself.
 fn local(error: &RedisError) -> BackendError {
     match error.kind() {
@@ -125,7 +138,7 @@ pub(crate) fn again(error: &BackendError) -> BackendError {
 
 /// Whether the server said so because of what it is at present, so that a new connection may find another one.
 pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
-    match error.code() {
+    match code(error) {
         Some(code) => matches!(
             code,
             "READONLY" | "MASTERDOWN" | "LOADING" | "NOAUTH" | "WRONGPASS"
