@@ -1,6 +1,10 @@
 //! The backend on a cluster.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -30,15 +34,30 @@ fn callers(policy: &str, quota: Quota, count: usize) -> Vec<Budget> {
     (0..count).map(one).collect()
 }
 
+/// A budget on each of the three masters.
+fn on_each_node(cluster: &Cluster, policy: &str, quota: Quota) -> [Budget; 3] {
+    let mut all: Vec<_> = (callers(policy, quota, 32).into_iter())
+        .map(|budget| (cluster.owner_of(slot(cluster, &budget)), budget))
+        .collect();
+    [0, 1, 2].map(|node| {
+        let place = all.iter().position(|(owner, _)| *owner == Some(node));
+        all.swap_remove(place.unwrap()).1
+    })
+}
+
+/// The slot in which a budget lives.
+fn slot(cluster: &Cluster, budget: &Budget) -> u16 {
+    let name = format!("b{}", String::from_utf8_lossy(&budget.key.as_bytes()[1..]));
+    let tag = cluster.slot_of(&name) % 64;
+    cluster.slot_of(&format!("{{{tag}}}"))
+}
+
 /// Two budgets in two slots: of the callers the first, and the first that is elsewhere.
 fn apart(cluster: &Cluster, policy: &str, quota: Quota) -> [Budget; 2] {
     let mut all = callers(policy, quota, 8).into_iter();
-    let place = |budget: &Budget| {
-        let name = format!("b{}", String::from_utf8_lossy(&budget.key.as_bytes()[1..]));
-        cluster.slot_of(&name) % 64
-    };
     let first = all.next().unwrap();
-    let other = all.find(|other| place(other) != place(&first)).unwrap();
+    let other = all.find(|other| slot(cluster, other) != slot(cluster, &first));
+    let other = other.unwrap();
     [first, other]
 }
 
@@ -122,6 +141,49 @@ async fn what_was_taken_in_one_slot_is_given_back_when_another_denies() {
     assert_eq!(backend.stats().lost_give_backs, 0);
 }
 
+/// Waits until what was given back is there: nobody is told.
+async fn full(backend: &RedisBackend, budget: &Budget) {
+    let given_back = async {
+        while budget.taken(backend).await > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = timeout(PATIENT, given_back).await;
+    waited.unwrap_or_else(|_| panic!("{} is not given back", budget.quota));
+}
+
+#[tokio::test]
+async fn nodes_whose_clocks_are_hours_apart_give_back_and_promise_by_their_own() {
+    let cluster = Cluster::start_ahead([0, 3 * 3_600, -3 * 3_600]);
+    let backend = connect(&cluster).await;
+    for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {
+        let [one, two, three] = on_each_node(&cluster, &format!("clocks-{n}"), quota);
+        for order in [[&one, &two, &three], [&three, &one, &two]] {
+            let charges = order.map(|budget| budget.charge(4));
+            let decision = backend.decide(&charges).await.unwrap();
+            let receipts: Vec<_> = decision.receipts(&charges).collect();
+            assert_eq!(receipts.len(), 3, "{decision:?}");
+            for receipt in receipts {
+                backend.credit(receipt, 4);
+            }
+            for budget in order {
+                full(&backend, budget).await;
+            }
+        }
+
+        // Whichever denies, it says when by the clock that will keep the promise.
+        for spent in [&one, &two, &three] {
+            spent.take(&backend, 10).await.unwrap();
+            let charges = [one.charge(1), two.charge(1), three.charge(1)];
+            let denied = backend.decide(&charges).await.unwrap();
+            let wait = denied.retry_after().unwrap();
+            assert!(!wait.is_zero() && wait <= HOUR * 2, "{quota}: {wait:?}");
+            let _reset = backend.reset(spent.scope, &spent.key).await;
+        }
+    }
+    assert_eq!(backend.stats().lost_give_backs, 0);
+}
+
 #[tokio::test]
 async fn who_is_dropped_between_two_slots_has_taken_nothing() {
     let cluster = Cluster::start();
@@ -137,12 +199,8 @@ async fn who_is_dropped_between_two_slots_has_taken_nothing() {
             }
         }
     }
-    let settled = async {
-        while first.remaining(&backend).await < 1_000 || second.remaining(&backend).await < 1_000 {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(LONG, settled).await.expect("all is given back");
+    full(&backend, &first).await;
+    full(&backend, &second).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
