@@ -27,8 +27,10 @@ use crate::slots::{self, Slots};
 use crate::stats::Counters;
 use crate::wire::Request;
 
-/// How long whoever was sent on twice, or found nobody, waits until the cluster may have made up its mind.
+/// How long whoever was sent on twice, or found nobody, waits until the cluster may have made up its mind. The first few
+/// times; then twice as long each time, up to the longest, which is what a cluster that has made it up waits for its callers.
 const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a map is good enough: nodes say so themselves when it is not, and many do so at once.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -156,10 +158,14 @@ impl Cluster {
         };
         match owner.or_else(|| self.any_node().filter(|_| job.request.names.is_empty())) {
             Some(node) => node.hand(job),
-            None => {
+            None if job.is_pending() => {
                 self.refresh();
                 let error = unready("no node of the cluster has this key's slot");
                 job.fail(error.kind(), error.detail());
+                None
+            }
+            None => {
+                self.send_on(vec![job], &Redirect::Wait);
                 None
             }
         }
@@ -188,18 +194,23 @@ impl Cluster {
             if job.is_over() {
                 continue;
             }
+            if !job.is_pending() && job.deadline <= Instant::now() {
+                let error = unready("the cluster has nobody for this key now");
+                job.fail(error.kind(), error.detail());
+                continue;
+            }
             job.sent_on += 1;
             job.route = Route {
                 slot,
                 asking: target.is_some(),
                 alone: *redirect == Redirect::Split || job.route.alone,
             };
-            let wait = *redirect == Redirect::Wait || job.sent_on > 2;
-            self.later(
-                job,
-                target.clone(),
-                if wait { PAUSE } else { Duration::ZERO },
-            );
+            let pause = match redirect {
+                Redirect::Wait => pause(job.sent_on),
+                _ if job.sent_on > 2 => pause(job.sent_on),
+                _ => Duration::ZERO,
+            };
+            self.later(job, target.clone(), pause);
         }
     }
 
@@ -334,6 +345,12 @@ impl Cluster {
     }
 }
 
+/// How long whoever was sent on so often waits.
+fn pause(sent_on: u32) -> Duration {
+    let doubled = sent_on.saturating_sub(3).min(7);
+    (PAUSE * (1 << doubled)).min(LONGEST_PAUSE)
+}
+
 fn unready(what: &str) -> BackendError {
     BackendError::new(FailureKind::Unready, what)
 }
@@ -342,5 +359,52 @@ impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the seeds: they hold a password.
         f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, decide};
+
+    use super::*;
+    use crate::RedisBackend;
+    use crate::fleet::Fleet;
+    use crate::wire::Work;
+
+    fn receipt() -> Receipt {
+        let quota = Quota::per_hour(10);
+        let charge = Charge {
+            scope: Scope::of("policy", 0, &quota),
+            quota: &quota,
+            key: &Key::from("alice"),
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let now = tollgate_core::Timestamp::from_micros(1 << 50);
+        let decision: Decision = decide(now, &[charge], &mut [State::full(&quota)][..]);
+        decision.receipts(&[charge]).next().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_credit_that_found_nobody_for_too_long_is_counted_as_lost() {
+        let backend = RedisBackend::cluster(["redis://127.0.0.1:1/"]).start();
+        let Fleet::Cluster(cluster) = backend.unwrap().fleet else {
+            panic!("a cluster");
+        };
+        let credit = || {
+            let request = Request {
+                work: Work::Credit(receipt(), 1),
+                names: [Box::from(*b"name")].into_iter().collect(),
+            };
+            Job::unattended(request, &cluster.counters)
+        };
+        let lost = || cluster.counters.read().lost_give_backs;
+
+        cluster.send_on(vec![credit()], &Redirect::Wait);
+        assert_eq!(lost(), 0);
+        let mut late = credit();
+        late.deadline = Instant::now();
+        cluster.send_on(vec![late], &Redirect::Wait);
+        assert_eq!(lost(), 1);
     }
 }
