@@ -1,5 +1,7 @@
 //! The backend on a master that Sentinels watch.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::time::{Duration, Instant};
