@@ -73,8 +73,7 @@ async fn no_call_holds_the_server_for_a_millisecond() {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 fn on_core(server: &Standalone) -> Duration {
     let path = format!("/proc/{}/schedstat", server.pid().unwrap());
-    let said = std::fs::read_to_string(&path);
-    let said = said.expect("the kernel tells how long a process has had a core");
+    let said = std::fs::read_to_string(&path).unwrap();
     let nanoseconds = said.split(' ').next().unwrap().parse();
     Duration::from_nanos(nanoseconds.unwrap())
 }
