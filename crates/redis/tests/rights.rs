@@ -56,6 +56,16 @@ async fn least_rights_on_one_server() {
 }
 
 #[tokio::test]
+async fn another_database_takes_one_right_more() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&as_gate(&server.url())).database(3);
+    allow(&server, DECIDING.split(' '));
+    assert!(everything(&builder, "without").await.is_err());
+    allow(&server, DECIDING.split(' ').chain(["+select"]));
+    assert_eq!(everything(&builder, "with").await, Ok(()));
+}
+
+#[tokio::test]
 async fn least_rights_on_a_sentinel() {
     let all = Sentinels::start();
     let urls = all.urls().map(|url| as_gate(&url));
