@@ -19,8 +19,8 @@ impl<'a> Sought<'a> {
     #[inline]
     pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
         let bytes = key.as_bytes();
-        let (words, rest) = key.words();
-        let hash = hashing.hash(scope, words, rest, bytes.len());
+        let (blocks, rest) = key.blocks();
+        let hash = hashing.hash(scope, blocks, rest, bytes.len());
         Self {
             scope,
             bytes,
