@@ -26,6 +26,7 @@ use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Sole;
+use self::sole::SolePolicy;
 
 #[cfg(feature = "axum")]
 use crate::annotation::Registry;
@@ -73,6 +74,7 @@ struct Inner {
     has_outcomes: bool,
     /// As it comes: no headers are read for the client's address, and no path is matched.
     needs_only_the_peer: bool,
+    sole: Option<SolePolicy>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
@@ -259,7 +261,7 @@ impl Limiter {
     /// The only quota of the only policy, if that is all there is: as nearly always.
     #[inline]
     pub(crate) fn sole(&self) -> Option<Sole<'_>> {
-        Sole::of(&self.0)
+        Sole::of(self)
     }
 
     /// Asks the backend.
@@ -407,11 +409,15 @@ impl Limiter {
         } = parts;
         let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
         let matched = policies.iter().filter(|policy| !policy.on_demand);
+        let matched: Box<[_]> = matched.cloned().collect();
+        let needs_only_the_peer = client.is_peer() && matcher.is_none() && !ignores_path_case;
+        let sole = SolePolicy::of(&matched).filter(|_| needs_only_the_peer);
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
-            needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
-            matched: matched.cloned().collect(),
+            needs_only_the_peer,
+            sole,
+            matched,
             policies,
             client,
             matcher,

@@ -34,6 +34,11 @@ pub(super) struct After {
 
 impl After {
     #[inline]
+    pub(super) fn is_nothing(&self) -> bool {
+        self.status.is_none()
+    }
+
+    #[inline]
     pub(super) fn settles(&self) -> bool {
         self.outcomes
     }
@@ -89,7 +94,7 @@ where
         let Some(sole) = config.limiter.sole() else {
             return self.call_with_plan(request);
         };
-        let Some(key) = sole.key(&config.limiter.view(&request)) else {
+        let Some(key) = sole.key(&request) else {
             return self.call_with_plan(request);
         };
         let answer = sole.decide(&key);
