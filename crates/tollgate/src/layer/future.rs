@@ -85,7 +85,7 @@ impl<S, B> Waiting<S, B> {
                         }
                     };
                     if plan.is_empty() {
-                        let after = config.admit(&mut self.request, Ledger::default);
+                        let after = config.admit(&mut self.request, |_| {});
                         return Poll::Ready(Outcome::Passed(after));
                     }
                     let decide = limiter.decide(&plan);
@@ -148,14 +148,7 @@ where
                 if after.is_nothing() {
                     return call.poll(cx);
                 }
-                let mut polled = call.poll(cx);
-                if after.settles() {
-                    polled = polled.map_ok(|response| after.settle(response));
-                }
-                if let Poll::Ready(Ok(response)) = &mut polled {
-                    after.finish(response.status(), response.headers_mut());
-                }
-                polled
+                poll_completing(call, after, cx)
             }
             // Empty only if polled after its end.
             Projected::Refused { response } => response
@@ -164,6 +157,20 @@ where
             Projected::Waiting { .. } => Poll::Pending,
         }
     }
+}
+
+/// A function of its own, so that the response is completed where the caller wants it, and not moved there.
+#[inline]
+fn poll_completing<R: ResponseBody, E>(
+    call: Pin<&mut impl Future<Output = Result<Response<R>, E>>>,
+    after: &mut After,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<R>, E>> {
+    let mut polled = call.poll(cx);
+    if let Poll::Ready(Ok(response)) = &mut polled {
+        after.complete(response);
+    }
+    polled
 }
 
 impl<S, B, R> State<S, B>

@@ -97,14 +97,11 @@ impl<'a> Sole<'a> {
     }
 
     /// What was decided, and who paid.
-    #[inline]
-    pub(crate) fn ledger(self, key: &Key, decision: &Decision) -> Ledger {
-        match decision.verdicts() {
-            [verdict] => {
-                let verdict = PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict);
-                Ledger::of_one(verdict, key.clone(), decision.at())
-            }
-            _ => Ledger::default(),
+    #[inline(always)]
+    pub(crate) fn enter(self, ledger: &mut Ledger, key: Key, decision: &Decision) {
+        if let [verdict] = decision.verdicts() {
+            let verdict = PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict);
+            ledger.add(verdict, key, decision.at());
         }
     }
 
