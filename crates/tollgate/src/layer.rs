@@ -1,5 +1,7 @@
 //! The tower layer.
 
+#[cfg(feature = "tonic")]
+mod call;
 #[cfg(feature = "axum")]
 mod further;
 mod future;
@@ -14,6 +16,8 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
+#[cfg(all(feature = "axum", feature = "tonic"))]
+pub(crate) use self::call::{call_head, refusal_status};
 #[cfg(feature = "axum")]
 pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;

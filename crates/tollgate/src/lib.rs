@@ -37,7 +37,7 @@
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
-//! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
+//! | `macros` (default) | [`rate_limit`], the annotation for axum handlers and gRPC methods |
 //! | `proto` | `proto::Contract`: limits from the options of a gRPC service |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `serde` | `config`: policies and limiters as plain data, for a configuration file |
@@ -102,6 +102,7 @@ pub use self::status::{RateLimitStatus, SettleError};
 #[doc(hidden)]
 pub mod __private {
     pub use crate::annotation::limits::*;
+    pub use crate::annotation::method::*;
     pub use crate::annotation::rule::*;
 }
 

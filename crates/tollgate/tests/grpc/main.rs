@@ -7,6 +7,8 @@
 )]
 #![cfg(feature = "tonic")]
 
+#[cfg(feature = "macros")]
+mod annotations;
 mod answers;
 #[path = "../common/mod.rs"]
 mod common;
