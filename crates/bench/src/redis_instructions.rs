@@ -18,7 +18,7 @@ use crate::{Result, callgrind};
 
 /// Calls before it counts, in which states are made and tables grow, and calls that are counted.
 const WARM_UP: u32 = 30;
-const CALLS: u32 = 1000;
+const CALLS: u32 = 100;
 
 /// Intervals of whole µs, of which nobody here uses up the budget, and the other way round. The same for odd ones.
 const PLENTY: Quota = Quota::per_day(86_400_000).burst(10_000_000);

@@ -51,6 +51,8 @@ fn families() -> Vec<Vec<Quota>> {
         vec![gcra(7, 1_000_000, 3), gcra(7, 1_000_000, 30)],
         vec![gcra(999_983, day, 50), gcra(1, 100, 5), gcra(13, 1_000, 1)],
         vec![gcra(1_000_000, 1_000_000, 100)],
+        // Equal but for their rests, so that each goes on in place where another has been.
+        [7, 3, 10, 11].map(|n| gcra(n, 1_000_000, n)).to_vec(),
     ];
     for offset in [0, 6] {
         let algorithm = Algorithm::FixedWindow { offset: us(offset) };
@@ -77,7 +79,7 @@ fn families() -> Vec<Vec<Quota>> {
 }
 
 /// How many of the families are of GCRA: the first ones.
-const GCRA_FAMILIES: usize = 4;
+const GCRA_FAMILIES: usize = 5;
 
 /// A call of enforced GCRA charges: of a caller's own budget, and perhaps of some that are shared.
 #[derive(Clone, Copy)]
