@@ -50,9 +50,7 @@ pub(crate) async fn run(
     };
     match result {
         Some(Ok(value)) => {
-            if let Value::BulkString(reply) = &value {
-                dispatch.counters.received(reply.len());
-            }
+            dispatch.counters.received(length(&value));
             let said = answers(value, &plan, keys, &jobs);
             deliver(jobs, said, &dispatch);
             dispatch.free(lane);
@@ -148,6 +146,17 @@ async fn wait(
             job.fail(dispatch.timed_out(), "");
         }
         dispatch.stalled(lane);
+    }
+}
+
+/// How many bytes the reply has, in which nothing else is told than in a text or a number.
+fn length(reply: &Value) -> usize {
+    match reply {
+        Value::BulkString(text) => text.len(),
+        Value::Int(number) => number
+            .checked_ilog10()
+            .map_or(1, |digits| digits as usize + 1),
+        _ => 0,
     }
 }
 
