@@ -167,7 +167,7 @@ impl Dispatch {
 
     /// Sends what nobody waits for, to whoever has its key by then.
     pub(crate) fn tell(self: &Arc<Self>, request: Request) {
-        let job = Job::unattended(request, self.deadline());
+        let job = Job::unattended(request, &self.counters);
         match self.cluster.upgrade() {
             Some(cluster) => cluster.push(job),
             None => self.push(job),

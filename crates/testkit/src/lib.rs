@@ -11,6 +11,7 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+mod clock;
 mod cluster;
 mod proxy;
 mod sentinel;
@@ -19,6 +20,7 @@ pub mod shop;
 mod standalone;
 mod tls;
 
+pub use clock::shift_clock;
 pub use cluster::Cluster;
 pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;

@@ -77,6 +77,16 @@ impl Sentinels {
         master.expect("a master").kill();
     }
 
+    /// Stops the master where it stands. The Sentinels then make the replica one.
+    ///
+    /// # Panics
+    ///
+    /// If no server is a master.
+    pub fn stall_master(&self) {
+        let master = self.servers.iter().find(|server| is_master(server));
+        master.expect("a master").stall();
+    }
+
     /// Runs a command on whoever is the master.
     ///
     /// # Panics

@@ -376,10 +376,7 @@ impl World {
 
     fn compare(&mut self, key: &[u8], requests: &[Request]) {
         let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
-        let ends: i64 = redis::cmd("PEXPIRETIME")
-            .arg(key)
-            .query(&mut self.redis)
-            .unwrap();
+        let ends = self.ends_ms(key);
         let policy = key.split(|byte| *byte == b':').next().unwrap();
         let scope = self
             .scopes
@@ -423,6 +420,34 @@ fn answered_alone(reply: &Value) -> Option<u8> {
             behind.copied().filter(|behind| *behind != b' ')
         }
         _ => None,
+    }
+}
+
+impl World {
+    /// When a key ends. Before Redis 7 one can only ask how long that is, and has to do so within one millisecond.
+    fn ends_ms(&mut self, key: &[u8]) -> i64 {
+        let ask = |redis: &mut Connection, word| redis::cmd(word).arg(key).query::<i64>(redis);
+        if let Ok(ends) = ask(&mut self.redis, "PEXPIRETIME") {
+            return ends;
+        }
+        loop {
+            let (before, left, after) = (
+                self.server_ms(),
+                ask(&mut self.redis, "PTTL").unwrap(),
+                self.server_ms(),
+            );
+            if left < 0 {
+                return left;
+            }
+            if before == after {
+                return before + left;
+            }
+        }
+    }
+
+    fn server_ms(&mut self) -> i64 {
+        let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(&mut self.redis).unwrap();
+        seconds * 1_000 + micros / 1_000
     }
 }
 
