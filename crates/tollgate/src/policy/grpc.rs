@@ -70,6 +70,9 @@ impl Policy {
         if self.tiers.as_ref().is_some_and(|tiers| tiers.is_later()) {
             return Some("has tiers that are asked for, and an interceptor cannot wait");
         }
+        if self.messages.is_some() {
+            return Some("charges messages, and an interceptor sees none");
+        }
         if self.outcome.is_some() {
             return Some("charges by the response, and an interceptor does not see it");
         }
