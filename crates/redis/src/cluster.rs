@@ -53,7 +53,7 @@ pub(crate) enum Redirect {
     Moved(Address),
     /// The slot is on its way, and this key has gone ahead.
     Ask(Address),
-    /// The slot is on its way, and the keys of the call are in two places.
+    /// The slot is on its way, and the keys of the call may be in two places.
     Split,
     /// The cluster has nobody for the slot at present.
     Wait,
@@ -69,6 +69,9 @@ impl Redirect {
         };
         match error.code()? {
             "MOVED" => address().map(Self::Moved),
+            // Before Redis 7 this is said as soon as one key has gone ahead. The others' requests, sent ahead one by one,
+            // would find nothing there and begin with a full budget.
+            "ASK" if jobs > 1 => Some(Self::Split),
             "ASK" => address().map(Self::Ask),
             "TRYAGAIN" if jobs > 1 => Some(Self::Split),
             "TRYAGAIN" | "CLUSTERDOWN" => Some(Self::Wait),

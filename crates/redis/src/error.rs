@@ -6,26 +6,42 @@ use std::fmt;
 use redis::{ErrorKind, RedisError};
 use tollgate_core::{BackendError, FailureKind};
 
+#[cfg(feature = "tls")]
+use crate::trust;
+
 /// Why a backend could not be set up.
-#[derive(Debug)]
+///
+/// What it says is one sentence that names what to change, and never holds a password.
 pub struct ConnectError {
     message: String,
-    source: Option<BackendError>,
+    failure: Option<BackendError>,
 }
 
 impl ConnectError {
     pub(crate) fn setting(name: &str, problem: &str) -> Self {
         Self {
             message: format!("the Redis backend's {name} {problem}"),
-            source: None,
+            failure: None,
         }
     }
 
-    pub(crate) fn failed(source: BackendError) -> Self {
+    /// Nothing decides there, wherever `place` is.
+    pub(crate) fn failed(place: Option<(String, u16)>, failure: BackendError) -> Self {
+        let place = place.map(|(host, port)| format!(" at {host}:{port}"));
+        let message = format!(
+            "cannot connect to Redis{}: {failure}",
+            place.unwrap_or_default()
+        );
         Self {
-            message: "cannot connect to Redis".to_owned(),
-            source: Some(source),
+            message,
+            failure: Some(failure),
         }
+    }
+
+    /// What kind of failure it was that kept us from the server; `None` if it was a setting.
+    #[must_use]
+    pub fn kind(&self) -> Option<FailureKind> {
+        self.failure.as_ref().map(BackendError::kind)
     }
 }
 
@@ -35,15 +51,23 @@ impl fmt::Display for ConnectError {
     }
 }
 
+/// The same sentence: it is what a `main` that returns the error shows.
+impl fmt::Debug for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error for ConnectError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
+        // The failure itself is in the message already.
+        self.failure.as_ref().and_then(Error::source)
     }
 }
 
 /// What a failed call says. Never a text of the server's own: it may name keys, and keys are identities.
 pub(crate) fn failure(error: &RedisError) -> BackendError {
-    let Some(code) = error.code() else {
+    let Some(code) = code(error) else {
         return local(error);
     };
     let (kind, what) = match code {
@@ -72,7 +96,7 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
         ),
         "NOAUTH" => (
             FailureKind::Unauthenticated,
-            "the server asks for a password",
+            "the server asks for a password: put it into the URL, or set it",
         ),
         "WRONGPASS" => return wrong_password(),
         "NOPERM" => (
@@ -92,21 +116,42 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
     BackendError::new(kind, format!("{what} ({code})"))
 }
 
+/// The server's word for what went wrong. Before Redis 7 a script that a command fails says so in a text of its own, and the
+/// word stands in there.
+fn code(error: &RedisError) -> Option<&str> {
+    let outer = error.code()?;
+    let inner = error.detail().and_then(|detail| {
+        let (_, command) = detail
+            .starts_with("Error running script")
+            .then(|| detail.split_once(": -"))??;
+        command.split(' ').next()
+    });
+    Some(inner.unwrap_or(outer))
+}
+
 /// What the library says by itself.
 fn local(error: &RedisError) -> BackendError {
+    #[cfg(feature = "tls")]
+    if let Some(failure) = trust::failure(error) {
+        return failure;
+    }
     match error.kind() {
         ErrorKind::AuthenticationFailed => wrong_password(),
         ErrorKind::Parse => BackendError::new(
             FailureKind::WrongServer,
-            "what answers does not speak Redis's protocol: look at host and port",
+            "what answers does not speak Redis's protocol: look at host and port, and whether it asks for TLS (rediss://)",
         ),
         _ if error.is_connection_refusal() => BackendError::new(
             FailureKind::Unreachable,
             "nothing listens there: look at host and port, and whether the server runs",
         ),
+        _ if error.is_connection_dropped() => BackendError::new(
+            FailureKind::Unreachable,
+            "the connection was closed: look at host and port, and whether the server asks for TLS (rediss://)",
+        ),
         _ => BackendError::new(
             FailureKind::Unreachable,
-            format!("Redis: {}", error.category()),
+            "the connection failed: look at host and port, and whether the host's name is known",
         ),
     }
 }
@@ -125,7 +170,7 @@ pub(crate) fn again(error: &BackendError) -> BackendError {
 
 /// Whether the server said so because of what it is at present, so that a new connection may find another one.
 pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
-    match error.code() {
+    match code(error) {
         Some(code) => matches!(
             code,
             "READONLY" | "MASTERDOWN" | "LOADING" | "NOAUTH" | "WRONGPASS"

@@ -26,11 +26,16 @@ impl Fleet {
         match self {
             Self::One(dispatch) => {
                 let first = dispatch.link.open().await;
-                dispatch.connected(0, first.map_err(ConnectError::failed)?);
+                let place = dispatch.link.address();
+                let first = first.map_err(|error| ConnectError::failed(place, error));
+                dispatch.connected(0, first?);
                 open_from(dispatch, 1);
                 Ok(())
             }
-            Self::Cluster(cluster) => cluster.open_now().await.map_err(ConnectError::failed),
+            Self::Cluster(cluster) => {
+                let opened = cluster.open_now().await;
+                opened.map_err(|error| ConnectError::failed(None, error))
+            }
         }
     }
 

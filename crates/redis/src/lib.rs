@@ -58,8 +58,8 @@
 //!
 //! # What is not
 //!
-//! A server that fails over forgets what replication had not carried: for each key at most one full budget. Receipts of
-//! one decision carry one time, in a cluster that of the first node asked: let its nodes keep their clocks together.
+//! A server that fails over forgets what replication had not carried: for each key at most one full budget. If its clock
+//! differs from its predecessor's, budgets see that as time that has passed, or has stood still.
 
 mod across;
 mod backend;
@@ -81,6 +81,8 @@ mod server;
 mod slot;
 mod slots;
 mod stats;
+#[cfg(feature = "tls")]
+mod trust;
 mod wire;
 
 pub use backend::RedisBackend;

@@ -15,6 +15,7 @@ use crate::error::failure;
 use crate::hello::{self, Kind};
 use crate::script::Script;
 use crate::sentinel::Sentinels;
+use crate::server::{self, Address};
 
 /// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
 /// the longest is what a recovered server waits for its callers.
@@ -71,6 +72,14 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Where the server is, unless that has to be asked, or is no host.
+    pub(crate) fn address(&self) -> Option<Address> {
+        match &self.origin {
+            Origin::Server(server) => server::address(server),
+            Origin::Master(_) => None,
+        }
+    }
+
     /// Connects, and shows that the server is what it is taken for, has our script and runs it.
     pub(crate) async fn open(&self) -> Result<MultiplexedConnection, BackendError> {
         within(self.deadline, self.handshake()).await
@@ -115,7 +124,10 @@ pub(crate) async fn within<T>(
 ) -> Result<T, BackendError> {
     timeout(deadline, work).await.unwrap_or_else(|_elapsed| {
         let kind = FailureKind::TimedOut { deadline };
-        Err(BackendError::new(kind, "while connecting"))
+        Err(BackendError::new(
+            kind,
+            "look at host and port, at firewalls, and whether redis:// or rediss:// is right",
+        ))
     })
 }
 

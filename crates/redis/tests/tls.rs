@@ -4,7 +4,7 @@ mod common;
 
 use std::error::Error;
 
-use common::{Budget, HOUR, PATIENT, every_algorithm};
+use common::{Budget, HOUR, PATIENT, every_algorithm, refused};
 use tollgate_core::Quota;
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Tls;
@@ -39,14 +39,39 @@ async fn a_server_that_asks_for_a_certificate_gets_one_and_takes_nobody_without(
     let budget = Budget::of("mutual", Quota::per_hour(1));
     assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
 
-    assert!(trusting(&tls).connect().await.is_err());
+    let why = refused(trusting(&tls)).await;
+    assert!(why.contains("set client_certificate"), "{why}");
+    let other = Tls::start_mutual();
+    let (certificate, key) = other.client();
+    let why = refused(trusting(&tls).client_certificate(certificate, key)).await;
+    assert!(why.contains("look at client_certificate"), "{why}");
 }
 
 #[tokio::test]
-async fn a_server_of_an_unknown_authority_is_not_trusted() {
-    let (ours, theirs) = (Tls::start(), Tls::start());
-    let builder = RedisBackend::builder(&theirs.url()).certificate_authority(ours.authority());
-    assert!(builder.connect().await.is_err());
+async fn who_cannot_be_trusted_is_not_and_the_error_says_why() {
+    let (sound, other) = (Tls::start(), Tls::start());
+    let (elsewhere, expired) = (Tls::start_for("elsewhere.example"), Tls::start_expired());
+    let plain = sound.server.url().replace("redis://", "rediss://");
+    let encrypted = sound.url().replace("rediss://", "redis://");
+    let cases = [
+        (
+            RedisBackend::builder(&sound.url()).certificate_authority(other.authority()),
+            "certificate_authority",
+        ),
+        (
+            // Nobody has set whom to trust, and the operating system does not know it.
+            RedisBackend::builder(&sound.url()),
+            "certificate_authority",
+        ),
+        (trusting(&elsewhere), "for another name"),
+        (trusting(&expired), "has expired"),
+        (RedisBackend::builder(&plain), "redis:// or rediss://"),
+        (RedisBackend::builder(&encrypted), "(rediss://)"),
+    ];
+    for (builder, word) in cases {
+        let why = refused(builder).await;
+        assert!(why.contains(word), "{word}: {why}");
+    }
 }
 
 #[tokio::test]

@@ -81,6 +81,12 @@ impl Standalone {
         self.folder.path().join("socket")
     }
 
+    /// Where the server runs, and what it persists would stand.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The server's process, to be stopped or looked at. `None` after [`kill`](Self::kill).
     #[must_use]
     pub fn pid(&self) -> Option<u32> {

@@ -4,7 +4,7 @@ use std::fs;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
 };
 
 use crate::Standalone;
@@ -34,7 +34,35 @@ impl Tls {
     /// If there is no server to start, or one without TLS.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_asking("no")
+        Self::start_with("no", &Server::sound())
+    }
+
+    /// Starts a server whose certificate is for another host.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or one without TLS.
+    #[must_use]
+    pub fn start_for(host: &str) -> Self {
+        let server = Server {
+            names: vec![host.to_owned()],
+            ..Server::sound()
+        };
+        Self::start_with("no", &server)
+    }
+
+    /// Starts a server whose certificate was good once.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or one without TLS.
+    #[must_use]
+    pub fn start_expired() -> Self {
+        let server = Server {
+            until_year: Some(2021),
+            ..Server::sound()
+        };
+        Self::start_with("no", &server)
     }
 
     /// Starts a server that takes only clients with a certificate of its authority.
@@ -44,7 +72,7 @@ impl Tls {
     /// If there is no server to start, or one without TLS.
     #[must_use]
     pub fn start_mutual() -> Self {
-        Self::start_asking("yes")
+        Self::start_with("yes", &Server::sound())
     }
 
     /// `rediss://127.0.0.1:PORT/`
@@ -68,10 +96,14 @@ impl Tls {
         )
     }
 
-    fn start_asking(clients: &str) -> Self {
+    fn start_with(clients: &str, server: &Server) -> Self {
         let authority = authority();
-        let server = identity(&authority, ExtendedKeyUsagePurpose::ServerAuth);
-        let client = identity(&authority, ExtendedKeyUsagePurpose::ClientAuth);
+        let client = identity(
+            &authority,
+            &Server::sound(),
+            ExtendedKeyUsagePurpose::ClientAuth,
+        );
+        let server = identity(&authority, server, ExtendedKeyUsagePurpose::ServerAuth);
         let folder = folder();
         let file = |name: &str, content: &str| {
             let path = folder.path().join(name);
@@ -100,6 +132,22 @@ impl Tls {
     }
 }
 
+/// What a certificate says of its server.
+struct Server {
+    names: Vec<String>,
+    /// The first year in which it is no longer good, if there is one.
+    until_year: Option<i32>,
+}
+
+impl Server {
+    fn sound() -> Self {
+        Self {
+            names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            until_year: None,
+        }
+    }
+}
+
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
 /// Who shares a name with the issuer is taken for self-signed.
@@ -117,9 +165,11 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, key).expect("a certificate")
 }
 
-fn identity(authority: &Authority, usage: ExtendedKeyUsagePurpose) -> Identity {
-    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let mut params = CertificateParams::new(names).expect("names");
+fn identity(authority: &Authority, of: &Server, usage: ExtendedKeyUsagePurpose) -> Identity {
+    let mut params = CertificateParams::new(of.names.clone()).expect("names");
+    if let Some(year) = of.until_year {
+        params.not_after = date_time_ymd(year, 1, 1);
+    }
     params.distinguished_name = named("localhost");
     params.insert_extended_key_usage(usage);
     let key = KeyPair::generate().expect("a key");

@@ -118,6 +118,10 @@ impl Source {
         }
     }
 
+    pub(crate) fn is_client_ip(&self) -> bool {
+        matches!(self, Self::ClientIp)
+    }
+
     pub(crate) fn new<K: KeyExtractor>(key: K) -> Self {
         if TypeId::of::<K>() == TypeId::of::<ClientIp>() {
             Self::ClientIp

@@ -52,6 +52,7 @@ mod buffer;
 mod client;
 #[cfg(feature = "serde")]
 pub mod config;
+mod few;
 pub mod key;
 mod layer;
 mod ledger;

@@ -26,6 +26,7 @@ use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Sole;
+use self::sole::SolePolicy;
 
 #[cfg(feature = "axum")]
 use crate::annotation::Registry;
@@ -82,6 +83,7 @@ struct Inner {
     has_outcomes: bool,
     /// As it comes: no headers are read for the client's address, and no path is matched.
     needs_only_the_peer: bool,
+    sole: Option<SolePolicy>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
@@ -315,7 +317,7 @@ impl Limiter {
     /// The only quota of the only policy, if that is all there is: as nearly always.
     #[inline]
     pub(crate) fn sole(&self) -> Option<Sole<'_>> {
-        Sole::of(&self.0)
+        Sole::of(self)
     }
 
     /// Asks the backend.
@@ -469,16 +471,18 @@ impl Limiter {
             let policies = policies.iter().filter(|policy| are_asked(policy));
             policies.cloned().collect::<Box<[_]>>()
         };
+        let matched = that(Policy::is_for_requests);
         let for_messages = that(Policy::is_for_messages);
+        // Where there are messages, requests are looked at more closely: see `Inner::plan`.
+        let needs_only_the_peer =
+            client.is_peer() && matcher.is_none() && !ignores_path_case && for_messages.is_empty();
+        let sole = SolePolicy::of(&matched).filter(|_| needs_only_the_peer);
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
-            // Where there are messages, requests are looked at more closely: see `Inner::plan`.
-            needs_only_the_peer: client.is_peer()
-                && matcher.is_none()
-                && !ignores_path_case
-                && for_messages.is_empty(),
-            matched: that(Policy::is_for_requests),
+            needs_only_the_peer,
+            sole,
+            matched,
             for_messages,
             attends_messages: AtomicBool::new(false),
             policies,

@@ -6,12 +6,11 @@
     reason = "a test fails by panicking"
 )]
 
-use std::error::Error;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Algorithm, Backend, BackendError, Charge, Decision, Key, Mode, Quota, Scope};
-use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
+use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Standalone;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -67,14 +66,15 @@ pub(crate) async fn connect(server: &Standalone) -> RedisBackend {
     builder.connect().await.unwrap()
 }
 
-/// What lies behind an error of ours.
-pub(crate) fn cause(error: &ConnectError) -> String {
-    error.source().unwrap().to_string()
-}
-
-/// Why this does not connect.
+/// Why this does not connect, in the words that whoever starts it sees.
 pub(crate) async fn refused(builder: RedisBackendBuilder) -> String {
-    cause(&builder.connect().await.unwrap_err())
+    let error = builder.connect().await.unwrap_err();
+    let said = error.to_string();
+    assert_eq!(
+        (format!("{error:?}"), said.lines().count()),
+        (said.clone(), 1)
+    );
+    said
 }
 
 /// Waits until decisions are right again, without anybody's help.

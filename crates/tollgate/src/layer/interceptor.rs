@@ -74,7 +74,7 @@ impl RateLimitInterceptor {
         let planned = config.limiter.plan(&config.limiter.view(request));
         let plan = match planned {
             Ok(Planned::Now(plan)) if plan.is_empty() => {
-                drop(config.admit(request, Ledger::default));
+                drop(config.admit(request, |_| {}));
                 return Ok(());
             }
             Ok(Planned::Now(plan)) => plan,

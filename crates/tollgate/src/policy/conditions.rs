@@ -179,6 +179,10 @@ impl Policy {
             .is_none_or(|conditions| conditions.hold(request))
     }
 
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.conditions.is_some()
+    }
+
     /// The patterns of paths.
     pub(crate) fn patterns(&self) -> Patterns<'_> {
         match &self.conditions {

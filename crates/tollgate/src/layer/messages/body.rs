@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use super::call::Call;
 use super::gate::{Direction, Gate, Passing};
 use super::meter::Meter;
-use crate::ResponseBody;
+use crate::{BodyWatch, ResponseBody};
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -175,6 +175,13 @@ where
 {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::plain(B::from_bytes(bytes))
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self {
+            body: self.body.watched(watch),
+            charged: self.charged,
+        }
     }
 }
 

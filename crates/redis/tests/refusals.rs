@@ -1,0 +1,191 @@
+//! What a server that is there may refuse with: each is told by its kind, takes nothing, and is over when it is over.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Budget, recovered};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tollgate_core::{FailureKind, Quota};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+/// Each request of these tests has its answer by then.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// A server on which a budget of ten has been charged once.
+struct Given {
+    server: Arc<Standalone>,
+    backend: RedisBackend,
+    budget: Budget,
+}
+
+impl Given {
+    async fn with(options: &[&str]) -> Self {
+        let server = Arc::new(Standalone::start_with(options));
+        let builder = RedisBackend::builder(&server.url()).deadline(DEADLINE);
+        let backend = builder.connect().await.unwrap();
+        let budget = Budget::of("refused", Quota::per_hour(10));
+        assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+        Self {
+            server,
+            backend,
+            budget,
+        }
+    }
+
+    fn set(&self, words: &[&str]) {
+        let answer = self.server.command(words);
+        assert!(answer.starts_with('+'), "{words:?}: {answer}");
+    }
+
+    /// Asks until it is told this, and not for long. Nothing else may be told, once it has been.
+    async fn is_refused(&self, code: &str, kind: FailureKind) {
+        let started = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let said = self.budget.take(&self.backend, 1).await;
+            assert!(asked.elapsed() < DEADLINE * 2, "{:?}", asked.elapsed());
+            match said {
+                Err(error) if error.kind() == kind && error.detail().contains(code) => return,
+                said => assert!(started.elapsed() < DEADLINE * 10, "{said:?}"),
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Decides again, by itself, on the budget as it was.
+    async fn is_as_it_was(&self) {
+        recovered(&self.backend, &self.budget).await;
+        assert_eq!(self.budget.remaining(&self.backend).await, 9);
+        let decision = self.budget.take(&self.backend, 1).await.unwrap();
+        assert!(decision.is_admitted());
+        assert_eq!(self.budget.remaining(&self.backend).await, 8);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_with_somebodys_script_is_unready_until_that_ends() {
+    let given = Given::with(&["--lua-time-limit", "20"]).await;
+
+    let server = Arc::clone(&given.server);
+    let endless = spawn_blocking(move || server.command(&["EVAL", "while true do end", "0"]));
+    while !given.server.command(&["PING"]).starts_with("-BUSY") {
+        sleep(Duration::from_millis(5)).await;
+    }
+    given.is_refused("(BUSY)", FailureKind::Unready).await;
+    given.set(&["SCRIPT", "KILL"]);
+
+    assert!(endless.await.unwrap().starts_with("-ERR"));
+    given.is_as_it_was().await;
+}
+
+#[tokio::test]
+async fn a_replica_that_has_lost_its_master_is_unready_until_it_is_one() {
+    let given = Given::with(&["--replica-serve-stale-data", "no"]).await;
+
+    given.set(&["REPLICAOF", "127.0.0.1", "1"]);
+    given.is_refused("(MASTERDOWN)", FailureKind::Unready).await;
+    given.set(&["REPLICAOF", "NO", "ONE"]);
+
+    given.is_as_it_was().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_persist_is_unready_until_it_can() {
+    let given = Given::with(&["--dbfilename", "state.rdb"]).await;
+    let failed_to_save = || {
+        let info = given.server.command(&["INFO", "persistence"]);
+        info.contains("rdb_last_bgsave_status:err")
+    };
+
+    // A folder stands where the file is to be.
+    let blocked = given.server.folder().join("state.rdb");
+    std::fs::create_dir_all(blocked.join("in-the-way")).unwrap();
+    given.set(&["CONFIG", "SET", "save", "3600 1"]);
+    given.set(&["BGSAVE"]);
+    while !failed_to_save() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    given.is_refused("(MISCONF)", FailureKind::Unready).await;
+    // What writes nothing is still decided.
+    assert_eq!(given.budget.remaining(&given.backend).await, 9);
+    std::fs::remove_dir_all(&blocked).unwrap();
+    given.set(&["BGSAVE"]);
+    while failed_to_save() {
+        sleep(Duration::from_millis(10)).await;
+    }
+
+    given.is_as_it_was().await;
+}
+
+#[tokio::test]
+async fn a_server_with_too_few_replicas_is_unready_until_it_has_them() {
+    let given = Given::with(&[]).await;
+    given.set(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+
+    // Before Redis 7 what a script writes is not held to it.
+    if given
+        .server
+        .command(&["INFO", "server"])
+        .contains("redis_version:6.")
+    {
+        assert!(
+            given
+                .budget
+                .take(&given.backend, 0)
+                .await
+                .unwrap()
+                .is_admitted()
+        );
+        return;
+    }
+    given.is_refused("(NOREPLICAS)", FailureKind::Unready).await;
+    let port = given.server.port().to_string();
+    let _replica = Standalone::start_with(&["--replicaof", "127.0.0.1", &port]);
+    let enough = || {
+        let info = given.server.command(&["INFO", "replication"]);
+        info.contains("min_slaves_good_slaves:1")
+    };
+    while !enough() {
+        sleep(Duration::from_millis(10)).await;
+    }
+
+    given.is_as_it_was().await;
+}
+
+#[tokio::test]
+async fn a_server_that_still_loads_its_data_is_unready_until_it_has() {
+    // Whoever asks is answered about every two megabytes, which take a fifth of a second.
+    let delayed = ["--key-load-delay", "1000", "--rdbcompression", "no"];
+    let Given {
+        server,
+        backend,
+        budget,
+    } = Given::with(&delayed).await;
+    let fill = "for n = 1, 1000 do redis.call('SET', n, string.rep('x', 10000)) end";
+    let _filled = server.command(&["EVAL", fill, "0"]);
+    assert!(server.command(&["SAVE"]).starts_with("+OK"));
+
+    let mut server = Arc::into_inner(server).unwrap();
+    let restarting = spawn_blocking(move || {
+        server.restart();
+        Arc::new(server)
+    });
+    let killed = Given {
+        server: Arc::new(Standalone::start()),
+        backend,
+        budget,
+    };
+    killed.is_refused("(LOADING)", FailureKind::Unready).await;
+
+    let given = Given {
+        server: restarting.await.unwrap(),
+        ..killed
+    };
+    given.is_as_it_was().await;
+}
