@@ -21,8 +21,9 @@ use tonic_types::StatusExt;
 use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
 use tower::ServiceBuilder;
 
+use crate::common::log::Log;
 use crate::common::{Waiting, at_a_standstill};
-use crate::serving::{client, incoming, raw};
+use crate::serving::{Served, client, incoming, raw};
 
 /// A shop under a limiter's two layers, and a client of it.
 async fn served(limiter: &Limiter) -> (OrdersClient<Channel>, Shop, SocketAddr) {
@@ -503,4 +504,21 @@ fn policies_that_make_no_sense_for_messages_are_refused() {
         Policy::new(&format!("p{n}"), Quota::per_hour(1)).per_message(Messages::received())
     });
     assert!(built(Limiter::builder().policies(many)).starts_with("33 quotas could meet"));
+}
+
+#[tokio::test]
+async fn a_policy_for_messages_that_nobody_charges_is_warned_of_once() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let warned = |log: &Log| log.text().matches("messages pass uncharged").count();
+
+    let forgotten = limiter(three(Messages::received()));
+    let served = Served::behind(RateLimitLayer::new(&forgotten)).await;
+    served.place().await.unwrap();
+    served.place().await.unwrap();
+    assert_eq!(warned(&log), 1, "{}", log.text());
+
+    let (mut client, _, _) = self::served(&limiter(three(Messages::received()))).await;
+    client.place(Order::default()).await.unwrap();
+    assert_eq!(warned(&log), 1, "{}", log.text());
 }
