@@ -12,6 +12,8 @@ use tollgate_core::Decide;
 use tower_service::Service;
 
 use super::Config;
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
 use super::service::After;
 use crate::ResponseBody;
 use crate::ledger::Ledger;
@@ -53,6 +55,9 @@ pub(super) struct Waiting<S, B> {
     pub(super) config: Arc<Config>,
     pub(super) ready: S,
     pub(super) request: Request<B>,
+    /// The caller's.
+    #[cfg(feature = "tonic")]
+    pub(super) deadline: Option<Deadline>,
 }
 
 /// Whose answer is waited for.
@@ -71,6 +76,16 @@ enum Outcome<R> {
 
 impl<S, B> Waiting<S, B> {
     fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
+        let step = self.poll_step(cx);
+        #[cfg(feature = "tonic")]
+        if let (Poll::Pending, Some(deadline)) = (&step, &mut self.deadline) {
+            ready!(deadline.poll(cx));
+            return Poll::Ready(Outcome::Refused(self.config.too_late(&self.request)));
+        }
+        step
+    }
+
+    fn poll_step<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
         let config = &self.config;
         let limiter = &config.limiter;
         loop {

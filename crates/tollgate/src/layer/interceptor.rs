@@ -31,7 +31,7 @@ use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer};
 ///
 /// A service is given it with `OrdersServer::with_interceptor(orders, interceptor)`. Clones share their budgets. The answer to
 /// a refused call is the layer's; calls that pass are answered without RateLimit fields, which an interceptor cannot write.
-/// Keys and conditions see a POST to `/`.
+/// Metadata and extensions are all that a key of your own sees.
 #[derive(Clone, Debug)]
 #[must_use = "an interceptor does nothing until a service has it"]
 pub struct RateLimitInterceptor {
@@ -43,8 +43,9 @@ impl RateLimitInterceptor {
     ///
     /// # Errors
     ///
-    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, an async key or
-    /// tiers that are asked for, or a charge that depends on the response.
+    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, a key that stands in
+    /// either or in a body, a closure that is to see the request ([`when`](crate::Policy::when),
+    /// [`cost_by`](crate::Policy::cost_by)), an async key or tiers that are asked for, or a charge for messages or by the response.
     pub fn new(
         limiter: LimiterBuilder,
         backend: impl ImmediateBackend,

@@ -9,8 +9,12 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate_core::{BackendError, Decide, Decision};
 use tower_service::Service;
 
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
 use super::future::{Step, Waiting};
 use super::{Config, ResponseFuture};
+#[cfg(feature = "tonic")]
+use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
@@ -184,6 +188,8 @@ impl<S> RateLimitService<S> {
         let ready = mem::replace(&mut self.inner, clone);
         ResponseFuture::waiting(Waiting {
             step,
+            #[cfg(feature = "tonic")]
+            deadline: Deadline::of(&self.config.limiter.view(&request)),
             config: Arc::clone(&self.config),
             ready,
             request,
@@ -281,6 +287,15 @@ impl Config {
             None | Some(Writes::Nothing) => self.answers.writes_for(request),
             Some(_) => Writes::Nothing,
         }
+    }
+
+    /// The answer to a call whose caller has waited for as long as it said that it would.
+    #[cfg(feature = "tonic")]
+    pub(super) fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
+        if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
+            outer.give_back();
+        }
+        too_late(&self.limiter.view(request)).map(R::from_bytes)
     }
 
     /// The answer to a refused request.

@@ -203,6 +203,13 @@ impl Policy {
         })
     }
 
+    /// Whether it asks closures.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn has_closures(&self) -> bool {
+        let conditions = self.conditions.as_ref();
+        conditions.is_some_and(|conditions| !conditions.when.is_empty())
+    }
+
     /// Remembers that the last route names methods of gRPC.
     #[cfg(feature = "proto")]
     pub(super) fn mark_grpc(&mut self) {

@@ -278,8 +278,9 @@ async fn a_method_waits_for_a_backend_that_waits() {
         .build()
         .unwrap();
     let (mut client, shop) = served(RateLimitLayer::new(limiter)).await;
+    let mut patient = client.clone();
 
-    let waits = tokio::spawn(async move { place(&mut client).await });
+    let waits = tokio::spawn(async move { place(&mut patient).await });
     while backend.pending() == 0 {
         tokio::task::yield_now().await;
     }
@@ -287,6 +288,15 @@ async fn a_method_waits_for_a_backend_that_waits() {
     backend.gate.add_permits(1);
 
     waits.await.unwrap().unwrap();
+    assert_eq!(shop.calls(), 1);
+
+    // No longer than the caller does.
+    let mut order = Request::new(Order::default());
+    order.set_timeout(std::time::Duration::from_millis(50));
+    client.place(order).await.unwrap_err();
+    while backend.pending() != 0 {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(shop.calls(), 1);
 }
 

@@ -15,6 +15,7 @@ mod common;
 mod health;
 mod interceptor;
 mod keys;
+mod messages;
 mod routes;
 mod serving;
 #[cfg(feature = "axum")]
