@@ -24,13 +24,10 @@ if after > now + burst then return {0, after - now - burst} end
 redis.call('SET', KEYS[1], string.format('%d', after), 'PX', string.format('%d', math.ceil((after - now) / 1000)))
 return {1, math.floor((now + burst - after) / interval)}";
 
-/// More than one caller can spend here.
-pub(crate) const QUOTA: Quota = Quota::per_second(RATE).burst(BURST);
-const RATE: u64 = 1_000_000;
-const BURST: u64 = 1_000_000_000;
-
-/// As much as tower-rate-limit-redis can be told, with a burst of 65,535: enough for a thousand callers, not for one.
-const INTERVAL: Duration = Duration::from_millis(1);
+/// More than a caller can spend here, and slow enough that what was spent is remembered.
+pub(crate) const QUOTA: Quota = Quota::per_second(1).burst(BURST);
+const BURST: u64 = 10_000_000;
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The names, in the order of the tables.
 pub(crate) const NAMES: [&str; 3] = ["Tollgate", "plain EVALSHA", "tower-rate-limit-redis"];
@@ -92,7 +89,7 @@ impl Contender {
                 Ok(backend.decide(&[charge]).await?.is_admitted())
             }
             Self::Plain { connection, sha } => {
-                let interval_us = 1_000_000 / RATE;
+                let interval_us = INTERVAL.as_micros() as u64;
                 let mut call = redis::cmd("EVALSHA");
                 call.arg(&*sha).arg(1).arg(name(caller));
                 call.arg(interval_us).arg(interval_us * BURST);
@@ -114,7 +111,8 @@ impl Contender {
     }
 }
 
-/// tower-rate-limit-redis, told apart by what `key` finds.
+/// tower-rate-limit-redis, told apart by what `key` finds, with the largest burst that it can be told. That is enough for many
+/// callers, not for one alone.
 pub(crate) async fn peer_layer<K: KeyResolver>(url: &str, key: K) -> Result<RateLimitLayer<K>> {
     let client = redis_0_32::Client::open(url)?;
     let connection = client.get_multiplexed_async_connection().await?;

@@ -15,7 +15,6 @@ mod budgets;
 mod callgrind;
 mod compare;
 mod contender;
-mod dhat;
 mod grow;
 mod load;
 mod measure;

@@ -1,13 +1,12 @@
 //! In process: what a request costs each limiter, in instructions, allocations and time.
 
-use std::thread;
-
 use tollgate_bench::Scenario;
 
 use super::progress::Progress;
 use super::report::{Cost, OURS, Row};
+use crate::Result;
+use crate::callgrind::Counter;
 use crate::measure::{median, nanos};
-use crate::{Result, callgrind, dhat};
 
 /// What is compared: the line of a table, ours, and what one would use instead.
 const ROWS: &[(&str, Scenario, &[Peer])] = &[
@@ -89,6 +88,7 @@ const BATCHES: [usize; 2] = [400, 60];
 
 pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<Vec<Row>> {
     progress.part("in process: what a request costs");
+    let mut counter = count.then(Counter::default);
     let mut rows = Vec::new();
     for (what, ours, peers) in ROWS {
         let all: Vec<_> = [(OURS, *ours)]
@@ -96,42 +96,28 @@ pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<V
             .chain(peers.iter().copied())
             .collect();
         let times = times(&all, BATCHES[usize::from(quick)]);
-        let counts = if count {
-            all.iter()
-                .map(|(_, one)| counted(*one).map(Some))
-                .collect::<Result<Vec<_>>>()?
-        } else {
-            vec![None; all.len()]
-        };
-        let by = all.iter().zip(times).zip(counts);
-        let by = by.map(|(((who, _), (nanos, ours_by_this)), counts)| Cost {
-            who: (*who).to_owned(),
-            instructions: counts.map(|counts| counts.0),
-            allocations: counts.map(|counts| counts.1),
-            nanos,
-            ours_by_this,
-        });
+        let mut by = Vec::new();
+        for ((who, scenario), (nanos, ours_by_this)) in all.into_iter().zip(times) {
+            let counts = match &mut counter {
+                Some(counter) => Some(counter.above_baseline(scenario)?),
+                None => None,
+            };
+            by.push(Cost {
+                who: who.to_owned(),
+                instructions: counts.map(|counts| counts.instructions),
+                allocations: counts.map(|counts| counts.allocations),
+                nanos,
+                ours_by_this,
+            });
+        }
         rows.push(Row {
             what: (*what).to_owned(),
             scenario: ours.name().to_owned(),
-            by: by.collect(),
+            by,
         });
         progress.step();
     }
     Ok(rows)
-}
-
-/// Both at once, on two cores: counts do not mind.
-fn counted(scenario: Scenario) -> Result<(i64, i64)> {
-    let instructions = || callgrind::above_baseline(scenario).map_err(|error| error.to_string());
-    thread::scope(|scope| {
-        let instructions = scope.spawn(instructions);
-        let allocations = dhat::above_baseline(scenario)?;
-        match instructions.join() {
-            Ok(instructions) => Ok((instructions?, allocations)),
-            Err(_) => Err("the thread that counts instructions is gone".into()),
-        }
-    })
 }
 
 /// Nanoseconds of each above its baseline, and ours by each one's. All take turns, so that whatever slows the machine slows

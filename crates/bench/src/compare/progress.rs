@@ -27,7 +27,7 @@ impl Progress {
     /// What comes next.
     pub(crate) fn part(&self, what: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{what}");
+            eprintln!("{:>4} s  {what}", self.bar.elapsed().as_secs());
         }
         self.bar.set_message(what.to_owned());
     }
