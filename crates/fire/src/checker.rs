@@ -29,6 +29,9 @@ use crate::history::{Effect, History};
 /// connection is kept that does not answer, and a second.
 const LINGERS_US: u64 = 3_000_000;
 
+/// The longest that anybody waits to see a promise kept.
+const LONGEST_WAIT_US: u64 = 4_000_000;
+
 /// What a checker found.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -79,7 +82,6 @@ pub fn check(history: &History) -> Findings {
         if let Outcome::Decided(decided) = &attempt.outcome {
             let reasons = [
                 disagreement(attempt, decided),
-                broken_promise(attempt, decided),
                 place
                     .is_none()
                     .then(|| "decided before it was asked or after it was answered".to_owned()),
@@ -110,6 +112,14 @@ pub fn check(history: &History) -> Findings {
                     .extend(unsure(history, &timeline, attempt, asked.cost)),
             }
         }
+    }
+    for (number, attempt) in history.attempts.iter().enumerate() {
+        let broken = broken_promise(history, &timeline, attempt, &budgets);
+        findings.wrong.extend(broken.map(|what| Wrong {
+            attempt: number,
+            budget: None,
+            what,
+        }));
     }
     let losses = losses(history, &timeline);
     let back_us = timeline.back_us();
@@ -181,9 +191,33 @@ fn disagreement(attempt: &Attempt, decided: &Decided) -> Option<String> {
     ))
 }
 
-fn broken_promise(attempt: &Attempt, decided: &Decided) -> Option<String> {
-    let promised_us = attempt.promised_us?;
-    let is_broken = decided.at_us >= promised_us && !decided.admitted;
+/// A retry that came in time, of a budget that nobody else can have charged meanwhile, and was denied.
+fn broken_promise(
+    history: &History,
+    timeline: &Timeline,
+    attempt: &Attempt,
+    budgets: &BTreeMap<Budget, Course>,
+) -> Option<String> {
+    let (Outcome::Decided(decided), Some(promised_us)) = (&attempt.outcome, attempt.promised_us)
+    else {
+        return None;
+    };
+    let (from_us, to_us) = (
+        attempt.sent_us.saturating_sub(LONGEST_WAIT_US),
+        attempt.heard_us,
+    );
+    let overlaps = |from, to| from <= timeline.latest(to_us) && to >= timeline.earliest(from_us);
+    let is_charged = |course: &Course| course.unsure.iter().any(|it| overlaps(it.from, it.to));
+    let mut courses = attempt
+        .charges
+        .iter()
+        .filter_map(|asked| budgets.get(&asked.budget));
+    // What was promised assumes a clock that does not step.
+    let is_void = courses.any(is_charged)
+        || history.disturbances.iter().any(|it| {
+            matches!(it.effect, Effect::Clock(_)) && it.from_us <= to_us && it.to_us >= from_us
+        });
+    let is_broken = !is_void && decided.at_us >= promised_us && !decided.admitted;
     is_broken.then(|| {
         format!(
             "denied at {}, and {promised_us} was promised",

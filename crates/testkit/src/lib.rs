@@ -12,6 +12,7 @@
 )]
 
 mod cluster;
+mod network;
 mod proxy;
 mod sentinel;
 #[cfg(feature = "grpc")]
@@ -20,6 +21,7 @@ mod standalone;
 mod tls;
 
 pub use cluster::Cluster;
+pub use network::{Network, Weather};
 pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;
 pub use standalone::Standalone;
