@@ -14,6 +14,7 @@ use crate::checker::{Findings, check};
 use crate::client::{Orders, Place, now_us};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
+use crate::forger::Forgery;
 use crate::history::{Disturbance, History};
 use crate::population::{Population, SHARED_CALLERS};
 use crate::stage::Stage;
@@ -35,6 +36,8 @@ pub struct Campaign {
     pub time: Duration,
     /// How many processes ask.
     pub clients: u32,
+    /// How the one server's script is wrong, if it is to be.
+    pub forgery: Option<Forgery>,
     /// This program, which is the client too.
     pub program: PathBuf,
 }
@@ -72,7 +75,7 @@ impl Campaign {
     ///
     /// If the run itself fails. What it finds is in the report.
     pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
-        let mut stage = Stage::start(self.topology);
+        let mut stage = Stage::start(self.topology, self.forgery)?;
         let orders = Orders {
             seed: self.seed,
             number: 0,
@@ -86,7 +89,7 @@ impl Campaign {
         let (mut faults, mut disturbances) = (BTreeMap::new(), Vec::new());
         let mut waiting: Vec<Fault> = Vec::new();
         // Starting takes a while: they connect.
-        sleep(Duration::from_millis(700));
+        sleep(Duration::from_millis(1_500));
         let started_at = Instant::now();
         while started_at.elapsed() < self.time {
             if waiting.is_empty() {

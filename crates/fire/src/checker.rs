@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::bounds::{Rule, Seen};
-use self::timeline::{Moment, Timeline};
+use self::timeline::{Moment, Step, Timeline};
 use self::worlds::{Loss, Unsure, Worlds};
 use crate::attempt::{Attempt, Budget, Decided, Outcome};
 use crate::history::{Effect, History};
@@ -122,10 +122,10 @@ pub fn check(history: &History) -> Findings {
         }));
     }
     let losses = losses(history, &timeline);
-    let back_us = timeline.back_us();
+    let steps = timeline.steps();
     for (budget, course) in budgets {
         if let Some(&quota) = history.quotas.get(budget.policy) {
-            let wrong = course.check(&Rule::of(quota), &quota, &losses, &back_us);
+            let wrong = course.check(&Rule::of(quota), &quota, &losses, &steps);
             findings.wrong.extend(wrong.map(|(attempt, what)| Wrong {
                 attempt,
                 budget: Some(budget),
@@ -275,7 +275,7 @@ impl Course {
         rule: &Rule,
         quota: &tollgate_core::Quota,
         losses: &[Loss],
-        back_us: &[u64],
+        steps: &[Step],
     ) -> impl Iterator<Item = (usize, String)> + use<> {
         // What one call decided has one time. Within it less and less remains, and who took it down comes before those
         // who found it so.
@@ -292,7 +292,7 @@ impl Course {
                 .filter(|loss| loss.from <= to && loss.to >= from);
             u64::try_from(within.count()).unwrap_or(u64::MAX)
         });
-        let mut worlds = Worlds::new(rule, losses, back_us, self.unsure);
+        let mut worlds = Worlds::new(rule, losses, steps, self.unsure);
         let impossible = self.seen.iter().find_map(|(moment, number, seen)| {
             let why = worlds.see(*moment, seen).err()?;
             Some((*number, why))

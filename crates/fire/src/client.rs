@@ -17,6 +17,9 @@ use crate::population::{Population, SHARED_CALLERS};
 /// The longest that a client waits to see whether a retry passes as promised.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
+/// How long a worker pauses when nothing answers: what is asked meanwhile only makes more unknowns.
+const BREATH: Duration = Duration::from_millis(60);
+
 /// What a client is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
@@ -89,8 +92,15 @@ pub fn run(orders: &Orders) -> Result<()> {
 
 async fn ask(orders: &Orders) -> Result<()> {
     let deadline = Duration::from_micros(orders.deadline_us);
-    // Not connected: a client may be born while the server is away.
-    let backend = orders.place.backend().deadline(deadline).start()?;
+    let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    // Connected, so that its first attempts are no unknowns; but it may be born while the server is away.
+    let backend = loop {
+        match orders.place.backend().deadline(deadline).connect().await {
+            Ok(backend) => break backend,
+            Err(_away) if input.is_finished() => return Ok(()),
+            Err(_away) => tokio::time::sleep(BREATH).await,
+        }
+    };
     let client = Arc::new(Client {
         backend,
         population: Population::of(orders.seed),
@@ -101,7 +111,6 @@ async fn ask(orders: &Orders) -> Result<()> {
     let workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
-    let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     input.await??;
     client.is_over.store(true, Ordering::Release);
     for worker in workers {
@@ -140,7 +149,11 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
             client.attempt(&asked, Some(promised_us)).await?;
         }
         let pause = Duration::from_micros(rng.u64(0..=orders.pause_us));
-        tokio::time::sleep(pause).await;
+        let breath = match outcome {
+            Outcome::Unknown(_) => BREATH,
+            _ => Duration::ZERO,
+        };
+        tokio::time::sleep(pause + breath).await;
     }
     Ok(())
 }

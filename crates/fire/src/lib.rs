@@ -20,6 +20,7 @@ pub mod client;
 mod clock;
 mod crew;
 mod fault;
+mod forger;
 mod history;
 mod population;
 mod stage;
@@ -30,6 +31,7 @@ pub use checker::{Findings, Wrong, check};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
+pub use forger::Forgery;
 pub use history::{Disturbance, Effect, History};
 pub use population::{Population, SHARED_CALLERS};
 

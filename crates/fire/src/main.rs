@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tollgate_fire::{Campaign, Clockwork, DEADLINE, Report, Result, Topology, client};
+use tollgate_fire::{Campaign, Clockwork, DEADLINE, Forgery, Report, Result, Topology, client};
 
 /// Asks Tollgate for decisions while everything around it fails, and checks each.
 #[derive(Parser)]
@@ -43,6 +43,9 @@ struct Run {
     /// How many processes ask
     #[arg(long, default_value_t = 3)]
     clients: u32,
+    /// Makes the one server's script wrong, to see that it is noticed
+    #[arg(long, value_parser = forgery)]
+    forge: Option<Forgery>,
     /// Leaves the server's clock alone
     #[arg(long)]
     without_clock: bool,
@@ -73,12 +76,19 @@ fn main() -> ExitCode {
     }
 }
 
+fn forgery(name: &str) -> std::result::Result<Forgery, String> {
+    let mut all = Forgery::ALL.into_iter();
+    let names = Forgery::ALL.map(Forgery::name).join(", ");
+    all.find(|one| one.name() == name)
+        .ok_or(format!("there are {names}"))
+}
+
 impl Run {
     /// Whether nothing was wrong.
     fn start(self) -> Result<bool> {
         let is_outer = std::env::var_os(INNER).is_none();
         if is_outer && !self.without_clock {
-            return self.start_with_clock();
+            return start_with_clock();
         }
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
         println!(
@@ -99,6 +109,7 @@ impl Run {
                 seed,
                 time: share,
                 clients: self.clients,
+                forgery: self.forge,
                 program: std::env::current_exe()?,
             };
             let name = topology.name();
@@ -107,15 +118,15 @@ impl Run {
         print(&reports);
         Ok(reports.iter().all(|report| report.wrongs().is_empty()))
     }
+}
 
-    /// Starts itself again, as a process whose servers' clock can be set.
-    fn start_with_clock(self) -> Result<bool> {
-        let clockwork = Clockwork::new()?;
-        let mut inner = Command::new(std::env::current_exe()?);
-        inner.args(std::env::args_os().skip(1)).env(INNER, "1");
-        clockwork.give_to(&mut inner);
-        Ok(inner.status()?.success())
-    }
+/// Starts this program again, as a process whose servers' clock can be set.
+fn start_with_clock() -> Result<bool> {
+    let clockwork = Clockwork::new()?;
+    let mut inner = Command::new(std::env::current_exe()?);
+    inner.args(std::env::args_os().skip(1)).env(INNER, "1");
+    clockwork.give_to(&mut inner);
+    Ok(inner.status()?.success())
 }
 
 /// Set in the process that has been given a clock.

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::client::{Place, now_us};
 use crate::clock;
 use crate::fault::{Fault, Topology};
+use crate::forger::{Forger, Forgery};
 use crate::history::{Disturbance, Effect};
 
 /// How long a fault lasts that has no length of its own.
@@ -24,14 +25,16 @@ const LONG: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) enum Stage {
     Single(Box<Single>),
-    Sentinel(Sentinels),
+    Sentinel(Box<Sentinels>),
     Cluster(Cluster),
 }
 
-/// clients → network → proxy → server.
+/// clients → network → (forger →) proxy → server.
 #[derive(Debug)]
 pub(crate) struct Single {
     network: Network,
+    /// Stands there for as long as this does.
+    _forger: Option<Forger>,
     proxy: Proxy,
     server: Standalone,
     clock: Option<PathBuf>,
@@ -39,22 +42,26 @@ pub(crate) struct Single {
 }
 
 impl Stage {
-    pub(crate) fn start(topology: Topology) -> Self {
-        match topology {
+    pub(crate) fn start(topology: Topology, forgery: Option<Forgery>) -> Result<Self> {
+        Ok(match topology {
             Topology::Single => {
                 let server = Standalone::start();
                 let proxy = Proxy::before(server.port());
+                let forger = forgery.map(|forgery| Forger::before(proxy.port(), forgery));
+                let forger = forger.transpose()?;
+                let door = forger.as_ref().map_or(proxy.port(), Forger::port);
                 Self::Single(Box::new(Single {
-                    network: Network::before(proxy.port()),
+                    network: Network::before(door),
+                    _forger: forger,
                     proxy,
                     server,
                     clock: clock::file(),
                     ahead_us: 0,
                 }))
             }
-            Topology::Sentinel => Self::Sentinel(Sentinels::start()),
+            Topology::Sentinel => Self::Sentinel(Box::new(Sentinels::start())),
             Topology::Cluster => Self::Cluster(Cluster::start_with_replicas(1)),
-        }
+        })
     }
 
     pub(crate) fn has_clock(&self) -> bool {
