@@ -12,6 +12,7 @@
 //! | [`client`] | one process that asks |
 //! | [`Fault`], [`Topology`] | what is done to whom, from a seed |
 //! | [`Campaign`] | a run from beginning to end |
+//! | [`Soak`] | many decisions without any fault |
 
 mod attempt;
 mod campaign;
@@ -23,6 +24,7 @@ mod fault;
 mod forger;
 mod history;
 mod population;
+mod soak;
 mod stage;
 
 pub use attempt::{Asked, Attempt, Budget, Decided, Outcome, Said};
@@ -34,6 +36,7 @@ pub use fault::{Fault, Topology};
 pub use forger::Forgery;
 pub use history::{Disturbance, Effect, History};
 pub use population::{Population, SHARED_CALLERS};
+pub use soak::{Held, Soak, Soaked};
 
 /// What a run itself may fail with, which is no finding.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -10,7 +10,9 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tollgate_fire::{Campaign, Clockwork, DEADLINE, Forgery, Report, Result, Topology, client};
+use tollgate_fire::{
+    Campaign, Clockwork, DEADLINE, Forgery, Report, Result, Soak, Topology, client,
+};
 
 /// Asks Tollgate for decisions while everything around it fails, and checks each.
 #[derive(Parser)]
@@ -24,6 +26,8 @@ struct Arguments {
 enum What {
     /// Runs against one kind of servers, or each in turn, and prints a table
     Run(Run),
+    /// Asks for many decisions without any fault, and says what the process holds early and late
+    Soak(Heavy),
     /// What a run starts others as
     #[command(hide = true)]
     Client { orders: String },
@@ -51,6 +55,19 @@ struct Run {
     without_clock: bool,
 }
 
+#[derive(Args, Clone)]
+struct Heavy {
+    /// How many decisions in all
+    #[arg(long, default_value_t = 1_000_000)]
+    decisions: u64,
+    /// How many wait at any time
+    #[arg(long, default_value_t = 10_000)]
+    in_flight: u64,
+    /// How many callers take turns
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    identities: u64,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
     Single,
@@ -61,6 +78,7 @@ enum Kind {
 fn main() -> ExitCode {
     let result = match Arguments::parse().what {
         What::Run(run) => run.start(),
+        What::Soak(heavy) => heavy.start(),
         What::Client { orders } => serde_json::from_str(&orders)
             .map_err(Into::into)
             .and_then(|orders| client::run(&orders))
@@ -73,6 +91,22 @@ fn main() -> ExitCode {
             eprintln!("fire: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+impl Heavy {
+    fn start(self) -> Result<bool> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let soak = Soak {
+            decisions: self.decisions,
+            in_flight: self.in_flight,
+            identities: self.identities,
+        };
+        let soaked = runtime.block_on(soak.run(|done| eprintln!("{done} decisions")))?;
+        println!("{soaked:#?}");
+        Ok(soaked.failed == 0)
     }
 }
 
