@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::bounds::{Rule, Seen};
-use self::timeline::{Moment, Timeline};
+use self::timeline::{Moment, Step, Timeline};
 use self::worlds::{Loss, Unsure, Worlds};
 use crate::attempt::{Attempt, Budget, Decided, Outcome};
 use crate::history::{Effect, History};
@@ -28,6 +28,9 @@ use crate::history::{Effect, History};
 /// How long after its answer, or after a disturbance that held it up, a call may still reach the server: as long as a
 /// connection is kept that does not answer, and a second.
 const LINGERS_US: u64 = 3_000_000;
+
+/// The longest that anybody waits to see a promise kept.
+const LONGEST_WAIT_US: u64 = 4_000_000;
 
 /// What a checker found.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +82,6 @@ pub fn check(history: &History) -> Findings {
         if let Outcome::Decided(decided) = &attempt.outcome {
             let reasons = [
                 disagreement(attempt, decided),
-                broken_promise(attempt, decided),
                 place
                     .is_none()
                     .then(|| "decided before it was asked or after it was answered".to_owned()),
@@ -111,11 +113,19 @@ pub fn check(history: &History) -> Findings {
             }
         }
     }
+    for (number, attempt) in history.attempts.iter().enumerate() {
+        let broken = broken_promise(history, &timeline, attempt, &budgets);
+        findings.wrong.extend(broken.map(|what| Wrong {
+            attempt: number,
+            budget: None,
+            what,
+        }));
+    }
     let losses = losses(history, &timeline);
-    let back_us = timeline.back_us();
+    let steps = timeline.steps();
     for (budget, course) in budgets {
         if let Some(&quota) = history.quotas.get(budget.policy) {
-            let wrong = course.check(&Rule::of(quota), &quota, &losses, &back_us);
+            let wrong = course.check(&Rule::of(quota), &quota, &losses, &steps);
             findings.wrong.extend(wrong.map(|(attempt, what)| Wrong {
                 attempt,
                 budget: Some(budget),
@@ -181,9 +191,33 @@ fn disagreement(attempt: &Attempt, decided: &Decided) -> Option<String> {
     ))
 }
 
-fn broken_promise(attempt: &Attempt, decided: &Decided) -> Option<String> {
-    let promised_us = attempt.promised_us?;
-    let is_broken = decided.at_us >= promised_us && !decided.admitted;
+/// A retry that came in time, of a budget that nobody else can have charged meanwhile, and was denied.
+fn broken_promise(
+    history: &History,
+    timeline: &Timeline,
+    attempt: &Attempt,
+    budgets: &BTreeMap<Budget, Course>,
+) -> Option<String> {
+    let (Outcome::Decided(decided), Some(promised_us)) = (&attempt.outcome, attempt.promised_us)
+    else {
+        return None;
+    };
+    let (from_us, to_us) = (
+        attempt.sent_us.saturating_sub(LONGEST_WAIT_US),
+        attempt.heard_us,
+    );
+    let overlaps = |from, to| from <= timeline.latest(to_us) && to >= timeline.earliest(from_us);
+    let is_charged = |course: &Course| course.unsure.iter().any(|it| overlaps(it.from, it.to));
+    let mut courses = attempt
+        .charges
+        .iter()
+        .filter_map(|asked| budgets.get(&asked.budget));
+    // What was promised assumes a clock that does not step.
+    let is_void = courses.any(is_charged)
+        || history.disturbances.iter().any(|it| {
+            matches!(it.effect, Effect::Clock(_)) && it.from_us <= to_us && it.to_us >= from_us
+        });
+    let is_broken = !is_void && decided.at_us >= promised_us && !decided.admitted;
     is_broken.then(|| {
         format!(
             "denied at {}, and {promised_us} was promised",
@@ -241,7 +275,7 @@ impl Course {
         rule: &Rule,
         quota: &tollgate_core::Quota,
         losses: &[Loss],
-        back_us: &[u64],
+        steps: &[Step],
     ) -> impl Iterator<Item = (usize, String)> + use<> {
         // What one call decided has one time. Within it less and less remains, and who took it down comes before those
         // who found it so.
@@ -258,7 +292,7 @@ impl Course {
                 .filter(|loss| loss.from <= to && loss.to >= from);
             u64::try_from(within.count()).unwrap_or(u64::MAX)
         });
-        let mut worlds = Worlds::new(rule, losses, back_us, self.unsure);
+        let mut worlds = Worlds::new(rule, losses, steps, self.unsure);
         let impossible = self.seen.iter().find_map(|(moment, number, seen)| {
             let why = worlds.see(*moment, seen).err()?;
             Some((*number, why))

@@ -52,8 +52,14 @@ pub(crate) async fn run(
         Some(Ok(value)) => {
             dispatch.counters.received(length(&value));
             let said = answers(value, &plan, keys, &jobs);
+            let unreadable = said.as_ref().err().map(again);
             deliver(jobs, said, &dispatch);
-            dispatch.free(lane);
+            match unreadable {
+                // It may have been the answer to something else, and the next one to this: who goes on listening is
+                // told what was meant for others for as long as the connection lasts.
+                Some(error) => dispatch.broken(lane, &error),
+                None => dispatch.free(lane),
+            }
         }
         Some(Err(error)) => {
             if let Some(cluster) = dispatch.cluster.upgrade()
