@@ -8,16 +8,13 @@
 
 use std::error::Error;
 
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tollgate::proto::Contract;
 use tollgate::{Limiter, RateLimitLayer};
 use tollgate_examples::greeter::Name;
 use tollgate_examples::limited::greeter_client::GreeterClient;
 use tollgate_examples::limited::greeter_server::GreeterServer;
-use tollgate_examples::{DESCRIPTORS, Greetings};
+use tollgate_examples::{DESCRIPTORS, Greetings, listen, tell};
 use tonic::transport::Server;
-use tonic_types::StatusExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -29,27 +26,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(RateLimitLayer::new(limiter))
         .add_service(GreeterServer::new(Greetings));
 
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let (url, incoming) = listen().await?;
+    tokio::spawn(server.serve_with_incoming(incoming));
 
-    let mut client = GreeterClient::connect(format!("http://{address}")).await?;
+    let mut client = GreeterClient::connect(url).await?;
     for name in ["Ada", "Grace", "Edsger"] {
-        match client.greet(Name { name: name.into() }).await {
-            Ok(greeting) => say(&greeting.into_inner().text),
-            Err(status) => {
-                let retry = status.get_details_retry_info();
-                let delay = retry
-                    .and_then(|retry| retry.retry_delay)
-                    .unwrap_or_default();
-                say(&format!("{}: come back in {delay:?}", status.message()));
-            }
-        }
+        tell(client.greet(Name { name: name.into() }).await);
     }
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "an example is there to be watched")]
-fn say(text: &str) {
-    println!("{text}");
 }

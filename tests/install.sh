@@ -9,7 +9,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis itself is never a service here: the tests start their own servers, on ports and in folders of their own.
-commands=(cc curl protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+# faketime brings libfaketime, for servers whose clocks step.
+commands=(cc curl faketime protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in

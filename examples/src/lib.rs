@@ -1,7 +1,11 @@
 //! What the examples share: how they are served, and the gRPC service that some of them limit.
 
+use std::pin::Pin;
+
+mod calls;
 mod serve;
 
+pub use self::calls::{listen, refusal, tell};
 pub use self::serve::serve;
 
 /// The messages, the client and the server of `proto/greeter.proto`.
@@ -39,17 +43,38 @@ pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("descriptors"
 
 use self::greeter::greeter_server::Greeter;
 use self::greeter::{Greeting, Name};
-use tonic::{Request, Response, Status};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
 
 /// Greets whoever calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greetings;
 
+/// One greeting after the other.
+pub type GreetingStream = Pin<Box<dyn Stream<Item = Result<Greeting, Status>> + Send>>;
+
 #[tonic::async_trait]
 impl Greeter for Greetings {
+    type GreetEachStream = GreetingStream;
+
     async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
-        let text = format!("Hello, {}!", request.into_inner().name);
-        Ok(Response::new(Greeting { text }))
+        Ok(Response::new(greeting(&request.into_inner())))
+    }
+
+    async fn greet_each(
+        &self,
+        request: Request<Streaming<Name>>,
+    ) -> Result<Response<GreetingStream>, Status> {
+        let names = request.into_inner();
+        Ok(Response::new(Box::pin(
+            names.map(|name| Ok(greeting(&name?))),
+        )))
+    }
+}
+
+fn greeting(name: &Name) -> Greeting {
+    Greeting {
+        text: format!("Hello, {}!", name.name),
     }
 }
 

@@ -6,4 +6,4 @@
 
 mod scenario;
 
-pub use scenario::Scenario;
+pub use scenario::{Scenario, with_charges, with_policies};

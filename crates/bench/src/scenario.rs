@@ -1,5 +1,8 @@
 //! The ways to serve a request that are compared.
 
+mod axum_governor;
+
+use std::array;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
@@ -76,6 +79,9 @@ scenarios! {
     GovernorHeaders "tower-governor-headers" "tower_governor, allowed, with headers",
     GovernorTyped "tower-governor-typed" "the same, on a response with a content type",
     GovernorDenied "tower-governor-denied" "tower_governor, denied, with headers",
+    AxumGovernor "axum-governor" "axum-governor, allowed, with headers",
+    AxumGovernorTyped "axum-governor-typed" "the same, on a response with a content type",
+    AxumGovernorDenied "axum-governor-denied" "axum-governor, denied, with headers",
     CheckAddress "check-address" "memory backend, one GCRA check, address key",
     CheckText "check-text" "memory backend, one GCRA check, string key",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
@@ -105,7 +111,9 @@ impl Scenario {
             | Self::LoopAddress
             | Self::LoopText => None,
             Self::TollgateOneRoute | Self::TollgateHundredRoutes => Some(Self::BareRoute),
-            Self::TollgateTyped | Self::GovernorTyped => Some(Self::BareTyped),
+            Self::TollgateTyped | Self::GovernorTyped | Self::AxumGovernorTyped => {
+                Some(Self::BareTyped)
+            }
             Self::CheckAddress | Self::GovernorCheckAddress => Some(Self::LoopAddress),
             Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
             _ => Some(Self::Bare),
@@ -177,6 +185,9 @@ impl Scenario {
             Self::GovernorHeaders => governor_with_headers(86_400_000, 1_000_000, Nothing),
             Self::GovernorTyped => governor_with_headers(86_400_000, 1_000_000, Typed),
             Self::GovernorDenied => governor_with_headers(86_400_000_000_000, 1, Nothing),
+            Self::AxumGovernor => axum_governor::serve_with(axum_governor::PLENTY, Nothing),
+            Self::AxumGovernorTyped => axum_governor::serve_with(axum_governor::PLENTY, Typed),
+            Self::AxumGovernorDenied => axum_governor::serve_with(axum_governor::LITTLE, Nothing),
             Self::CheckAddress => check(|caller| Key::from(black_box(IpAddr::V4(address(caller))))),
             Self::CheckText => {
                 let names = names();
@@ -206,6 +217,35 @@ impl Scenario {
             }
         }
     }
+}
+
+/// Requests for one route, in front of which stand so many policies with a route each.
+#[must_use]
+pub fn with_policies(policies: u32) -> Box<dyn FnMut(u32)> {
+    serve_route(routes(policies).layer(Nothing))
+}
+
+/// What one request is charged for at most, in [`with_charges`].
+const MOST_CHARGES: usize = 8;
+
+/// Requests with so many charges each, up to eight.
+#[must_use]
+pub fn with_charges(charges: usize) -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let scopes: [_; MOST_CHARGES] =
+        array::from_fn(|slot| Scope::of("bench", u16::try_from(slot).unwrap_or(0), &PLENTY));
+    let charges = charges.min(MOST_CHARGES);
+    each(move |caller| {
+        let key = Key::from(black_box(IpAddr::V4(address(caller))));
+        let all = scopes.map(|scope| Charge {
+            scope,
+            quota: &PLENTY,
+            key: &key,
+            cost: 1,
+            mode: Mode::Enforce,
+        });
+        black_box(&backend.decide_now(&all[..charges]));
+    })
 }
 
 /// A service that does nothing but answer.

@@ -74,19 +74,25 @@ impl Key {
     /// An address, IPv6 grouped by its first `v6_prefix` bits (at most 128): whoever has one IPv6 address usually has all
     /// of a /64, and would otherwise have as many budgets. An IPv4 address in IPv6 notation is an IPv4 address.
     #[must_use]
+    #[inline]
     pub fn address(address: IpAddr, v6_prefix: u8) -> Self {
-        match address.to_canonical() {
+        match address {
             IpAddr::V4(v4) => Self::from(v4),
-            IpAddr::V6(v6) => {
-                let prefix = v6_prefix.min(128);
-                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                let octets = (u128::from(v6) & mask).to_be_bytes();
-                let covered = usize::from(prefix).div_ceil(8);
-                let mut content = [prefix; 17];
-                content[1..].copy_from_slice(&octets);
-                Self::encode(KeyKind::Ipv6, &content[..=covered])
-            }
+            IpAddr::V6(v6) => Self::network(v6, v6_prefix),
         }
+    }
+
+    fn network(address: Ipv6Addr, prefix: u8) -> Self {
+        if let Some(v4) = address.to_ipv4_mapped() {
+            return Self::from(v4);
+        }
+        let prefix = prefix.min(128);
+        let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+        let octets = (u128::from(address) & mask).to_be_bytes();
+        let covered = usize::from(prefix).div_ceil(8);
+        let mut content = [prefix; 17];
+        content[1..].copy_from_slice(&octets);
+        Self::encode(KeyKind::Ipv6, &content[..=covered])
     }
 
     /// Several identities as one. Each part stands behind its length, so that `("a_b", "c")` is not `("a", "b_c")`.
@@ -133,30 +139,24 @@ impl Key {
         }
     }
 
-    /// For backends that hash: the canonical form as words of eight bytes, and the bytes that are left, at most seven, as
-    /// a number whose lowest byte is the first. Short keys lie in zeros, so that this costs a load and not a loop.
+    /// For backends that hash: the canonical form as blocks of sixteen bytes, and the bytes that are left, at most fifteen,
+    /// as a number whose lowest byte is the first. Short keys lie in zeros, so that this costs a load and not a loop.
     #[must_use]
     #[inline]
-    pub fn words(&self) -> (&[[u8; 8]], u64) {
+    pub fn blocks(&self) -> (&[[u8; 16]], u128) {
         match &self.0 {
             Repr::Inline { len, bytes } => {
-                let (words, [a, b, c, d, e, f]) = bytes.as_chunks() else {
-                    unreachable!("46 bytes are five words and six bytes")
+                let (blocks, last) = bytes.as_chunks();
+                let full = usize::from(*len) / 16;
+                let rest = match blocks.get(full) {
+                    Some(block) => u128::from_le_bytes(*block),
+                    None => number(last),
                 };
-                let full = usize::from(*len) / 8;
-                let rest = match words.get(full) {
-                    Some(word) => u64::from_le_bytes(*word),
-                    None => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0]),
-                };
-                (&words[..full], rest)
+                (&blocks[..full], rest)
             }
             Repr::Heap(bytes) => {
-                let (words, rest) = bytes.as_chunks();
-                let rest = rest.iter().rev();
-                (
-                    words,
-                    rest.fold(0, |number, byte| number << 8 | u64::from(*byte)),
-                )
+                let (blocks, rest) = bytes.as_chunks();
+                (blocks, number(rest))
             }
         }
     }
@@ -167,7 +167,7 @@ impl Key {
         if len <= INLINE {
             let mut bytes = [0; INLINE];
             bytes[0] = kind as u8;
-            bytes[1..len].copy_from_slice(content);
+            copy(content, &mut bytes[1..len]);
             // `len` is at most INLINE.
             return Self(Repr::Inline {
                 len: u8::try_from(len).unwrap_or(0),
@@ -192,6 +192,28 @@ impl Key {
             .finalize();
         Self::encode(KeyKind::Digest, &digest)
     }
+}
+
+/// Copies between slices of one length. Half to whole of 32 bytes, as most API keys are, as two halves that may overlap: a
+/// quarter of the work of finding out how to.
+#[inline]
+fn copy(from: &[u8], to: &mut [u8]) {
+    const HALF: usize = 16;
+    if let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
+        && from.len() <= 2 * HALF
+    {
+        to[..HALF].copy_from_slice(first);
+        let at = to.len() - HALF;
+        to[at..].copy_from_slice(last);
+    } else {
+        to.copy_from_slice(from);
+    }
+}
+
+/// At most fifteen bytes as a number, the first the lowest.
+fn number(bytes: &[u8]) -> u128 {
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 impl PartialEq for Key {
@@ -267,6 +289,7 @@ impl From<u32> for Key {
 
 /// The address, IPv6 grouped by /64: see [`Key::address`].
 impl From<IpAddr> for Key {
+    #[inline]
     fn from(address: IpAddr) -> Self {
         Self::address(address, 64)
     }

@@ -1,38 +1,39 @@
-//! The handler, with one argument more.
+//! The function, limited.
 
 use std::iter;
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, FnArg, ItemFn, Meta, Path, Result, ReturnType, parse_quote, parse2};
+use syn::{Attribute, Error, Ident, ItemFn, Meta, Path, Result, Stmt, parse_quote, parse2};
 
 use crate::arguments::Arguments;
 use crate::limit::{Limit, Rule};
 use crate::text::{Place, text};
-
-/// The most arguments that axum takes a handler with.
-const MOST_ARGUMENTS: usize = 16;
+use crate::{handler, method};
 
 pub(crate) fn rate_limit(arguments: TokenStream, item: &TokenStream, place: &Place) -> TokenStream {
-    let Ok(mut handler) = parse2::<ItemFn>(item.clone()) else {
+    let Ok(mut function) = parse2::<ItemFn>(item.clone()) else {
         let error = Error::new(
             Span::call_site(),
-            "`rate_limit` stands on axum handlers, which are functions",
+            "`rate_limit` stands on axum handlers and on the methods of gRPC services, which are functions",
         );
         let error = error.into_compile_error();
         return quote!(#error #item);
     };
-    let below = take_annotations(&mut handler.attrs);
-    // What is wrong with the annotation should not make the handler unknown as well.
+    let below = take_annotations(&mut function.attrs);
+    // What is wrong with the annotation should not make the function unknown as well.
     let error = match limits(arguments, &below).and_then(|limits| {
-        check_signature(&handler)?;
-        guard(&mut handler, &limits, place)
+        let limited = Limited::new(&limits, &function.sig.ident, place)?;
+        match function.sig.receiver() {
+            Some(_) => method::limit(&mut function, &limited),
+            None => handler::limit(&mut function, &limited),
+        }
     }) {
         Ok(()) => TokenStream::new(),
         Err(error) => error.into_compile_error(),
     };
-    quote!(#error #handler)
+    quote!(#error #function)
 }
 
 /// Several annotations are one decision, so the first one that is expanded takes the others along.
@@ -58,56 +59,40 @@ fn limits(first: TokenStream, below: &[Attribute]) -> Result<Vec<Limit>> {
     iter::once(first).chain(others).collect()
 }
 
-fn check_signature(handler: &ItemFn) -> Result<()> {
-    let signature = &handler.sig;
-    if let Some(receiver) = signature.receiver() {
-        return Err(Error::new(
-            receiver.span(),
-            "a method with `self` is no axum handler: take `State` instead",
-        ));
-    }
-    if signature.asyncness.is_none() && matches!(signature.output, ReturnType::Default) {
-        return Err(Error::new(
-            signature.fn_token.span(),
-            "a handler is an `async fn`, or returns a future",
-        ));
-    }
-    match signature.inputs.iter().nth(MOST_ARGUMENTS - 1) {
-        Some(last) => Err(Error::new(
-            last.span(),
-            format!(
-                "axum takes handlers of at most {MOST_ARGUMENTS} arguments, of which the limit is one: take several as a tuple"
-            ),
-        )),
-        None => Ok(()),
-    }
+/// What is written into a function.
+pub(crate) struct Limited {
+    /// Where `tollgate` is.
+    pub(crate) krate: Path,
+    /// The type that says what the limits are.
+    pub(crate) limits: TokenStream,
+    /// Here the compiler says what is wrong with a key at the key. Elsewhere it would say that the function is wrong.
+    pub(crate) checks: Vec<Stmt>,
 }
 
-fn guard(handler: &mut ItemFn, limits: &[Limit], place: &Place) -> Result<()> {
-    let named = limits.iter().find_map(|limit| limit.krate.clone());
-    let krate = named.unwrap_or_else(|| parse_quote!(::tollgate));
-    let list = limits.iter().rev().fold(quote!(()), |rest, limit| {
-        let limit = limit_type(&krate, limit);
-        quote!((#limit, #rest))
-    });
-    let name = text(&krate, &handler.sig.ident.to_string());
-    let place = text(&krate, &place.text());
-    let argument: FnArg = parse2(quote! {
-        _: #krate::Guard<#krate::__private::Handler<#name, #place, #list>>
-    })?;
-    handler.sig.inputs.insert(0, argument);
-    // Here the compiler says what is wrong with a key at the key. At the router it would say that the handler is none.
-    let keys = limits.iter().filter_map(|limit| match &limit.rule {
-        Rule::Inline { key: Some(key), .. } => Some(key),
-        _ => None,
-    });
-    let checks = keys.map(|key| {
-        let check = quote_spanned!(key.span()=> is_key::<#key>(););
-        parse2(quote!(#krate::__private::#check))
-    });
-    let checks = checks.collect::<Result<Vec<_>>>()?;
-    handler.block.stmts.splice(..0, checks);
-    Ok(())
+impl Limited {
+    fn new(limits: &[Limit], function: &Ident, place: &Place) -> Result<Self> {
+        let named = limits.iter().find_map(|limit| limit.krate.clone());
+        let krate = named.unwrap_or_else(|| parse_quote!(::tollgate));
+        let list = limits.iter().rev().fold(quote!(()), |rest, limit| {
+            let limit = limit_type(&krate, limit);
+            quote!((#limit, #rest))
+        });
+        let name = text(&krate, &function.to_string());
+        let place = text(&krate, &place.text());
+        let keys = limits.iter().filter_map(|limit| match &limit.rule {
+            Rule::Inline { key: Some(key), .. } => Some(key),
+            _ => None,
+        });
+        let checks = keys.map(|key| {
+            let check = quote_spanned!(key.span()=> is_key::<#key>(););
+            parse2(quote!(#krate::__private::#check))
+        });
+        Ok(Self {
+            limits: quote!(#krate::__private::Handler<#name, #place, #list>),
+            checks: checks.collect::<Result<_>>()?,
+            krate,
+        })
+    }
 }
 
 fn limit_type(krate: &Path, limit: &Limit) -> TokenStream {

@@ -1,20 +1,22 @@
 //! `#[rate_limit(..)]`, which [`tollgate`](https://docs.rs/tollgate) re-exports: use it from there.
 //!
-//! In four steps, one file each: the attribute as it was written, what it means if it means anything, that meaning as a
-//! type, and the handler with one argument more, which is of that type.
+//! In four steps: the attribute as it was written, what it means if it means anything, that meaning as a type, and the
+//! function with that type in it, be it a handler or a method.
 
 mod arguments;
 mod expand;
+mod handler;
 mod limit;
+mod method;
 mod text;
 
 use proc_macro::TokenStream;
 
 use self::text::Place;
 
-/// The handler is limited wherever it is mounted under a `RateLimitLayer`; there is nothing to register. It is refused
-/// before its arguments are extracted, so no body is read. What the layer took of a request that is refused is given back, and
-/// the response carries the fields of every policy that took part.
+/// The handler, or the method of a gRPC service, is limited wherever it is mounted under a `RateLimitLayer`; there is nothing to
+/// register. It is refused before its arguments are extracted, so no body is read. What the layer took of a request that is
+/// refused is given back, and the response carries the fields of every policy that took part.
 ///
 /// Without a `RateLimitLayer` around it, and if it names a policy that the limiter does not have, the handler answers 500,
 /// and says in the log and in the body what is missing. `Limiter::expects` looks for policies when the server starts.
@@ -47,12 +49,26 @@ use self::text::Place;
 ///
 /// # Where it may stand
 ///
-/// On a function, or on a function in an `impl` block that has no `self`. It adds an argument before the others, and leaves the
-/// rest as it is. Other attributes that look at the arguments, such as axum's `debug_handler`, go *below* it.
+/// On a function, or on a function in an `impl` block that has no `self`: one that has is taken for a method of a gRPC service.
+/// It adds an argument before the others, and leaves the rest as it is. Other attributes that look at the arguments, such as axum's `debug_handler`, go *below* it.
 ///
 /// # Calling the handler in a test
 ///
 /// It has one more argument, the first: `login(Guard::unlimited(), ..)`.
+///
+/// # On methods of gRPC services
+///
+/// With the feature `tonic` it also stands on the methods of a `#[tonic::async_trait] impl Orders for Shop`, and on other
+/// functions with a `self` and a `tonic::Request`. Everything is as with handlers, in gRPC's own words:
+///
+/// * A refusal is the layer's: `RESOURCE_EXHAUSTED`, with its details and pushback. Where an annotation cannot be enforced the
+///   method is closed with `INTERNAL`, which says why.
+/// * An inline limit is called by the service as it is mounted and by the function, `shop.v1.orders/place`.
+/// * Keys see the call's metadata as headers, and what interceptors attached.
+/// * The message of a unary call has been decoded when the method is called. Only a `RateLimitLayer` refuses before that. The
+///   messages of a stream are decoded as the method asks for them: none, if it is refused.
+/// * Several attributes may stand on a method, and others between them; `tonic::async_trait` goes around the `impl`, as ever.
+/// * A test that calls the method by itself lets its request in: `request.extensions_mut().insert(Guard::<()>::unlimited())`.
 #[proc_macro_attribute]
 pub fn rate_limit(arguments: TokenStream, item: TokenStream) -> TokenStream {
     // Known to the compiler alone, so it is asked here, and what follows can be tested without it.

@@ -5,12 +5,16 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use tollgate_core::{Key, Scope};
 
-/// A multilinear hash: the words of a key, each times a secret of 128 bits drawn at random, summed modulo 2^128, of which the
-/// upper half counts.
+/// Two universal hashes, one behind the other, with secrets that are drawn at random.
 ///
-/// It is strongly universal. Whatever two keys somebody chooses who does not know the secrets, the chance that they share
-/// a hash is 2^-64, and the chance that they share a shard, or a place in its index, is what it would be for a random
-/// function. That is proven, takes two multiplications for a word, and is a fifth of the work of SipHash, which std's maps
+/// - *Folding* (NH) makes two words of a long key: of each block of sixteen bytes the halves, each plus a secret modulo 2^64,
+///   are multiplied with each other, and the products summed modulo 2^128. Two keys have one sum with a chance of 2^-64.
+/// - *Multilinear*: each of these words, or the only word of a short key, times a secret of 128 bits, summed modulo 2^128, of
+///   which the upper half counts. It is strongly universal: for different words it is a random function of each two.
+///
+/// So whatever two keys somebody chooses who does not know the secrets, the chance that they share a hash is at most 2^-63,
+/// and the chance that they share a shard, or a place in its index, is what it would be for a random function. That is
+/// proven, takes one multiplication for a block, and is a small part of the work of SipHash, which std's maps
 /// use and which is only believed to be hard. What SipHash is meant to give beyond that is secrecy of the secrets from
 /// those who *see* hashes. Nobody sees ours, and a shard is small: should somebody guess all secrets, and crowd one, the
 /// search goes through eight thousand entries, sixteen at a time, and takes microseconds.
@@ -18,12 +22,16 @@ use tollgate_core::{Key, Scope};
 pub(crate) struct Hashing {
     /// Added to every sum, which makes single hashes uniform.
     start: u128,
-    rest: u128,
-    words: [u128; WORDS],
+    short: u128,
+    folded: [u128; 2],
+    rest: [u64; 2],
+    blocks: [[u64; 2]; BLOCKS],
 }
 
-/// The whole words of the longest key.
-const WORDS: usize = Key::MAX_LEN / size_of::<u64>();
+/// The whole blocks of the longest key.
+const BLOCKS: usize = Key::MAX_LEN / size_of::<u128>();
+/// Shorter keys are one word, their length included.
+const SHORT: usize = size_of::<u64>();
 
 impl Hashing {
     /// Secrets that no other process has: those of std's maps, drawn out by SipHash.
@@ -39,39 +47,73 @@ impl Hashing {
 
     fn from_secrets(source: &impl BuildHasher) -> Self {
         let mut drawn = 0_u64;
-        let mut half = || {
+        let mut secret = || {
             drawn += 1;
-            u128::from(source.hash_one(drawn))
+            source.hash_one(drawn)
         };
-        let mut secret = || half() << 64 | half();
+        let mut pair = || [secret(), secret()];
+        let mut whole = || {
+            let [lower, upper] = pair().map(u128::from);
+            upper << 64 | lower
+        };
         Self {
-            start: secret(),
-            rest: secret(),
-            words: array::from_fn(|_| secret()),
+            start: whole(),
+            short: whole(),
+            folded: [whole(), whole()],
+            rest: pair(),
+            blocks: array::from_fn(|_| pair()),
         }
     }
 
-    /// The hash of a key of `len` bytes, which are these words and what is left of them: see
-    /// [`Key::words`](tollgate_core::Key::words).
+    /// The hash of a key of `len` bytes, which are these blocks and what is left of them: see
+    /// [`Key::blocks`](tollgate_core::Key::blocks).
     #[inline]
-    pub(crate) fn hash(&self, scope: Scope, words: &[[u8; 8]], rest: u64, len: usize) -> u64 {
-        // With the length in it two keys differ in some word even if one is the other with zeros behind.
-        let rest = rest | (len as u64) << 56;
-        let mut sum = self.start;
-        sum = sum.wrapping_add(self.rest.wrapping_mul(rest.into()));
-        for (word, secret) in words.iter().zip(&self.words) {
-            sum = sum.wrapping_add(secret.wrapping_mul(u64::from_le_bytes(*word).into()));
-        }
-        let upper = (sum >> 64) as u64;
+    pub(crate) fn hash(&self, scope: Scope, blocks: &[[u8; 16]], rest: u128, len: usize) -> u64 {
+        // With the length in it two keys differ even if one is the other with zeros behind.
+        let sum = if len < SHORT {
+            let [word, _] = halves(rest);
+            times(self.short, word | (len as u64) << 56)
+        } else {
+            let [lower, upper] = halves(self.fold(blocks, rest | (len as u128) << 120));
+            times(self.folded[0], lower).wrapping_add(times(self.folded[1], upper))
+        };
+        let [_, upper] = halves(sum.wrapping_add(self.start));
         // No request chooses the scope, so it needs no secret.
         mix(upper ^ address(scope))
     }
 
+    #[inline]
+    fn fold(&self, blocks: &[[u8; 16]], rest: u128) -> u128 {
+        let mut sum = product(rest, self.rest);
+        for (block, secrets) in blocks.iter().zip(&self.blocks) {
+            sum = sum.wrapping_add(product(u128::from_le_bytes(*block), *secrets));
+        }
+        sum
+    }
+
     /// The same of bytes that lie anywhere.
     pub(crate) fn hash_bytes(&self, scope: Scope, key: &[u8]) -> u64 {
-        let (words, rest) = key.as_chunks();
-        self.hash(scope, words, pack(rest), key.len())
+        let (blocks, rest) = key.as_chunks();
+        self.hash(scope, blocks, pack(rest), key.len())
     }
+}
+
+/// The lower half first.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "each half is all of it")]
+pub(crate) const fn halves(number: u128) -> [u64; 2] {
+    [number as u64, (number >> 64) as u64]
+}
+
+#[inline]
+const fn times(secret: u128, word: u64) -> u128 {
+    secret.wrapping_mul(word as u128)
+}
+
+#[inline]
+const fn product(block: u128, secrets: [u64; 2]) -> u128 {
+    let [lower, upper] = halves(block);
+    lower.wrapping_add(secrets[0]) as u128 * upper.wrapping_add(secrets[1]) as u128
 }
 
 /// Without the secrets.
@@ -120,10 +162,10 @@ fn address(scope: Scope) -> u64 {
     address.finish()
 }
 
-/// At most seven bytes as a number, the first the lowest.
-pub(crate) fn pack(bytes: &[u8]) -> u64 {
+/// At most fifteen bytes as a number, the first the lowest.
+pub(crate) fn pack(bytes: &[u8]) -> u128 {
     let bytes = bytes.iter().rev();
-    bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+    bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 #[cfg(test)]
@@ -143,9 +185,9 @@ mod tests {
         let (hashing, scope) = (Hashing::random(), scope("hashing"));
         for len in 0..Key::MAX_LEN {
             let key = Key::bytes(&vec![0xa5; len]);
-            let (words, rest) = key.words();
+            let (blocks, rest) = key.blocks();
             let bytes = key.as_bytes();
-            let hash = hashing.hash(scope, words, rest, bytes.len());
+            let hash = hashing.hash(scope, blocks, rest, bytes.len());
             assert_eq!(hash, hashing.hash_bytes(scope, bytes), "{len} bytes");
         }
     }

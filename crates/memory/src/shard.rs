@@ -264,7 +264,7 @@ impl Entry {
     fn hash(&self, hashing: &Hashing, arena: &Arena) -> Option<u64> {
         let (scope, key) = (self.scope?, self.key);
         Some(if key.is_inline() {
-            hashing.hash(scope, &[], key.content(), key.len())
+            hashing.hash(scope, &[], key.content().into(), key.len())
         } else {
             hashing.hash_bytes(scope, arena.bytes(key.position(), key.len()))
         })

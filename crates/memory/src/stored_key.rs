@@ -1,5 +1,7 @@
 //! How an entry names its key: in one word.
 
+use crate::hashing::halves;
+
 /// A key of at most [`StoredKey::INLINE`] bytes itself, or where the [arena](crate::arena) has it.
 ///
 /// | bits | short key | long key |
@@ -23,11 +25,12 @@ impl StoredKey {
     pub(crate) const INLINE: usize = 6;
 
     /// What an entry of a key of `len` bytes would hold, but for the position of a long one. A short one is all in the
-    /// rest of its words: see [`Key::words`](tollgate_core::Key::words).
+    /// rest of its blocks: see [`Key::blocks`](tollgate_core::Key::blocks).
     #[inline]
-    pub(crate) fn of(len: usize, rest: u64, hash: u64) -> Self {
+    pub(crate) fn of(len: usize, rest: u128, hash: u64) -> Self {
         let content = if len <= Self::INLINE {
-            rest
+            let [content, _] = halves(rest);
+            content
         } else {
             // Bits that choose neither the shard nor the place in its index.
             ((hash >> 20) & 0xffff) << TAG_AT
@@ -96,7 +99,10 @@ mod tests {
             let key = &[0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6][..len];
             let stored = stored(key);
             assert!(stored.is_inline());
-            assert_eq!((stored.content(), stored.len()), (pack(key), len));
+            assert_eq!(
+                (stored.content(), stored.len()),
+                (halves(pack(key))[0], len)
+            );
         }
     }
 

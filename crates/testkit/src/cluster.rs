@@ -149,8 +149,12 @@ impl Cluster {
         let slot = slot.to_string();
         let id = id(&self.nodes[to]);
         // Whoever takes it over first, so that it is never nobody's.
-        let masters = (0..3).filter(|&node| node != to);
-        for node in [to].into_iter().chain(masters) {
+        let is_master = |&node: &usize| {
+            let node = &self.nodes[node];
+            node.pid().is_some() && node.command(&["ROLE"]).contains("master")
+        };
+        let others = (0..self.nodes.len()).filter(|&node| node != to);
+        for node in [to].into_iter().chain(others.filter(is_master)) {
             expect_ok(
                 &self.nodes[node],
                 &["CLUSTER", "SETSLOT", &slot, "NODE", &id],

@@ -13,6 +13,7 @@
 
 mod clock;
 mod cluster;
+mod network;
 mod proxy;
 mod sentinel;
 #[cfg(feature = "grpc")]
@@ -22,6 +23,7 @@ mod tls;
 
 pub use clock::shift_clock;
 pub use cluster::Cluster;
+pub use network::{Network, Weather};
 pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;
 pub use standalone::Standalone;

@@ -1,12 +1,14 @@
 //! Limits that stand at the handler or the route, and not where the limiter is built.
 //!
-//! The annotation adds an argument to a handler, a [`Guard`](crate::Guard); [`MethodRouterExt`] adds a layer to a route. Both
+//! The annotation adds an argument to a handler, a [`Guard`](crate::Guard), and a question to the beginning of a gRPC method;
+//! [`MethodRouterExt`] adds a layer to a route. All of them
 //! ask the limiter of the [`RateLimitLayer`](crate::RateLimitLayer) around them, in one decision of their own: a request pays
 //! first what the layer's policies charge, and if it is refused further in, that comes back.
 
 mod build;
 mod guard;
 pub(crate) mod limits;
+pub(crate) mod method;
 mod misuse;
 mod name;
 mod registry;
@@ -14,7 +16,7 @@ mod route;
 pub(crate) mod rule;
 mod site;
 
-/// Limits an axum handler where it stands.
+/// Limits an axum handler, or a method of a gRPC service, where it stands.
 ///
 /// ```
 /// use axum::{Router, routing::{get, post}};

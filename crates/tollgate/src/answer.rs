@@ -20,9 +20,9 @@ pub(crate) use self::answers::{Answers, Writes};
 pub(crate) use self::fields::{
     plain_policy_member, policy_member, prepare_fields, write_usual_fields,
 };
-#[cfg(feature = "tonic")]
-pub(crate) use self::grpc::Dialect;
 pub use self::grpc::GrpcAnswers;
+#[cfg(feature = "tonic")]
+pub(crate) use self::grpc::{Code as GrpcCode, Dialect, closed, too_late};
 pub use self::headers::{HeaderForm, RateLimitHeaders};
 pub use self::jitter::Jitter;
 pub use self::plain_text::PlainText;

@@ -2,7 +2,7 @@
 //!
 //! What is read is a [`LimiterConfig`], which may still be changed or compared. [`LimiterConfig::build`] makes a
 //! [`LimiterBuilder`](crate::LimiterBuilder) of it, to which the application adds the backend. Closures cannot be written down:
-//! they are registered in a [`Registry`], and the configuration names them.
+//! they are registered in a [`Registry`], as are lists that change at run time, and the configuration names them.
 //!
 //! ```
 //! use tollgate::config::{LimiterConfig, Registry};
@@ -37,8 +37,8 @@
 //!
 //! # Errors
 //!
-//! What has the wrong shape, such as an unknown field, is refused while it is read, by a message of serde's that names the
-//! field; the format says where it stands. What has the right shape and no sense is a
+//! What has the wrong shape, such as an unknown field, is refused while it is read, by a message of serde's; in a limiter it
+//! names the policy and the field, and the format says where the policy stands. What has the right shape and no sense is a
 //! [`ConfigError`] that names the policy, the field and the value.
 
 mod build;
@@ -49,6 +49,7 @@ mod limiter;
 mod lists;
 mod policy;
 mod quotas;
+mod read;
 mod registry;
 mod tiers;
 
@@ -56,7 +57,7 @@ pub use self::client::{ClientAddressConfig, ProxiesConfig};
 pub(crate) use self::failure::FailureConfig;
 pub use self::key::KeyConfig;
 pub use self::limiter::LimiterConfig;
-pub use self::lists::BlockConfig;
+pub use self::lists::{BlockConfig, EntryConfig};
 pub use self::policy::{CostConfig, PolicyConfig};
 pub use self::quotas::QuotasConfig;
 pub use self::registry::Registry;

@@ -99,6 +99,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// If the request does not say who it is from. The policy decides what that means.
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
+
+    /// Whether it looks for what only a whole request has: a path, a host, a body. An interceptor of gRPC's sees none of them.
+    #[doc(hidden)]
+    fn needs_whole_request(&self) -> bool {
+        false
+    }
 }
 
 /// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
@@ -115,6 +121,19 @@ impl Source {
         match self {
             Self::Later(key) => Some(&**key),
             Self::ClientIp | Self::Other(_) => None,
+        }
+    }
+
+    pub(crate) fn is_client_ip(&self) -> bool {
+        matches!(self, Self::ClientIp)
+    }
+
+    /// Whether it looks for what only a whole request has.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn needs_whole_request(&self) -> bool {
+        match self {
+            Self::Other(key) => key.needs_whole_request(),
+            Self::ClientIp | Self::Later(_) => false,
         }
     }
 
@@ -224,6 +243,12 @@ macro_rules! tuple {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+) = self;
                 Ok(Key::tuple([$(&$name.extract(request)?),+]))
+            }
+
+            fn needs_whole_request(&self) -> bool {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                $($name.needs_whole_request())||+
             }
         }
     };

@@ -1,10 +1,16 @@
 //! The tower layer.
 
+#[cfg(feature = "tonic")]
+mod call;
+#[cfg(feature = "tonic")]
+mod deadline;
 #[cfg(feature = "axum")]
 mod further;
 mod future;
 #[cfg(feature = "tonic")]
 mod interceptor;
+#[cfg(feature = "tonic")]
+mod messages;
 #[cfg(feature = "tonic")]
 mod named;
 mod service;
@@ -14,11 +20,17 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
+#[cfg(all(feature = "axum", feature = "tonic"))]
+pub(crate) use self::call::{call_head, refusal_status};
 #[cfg(feature = "axum")]
 pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
 #[cfg(feature = "tonic")]
 pub use self::interceptor::RateLimitInterceptor;
+#[cfg(feature = "tonic")]
+pub(crate) use self::messages::frames;
+#[cfg(feature = "tonic")]
+pub use self::messages::{MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService};
 pub use self::service::RateLimitService;
 
 use bytes::Bytes;

@@ -5,6 +5,7 @@ use std::ptr;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Timestamp};
 
+use crate::few::Few;
 use crate::limiter::Plan;
 use crate::policy::{Labels, Outcome};
 use crate::report::{PolicyVerdict, Report};
@@ -15,7 +16,7 @@ use crate::{Key, Limiter, ResponseView};
 pub(crate) struct Ledger {
     report: Report,
     /// In the order of the verdicts.
-    payments: SmallVec<[Payment; 1]>,
+    payments: Few<Payment>,
 }
 
 /// Who paid for some verdicts that follow each other, which are those of one policy.
@@ -34,20 +35,25 @@ struct Payment {
 }
 
 impl Ledger {
-    /// One verdict, for which `key` paid at `at`.
+    /// One verdict more, for which `key` paid at `at`.
     #[inline]
-    pub(crate) fn of_one(verdict: PolicyVerdict, key: Key, at: Timestamp) -> Self {
-        Self {
-            report: Report::of_one(verdict),
-            payments: SmallVec::from_buf([Payment {
-                verdicts: 1,
-                key,
-                limiter: None,
-                at: Some(at),
-                outcome: None,
-                raised: false,
-            }]),
-        }
+    pub(crate) fn add(&mut self, verdict: PolicyVerdict, key: Key, at: Timestamp) {
+        self.report.add(verdict);
+        self.payments.push(Payment {
+            verdicts: 1,
+            key,
+            limiter: None,
+            at: Some(at),
+            outcome: None,
+            raised: false,
+        });
+    }
+
+    /// Nothing was charged.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.report.clear();
+        self.payments.clear();
     }
 
     /// What the backend decided.
@@ -74,7 +80,7 @@ impl Ledger {
             };
             return Self {
                 report: Report::of_one(PolicyVerdict::new(labels, mode, *verdict)),
-                payments: SmallVec::from_buf([payment]),
+                payments: Few::One(payment),
             };
         }
         let mut before = 0;
@@ -102,7 +108,7 @@ impl Ledger {
         let verdicts = self.report.verdicts();
         let index = verdicts.iter().position(|one| ptr::eq(one, verdict))?;
         let mut before = 0;
-        let payment = self.payments.iter().find(|payment| {
+        let payment = self.payments.as_slice().iter().find(|payment| {
             before += payment.verdicts;
             index < before
         });
@@ -123,7 +129,7 @@ impl Ledger {
     /// would be settled twice.
     pub(crate) fn for_another_layer(&self, limiter: &Limiter) -> Self {
         let mut copy = self.clone();
-        for payment in &mut copy.payments {
+        for payment in copy.payments.as_mut_slice() {
             payment.limiter.get_or_insert_with(|| limiter.clone());
             payment.outcome = None;
         }
@@ -167,7 +173,7 @@ impl Ledger {
             Outcome::Sent(_) => None,
         });
         let depends = |payment: &Payment| matches!(payment.outcome, Some(Outcome::Sent(_)));
-        self.payments.iter().any(depends)
+        self.payments.as_slice().iter().any(depends)
     }
 
     /// Makes the charges what so many bytes of a body cost.
@@ -185,7 +191,7 @@ impl Ledger {
         mut cost: impl FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64>,
     ) {
         let mut verdicts = self.report.verdicts_mut().iter_mut();
-        for payment in &mut self.payments {
+        for payment in self.payments.as_mut_slice() {
             let limiter = payment.limiter.as_ref().unwrap_or(limiter);
             for verdict in verdicts.by_ref().take(payment.verdicts) {
                 let Some(cost) = cost(payment.outcome.as_ref(), verdict) else {

@@ -37,7 +37,7 @@
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
 //! | `json` | `key::JsonField`: an identity from a JSON body |
-//! | `macros` (default) | [`rate_limit`], the annotation for axum handlers |
+//! | `macros` (default) | [`rate_limit`], the annotation for axum handlers and gRPC methods |
 //! | `proto` | `proto::Contract`: limits from the options of a gRPC service |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
 //! | `serde` | `config`: policies and limiters as plain data, for a configuration file |
@@ -52,6 +52,7 @@ mod buffer;
 mod client;
 #[cfg(feature = "serde")]
 pub mod config;
+mod few;
 pub mod key;
 mod layer;
 mod ledger;
@@ -86,12 +87,16 @@ pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, Buffere
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;
 #[cfg(feature = "tonic")]
-pub use self::layer::RateLimitInterceptor;
+pub use self::layer::{
+    MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService, RateLimitInterceptor,
+};
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
 pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
 };
-pub use self::policy::{Block, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers};
+pub use self::policy::{
+    Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers,
+};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};
 pub use self::status::{RateLimitStatus, SettleError};
@@ -101,7 +106,15 @@ pub use self::status::{RateLimitStatus, SettleError};
 #[doc(hidden)]
 pub mod __private {
     pub use crate::annotation::limits::*;
+    pub use crate::annotation::method::*;
     pub use crate::annotation::rule::*;
+}
+
+/// The parser of gRPC's frames, to be tried with arbitrary bytes. Nothing to be used.
+#[cfg(feature = "tonic")]
+#[doc(hidden)]
+pub mod __frames {
+    pub use crate::layer::frames::*;
 }
 
 /// The README's examples, compiled and run with the tests.

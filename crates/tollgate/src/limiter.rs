@@ -26,6 +26,7 @@ use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Sole;
+use self::sole::SolePolicy;
 
 #[cfg(feature = "axum")]
 use crate::annotation::Registry;
@@ -63,16 +64,26 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     policies: Box<[Arc<Policy>]>,
-    /// Those that the layer matches: all but the ones on demand.
+    /// Those that the layer matches: all but the ones on demand and those for messages.
     matched: Box<[Arc<Policy>]>,
+    /// Those for messages.
+    for_messages: Box<[Arc<Policy>]>,
+    /// Whether somebody sees to those.
+    attends_messages: AtomicBool,
     client: ClientAddress,
     /// Nothing, if no policy has a pattern.
     matcher: Option<Matcher>,
+    #[cfg_attr(
+        not(feature = "tonic"),
+        expect(dead_code, reason = "nobody charges messages without it")
+    )]
+    message_matcher: Option<Matcher>,
     ignores_path_case: bool,
     /// Whether what a request cost is known only once there is a response.
     has_outcomes: bool,
     /// As it comes: no headers are read for the client's address, and no path is matched.
     needs_only_the_peer: bool,
+    sole: Option<SolePolicy>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
@@ -86,19 +97,42 @@ impl Inner {
     /// Reads headers for the client's address, and matches the path.
     #[inline(never)]
     fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
+        if !self.for_messages.is_empty() {
+            self.warn_of_unattended_messages();
+        }
+        self.plan_under(&self.matched, self.matcher.as_ref(), request)
+    }
+
+    fn plan_under(
+        &self,
+        matched: &[Arc<Policy>],
+        matcher: Option<&Matcher>,
+        request: &RequestView<'_>,
+    ) -> Result<Planned, Turned> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
-        let all = self.matched.iter();
-        if self.matcher.is_none() && !self.ignores_path_case {
+        let all = matched.iter();
+        if matcher.is_none() && !self.ignores_path_case {
             return planning::plan(all, &request, None);
         }
         let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
-        let Some(matcher) = &self.matcher else {
+        let Some(matcher) = matcher else {
             return planning::plan(all, &request, Some(&path));
         };
         let covering = matcher.covering(&path);
-        let candidates = covering.iter().filter_map(|index| self.matched.get(index));
+        let candidates = covering.iter().filter_map(|index| matched.get(index));
         planning::plan(candidates, &request, Some(&path))
+    }
+
+    #[cold]
+    fn warn_of_unattended_messages(&self) {
+        if !self.attends_messages.swap(true, Ordering::Relaxed) {
+            let policy = self.for_messages.first().map(|policy| policy.name());
+            tracing::warn!(
+                policy,
+                "messages pass uncharged: add `MessageLimitLayer::new(limiter)` to the server, which charges them"
+            );
+        }
     }
 }
 
@@ -244,6 +278,30 @@ impl Limiter {
         plan
     }
 
+    /// Which policies cover the messages of the call, whose budgets they spend, and how much.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planned, Turned> {
+        let inner = &*self.0;
+        let matcher = inner.message_matcher.as_ref();
+        let plan = inner.plan_under(&inner.for_messages, matcher, call);
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
+            self.warn_of_missing_peer();
+        }
+        plan
+    }
+
+    /// Somebody charges messages.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn attend_messages(&self) {
+        self.0.attends_messages.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether some policy is for messages.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.0.for_messages.is_empty()
+    }
+
     #[cold]
     fn warn_of_missing_peer(&self) {
         if !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
@@ -259,7 +317,7 @@ impl Limiter {
     /// The only quota of the only policy, if that is all there is: as nearly always.
     #[inline]
     pub(crate) fn sole(&self) -> Option<Sole<'_>> {
-        Sole::of(&self.0)
+        Sole::of(self)
     }
 
     /// Asks the backend.
@@ -345,7 +403,8 @@ impl From<Policy> for Limiter {
         // What a limiter can be refused for is what several policies can be to each other.
         let policies: Box<[Policy]> = [policy].into();
         Self::new(Parts {
-            matcher: matcher(&policies),
+            matcher: matcher(&policies, Policy::is_for_requests),
+            message_matcher: matcher(&policies, Policy::is_for_messages),
             policies,
             client: ClientAddress::peer(),
             ignores_path_case: false,
@@ -379,13 +438,14 @@ struct Parts {
     policies: Box<[Policy]>,
     client: ClientAddress,
     matcher: Option<Matcher>,
+    message_matcher: Option<Matcher>,
     ignores_path_case: bool,
     backend: Arc<dyn Backend>,
 }
 
-/// The patterns of all policies that the layer matches as one router.
-fn matcher(policies: &[Policy]) -> Option<Matcher> {
-    let matched = policies.iter().filter(|policy| !policy.on_demand);
+/// The patterns of all these policies as one router.
+fn matcher(policies: &[Policy], are_asked: fn(&Policy) -> bool) -> Option<Matcher> {
+    let matched = policies.iter().filter(|policy| are_asked(policy));
     let patterns: Vec<_> = matched.map(Policy::patterns).collect();
     Matcher::new(&patterns)
 }
@@ -402,19 +462,33 @@ impl Limiter {
             policies,
             client,
             matcher,
+            message_matcher,
             ignores_path_case,
             backend,
         } = parts;
-        let policies: Box<[_]> = policies.into_iter().map(Arc::new).collect();
-        let matched = policies.iter().filter(|policy| !policy.on_demand);
+        let policies: Box<[Arc<Policy>]> = policies.into_iter().map(Arc::new).collect();
+        let that = |are_asked: fn(&Policy) -> bool| {
+            let policies = policies.iter().filter(|policy| are_asked(policy));
+            policies.cloned().collect::<Box<[_]>>()
+        };
+        let matched = that(Policy::is_for_requests);
+        let for_messages = that(Policy::is_for_messages);
+        // Where there are messages, requests are looked at more closely: see `Inner::plan`.
+        let needs_only_the_peer =
+            client.is_peer() && matcher.is_none() && !ignores_path_case && for_messages.is_empty();
+        let sole = SolePolicy::of(&matched).filter(|_| needs_only_the_peer);
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
-            needs_only_the_peer: client.is_peer() && matcher.is_none() && !ignores_path_case,
-            matched: matched.cloned().collect(),
+            needs_only_the_peer,
+            sole,
+            matched,
+            for_messages,
+            attends_messages: AtomicBool::new(false),
             policies,
             client,
             matcher,
+            message_matcher,
             ignores_path_case,
             backend,
             health: Health::default(),

@@ -7,6 +7,7 @@ mod grpc;
 mod host;
 mod limit;
 mod lists;
+mod messages;
 mod name;
 mod outcome;
 mod tiers;
@@ -22,6 +23,7 @@ pub use self::limit::Quotas;
 pub use self::lists::Block;
 pub(crate) use self::lists::Listed;
 use self::lists::Lists;
+pub use self::messages::Messages;
 pub(crate) use self::name::Labels;
 use self::name::check_name;
 pub(crate) use self::outcome::Outcome;
@@ -61,6 +63,7 @@ pub struct Policy {
     pub(crate) tiers: Option<Arc<tiers::Resolved>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
+    pub(crate) messages: Option<Messages>,
     pub(crate) shadow: bool,
     pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
@@ -130,6 +133,7 @@ impl Policy {
             tiers: None,
             cost: Cost::ONE,
             outcome: None,
+            messages: None,
             shadow: false,
             on_demand: false,
             on_missing: OnMissing::default(),
@@ -244,6 +248,7 @@ impl fmt::Debug for Policy {
             .field("tiers", &self.tiers)
             .field("cost", &self.cost)
             .field("outcome", &self.outcome)
+            .field("messages", &self.messages)
             .field("shadow", &self.shadow)
             .field("on_demand", &self.on_demand)
             .field("on_missing", &self.on_missing)

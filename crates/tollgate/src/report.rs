@@ -3,11 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
 
 use crate::Key;
-
+use crate::few::Few;
 use crate::policy::Labels;
 
 /// The verdict of one quota of one policy on this request.
@@ -97,12 +96,12 @@ impl fmt::Debug for PolicyVerdict {
 
 /// All verdicts on one request. Nearly always one or two.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report(SmallVec<[PolicyVerdict; 1]>);
+pub(crate) struct Report(Few<PolicyVerdict>);
 
 impl Report {
     #[inline]
     pub(crate) fn of_one(verdict: PolicyVerdict) -> Self {
-        Self(SmallVec::from_buf([verdict]))
+        Self(Few::One(verdict))
     }
 
     pub(crate) fn new(
@@ -117,8 +116,18 @@ impl Report {
         )
     }
 
+    #[inline]
+    pub(crate) fn add(&mut self, verdict: PolicyVerdict) {
+        self.0.push(verdict);
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     pub(crate) fn verdicts_mut(&mut self) -> &mut [PolicyVerdict] {
-        &mut self.0
+        self.0.as_mut_slice()
     }
 
     /// Adds what was decided further in about the same request.
@@ -127,12 +136,12 @@ impl Report {
     }
 
     pub(crate) fn verdicts(&self) -> &[PolicyVerdict] {
-        &self.0
+        self.0.as_slice()
     }
 
     /// Those that the request depended on and that were asked.
     pub(crate) fn enforced(&self) -> impl Iterator<Item = &PolicyVerdict> {
-        self.0.iter().filter(|one| one.counts())
+        self.verdicts().iter().filter(|one| one.counts())
     }
 
     /// The one that says most about the request, which is the one that headers speak of: of those that refuse it the one
@@ -149,7 +158,7 @@ impl Report {
 
     /// How long until the refused request would pass; `None` if it never would, or was not refused.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        let refusals = self.0.iter().filter(|one| one.refuses());
+        let refusals = self.verdicts().iter().filter(|one| one.refuses());
         let longest = refusals.filter_map(|one| match one.verdict.outcome() {
             Outcome::Deny(after) => Some(after),
             _ => None,

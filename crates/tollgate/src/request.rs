@@ -221,35 +221,41 @@ impl<'a> RequestView<'a> {
 
     /// The address of the socket's other end, if the server said so.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
-        if let Some(PeerAddr(address)) = self.extensions.get() {
-            return Some(address.ip());
-        }
-        #[cfg(feature = "axum")]
-        if let Some(ConnectInfo(address)) = self.extensions.get::<ConnectInfo<SocketAddr>>() {
-            return Some(address.ip());
-        }
-        self.peer_elsewhere()
+        peer(self.extensions)
     }
+}
 
-    #[inline(never)]
-    #[cfg_attr(
-        not(any(feature = "axum", feature = "tonic")),
-        expect(clippy::unused_self, reason = "there is nowhere else to look")
-    )]
-    fn peer_elsewhere(&self) -> Option<IpAddr> {
-        #[cfg(feature = "axum")]
-        if let Some(MockConnectInfo(address)) = self.extensions.get::<MockConnectInfo<SocketAddr>>()
-        {
-            return Some(address.ip());
-        }
-        #[cfg(feature = "tonic")]
-        if let Some(address) = tonic_peer(self.extensions) {
-            return Some(address.ip());
-        }
-        None
+/// The address of the socket's other end, if the server said so.
+// Nearly every request asks, and once: a call costs as much again.
+#[inline(always)]
+pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    if let Some(PeerAddr(address)) = extensions.get() {
+        return Some(address.ip());
     }
+    #[cfg(feature = "axum")]
+    if let Some(ConnectInfo(address)) = extensions.get::<ConnectInfo<SocketAddr>>() {
+        return Some(address.ip());
+    }
+    peer_elsewhere(extensions)
+}
+
+#[inline(never)]
+#[cfg_attr(
+    not(any(feature = "axum", feature = "tonic")),
+    expect(unused_variables, reason = "there is nowhere else to look")
+)]
+fn peer_elsewhere(extensions: &Extensions) -> Option<IpAddr> {
+    #[cfg(feature = "axum")]
+    if let Some(MockConnectInfo(address)) = extensions.get::<MockConnectInfo<SocketAddr>>() {
+        return Some(address.ip());
+    }
+    #[cfg(feature = "tonic")]
+    if let Some(address) = tonic_peer(extensions) {
+        return Some(address.ip());
+    }
+    None
 }
 
 /// Whether this is a service of gRPC's own for health checks or reflection.

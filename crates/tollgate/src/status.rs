@@ -52,19 +52,24 @@ thread_local! {
 const MOST_SPARE: usize = 128;
 
 impl RateLimitStatus {
+    /// What was decided is entered where it stays.
     #[inline]
-    pub(crate) fn new(ledger: Ledger, config: &Arc<Config>) -> Self {
+    pub(crate) fn new(config: &Arc<Config>, enter: impl FnOnce(&mut Ledger)) -> Self {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
         if let Ok(Some(mut spare)) = spare
             && let Some(shared) = Arc::get_mut(&mut spare.0)
         {
-            *unlocked(&mut shared.ledger) = ledger;
+            let ledger = unlocked(&mut shared.ledger);
+            ledger.clear();
+            enter(ledger);
             // Nearly always the same: threads would fight over its count.
             if !matches!(&shared.config, Some(last) if Arc::ptr_eq(last, config)) {
                 shared.config = Some(Arc::clone(config));
             }
             return spare;
         }
+        let mut ledger = Ledger::default();
+        enter(&mut ledger);
         Self(Arc::new(Shared {
             ledger: Mutex::new(ledger),
             config: Some(Arc::clone(config)),

@@ -13,8 +13,9 @@ use common::registry::registry;
 use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Method, Request};
 use serde_json::{Value, json};
-use tollgate::config::LimiterConfig;
-use tollgate::{FailureKind, Limiter, RateLimitLayer};
+use tollgate::config::{LimiterConfig, Registry};
+use tollgate::key::KeyList;
+use tollgate::{FailureKind, Key, Limiter, NetworkList, Networks, RateLimitLayer};
 use tower::{Layer, ServiceExt};
 
 fn limiter(config: Value) -> Limiter {
@@ -71,11 +72,17 @@ fn preflight() -> Request<Body> {
     request
 }
 
+fn health_check() -> Request<Body> {
+    let mut request = get("/grpc.health.v1.Health/Check");
+    *request.method_mut() = Method::POST;
+    request
+}
+
 type Case = (Value, fn() -> Request<Body>, usize);
 
 #[tokio::test]
 async fn what_is_written_about_a_policy_holds() {
-    let cases: [Case; 34] = [
+    let cases: [Case; 40] = [
         (json!({}), || get("/"), 2),
         (json!({ "quotas": "3/h" }), || get("/"), 3),
         (
@@ -199,6 +206,24 @@ async fn what_is_written_about_a_policy_holds() {
             || with("x-user", "a"),
             5,
         ),
+        (
+            json!({ "key": { "header": "x-user" }, "exempt_keys": ["a", { "registered": "partners" }] }),
+            || with("x-user", "b"),
+            5,
+        ),
+        (
+            json!({ "exempt_networks": ["10.0.0.0/8", { "registered": "offices" }] }),
+            || get("/"),
+            5,
+        ),
+        (json!({ "grpc": ["shop.v1.Orders/*"] }), || get("/"), 5),
+        (
+            json!({ "grpc": ["shop.v1.Orders/*"] }),
+            || get("/shop.v1.Orders/Place"),
+            2,
+        ),
+        (json!({}), health_check, 5),
+        (json!({ "charge_health_checks": true }), health_check, 2),
     ];
     for (fields, request, expected) in cases {
         let limiter = policy(fields.clone());
@@ -282,6 +307,34 @@ async fn how_an_identity_is_refused_can_be_chosen() {
 }
 
 #[tokio::test]
+async fn registered_lists_change_while_they_are_in_use() {
+    // given a configuration that names lists of the application
+    let (leaked, offices) = (KeyList::new(), NetworkList::default());
+    let registry = Registry::new()
+        .register_key_list("leaked", &leaked)
+        .register_network_list("offices", &offices);
+    let written = r#"
+        [[policies]]
+        name = "p"
+        quotas = "1/h"
+        key = [{ header = "x-user" }, "method"]
+        exempt_networks = [{ registered = "offices" }]
+        block_keys = { forbidden = [{ registered = "leaked" }] }
+    "#;
+    let config: LimiterConfig = toml::from_str(written).unwrap();
+    let builder = config.build(&registry).unwrap();
+    let limiter = builder.backend(at_a_standstill().0).build().unwrap();
+    assert_eq!(status(&limiter, with("x-user", "a")).await, 200);
+    assert_eq!(status(&limiter, with("x-user", "a")).await, 429);
+
+    // when the application changes them, then so does the limiter
+    leaked.insert(Key::tuple(&["a".into(), "GET".into()]));
+    assert_eq!(status(&limiter, with("x-user", "a")).await, 403);
+    offices.replace(Networks::new(["192.0.2.0/24"]));
+    assert_eq!(status(&limiter, with("x-user", "a")).await, 200);
+}
+
+#[tokio::test]
 async fn what_is_written_about_a_limiter_holds() {
     let one = json!([{ "name": "p", "quotas": "1/h" }]);
     let through = |proxy: &str, name: &'static str, value: &str| {
@@ -340,6 +393,9 @@ async fn what_is_written_about_a_limiter_holds() {
 
     let preflights = limiter(json!({ "charge_preflights": true, "policies": one }));
     assert_eq!(passing(&preflights, &preflight).await, 1);
+
+    let health = limiter(json!({ "charge_health_checks": true, "policies": one }));
+    assert_eq!(passing(&health, &health_check).await, 1);
 
     let none = limiter(json!({ "allow_no_policies": true }));
     assert_eq!(none.policies().count(), 0);

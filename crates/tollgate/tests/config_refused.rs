@@ -119,6 +119,22 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             json!({ "key": ["host", "method"], "block_keys": { "too_many_requests": ["x"] } }),
             "policy \"p\": block_keys \"x\": names nobody: the key has several parts",
         ),
+        (
+            json!({ "exempt_keys": [{ "registered": "x" }] }),
+            "policy \"p\": exempt_keys \"x\": is not registered; registered are partners",
+        ),
+        (
+            json!({ "block_keys": { "forbidden": [{ "registered": "x" }] } }),
+            "policy \"p\": block_keys \"x\": is not registered; registered are partners",
+        ),
+        (
+            json!({ "exempt_networks": [{ "registered": "x" }] }),
+            "policy \"p\": exempt_networks \"x\": is not registered; registered are offices",
+        ),
+        (
+            json!({ "grpc": ["x"] }),
+            "policy \"p\": gRPC method \"x\": is none",
+        ),
         (json!({ "name": "P" }), "policy \"P\": is no name"),
     ];
     for (fields, expected) in cases {
@@ -223,4 +239,118 @@ fn what_has_the_wrong_shape_is_refused_with_the_field_and_what_was_expected() {
         error.to_string().starts_with("unknown field `policy`"),
         "{error}"
     );
+}
+
+/// What stands in a policy beside its quota, as TOML and as JSON, and what is said of it.
+const SHAPES: [[&str; 3]; 12] = [
+    [
+        "qoutas = 1",
+        r#""qoutas": 1"#,
+        "policy \"p\": qoutas: unknown field `qoutas`, expected one of `name`, `quotas`",
+    ],
+    [
+        "shadow = 'yes'",
+        r#""shadow": "yes""#,
+        "policy \"p\": shadow: invalid type: string \"yes\", expected a boolean",
+    ],
+    [
+        "routes = '/a'",
+        r#""routes": "/a""#,
+        "policy \"p\": routes: invalid type: string \"/a\", expected a sequence",
+    ],
+    [
+        "methods = ['GET', 7]",
+        r#""methods": ["GET", 7]"#,
+        "policy \"p\": methods[1]: invalid type: integer `7`, expected a string",
+    ],
+    [
+        "cost = -1",
+        r#""cost": -1"#,
+        "policy \"p\": cost: a cost is a whole number from 0",
+    ],
+    [
+        "key = 'client_ip'",
+        r#""key": "client_ip""#,
+        "policy \"p\": key: a key is \"client-ip\"",
+    ],
+    [
+        "on_missing = 'ignore'",
+        r#""on_missing": "ignore""#,
+        "policy \"p\": on_missing: unknown variant `ignore`",
+    ],
+    [
+        "tiers = { by = 1 }",
+        r#""tiers": { "by": 1 }"#,
+        "policy \"p\": tiers.by: tiers are by a registered name",
+    ],
+    [
+        "tiers = { by = 'x', quotas = { gold = 1 } }",
+        r#""tiers": { "by": "x", "quotas": { "gold": 1 } }"#,
+        "policy \"p\": tiers.quotas.gold: quotas are a text such as",
+    ],
+    [
+        "block_keys = { forbiden = [] }",
+        r#""block_keys": { "forbiden": [] }"#,
+        "policy \"p\": block_keys.forbiden: unknown field `forbiden`",
+    ],
+    [
+        "exempt_keys = [{ register = 'x' }]",
+        r#""exempt_keys": [{ "register": "x" }]"#,
+        "policy \"p\": exempt_keys[0]: in a list stand texts",
+    ],
+    [
+        "exempt_networks = [{ registered = 'x', or = 'y' }]",
+        r#""exempt_networks": [{ "registered": "x", "or": "y" }]"#,
+        "policy \"p\": exempt_networks[0]: in a list stand texts",
+    ],
+];
+
+#[test]
+fn what_has_the_wrong_shape_in_a_limiter_is_refused_with_policy_and_field_in_every_format() {
+    for [toml, json, expected] in SHAPES {
+        // The name stands last, so that it is not known yet when the field is read.
+        let toml = format!(
+            "[[policies]]\nname = 'other'\nquotas = '1/s'\n[[policies]]\n{toml}\nquotas = '1/s'\nname = 'p'\n"
+        );
+        let error = toml::from_str::<LimiterConfig>(&toml).unwrap_err();
+        assert!(error.message().starts_with(expected), "{error}");
+        assert!(error.to_string().contains("at line 4"), "{error}");
+
+        let json = format!(
+            r#"{{ "policies": [{{ "name": "other", "quotas": "1/s" }}, {{ {json}, "quotas": "1/s", "name": "p" }}] }}"#
+        );
+        let error = serde_json::from_str::<LimiterConfig>(&json).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_policy_without_name_is_told_by_its_place() {
+    let cases = [
+        (
+            r#"{ "quotas": "1/s" }"#,
+            "policy number 2: missing field `name`",
+        ),
+        (
+            r#"{ "name": 7, "quotas": "1/s" }"#,
+            "policy number 2: name: invalid type: integer `7`, expected a string",
+        ),
+        (
+            r#"7"#,
+            "invalid type: integer `7`, expected policy number 2 as a map of fields",
+        ),
+        (
+            r#"{ "name": "p", "shadow": true, "shadow": false }"#,
+            "\"shadow\" is given twice",
+        ),
+        (
+            r#"{ "name": "p", "tiers": { "by": "x", "by": "y" } }"#,
+            "\"by\" is given twice",
+        ),
+    ];
+    for (policy, expected) in cases {
+        let json = format!(r#"{{ "policies": [{{ "name": "p", "quotas": "1/s" }}, {policy}] }}"#);
+        let error = serde_json::from_str::<LimiterConfig>(&json).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tollgate_core::{MAX_CHARGES, is_name};
 
 use super::misuse::What;
-use super::name;
 use super::registry::Known;
 use super::rule::{Own, Rule};
 use super::site::{Owner, Site, described};
@@ -125,7 +124,7 @@ impl<'a> Build<'a> {
         if self.route.is_empty() {
             return Err(What::NoRoute);
         }
-        let mut name = name::of_route(self.method, self.route);
+        let mut name = self.site.name(self.method, self.route);
         if nameless > 1 {
             name = format!("{name}-{nameless}");
         }

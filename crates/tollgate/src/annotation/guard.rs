@@ -4,13 +4,14 @@ use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 
-use axum::extract::FromRequestParts;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, MatchedPath};
 use axum::response::Response;
 use http::request::Parts;
 
 use super::limits::Limits;
 use super::rule::Rule;
-use super::site::{Owner, Site, enter};
+use super::site::{Closed, Owner, Site, enter};
 
 /// The argument that [`rate_limit`](macro@crate::rate_limit) adds to a handler: whoever has one was let in.
 ///
@@ -35,6 +36,14 @@ use super::site::{Owner, Site, enter};
 /// ```
 pub struct Guard<L>(PhantomData<fn() -> L>);
 
+impl<L> Clone for Guard<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for Guard<L> {}
+
 impl<L> Guard<L> {
     /// One that lets in whoever calls, for tests of the handler by itself.
     #[must_use]
@@ -47,9 +56,19 @@ impl<L: Limits, S: Send + Sync> FromRequestParts<S> for Guard<L> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
-        enter(&Self::unlimited(), parts).await?;
+        enter_route(&Self::unlimited(), parts).await?;
         Ok(Self::unlimited())
     }
+}
+
+/// Whether the request may go on to a handler or route of axum's, or else the answer to it.
+pub(super) async fn enter_route(site: &dyn Site, parts: &Parts) -> Result<(), Response> {
+    let route = parts.extensions.get().map_or("", MatchedPath::as_str);
+    let entered = enter(site, parts, route).await;
+    entered.map_err(|closed| match closed {
+        Closed::Misused(misuse) => misuse.response(),
+        Closed::Refused(response) => response.map(Body::from),
+    })
 }
 
 impl<L: Limits> Site for Guard<L> {

@@ -50,8 +50,14 @@ impl Misuse {
         self
     }
 
+    /// The same for a call, in its status.
+    #[cfg(feature = "tonic")]
+    pub(super) fn status(&self) -> tonic::Status {
+        tonic::Status::internal(self.to_string())
+    }
+
     /// Says it in the body too: whoever sees it first is whoever has just written the annotation.
-    pub(super) fn answer(&self) -> Response {
+    pub(super) fn response(&self) -> Response {
         let no_store = [(CACHE_CONTROL, "no-store")];
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         (status, no_store, format!("{self}\n")).into_response()
@@ -65,7 +71,7 @@ impl fmt::Display for Misuse {
         match &self.what {
             What::NoLayer => f.write_str(
                 "there is no RateLimitLayer around it, or one `.without_status()`; add \
-                 `.layer(RateLimitLayer::new(limiter))` to the router, after its routes",
+                 `.layer(RateLimitLayer::new(limiter))` to the router, after its routes, or to the gRPC server",
             ),
             What::UnknownPolicy { policy } => write!(
                 f,

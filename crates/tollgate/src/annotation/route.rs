@@ -11,8 +11,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::MethodRouter;
 
+use super::guard::enter_route;
 use super::rule::{Own, Rule};
-use super::site::{Owner, Site, enter};
+use super::site::{Owner, Site};
 use crate::Quota;
 
 /// Limits on axum's method routers.
@@ -128,7 +129,7 @@ where
 
 async fn pass(State(limit): State<&'static RouteLimit>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    match enter(limit, &parts).await {
+    match enter_route(limit, &parts).await {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
         Err(response) => response,
     }

@@ -2,12 +2,14 @@
 
 use std::any::TypeId;
 
-use axum::body::Body;
-use axum::extract::MatchedPath;
-use axum::response::Response;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
 
 use super::misuse::{Misuse, What};
+use super::name;
 use super::rule::Rule;
 use crate::layer::Further;
 
@@ -19,6 +21,10 @@ pub(super) trait Site: Sync {
     /// Where in the source its limits stand.
     fn place(&self) -> String;
     fn rules(&self) -> Vec<Rule>;
+    /// What a limit is called that has no name, where it is mounted for methods of this [family](name::family).
+    fn name(&self, method: &str, route: &str) -> String {
+        name::of_route(method, route)
+    }
     /// How its limits get another name.
     fn other_name(&self) -> &'static str;
 }
@@ -40,17 +46,25 @@ pub(super) enum Owner {
     Route(usize),
 }
 
-/// Whether the request may go on, or else the answer to it.
-pub(super) async fn enter(site: &dyn Site, parts: &Parts) -> Result<(), Response> {
-    let route = parts.extensions.get().map_or("", MatchedPath::as_str);
+/// Why a request may not go on.
+pub(super) enum Closed {
+    /// Its limits cannot be enforced.
+    Misused(Arc<Misuse>),
+    /// They refuse it, with this answer.
+    Refused(Response<Bytes>),
+}
+
+/// Whether the request may go on that came to the site where it is mounted at `route`.
+pub(super) async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), Closed> {
     let Some(further) = Further::of(parts) else {
-        return Err(Misuse::new(site, route, What::NoLayer).log(site).answer());
+        let misuse = Misuse::new(site, route, What::NoLayer).log(site);
+        return Err(Closed::Misused(Arc::new(misuse)));
     };
     let limiter = further.limiter();
     let policies = limiter
         .annotated()
         .policies(limiter, site, &parts.method, route)
-        .map_err(|misuse| misuse.answer())?;
+        .map_err(Closed::Misused)?;
     let decided = further.decide(parts, &policies).await;
-    decided.map_err(|response| response.map(Body::from))
+    decided.map_err(Closed::Refused)
 }

@@ -65,9 +65,13 @@ struct Status {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Code {
+pub(crate) enum Code {
+    #[cfg(feature = "tonic")]
+    DeadlineExceeded,
     PermissionDenied,
     ResourceExhausted,
+    #[cfg(feature = "tonic")]
+    Internal,
     Unavailable,
 }
 
@@ -117,11 +121,34 @@ impl GrpcAnswers {
     }
 }
 
+/// An answer to a call that no limit refuses, and that cannot go on all the same.
+#[cfg(feature = "tonic")]
+pub(crate) fn closed(dialect: Dialect, code: Code, message: &'static str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, dialect.content_type());
+    headers.insert(GRPC_STATUS, code.value());
+    headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+    response
+}
+
+/// The answer to a call whose deadline passed before it was decided.
+#[cfg(feature = "tonic")]
+pub(crate) fn too_late(call: &RequestView<'_>) -> Response<Bytes> {
+    let dialect = Dialect::of(call).unwrap_or(Dialect::Native);
+    let message = "the deadline passed before it was decided whether the call may pass";
+    closed(dialect, Code::DeadlineExceeded, message)
+}
+
 impl Code {
     fn value(self) -> HeaderValue {
         HeaderValue::from_static(match self {
+            #[cfg(feature = "tonic")]
+            Self::DeadlineExceeded => "4",
             Self::PermissionDenied => "7",
             Self::ResourceExhausted => "8",
+            #[cfg(feature = "tonic")]
+            Self::Internal => "13",
             Self::Unavailable => "14",
         })
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::{CostConfig, PolicyConfig, Registry, refused};
+use super::lists::apart;
+use super::{CostConfig, EntryConfig, PolicyConfig, Registry, refused};
+use crate::key::KeyList;
 use crate::policy::Cost;
 use crate::{Block, ClientAddress, ConfigError, Networks, Policy};
 
@@ -23,7 +25,7 @@ impl PolicyConfig {
         let mut policy = Policy::try_new(&self.name, self.quotas.read(&self.name, "quotas")?)?;
         policy.key = self.key.build(&self.name, registry)?;
         policy = self.with_conditions(policy, registry)?;
-        policy = self.with_lists(policy, client)?;
+        policy = self.with_lists(policy, registry, client)?;
         if let Some(tiers) = &self.tiers {
             let tiers = tiers.build(&self.name, &self.key, registry, client)?;
             policy = policy.try_tiers(tiers)?;
@@ -36,6 +38,7 @@ impl PolicyConfig {
             policy.outcome = Some(registry.outcome(&self.name, name)?);
         }
         policy.charges_preflights = self.charge_preflights;
+        policy.charges_health |= self.charge_health_checks;
         policy.shadow = self.shadow;
         policy.on_demand = self.on_demand;
         Ok(policy
@@ -51,6 +54,9 @@ impl PolicyConfig {
         for route in &self.routes {
             policy = policy.try_route(route)?;
         }
+        for methods in &self.grpc {
+            policy = policy.try_grpc(methods)?;
+        }
         for route in &self.exempt_routes {
             policy = policy.try_exempt_route(route)?;
         }
@@ -63,8 +69,12 @@ impl PolicyConfig {
         for host in &self.hosts {
             policy = policy.try_host(host)?;
         }
-        if !self.exempt_networks.is_empty() {
-            policy = policy.exempt_networks(self.networks()?);
+        let (networks, registered) = apart(&self.exempt_networks);
+        if !networks.is_empty() {
+            policy = policy.exempt_networks(self.networks(&networks)?);
+        }
+        for name in registered {
+            policy = policy.exempt_networks(registry.network_list(&self.name, name)?);
         }
         for name in &self.when {
             let condition = Arc::clone(registry.condition(&self.name, name)?);
@@ -76,27 +86,44 @@ impl PolicyConfig {
     fn with_lists(
         &self,
         mut policy: Policy,
+        registry: &Registry,
         client: &ClientAddress,
     ) -> Result<Policy, ConfigError> {
-        let list = |field, texts: &[String]| {
-            let keys = texts
-                .iter()
-                .map(|text| self.key.identity(&self.name, field, text, client));
-            keys.collect::<Result<crate::key::KeyList, _>>()
-        };
-        if !self.exempt_keys.is_empty() {
-            policy = policy.exempt_keys(list("exempt_keys", &self.exempt_keys)?);
+        for list in self.key_lists("exempt_keys", &self.exempt_keys, registry, client)? {
+            policy = policy.exempt_keys(list);
         }
         let blocked = [
             (&self.block_keys.forbidden, Block::Forbidden),
             (&self.block_keys.too_many_requests, Block::TooManyRequests),
         ];
-        for (texts, how) in blocked {
-            if !texts.is_empty() {
-                policy = policy.block_keys(list("block_keys", texts)?, how);
+        for (entries, how) in blocked {
+            for list in self.key_lists("block_keys", entries, registry, client)? {
+                policy = policy.block_keys(list, how);
             }
         }
         Ok(policy)
+    }
+
+    /// What is written, as one list, and those that are registered.
+    fn key_lists(
+        &self,
+        field: &'static str,
+        entries: &[EntryConfig],
+        registry: &Registry,
+        client: &ClientAddress,
+    ) -> Result<Vec<KeyList>, ConfigError> {
+        let (written, registered) = apart(entries);
+        let mut lists = Vec::new();
+        if !written.is_empty() {
+            let keys = written
+                .into_iter()
+                .map(|text| self.key.identity(&self.name, field, text, client));
+            lists.push(keys.collect::<Result<_, _>>()?);
+        }
+        for name in registered {
+            lists.push(registry.key_list(&self.name, field, name)?.clone());
+        }
+        Ok(lists)
     }
 
     /// Methods are told apart by case, so that `post` would be one that nobody sends: a limit that never holds.
@@ -108,8 +135,8 @@ impl PolicyConfig {
             .map_err(|_| refused(&self.name, field, text, "is no method"))
     }
 
-    fn networks(&self) -> Result<Networks, ConfigError> {
-        Networks::try_new(&self.exempt_networks).map_err(|error| match error {
+    fn networks(&self, written: &[&str]) -> Result<Networks, ConfigError> {
+        Networks::try_new(written).map_err(|error| match error {
             ConfigError::Network { network, reason } => {
                 refused(&self.name, "exempt_networks", &network, reason)
             }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::read::policies_by_name;
 use super::{ClientAddressConfig, PolicyConfig, Registry, is_default};
 use crate::{ConfigError, Limiter, LimiterBuilder};
 
@@ -23,11 +24,14 @@ pub struct LimiterConfig {
     /// Whether CORS preflights are charged under every policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub charge_preflights: bool,
+    /// Whether calls to gRPC's health and reflection services are charged under every policy.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub charge_health_checks: bool,
     /// Whether it is no mistake if there is no policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_no_policies: bool,
     /// The policies.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "policies_by_name")]
     pub policies: Vec<PolicyConfig>,
 }
 
@@ -52,6 +56,9 @@ impl LimiterConfig {
         }
         if self.charge_preflights {
             builder = builder.charge_preflights();
+        }
+        if self.charge_health_checks {
+            builder = builder.charge_health_checks();
         }
         if self.allow_no_policies {
             builder = builder.allow_no_policies();

@@ -1,22 +1,84 @@
-//! Identities that a policy refuses.
+//! Identities and networks that a policy treats otherwise.
 
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
 
-/// The identities that a policy refuses, by how.
+/// What stands in a list of identities or networks: one of them, or a registered list, which may change while it is in use.
+///
+/// ```
+/// use tollgate::config::{PolicyConfig, Registry};
+/// use tollgate::key::KeyList;
+/// use tollgate::{ClientAddress, NetworkList};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let policy: PolicyConfig = toml::from_str(r#"
+///     name = "api"
+///     quotas = "10/s"
+///     key = { header = "x-api-key" }
+///     exempt_keys = ["our-own", { registered = "partners" }]
+///     exempt_networks = [{ registered = "offices" }]
+/// "#)?;
+///
+/// let (partners, offices) = (KeyList::new(), NetworkList::default());
+/// let registry = Registry::new()
+///     .register_key_list("partners", &partners)
+///     .register_network_list("offices", &offices);
+/// let policy = policy.build(&registry, &ClientAddress::peer())?;
+///
+/// // Later, from anywhere.
+/// partners.insert("key-4711");
+/// # Ok(()) }
+/// ```
 ///
 /// An identity is written as the policy's key finds it: the API key, the name of the user, the address of the client, which
 /// stands for its whole network where IPv6 is [grouped](super::LimiterConfig::ipv6_prefix). Of a registered key it is taken as
-/// text. Keys of several parts cannot be written.
+/// text. Keys of several parts cannot be written: a registered list can hold them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "in a list stand texts, and registered lists by their name, such as { registered = \"partners\" }"
+)]
+#[non_exhaustive]
+pub enum EntryConfig {
+    /// This one.
+    Written(String),
+    /// All that are in the [list of identities](super::Registry::register_key_list) or
+    /// [of networks](super::Registry::register_network_list) of this name.
+    Registered {
+        /// The name.
+        registered: String,
+    },
+}
+
+impl From<&str> for EntryConfig {
+    fn from(text: &str) -> Self {
+        Self::Written(text.to_owned())
+    }
+}
+
+/// What is written, and the names of what is registered.
+pub(super) fn apart(entries: &[EntryConfig]) -> (Vec<&str>, Vec<&str>) {
+    let (mut written, mut registered) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            EntryConfig::Written(text) => written.push(text.as_str()),
+            EntryConfig::Registered { registered: name } => registered.push(name.as_str()),
+        }
+    }
+    (written, registered)
+}
+
+/// The identities that a policy refuses, by how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BlockConfig {
     /// With 403.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub forbidden: Vec<String>,
+    pub forbidden: Vec<EntryConfig>,
     /// With 429, without `Retry-After`.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub too_many_requests: Vec<String>,
+    pub too_many_requests: Vec<EntryConfig>,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BlockConfig, KeyConfig, QuotasConfig, TiersConfig, is_default};
+use super::{BlockConfig, EntryConfig, KeyConfig, QuotasConfig, TiersConfig, is_default};
 use crate::{OnFailure, OnMissing};
 
 /// A [`Policy`](crate::Policy) as plain data. What is left out is as a policy comes.
@@ -31,6 +31,9 @@ pub struct PolicyConfig {
     /// The paths that it covers, in axum's syntax; all if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub routes: Vec<String>,
+    /// The methods of gRPC that it covers, beside the routes: see [`Policy::grpc`](crate::Policy::grpc).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub grpc: Vec<String>,
     /// The paths that it does not cover.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_routes: Vec<String>,
@@ -45,13 +48,16 @@ pub struct PolicyConfig {
     pub hosts: Vec<String>,
     /// The networks whose callers it does not cover.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub exempt_networks: Vec<String>,
+    pub exempt_networks: Vec<EntryConfig>,
     /// The [registered conditions](super::Registry::register_condition) that must all hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub when: Vec<String>,
     /// Whether CORS preflights are charged.
     #[serde(default, skip_serializing_if = "is_default")]
     pub charge_preflights: bool,
+    /// Whether calls to gRPC's health and reflection services are charged.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub charge_health_checks: bool,
     /// What a request costs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cost: CostConfig,
@@ -61,9 +67,9 @@ pub struct PolicyConfig {
     /// Who has other quotas.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tiers: Option<TiersConfig>,
-    /// The identities that it does not apply to, as [`BlockConfig`] says.
+    /// The identities that it does not apply to.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub exempt_keys: Vec<String>,
+    pub exempt_keys: Vec<EntryConfig>,
     /// The identities that it refuses.
     #[serde(default, skip_serializing_if = "is_default")]
     pub block_keys: BlockConfig,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::key::{AsyncKeyExtractor, KeyExtractor, Source};
+use crate::key::{AsyncKeyExtractor, KeyExtractor, KeyList, Source};
 use crate::policy::{Cost, Outcome};
-use crate::{ConfigError, RequestView, ResponseView, Tiers};
+use crate::{ConfigError, NetworkList, RequestView, ResponseView, Tiers};
 
-/// The closures that a configuration names. Each kind has names of its own; of two of one kind and name the last counts.
+/// The closures and the lists that a configuration names. Each kind has names of its own; of two of one kind and name the last counts.
 ///
 /// ```
 /// use http::header::CONTENT_LENGTH;
@@ -33,6 +33,8 @@ pub struct Registry {
     costs: BTreeMap<String, Cost>,
     tiers: BTreeMap<String, Tiers>,
     outcomes: BTreeMap<String, Outcome>,
+    key_lists: BTreeMap<String, KeyList>,
+    network_lists: BTreeMap<String, NetworkList>,
 }
 
 type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
@@ -117,6 +119,19 @@ impl Registry {
         self.register_outcome(name, Outcome::Sent(Arc::new(cost)))
     }
 
+    /// Identities that can be added and removed while they are in use, for the lists of policies: see
+    /// [`Policy::exempt_keys`](crate::Policy::exempt_keys) and [`Policy::block_keys`](crate::Policy::block_keys).
+    pub fn register_key_list(mut self, name: &str, list: impl Into<KeyList>) -> Self {
+        self.key_lists.insert(name.into(), list.into());
+        self
+    }
+
+    /// Networks that can be replaced while they are in use: see [`Policy::exempt_networks`](crate::Policy::exempt_networks).
+    pub fn register_network_list(mut self, name: &str, list: impl Into<NetworkList>) -> Self {
+        self.network_lists.insert(name.into(), list.into());
+        self
+    }
+
     fn register_outcome(mut self, name: &str, outcome: Outcome) -> Self {
         self.outcomes.insert(name.into(), outcome);
         self
@@ -145,6 +160,23 @@ impl Registry {
     pub(super) fn outcome(&self, policy: &str, name: &str) -> Result<Outcome, ConfigError> {
         find(&self.outcomes, policy, "outcome", name).cloned()
     }
+
+    pub(super) fn key_list(
+        &self,
+        policy: &str,
+        field: &'static str,
+        name: &str,
+    ) -> Result<&KeyList, ConfigError> {
+        find(&self.key_lists, policy, field, name)
+    }
+
+    pub(super) fn network_list(
+        &self,
+        policy: &str,
+        name: &str,
+    ) -> Result<&NetworkList, ConfigError> {
+        find(&self.network_lists, policy, "exempt_networks", name)
+    }
 }
 
 fn find<'a, T>(
@@ -169,6 +201,8 @@ impl fmt::Debug for Registry {
             .field("costs", &self.costs.keys())
             .field("tiers", &self.tiers.keys())
             .field("outcomes", &self.outcomes.keys())
+            .field("key_lists", &self.key_lists.keys())
+            .field("network_lists", &self.network_lists.keys())
             .finish()
     }
 }

@@ -23,7 +23,7 @@ pub struct TiersConfig {
 }
 
 /// Who is in which tier: the name of [registered tiers](Registry::register_tiers), or a map of identities, written as in
-/// [`BlockConfig`](super::BlockConfig), to the names of tiers.
+/// [`EntryConfig`](super::EntryConfig), to the names of tiers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,

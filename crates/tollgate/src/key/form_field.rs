@@ -51,4 +51,8 @@ impl KeyExtractor for FormField {
             None => Err(self.missing.clone()),
         }
     }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
 }

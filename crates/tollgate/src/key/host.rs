@@ -18,6 +18,10 @@ impl KeyExtractor for Host {
             None => Err(KeyMissing::new("host")),
         }
     }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -28,4 +28,8 @@ impl KeyExtractor for MatchedRoute {
             None => Err(KeyMissing::new("matched route")),
         }
     }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
 }

@@ -72,4 +72,8 @@ impl KeyExtractor for PathParam {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         self.find(request).ok_or_else(|| self.missing.clone())
     }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
 }

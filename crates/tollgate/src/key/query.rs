@@ -42,6 +42,10 @@ impl KeyExtractor for Query {
             None => Err(self.missing.clone()),
         }
     }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,19 @@
 //! A further decision about a request that a layer let pass: by an annotation, or a route's own limit.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
 use super::Config;
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
+#[cfg(feature = "tonic")]
+use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes};
 use crate::ledger::Ledger;
 use crate::limiter::{Judged, Limiter, Planned};
@@ -43,7 +49,8 @@ impl<'a> Further<'a> {
         let planned = match limiter.plan_for(policies, &limiter.view_of(parts)) {
             Ok(Planned::Now(plan)) => Ok(plan),
             Ok(Planned::Later(mut resolving)) => {
-                poll_fn(|cx| resolving.poll(cx, &limiter.view_of(parts))).await
+                let resolved = |cx: &mut Context<'_>| resolving.poll(cx, &limiter.view_of(parts));
+                self.in_time(parts, resolved).await?
             }
             Err(turned) => Err(turned),
         };
@@ -52,7 +59,10 @@ impl<'a> Further<'a> {
             Ok(plan) => plan,
             Err(turned) => return Err(self.refuse(parts, turned.reason(), Ledger::default())),
         };
-        let decided = limiter.decide(&plan).await;
+        let mut decide = limiter.decide(&plan);
+        let decided = self
+            .in_time(parts, |cx| Pin::new(&mut decide).poll(cx))
+            .await?;
         match limiter.judge(&plan, decided) {
             Judged::Admitted(ledger) => {
                 self.status.ledger().append(ledger);
@@ -64,6 +74,35 @@ impl<'a> Further<'a> {
                 Err(self.refuse(parts, RefusalReason::Undecided, Ledger::default()))
             }
         }
+    }
+
+    /// What `poll` comes to, unless that takes longer than a caller of gRPC waits.
+    async fn in_time<T>(
+        &self,
+        parts: &Parts,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, Response<Bytes>> {
+        #[cfg(not(feature = "tonic"))]
+        let (_, late) = (parts, |_: &mut Context<'_>| Poll::Pending);
+        #[cfg(feature = "tonic")]
+        let mut deadline = None;
+        #[cfg(feature = "tonic")]
+        let mut late = |cx: &mut Context<'_>| {
+            let call = self.config.limiter.view_of(parts);
+            // Nobody needs a timer who is answered at once.
+            match deadline.get_or_insert_with(|| Deadline::of(&call)) {
+                Some(deadline) => deadline.poll(cx).map(|()| {
+                    self.status.give_back();
+                    too_late(&call)
+                }),
+                None => Poll::Pending,
+            }
+        };
+        poll_fn(|cx| match poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Ok(done)),
+            Poll::Pending => late(cx).map(Err),
+        })
+        .await
     }
 
     fn refuse(&self, parts: &Parts, reason: RefusalReason<'_>, ledger: Ledger) -> Response<Bytes> {

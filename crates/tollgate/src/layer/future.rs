@@ -12,6 +12,8 @@ use tollgate_core::Decide;
 use tower_service::Service;
 
 use super::Config;
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
 use super::service::After;
 use crate::ResponseBody;
 use crate::ledger::Ledger;
@@ -53,6 +55,9 @@ pub(super) struct Waiting<S, B> {
     pub(super) config: Arc<Config>,
     pub(super) ready: S,
     pub(super) request: Request<B>,
+    /// The caller's.
+    #[cfg(feature = "tonic")]
+    pub(super) deadline: Option<Deadline>,
 }
 
 /// Whose answer is waited for.
@@ -71,6 +76,16 @@ enum Outcome<R> {
 
 impl<S, B> Waiting<S, B> {
     fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
+        let step = self.poll_step(cx);
+        #[cfg(feature = "tonic")]
+        if let (Poll::Pending, Some(deadline)) = (&step, &mut self.deadline) {
+            ready!(deadline.poll(cx));
+            return Poll::Ready(Outcome::Refused(self.config.too_late(&self.request)));
+        }
+        step
+    }
+
+    fn poll_step<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
         let config = &self.config;
         let limiter = &config.limiter;
         loop {
@@ -85,7 +100,7 @@ impl<S, B> Waiting<S, B> {
                         }
                     };
                     if plan.is_empty() {
-                        let after = config.admit(&mut self.request, Ledger::default);
+                        let after = config.admit(&mut self.request, |_| {});
                         return Poll::Ready(Outcome::Passed(after));
                     }
                     let decide = limiter.decide(&plan);
@@ -140,45 +155,68 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        loop {
-            match state.as_mut().project() {
-                Projected::Waiting { waiting } => {
-                    let outcome = match waiting {
-                        Some(waiting) => ready!(waiting.poll(cx)),
-                        // Polled again after a panic further in.
-                        None => return Poll::Pending,
-                    };
-                    let Some(mut waiting) = waiting.take() else {
-                        return Poll::Pending;
-                    };
-                    state.set(match outcome {
-                        Outcome::Passed(after) => State::Calling {
-                            call: waiting.ready.call(waiting.request),
-                            after,
-                        },
-                        Outcome::Refused(response) => State::Refused {
-                            response: Some(response),
-                        },
-                    });
-                }
-                Projected::Calling { call, after } => {
-                    let mut polled = call.poll(cx);
-                    if after.settles() {
-                        polled = polled.map_ok(|response| after.settle(response));
-                    }
-                    if let Poll::Ready(Ok(response)) = &mut polled {
-                        after.finish(response.status(), response.headers_mut());
-                    }
-                    return polled;
-                }
-                Projected::Refused { response } => {
-                    // Empty only if polled after its end.
-                    return response
-                        .take()
-                        .map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
-                }
-            }
+        if let State::Waiting { .. } = *state {
+            ready!(state.as_mut().poll_waiting(cx));
         }
+        match state.project() {
+            Projected::Calling { call, after } => {
+                if after.is_nothing() {
+                    return call.poll(cx);
+                }
+                poll_completing(call, after, cx)
+            }
+            // Empty only if polled after its end.
+            Projected::Refused { response } => response
+                .take()
+                .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Projected::Waiting { .. } => Poll::Pending,
+        }
+    }
+}
+
+/// A function of its own, so that the response is completed where the caller wants it, and not moved there.
+#[inline]
+fn poll_completing<R: ResponseBody, E>(
+    call: Pin<&mut impl Future<Output = Result<Response<R>, E>>>,
+    after: &mut After,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<R>, E>> {
+    let mut polled = call.poll(cx);
+    if let Poll::Ready(Ok(response)) = &mut polled {
+        after.complete(response);
+    }
+    polled
+}
+
+impl<S, B, R> State<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: ResponseBody,
+{
+    /// Goes on to one of the other states. Not a part of what every request goes through: few wait.
+    #[inline(never)]
+    fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Projected::Waiting { waiting } = self.as_mut().project() else {
+            return Poll::Ready(());
+        };
+        let outcome = match waiting {
+            Some(waiting) => ready!(waiting.poll(cx)),
+            // Polled again after a panic further in.
+            None => return Poll::Pending,
+        };
+        let Some(mut waiting) = waiting.take() else {
+            return Poll::Pending;
+        };
+        self.set(match outcome {
+            Outcome::Passed(after) => Self::Calling {
+                call: waiting.ready.call(waiting.request),
+                after,
+            },
+            Outcome::Refused(response) => Self::Refused {
+                response: Some(response),
+            },
+        });
+        Poll::Ready(())
     }
 }
 

@@ -1,18 +1,17 @@
 //! The limiter as an interceptor of tonic's.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::Full;
 use tollgate_core::{Answer, Backend, Charge, Decide, ImmediateBackend, Receipt, Scope};
+use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
-use tonic::{Code, Status};
 
-use crate::answer::Dialect;
+use super::call::{call_head, refusal_status};
 use crate::ledger::Ledger;
 use crate::limiter::Planned;
-use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer, RequestView};
+use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer};
 
 /// Limits the calls to a service that is made with tonic's `with_interceptor`.
 ///
@@ -32,7 +31,7 @@ use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer, Reque
 ///
 /// A service is given it with `OrdersServer::with_interceptor(orders, interceptor)`. Clones share their budgets. The answer to
 /// a refused call is the layer's; calls that pass are answered without RateLimit fields, which an interceptor cannot write.
-/// Keys and conditions see a POST to `/`.
+/// Metadata and extensions are all that a key of your own sees.
 #[derive(Clone, Debug)]
 #[must_use = "an interceptor does nothing until a service has it"]
 pub struct RateLimitInterceptor {
@@ -44,8 +43,9 @@ impl RateLimitInterceptor {
     ///
     /// # Errors
     ///
-    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, an async key or
-    /// tiers that are asked for, or a charge that depends on the response.
+    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, a key that stands in
+    /// either or in a body, a closure that is to see the request ([`when`](crate::Policy::when),
+    /// [`cost_by`](crate::Policy::cost_by)), an async key or tiers that are asked for, or a charge for messages or by the response.
     pub fn new(
         limiter: LimiterBuilder,
         backend: impl ImmediateBackend,
@@ -75,7 +75,7 @@ impl RateLimitInterceptor {
         let planned = config.limiter.plan(&config.limiter.view(request));
         let plan = match planned {
             Ok(Planned::Now(plan)) if plan.is_empty() => {
-                drop(config.admit(request, Ledger::default));
+                drop(config.admit(request, |_| {}));
                 return Ok(());
             }
             Ok(Planned::Now(plan)) => plan,
@@ -100,15 +100,7 @@ impl RateLimitInterceptor {
 impl Interceptor for RateLimitInterceptor {
     fn call(&mut self, call: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
         let (metadata, extensions, ()) = call.into_parts();
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.headers_mut() = metadata.into_headers();
-        *request.extensions_mut() = extensions;
-        if Dialect::of(&RequestView::of(&request)).is_none() {
-            // Whatever the caller says: what an interceptor sees is a call.
-            let grpc = HeaderValue::from_static("application/grpc");
-            request.headers_mut().insert(CONTENT_TYPE, grpc);
-        }
+        let mut request = Request::from_parts(call_head(metadata, extensions), ());
         self.decide(&mut request)?;
         let (parts, ()) = request.into_parts();
         let metadata = MetadataMap::from_headers(parts.headers);
@@ -118,9 +110,7 @@ impl Interceptor for RateLimitInterceptor {
 
 /// What the layer would answer, as a status.
 fn status(refused: &Response<Full<Bytes>>) -> Status {
-    let status = Status::from_header_map(refused.headers());
-    // It has one, since it answers a call.
-    status.unwrap_or_else(|| Status::new(Code::Unavailable, ""))
+    refusal_status(refused.headers())
 }
 
 /// A backend that keeps its word: it is only ever asked for what it answers at once.

@@ -4,12 +4,17 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate_core::{BackendError, Decide, Decision};
 use tower_service::Service;
 
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
 use super::future::{Step, Waiting};
 use super::{Config, ResponseFuture};
+#[cfg(feature = "tonic")]
+use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
@@ -34,25 +39,34 @@ pub(super) struct After {
 
 impl After {
     #[inline]
-    pub(super) fn settles(&self) -> bool {
-        self.outcomes
+    pub(super) fn is_nothing(&self) -> bool {
+        self.status.is_none()
+    }
+
+    #[inline]
+    pub(super) fn complete<R: ResponseBody>(&mut self, response: &mut Response<R>) {
+        if self.outcomes {
+            self.settle(response);
+        }
+        self.finish(response.status(), response.headers_mut());
     }
 
     /// Lets the response say what the request cost.
     #[inline(never)]
-    pub(super) fn settle<R: ResponseBody>(&self, response: Response<R>) -> Response<R> {
+    fn settle<R: ResponseBody>(&self, response: &mut Response<R>) {
         let Some(status) = &self.status else {
-            return response;
+            return;
         };
-        if !status.settle_by_response(&ResponseView::of(&response)) {
-            return response;
+        if status.settle_by_response(&ResponseView::of(response)) {
+            let status = status.clone();
+            let watch = BodyWatch::new(move |sent| status.settle_by_bytes(sent));
+            let body = mem::replace(response.body_mut(), R::from_bytes(Bytes::new()));
+            *response.body_mut() = body.watched(watch);
         }
-        let status = status.clone();
-        response.map(|body| body.watched(BodyWatch::new(move |sent| status.settle_by_bytes(sent))))
     }
 
     #[inline]
-    pub(super) fn finish(&mut self, code: StatusCode, headers: &mut HeaderMap) {
+    fn finish(&mut self, code: StatusCode, headers: &mut HeaderMap) {
         if let Some(status) = self.status.take() {
             let writes = self.writes.on(code);
             status.finish(|ledger, config| match (writes, config) {
@@ -89,7 +103,7 @@ where
         let Some(sole) = config.limiter.sole() else {
             return self.call_with_plan(request);
         };
-        let Some(key) = sole.key(&config.limiter.view(&request)) else {
+        let Some(key) = sole.key(&request) else {
             return self.call_with_plan(request);
         };
         let answer = sole.decide(&key);
@@ -100,11 +114,12 @@ where
         };
         config.limiter.backend_answered();
         if !decision.is_admitted() {
-            let ledger = sole.ledger(&key, decision);
+            let mut ledger = Ledger::default();
+            sole.enter(&mut ledger, key, decision);
             let response = config.refuse(&request, RefusalReason::QuotaExceeded, &ledger);
             return self.refused(response);
         }
-        let after = config.admit(&mut request, || sole.ledger(&key, decision));
+        let after = config.admit(&mut request, |ledger| sole.enter(ledger, key, decision));
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
@@ -120,7 +135,7 @@ impl<S> RateLimitService<S> {
         match limiter.plan(&limiter.view(&request)) {
             Ok(Planned::Now(plan)) if plan.is_empty() => {
                 // Policies further in may still want the handle.
-                let after = self.config.admit(&mut request, Ledger::default);
+                let after = self.config.admit(&mut request, |_| {});
                 ResponseFuture::calling(self.inner.call(request), after)
             }
             Ok(Planned::Now(plan)) => {
@@ -128,8 +143,8 @@ impl<S> RateLimitService<S> {
                 match answer.peek() {
                     Some(Ok(decision)) if decision.is_admitted() => {
                         limiter.backend_answered();
-                        let ledger = || Ledger::of(&plan, decision);
-                        let after = self.config.admit(&mut request, ledger);
+                        let enter = |ledger: &mut _| *ledger = Ledger::of(&plan, decision);
+                        let after = self.config.admit(&mut request, enter);
                         ResponseFuture::calling(self.inner.call(request), after)
                     }
                     _ => self.go_on(answer, plan, request),
@@ -173,6 +188,8 @@ impl<S> RateLimitService<S> {
         let ready = mem::replace(&mut self.inner, clone);
         ResponseFuture::waiting(Waiting {
             step,
+            #[cfg(feature = "tonic")]
+            deadline: Deadline::of(&self.config.limiter.view(&request)),
             config: Arc::clone(&self.config),
             ready,
             request,
@@ -199,11 +216,11 @@ impl Config {
         decided: Result<Decision, BackendError>,
     ) -> Result<After, Response<R>> {
         match self.limiter.judge(plan, decided) {
-            Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
+            Judged::Admitted(ledger) => Ok(self.admit(request, |entered| *entered = ledger)),
             Judged::Denied(ledger) => {
                 Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
-            Judged::Undecided => Ok(self.after(request, Ledger::default())),
+            Judged::Undecided => Ok(self.after(request, |_| {})),
             Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }
@@ -214,18 +231,22 @@ impl Config {
     pub(super) fn admit<B>(
         self: &Arc<Self>,
         request: &mut Request<B>,
-        ledger: impl FnOnce() -> Ledger,
+        enter: impl FnOnce(&mut Ledger),
     ) -> After {
         if self.answers.writes() == Writes::Nothing && !self.status && !self.limiter.has_outcomes()
         {
             return After::default();
         }
-        self.after(request, ledger())
+        self.after(request, enter)
     }
 
     #[inline]
-    fn after<B>(self: &Arc<Self>, request: &mut Request<B>, ledger: Ledger) -> After {
-        let status = RateLimitStatus::new(ledger, self);
+    fn after<B>(
+        self: &Arc<Self>,
+        request: &mut Request<B>,
+        enter: impl FnOnce(&mut Ledger),
+    ) -> After {
+        let status = RateLimitStatus::new(self, enter);
         if self.status
             && let Some(outer) = request.extensions_mut().insert(status.clone())
         {
@@ -266,6 +287,15 @@ impl Config {
             None | Some(Writes::Nothing) => self.answers.writes_for(request),
             Some(_) => Writes::Nothing,
         }
+    }
+
+    /// The answer to a call whose caller has waited for as long as it said that it would.
+    #[cfg(feature = "tonic")]
+    pub(super) fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
+        if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
+            outer.give_back();
+        }
+        too_late(&self.limiter.view(request)).map(R::from_bytes)
     }
 
     /// The answer to a refused request.

@@ -9,6 +9,7 @@ use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
 use super::{Limiter, Parts, matcher};
+use crate::matching::Matcher;
 use crate::{ClientAddress, HeaderForm, Policy};
 
 /// Collects what a [`Limiter`] is made of.
@@ -118,16 +119,24 @@ impl LimiterBuilder {
             policy.charges_preflights |= self.charges_preflights;
             policy.charges_health |= self.charges_health;
         }
-        let matcher = matcher(&self.policies);
-        let (on_demand, matched): (Vec<_>, Vec<_>) =
-            self.policies.iter().partition(|policy| policy.on_demand);
-        let quotas = |policy: usize| matched[policy].most_limits();
-        let together = match &matcher {
-            Some(matcher) => matcher.heaviest(quotas),
-            None => (0..matched.len()).map(quotas).sum(),
-        };
-        let alone = on_demand.iter().map(|policy| policy.most_limits());
-        let quotas = alone.fold(together, usize::max);
+        for policy in &self.policies {
+            if policy.messages.is_some() && policy.outcome.is_some() {
+                return Err(ConfigError::Messages {
+                    policy: policy.name().into(),
+                    reason: "charges messages, for which no response can say what they cost",
+                });
+            }
+        }
+        let message_matcher = matcher(&self.policies, Policy::is_for_messages);
+        let matcher = matcher(&self.policies, Policy::is_for_requests);
+        let on_demand = self.policies.iter().filter(|policy| policy.on_demand);
+        let alone = on_demand.map(Policy::most_limits);
+        let quotas = alone
+            .chain([
+                self.together(matcher.as_ref(), Policy::is_for_requests),
+                self.together(message_matcher.as_ref(), Policy::is_for_messages),
+            ])
+            .fold(0, usize::max);
         if quotas > MAX_CHARGES {
             return Err(ConfigError::TooManyQuotas { quotas });
         }
@@ -138,9 +147,26 @@ impl LimiterBuilder {
             policies: self.policies.into(),
             client: self.client,
             matcher,
+            message_matcher,
             ignores_path_case: self.ignores_path_case,
             backend,
         }))
+    }
+}
+
+impl LimiterBuilder {
+    /// The most quotas of these policies that can meet.
+    fn together(&self, matcher: Option<&Matcher>, are_asked: fn(&Policy) -> bool) -> usize {
+        let policies: Vec<_> = self
+            .policies
+            .iter()
+            .filter(|policy| are_asked(policy))
+            .collect();
+        let quotas = |policy: usize| policies[policy].most_limits();
+        match matcher {
+            Some(matcher) => matcher.heaviest(quotas),
+            None => (0..policies.len()).map(quotas).sum(),
+        }
     }
 }
 
@@ -181,6 +207,13 @@ pub enum ConfigError {
         /// The policy's name.
         policy: String,
         /// What it cannot do.
+        reason: &'static str,
+    },
+    /// A policy cannot charge messages in this way.
+    Messages {
+        /// The policy's name.
+        policy: String,
+        /// Why not.
         reason: &'static str,
     },
     /// This is no host.
@@ -297,6 +330,7 @@ impl fmt::Display for ConfigError {
             Self::Interceptor { policy, reason } => {
                 write!(f, "policy {policy:?}: {reason}; use RateLimitLayer")
             }
+            Self::Messages { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
             Self::Host {
                 policy,
                 host,

@@ -76,21 +76,22 @@ impl Plan {
     }
 
     /// The part of the plan that concerns the policies for which `keep` holds.
-    pub(super) fn only(&self, keep: impl Fn(&Policy) -> bool) -> Self {
+    pub(crate) fn only(&self, keep: impl Fn(&Policy) -> bool) -> Self {
         let kept = self
             .entries
             .as_slice()
             .iter()
             .filter(|entry| keep(&entry.policy));
-        let kept = kept.map(|entry| Entry {
-            policy: Arc::clone(&entry.policy),
-            key: entry.key.clone(),
-            ..*entry
-        });
-        Self {
-            entries: Entries::Other(kept.collect()),
-            misses_peer: self.misses_peer,
+        let mut plan = Self::empty();
+        plan.misses_peer = self.misses_peer;
+        for entry in kept {
+            plan.push(Entry {
+                policy: Arc::clone(&entry.policy),
+                key: entry.key.clone(),
+                ..*entry
+            });
         }
+        plan
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -106,6 +107,24 @@ impl Plan {
     pub(crate) fn payers(&self) -> impl Iterator<Item = (&Policy, &Key, &[Limit])> {
         let entries = self.entries.as_slice().iter();
         entries.map(|entry| (&*entry.policy, &entry.key, entry.limits()))
+    }
+
+    /// What each policy of the plan asks of its quotas.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn costs(&self) -> impl Iterator<Item = u64> {
+        self.entries.as_slice().iter().map(|entry| entry.cost)
+    }
+
+    /// Makes each policy ask for another cost, in their order.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn ask(&mut self, costs: impl IntoIterator<Item = u64>) {
+        let entries = match &mut self.entries {
+            Entries::One(entry) => slice::from_mut(entry),
+            Entries::Other(entries) => entries,
+        };
+        for (entry, cost) in entries.iter_mut().zip(costs) {
+            entry.cost = cost;
+        }
     }
 
     /// The names of the quotas of the plan, in the order of its charges, and how each is meant.

@@ -179,6 +179,10 @@ impl Policy {
             .is_none_or(|conditions| conditions.hold(request))
     }
 
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.conditions.is_some()
+    }
+
     /// The patterns of paths.
     pub(crate) fn patterns(&self) -> Patterns<'_> {
         match &self.conditions {
@@ -197,6 +201,13 @@ impl Policy {
             let routes = [&conditions.routes, &conditions.exempt_routes];
             routes.iter().any(|routes| !routes.is_empty()) || !conditions.hosts.is_empty()
         })
+    }
+
+    /// Whether it asks closures.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn has_closures(&self) -> bool {
+        let conditions = self.conditions.as_ref();
+        conditions.is_some_and(|conditions| !conditions.when.is_empty())
     }
 
     /// Remembers that the last route names methods of gRPC.

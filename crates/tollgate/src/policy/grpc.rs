@@ -64,11 +64,27 @@ impl Policy {
         if self.has_targets() {
             return Some("has a route or host, and an interceptor does not see what is called");
         }
+        if self.has_closures() {
+            return Some(
+                "has a condition of its own, and an interceptor does not show it the call",
+            );
+        }
+        if self.cost.fixed().is_none() {
+            return Some("has a cost of its own, and an interceptor does not show it the call");
+        }
+        if self.key.needs_whole_request() {
+            return Some(
+                "has a key in the path, host or body, and an interceptor does not see them",
+            );
+        }
         if self.key.later().is_some() {
             return Some("has an async key, and an interceptor cannot wait");
         }
         if self.tiers.as_ref().is_some_and(|tiers| tiers.is_later()) {
             return Some("has tiers that are asked for, and an interceptor cannot wait");
+        }
+        if self.messages.is_some() {
+            return Some("charges messages, and an interceptor sees none");
         }
         if self.outcome.is_some() {
             return Some("charges by the response, and an interceptor does not see it");

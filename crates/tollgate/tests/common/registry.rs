@@ -1,8 +1,8 @@
 //! What the configurations of the tests name.
 
 use tollgate::config::Registry;
-use tollgate::key::{from_async_fn, from_fn};
-use tollgate::{Key, Tiers};
+use tollgate::key::{KeyList, from_async_fn, from_fn};
+use tollgate::{Key, Networks, Tiers};
 
 /// Something of every kind.
 pub fn registry() -> Registry {
@@ -30,4 +30,6 @@ pub fn registry() -> Registry {
         .register_free_if("fine", |response| response.status() == 200)
         .register_settle_by("three", |_| Some(3))
         .register_settle_by_bytes("bytes", |bytes| bytes)
+        .register_key_list("partners", ["b"].into_iter().collect::<KeyList>())
+        .register_network_list("offices", Networks::new(["192.0.2.0/24"]))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tollgate::key::{Global, Metadata};
 use tollgate::{
-    GrpcAnswers, Limiter, MemoryBackend, OnMissing, Policy, Quota, RateLimitInterceptor,
-    RateLimitLayer, Tiers, key,
+    ClientIp, GrpcAnswers, Limiter, MemoryBackend, Messages, OnMissing, Policy, Quota,
+    RateLimitInterceptor, RateLimitLayer, Tiers, key,
 };
 use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
@@ -122,6 +122,24 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
         ),
         (policy().tiers(asked), "has tiers that are asked for"),
         (policy().free_if(|_| true), "charges by the response"),
+        (policy().when(|_| true), "has a condition of its own"),
+        (policy().cost_by(|_| 1), "has a cost of its own"),
+        (policy().key(key::Host), "has a key in the path"),
+        (policy().key(key::MatchedRoute), "has a key in the path"),
+        (
+            policy().key(key::PathParam::new("id")),
+            "has a key in the path",
+        ),
+        (policy().key(key::Query::new("id")), "has a key in the path"),
+        (
+            policy().key(key::FormField::new("id")),
+            "has a key in the path",
+        ),
+        (policy().key((Global, key::Host)), "has a key in the path"),
+        (
+            policy().per_message(Messages::received()),
+            "charges messages",
+        ),
     ];
     for (policy, reason) in cases {
         let limiter = Limiter::builder().policy(policy);
@@ -130,6 +148,24 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
         assert!(error.starts_with("policy \"orders\": "), "{error}");
         assert!(error.contains(reason), "{error}");
         assert!(error.ends_with("; use RateLimitLayer"), "{error}");
+    }
+}
+
+#[test]
+fn what_an_interceptor_can_do_is_not_refused() {
+    let policy = || Policy::new("orders", QUOTA);
+    let tiers = Tiers::by_key([("a", "gold")]).tier("gold", Quota::per_hour(2));
+    for policy in [
+        policy(),
+        policy().shadow().cost(2),
+        policy().key((ClientIp, Metadata::new("tenant"))),
+        policy().key(key::Extension::new(|user: &u64| *user)),
+        policy().key(key::from_fn(|_| Some("a"))).tiers(tiers),
+        policy().method(http::Method::POST),
+    ] {
+        let limiter = Limiter::builder().policy(policy);
+        let built = RateLimitInterceptor::new(limiter, MemoryBackend::new());
+        assert!(built.is_ok(), "{built:?}");
     }
 }
 

@@ -7,12 +7,15 @@
 )]
 #![cfg(feature = "tonic")]
 
+#[cfg(feature = "macros")]
+mod annotations;
 mod answers;
 #[path = "../common/mod.rs"]
 mod common;
 mod health;
 mod interceptor;
 mod keys;
+mod messages;
 mod routes;
 mod serving;
 #[cfg(feature = "axum")]

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use tollgate::key::Global;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
-use tollgate_testkit::shop::Order;
+use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
+use tonic::service::Routes;
 
 use crate::common::{Waiting, at_a_standstill};
-use crate::serving::Served;
+use crate::serving::{Served, raw};
 
 /// A server whose decisions wait, for a budget of one.
 async fn waiting() -> (Served, Waiting) {
@@ -73,4 +75,45 @@ async fn a_deadline_shorter_than_the_decision_ends_the_wait() {
     assert_eq!(served.shop.calls(), 0);
     backend.gate.add_permits(1);
     served.place().await.unwrap();
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_deadline_is_kept_by_a_router_of_axums_as_well() {
+    // given services in a plain router, whose decisions wait behind a budget that does not
+    let backend = Waiting::new(at_a_standstill().0);
+    let of = |backend: Waiting| {
+        let policy = Policy::new("orders", Quota::per_hour(1));
+        Limiter::builder().policy(policy).backend(backend).build()
+    };
+    let outer = Limiter::builder()
+        .policy(Policy::new("all", Quota::per_hour(9)).key(Global))
+        .build()
+        .unwrap();
+    let shop = Shop::default();
+    let routes = Routes::new(OrdersServer::new(shop.clone())).into_axum_router();
+    let app = axum::Router::new()
+        .merge(routes)
+        .layer(RateLimitLayer::new(of(backend.clone()).unwrap()))
+        .layer(RateLimitLayer::new(&outer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await });
+    let place = async |timeout: &'static str| {
+        // tonic's client would keep a timeout of its own.
+        raw(address, "Place", &[("grpc-timeout", timeout)], &[0; 5]).await
+    };
+
+    // when one passes
+    let (late, message) = place("50m").await;
+    until_pending(&backend, 0).await;
+
+    // then the caller is told, the service was not called, and both budgets are whole
+    assert_eq!(late, "4", "{message}");
+    assert!(message.contains("deadline"), "{message}");
+    assert_eq!(shop.calls(), 0);
+    let left = outer.check("all", tollgate::Key::global()).cost(0).await;
+    assert_eq!(left.unwrap().remaining(), 9);
+    backend.gate.add_permits(1);
+    assert_eq!(place("20S").await.0, "0");
 }

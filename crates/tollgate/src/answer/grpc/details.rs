@@ -77,8 +77,10 @@ fn smallest(verdicts: &[&PolicyVerdict]) -> i64 {
 impl From<Code> for tonic::Code {
     fn from(code: Code) -> Self {
         match code {
+            Code::DeadlineExceeded => Self::DeadlineExceeded,
             Code::PermissionDenied => Self::PermissionDenied,
             Code::ResourceExhausted => Self::ResourceExhausted,
+            Code::Internal => Self::Internal,
             Code::Unavailable => Self::Unavailable,
         }
     }

@@ -1,0 +1,141 @@
+//! From the clocks of those who ask to the clock of those who decide.
+//!
+//! All hosts of a run are one, so that their clocks agree, until a disturbance sets the servers' on purpose. From then on a
+//! new *era* begins: within an era the servers' time orders what they decided, across eras the era does.
+
+use crate::history::{Disturbance, Effect};
+
+/// How far two readings of one clock may seem to be apart.
+const TOLERANCE_US: u64 = 2_000;
+
+/// A moment of the servers' time. Eras come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment {
+    pub(super) era: usize,
+    pub(super) at_us: u64,
+}
+
+impl Moment {
+    pub(super) const FIRST: Self = Self { era: 0, at_us: 0 };
+}
+
+#[derive(Debug)]
+struct Era {
+    from_us: u64,
+    to_us: u64,
+    ahead_us: i64,
+}
+
+/// The end of one era and the beginning of the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// How far the clock stepped back; 0 if it stepped forward.
+    pub(super) back_us: u64,
+    /// What it showed before at the latest.
+    pub(super) ended_us: u64,
+}
+
+/// The eras of a history.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    eras: Vec<Era>,
+}
+
+impl Timeline {
+    pub(super) fn of(disturbances: &[Disturbance]) -> Self {
+        let mut eras = vec![Era {
+            from_us: 0,
+            to_us: u64::MAX,
+            ahead_us: 0,
+        }];
+        for disturbance in disturbances {
+            let Effect::Clock(ahead_us) = disturbance.effect else {
+                continue;
+            };
+            if let Some(last) = eras.last_mut() {
+                last.to_us = disturbance.to_us;
+            }
+            eras.push(Era {
+                from_us: disturbance.from_us,
+                to_us: u64::MAX,
+                ahead_us,
+            });
+        }
+        Self { eras }
+    }
+
+    /// What the clock did where each era begins.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let mut before = (0, 0);
+        let step = |era: &Era| {
+            let (ahead_us, ended_us) = before;
+            before = (era.ahead_us, shifted(era.to_us, era.ahead_us));
+            Step {
+                back_us: u64::try_from(ahead_us - era.ahead_us).unwrap_or_default(),
+                ended_us,
+            }
+        };
+        self.eras.iter().map(step).collect()
+    }
+
+    /// In which eras a decision at `at_us`, asked for and heard of at these times, can have been taken.
+    pub(super) fn eras_of(&self, at_us: u64, sent_us: u64, heard_us: u64) -> Vec<usize> {
+        let fits = |era: &Era| {
+            let from = shifted(sent_us.max(era.from_us), era.ahead_us);
+            let to = shifted(heard_us.min(era.to_us), era.ahead_us);
+            at_us.saturating_add(TOLERANCE_US) >= from && at_us <= to.saturating_add(TOLERANCE_US)
+        };
+        let eras = self.eras.iter().enumerate();
+        eras.filter(|(_, era)| fits(era))
+            .map(|(era, _)| era)
+            .collect()
+    }
+
+    /// When something can have been decided that was on its way between two points of the others' time: a span of each era.
+    pub(super) fn spans(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = (Moment, Moment)> {
+        let eras = self.eras.iter().enumerate();
+        let meeting = eras.filter(move |(_, era)| from_us <= era.to_us && to_us >= era.from_us);
+        meeting.map(move |(number, era)| {
+            let moment = |wall_us: u64, tolerance_us: i64| Moment {
+                era: number,
+                at_us: shifted(shifted(wall_us, era.ahead_us), tolerance_us),
+            };
+            (
+                moment(from_us.max(era.from_us), -TOLERANCE_US.cast_signed()),
+                moment(to_us.min(era.to_us), TOLERANCE_US.cast_signed()),
+            )
+        })
+    }
+
+    /// The earliest that something can have been decided which was asked for at `wall_us`.
+    pub(super) fn earliest(&self, wall_us: u64) -> Moment {
+        let era = self.eras.iter().position(|era| wall_us <= era.to_us);
+        let earliest = self.moment(era.unwrap_or_default(), wall_us);
+        Moment {
+            at_us: earliest.at_us.saturating_sub(TOLERANCE_US),
+            ..earliest
+        }
+    }
+
+    /// The latest that something can have been decided which was over at `wall_us`.
+    pub(super) fn latest(&self, wall_us: u64) -> Moment {
+        let era = self.eras.iter().rposition(|era| wall_us >= era.from_us);
+        let latest = self.moment(era.unwrap_or_default(), wall_us);
+        Moment {
+            at_us: latest.at_us.saturating_add(TOLERANCE_US),
+            ..latest
+        }
+    }
+
+    fn moment(&self, era: usize, wall_us: u64) -> Moment {
+        let ahead_us = self.eras.get(era).map_or(0, |era| era.ahead_us);
+        Moment {
+            era,
+            at_us: shifted(wall_us, ahead_us),
+        }
+    }
+}
+
+fn shifted(us: u64, by_us: i64) -> u64 {
+    us.saturating_add_signed(by_us)
+}

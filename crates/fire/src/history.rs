@@ -1,0 +1,52 @@
+//! What happened: the attempts, and what was done to the servers meanwhile.
+
+use tollgate_core::Quota;
+
+use crate::attempt::Attempt;
+
+/// Everything that a checker needs to know.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The quota of each policy.
+    pub quotas: Vec<Quota>,
+    /// In any order.
+    pub attempts: Vec<Attempt>,
+    /// In the order in which they began.
+    pub disturbances: Vec<Disturbance>,
+}
+
+/// What was done to the servers, between two points in time of the parent's clock, in µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disturbance {
+    /// Not before.
+    pub from_us: u64,
+    /// Not after.
+    pub to_us: u64,
+    /// What it may do to a history.
+    pub effect: Effect,
+}
+
+/// What a disturbance may do to a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Attempts may fail, be late, or be decided after nobody waits for them any more.
+    Trouble,
+    /// Every budget was lost, at one moment.
+    Loss,
+    /// Any budget may have been lost, or a part of what had been taken from it, at any moment.
+    MaybeLoss,
+    /// The servers' clock was set, to so many µs ahead of everybody else's.
+    Clock(i64),
+}
+
+impl Disturbance {
+    /// Trouble between two points in time.
+    #[must_use]
+    pub fn trouble(from_us: u64, to_us: u64) -> Self {
+        Self {
+            from_us,
+            to_us,
+            effect: Effect::Trouble,
+        }
+    }
+}

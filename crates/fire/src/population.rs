@@ -1,0 +1,122 @@
+//! Who asks for what: policies and callers, from a seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
+
+use crate::attempt::{Asked, Budget};
+
+/// Callers for whom every client speaks. Those from this number on belong to one worker of one client each.
+pub const SHARED_CALLERS: u32 = 3;
+
+/// Policies and callers, the same in every process that knows the seed.
+#[derive(Clone, Debug)]
+pub struct Population {
+    quotas: Vec<Quota>,
+    scopes: Vec<Scope>,
+    /// Distinguishes the names of one run from those of another in the same server.
+    run: u64,
+}
+
+impl Population {
+    /// The policies of this seed: two of each algorithm, and one that hardly refills while anybody looks, so that what is
+    /// counted wrongly stays visible.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut quotas: Vec<Quota> = (0..10).map(|kind| quota(&mut rng, kind % 5)).collect();
+        quotas.push(Quota::per_day(50_000));
+        Self::with(seed, quotas)
+    }
+
+    /// These policies.
+    #[must_use]
+    pub fn with(run: u64, quotas: Vec<Quota>) -> Self {
+        let scopes = quotas
+            .iter()
+            .enumerate()
+            .map(|(number, quota)| Scope::of(&format!("fire-{number}"), 0, quota))
+            .collect();
+        Self {
+            quotas,
+            scopes,
+            run,
+        }
+    }
+
+    /// The quota of each policy.
+    #[must_use]
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// Who a caller is.
+    #[must_use]
+    pub fn key(&self, caller: u32) -> Key {
+        Key::from(format!("run-{}-caller-{caller}", self.run).as_str())
+    }
+
+    /// What to ask for a caller who is alone, so that it is soon denied and can see whether a retry passes as promised.
+    #[must_use]
+    pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
+        let policy = rng.usize(0..self.quotas.len());
+        let capacity = self.quotas[policy].capacity();
+        vec![Asked {
+            budget: Budget { policy, caller },
+            cost: rng.u64(capacity.div_ceil(2)..=capacity),
+        }]
+    }
+
+    /// What to ask next for this caller: one to three policies, and a cost that is mostly 1.
+    #[must_use]
+    pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
+        let mut policies: Vec<usize> = (0..self.quotas.len()).collect();
+        rng.shuffle(&mut policies);
+        policies.truncate(rng.choice([1, 1, 1, 2, 3]).unwrap_or(1));
+        let charge = |policy: usize| {
+            let capacity = self.quotas[policy].capacity();
+            let cost = match rng.u8(0..20) {
+                0 => 0,
+                1 => capacity + 1,
+                2..=4 => rng.u64(1..=capacity.min(8)),
+                _ => 1,
+            };
+            Asked {
+                budget: Budget { policy, caller },
+                cost,
+            }
+        };
+        policies.into_iter().map(charge).collect()
+    }
+
+    /// The same in the words of a backend, with `key` for the caller.
+    #[must_use]
+    pub fn charges<'a>(&'a self, asked: &[Asked], key: &'a Key) -> Vec<Charge<'a>> {
+        let charge = |asked: &Asked| Charge {
+            scope: self.scopes[asked.budget.policy],
+            quota: &self.quotas[asked.budget.policy],
+            key,
+            cost: asked.cost,
+            mode: Mode::Enforce,
+        };
+        asked.iter().map(charge).collect()
+    }
+}
+
+/// A quota that a few clients exhaust, and that is full again before a run is over.
+fn quota(rng: &mut Rng, kind: usize) -> Quota {
+    let limit = rng.u64(2..=60);
+    let period_ms = rng.choice([100, 300, 1_000, 2_000]).unwrap_or(1_000);
+    let quota = Quota::new(limit, Duration::from_millis(period_ms));
+    let offset = Duration::from_millis(rng.u64(0..period_ms));
+    match kind {
+        0 => quota.burst(rng.u64(1..=80)),
+        1 => quota.using(Algorithm::FixedWindow { offset }),
+        2 => quota.using(Algorithm::SlidingWindow),
+        3 => quota.using(Algorithm::RollingWindow {
+            buckets: rng.choice([2, 5, 10, 50]).unwrap_or(10),
+        }),
+        _ => quota.using(Algorithm::SlidingLog),
+    }
+}

@@ -1,0 +1,177 @@
+//! Who checks the checker: histories of a limiter that keeps its promises pass, and each way to break one is caught.
+
+mod simulated;
+
+use simulated::{Mutation, simulate};
+use tollgate_fire::{Effect, History, Outcome, check};
+
+const SEEDS: std::ops::Range<u64> = 0..16;
+
+fn wrongs(history: &History) -> Vec<String> {
+    let findings = check(history);
+    findings.wrong.iter().map(ToString::to_string).collect()
+}
+
+fn decided(history: &History, wanted: impl Fn(&Outcome) -> bool) -> Option<usize> {
+    let mut attempts = history.attempts.iter();
+    attempts.position(|attempt| wanted(&attempt.outcome))
+}
+
+fn is_admitted(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Decided(decided) if decided.admitted && decided.verdicts[0].taken > 0)
+}
+
+fn is_denied(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Decided(decided) if !decided.admitted
+        && decided.verdicts.iter().any(|said| !said.passes && !said.never))
+}
+
+#[test]
+fn what_a_limiter_does_that_keeps_its_promises_is_possible() {
+    for seed in SEEDS {
+        let history = simulate(seed, Mutation::None);
+
+        assert_eq!(wrongs(&history), [""; 0], "seed {seed}");
+    }
+}
+
+#[test]
+fn the_simulation_reaches_what_it_is_for() {
+    let histories: Vec<_> = SEEDS.map(|seed| simulate(seed, Mutation::None)).collect();
+    let attempts = || histories.iter().flat_map(|history| &history.attempts);
+    let disturbances = || histories.iter().flat_map(|history| &history.disturbances);
+
+    assert!(attempts().any(|attempt| is_admitted(&attempt.outcome)));
+    assert!(attempts().any(|attempt| is_denied(&attempt.outcome)));
+    assert!(attempts().any(|attempt| matches!(attempt.outcome, Outcome::Unknown(_))));
+    for effect in [Effect::Loss, Effect::MaybeLoss, Effect::Clock(-700_000)] {
+        let same =
+            |other: Effect| std::mem::discriminant(&other) == std::mem::discriminant(&effect);
+        assert!(
+            disturbances().any(|disturbance| same(disturbance.effect)),
+            "{effect:?}"
+        );
+    }
+}
+
+/// Each alone, in most histories: what a mutation does may by chance not show.
+#[test]
+fn every_mutation_of_a_limiter_is_caught() {
+    for mutation in Mutation::ALL {
+        let caught = SEEDS
+            .filter(|&seed| !wrongs(&simulate(seed, mutation)).is_empty())
+            .count();
+
+        assert!(caught >= 14, "{mutation:?}: in {caught} of 16");
+    }
+}
+
+/// Which attempt is to be changed.
+type Choice = fn(&Outcome) -> bool;
+
+/// A change of one number of one attempt. False if the attempt has no such number.
+type Breakage = fn(&mut History, usize) -> bool;
+
+#[test]
+fn every_number_that_is_changed_is_caught() {
+    let cases: [(&str, Choice, Breakage); 7] = [
+        (
+            "an answer from before the question",
+            is_admitted,
+            |history, number| {
+                let attempt = &mut history.attempts[number];
+                attempt.sent_us += 60_000_000;
+                attempt.heard_us += 60_000_000;
+                true
+            },
+        ),
+        (
+            "an admission that took nothing",
+            is_admitted,
+            |history, number| change(history, number, |decided| decided.verdicts[0].taken = 0),
+        ),
+        (
+            "a denial that took something",
+            is_denied,
+            |history, number| change(history, number, |decided| decided.verdicts[0].taken = 1),
+        ),
+        (
+            "a whole that is not its parts",
+            is_denied,
+            |history, number| change(history, number, |decided| decided.admitted = true),
+        ),
+        ("a verdict too few", is_admitted, |history, number| {
+            change(history, number, |decided| decided.verdicts.truncate(0))
+        }),
+        ("a denial that says never", is_denied, |history, number| {
+            change(history, number, |decided| {
+                for said in decided.verdicts.iter_mut().filter(|said| !said.passes) {
+                    said.never = !said.never;
+                }
+            })
+        }),
+        ("a promise that was broken", is_denied, |history, number| {
+            history.attempts[number].promised_us = Some(1);
+            true
+        }),
+    ];
+    for (what, wanted, break_it) in cases {
+        for seed in SEEDS {
+            let mut history = simulate(seed, Mutation::None);
+            let number = decided(&history, wanted).unwrap();
+
+            assert!(break_it(&mut history, number));
+
+            assert!(!wrongs(&history).is_empty(), "{what}, seed {seed}");
+        }
+    }
+}
+
+/// Numbers that a fault may have changed are bounded, not known: where nothing is unknown each must be exact.
+#[test]
+fn where_no_fault_acts_every_number_is_exact() {
+    let changes: [fn(&mut tollgate_fire::Said); 6] = [
+        |said| said.remaining += 1,
+        |said| said.remaining = said.remaining.saturating_sub(1),
+        |said| said.reset_after_us += 1,
+        |said| said.reset_after_us = said.reset_after_us.saturating_sub(1),
+        |said| said.retry_after_us += 1,
+        |said| said.retry_after_us = said.retry_after_us.saturating_sub(1),
+    ];
+    for seed in SEEDS {
+        let calm = simulated::calm(seed);
+        assert_eq!(wrongs(&calm), [""; 0], "seed {seed}");
+        for (position, change_it) in changes.iter().enumerate() {
+            let mut history = calm.clone();
+            let number = decided(&history, is_denied).unwrap();
+            let before = history.clone();
+            change(&mut history, number, |decided| {
+                let denied = decided
+                    .verdicts
+                    .iter_mut()
+                    .find(|said| !said.passes && !said.never);
+                change_it(denied.unwrap());
+            });
+            if history.attempts[number] == before.attempts[number] {
+                continue;
+            }
+
+            assert!(
+                !wrongs(&history).is_empty(),
+                "change {position}, seed {seed}"
+            );
+        }
+    }
+}
+
+fn change(
+    history: &mut History,
+    number: usize,
+    change: impl FnOnce(&mut tollgate_fire::Decided),
+) -> bool {
+    let Outcome::Decided(decided) = &mut history.attempts[number].outcome else {
+        return false;
+    };
+    change(decided);
+    true
+}

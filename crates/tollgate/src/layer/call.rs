@@ -1,0 +1,31 @@
+//! A call as those see it who come after tonic: without its method, path and protocol.
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request};
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
+
+use crate::RequestView;
+use crate::answer::Dialect;
+
+/// The head of the request that a call once was. Every call is a POST, and its path is in the extensions, if anywhere.
+pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method = Method::POST;
+    head.headers = metadata.into_headers();
+    head.extensions = extensions;
+    if Dialect::of(&RequestView::of_parts(&head)).is_none() {
+        // Whatever the caller says: what comes here is a call.
+        let grpc = HeaderValue::from_static("application/grpc");
+        head.headers.insert(CONTENT_TYPE, grpc);
+    }
+    head
+}
+
+/// What the layer would answer to a refused call, as a status.
+pub(crate) fn refusal_status(headers: &HeaderMap) -> Status {
+    let status = Status::from_header_map(headers);
+    // It has one, since it answers a call.
+    status.unwrap_or_else(|| Status::new(Code::Unavailable, ""))
+}

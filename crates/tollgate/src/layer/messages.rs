@@ -1,0 +1,109 @@
+//! A layer that charges the messages of gRPC calls, as they pass.
+
+mod account;
+mod body;
+mod call;
+pub(crate) mod frames;
+mod future;
+mod gate;
+mod meter;
+mod service;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower_layer::Layer;
+
+pub use self::body::MessageBody;
+pub use self::future::MessageLimitFuture;
+pub use self::service::MessageLimitService;
+use super::{Config, RateLimitLayer};
+use crate::{GrpcAnswers, Limiter};
+
+/// Charges the messages of gRPC calls under the policies of a limiter that are [for messages](crate::Policy::per_message), each as
+/// it passes. The calls themselves are a [`RateLimitLayer`]'s to charge, when they are opened.
+///
+/// ```
+/// use tollgate::{Limiter, MessageLimitLayer, Messages, Policy, Quota, RateLimitLayer};
+/// use tonic::transport::Server;
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("calls", Quota::per_minute(30)))
+///     .policy(
+///         Policy::new("messages", Quota::per_second(20))
+///             .grpc("chat.v1.Chat/Talk")
+///             .per_message(Messages::received()),
+///     )
+///     .build()?;
+/// let server = Server::builder()
+///     .layer(RateLimitLayer::new(&limiter))
+///     .layer(MessageLimitLayer::new(limiter));
+/// # Ok(()) }
+/// ```
+///
+/// # What becomes of a stream
+///
+/// * A message that is over a quota is held back until there is room, and nothing more is read behind it: the sender is slowed
+///   down by gRPC's flow control. Or, if the policy [says so](crate::Messages::end_stream), and wherever no waiting helps, the stream
+///   ends with `RESOURCE_EXHAUSTED` and the details that a refused call has: in the trailers, or as the whole answer if there was
+///   none yet. The service sees the end of what it reads as that error.
+/// * A policy that refuses while the backend fails ends the stream with `UNAVAILABLE`.
+/// * Messages pass as they came, in the chunks that they came in. They are neither copied nor decoded: what is compressed counts
+///   as it is. A stream that is cut off within a message is handed on as such.
+/// * The call's own deadline goes on while it is held back.
+///
+/// # On a shared backend
+///
+/// A backend that answers at once is asked for each message. One that waits is asked for blocks of up to 256 messages (or 256 KiB),
+/// and of a sixteenth of a full budget at most, rather than in a round trip for each. What is left of a block when the stream
+/// ends, however it does, is given back. So a stream is over its rate by no more than one block.
+///
+/// # Where it goes
+///
+/// Around a server, a router, or one service. It changes the type of request bodies, to [`MessageBody`], which tonic's services
+/// and axum's routers take; what is not gRPC passes as it is. Messages of grpc-web are not read: the layer goes inside of the one
+/// that translates them (tonic-web's), and outside of it refuses the calls whose messages a policy covers (`INTERNAL`).
+/// It needs tokio's timer.
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct MessageLimitLayer {
+    layer: RateLimitLayer,
+}
+
+impl MessageLimitLayer {
+    /// A layer around a [`Limiter`], most likely the one that the [`RateLimitLayer`] has as well.
+    pub fn new(limiter: impl Into<Limiter>) -> Self {
+        let limiter = limiter.into();
+        limiter.attend_messages();
+        Self {
+            layer: RateLimitLayer::new(limiter),
+        }
+    }
+
+    /// What it says beyond the status at the end of a stream.
+    pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
+        self.layer = self.layer.grpc(answers);
+        self
+    }
+
+    fn config(&self) -> &Arc<Config> {
+        &self.layer.config
+    }
+}
+
+impl<S> Layer<S> for MessageLimitLayer {
+    type Service = MessageLimitService<S>;
+
+    fn layer(&self, inner: S) -> MessageLimitService<S> {
+        MessageLimitService::new(inner, Arc::clone(self.config()))
+    }
+}
+
+impl fmt::Debug for MessageLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageLimitLayer")
+            .field("config", self.config())
+            .finish()
+    }
+}

@@ -1,0 +1,173 @@
+//! The response to a call whose messages are charged, on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::body::{BoxError, MessageBody};
+use super::gate::Direction;
+use super::service::{Answering, open};
+use crate::ResponseBody;
+use crate::layer::Config;
+use crate::ledger::Ledger;
+use crate::limiter::{Plan, Resolving as Planning};
+
+pin_project! {
+    /// The response of a [`MessageLimitService`](super::MessageLimitService).
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct MessageLimitFuture<S, B>
+    where
+        S: Service<Request<MessageBody<B>>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum State<S, B>
+    where
+        S: Service<Request<MessageBody<B>>>,
+    {
+        // Somebody has been asked who the caller is. In a box, so that nobody else carries it around.
+        Resolving { resolving: Option<Box<Resolving<S, B>>> },
+        Calling { #[pin] call: S::Future, answering: Option<Box<Answering>> },
+        Refused { response: Option<S::Response> },
+    }
+}
+
+/// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
+pub(super) struct Resolving<S, B> {
+    pub(super) planning: Planning,
+    pub(super) config: Arc<Config>,
+    pub(super) ready: S,
+    pub(super) request: Request<B>,
+}
+
+impl<S, B> Resolving<S, B> {
+    fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Plan, Response<R>>> {
+        let view = self.config.limiter.view(&self.request);
+        let planned = ready!(self.planning.poll(cx, &view));
+        Poll::Ready(planned.map_err(|turned| {
+            let nothing = Ledger::default();
+            self.config.refuse(&self.request, turned.reason(), &nothing)
+        }))
+    }
+}
+
+impl<S, B> MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    pub(super) fn resolving(resolving: Resolving<S, B>) -> Self {
+        Self {
+            state: State::Resolving {
+                resolving: Some(Box::new(resolving)),
+            },
+        }
+    }
+
+    pub(super) fn calling(call: S::Future, answering: Option<Box<Answering>>) -> Self {
+        Self {
+            state: State::Calling { call, answering },
+        }
+    }
+
+    pub(super) fn refused(response: S::Response) -> Self {
+        Self {
+            state: State::Refused {
+                response: Some(response),
+            },
+        }
+    }
+}
+
+impl<S, B, R> Future for MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>, Response = Response<R>>,
+    R: ResponseBody + Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    type Output = Result<Response<MessageBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                Projected::Resolving { resolving } => {
+                    let planned = match resolving {
+                        Some(resolving) => ready!(resolving.poll(cx)),
+                        // Polled again after a panic further in.
+                        None => return Poll::Pending,
+                    };
+                    let Some(resolved) = resolving.take() else {
+                        return Poll::Pending;
+                    };
+                    let Resolving {
+                        config,
+                        mut ready,
+                        request,
+                        ..
+                    } = *resolved;
+                    let opened = planned.and_then(|plan| open(&config, request, &plan));
+                    state.set(match opened {
+                        Ok((request, answering)) => State::Calling {
+                            call: ready.call(request),
+                            answering,
+                        },
+                        Err(response) => State::Refused {
+                            response: Some(response),
+                        },
+                    });
+                }
+                Projected::Calling { call, answering } => {
+                    // Whoever has sent too much is told so, whatever the service makes of it.
+                    if let Some(answering) = answering
+                        && let Some(refusal) = answering.call.refusal(cx)
+                    {
+                        let refusal = refusal.map(R::from_bytes).map(MessageBody::plain);
+                        return Poll::Ready(Ok(refusal));
+                    }
+                    let response = ready!(call.poll(cx))?;
+                    return Poll::Ready(Ok(match answering.take() {
+                        None => response.map(MessageBody::plain),
+                        Some(answering) => {
+                            let Answering { call, sent } = *answering;
+                            response
+                                .map(|body| MessageBody::charged(body, Direction::Sent, sent, call))
+                        }
+                    }));
+                }
+                Projected::Refused { response } => {
+                    // Empty only if polled after its end.
+                    let response = response.take();
+                    return response.map_or(Poll::Pending, |response| {
+                        Poll::Ready(Ok(response.map(MessageBody::plain)))
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Resolving { .. } => "MessageLimitFuture(resolving)",
+            State::Calling { .. } => "MessageLimitFuture(calling)",
+            State::Refused { .. } => "MessageLimitFuture(refused)",
+        })
+    }
+}

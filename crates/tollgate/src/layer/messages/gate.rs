@@ -1,0 +1,174 @@
+//! Lets the messages of one direction of a call pass as they are paid for.
+
+use std::mem;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+
+use super::frames::{Frames, PREFIX, Piece};
+use super::meter::{Amount, Excess, Meter};
+
+/// The bytes of a stream on their way. Of them no more is kept than what has come in one piece; nothing is copied but a prefix
+/// that came in two.
+#[derive(Debug)]
+pub(super) struct Gate {
+    direction: Direction,
+    /// Nothing, if no policy charges this direction.
+    meter: Option<Meter>,
+    frames: Frames,
+    chunk: Bytes,
+    /// How much of the chunk is paid for.
+    cleared: usize,
+    /// What comes after that.
+    next: Option<Piece>,
+    /// Why nothing more passes.
+    excess: Option<Excess>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From the caller, whose word for the length of a message counts for nothing.
+    Received,
+    /// From the service.
+    Sent,
+}
+
+/// What the gate has.
+#[derive(Debug)]
+pub(super) enum Passing {
+    /// These bytes pass.
+    Bytes(Bytes),
+    /// It waits for what comes.
+    Nothing,
+}
+
+impl Gate {
+    pub(super) fn new(direction: Direction, meter: Option<Meter>) -> Self {
+        Self {
+            direction,
+            meter,
+            frames: Frames::default(),
+            chunk: Bytes::new(),
+            cleared: 0,
+            next: None,
+            excess: None,
+        }
+    }
+
+    /// The next bytes of the stream. The last ones have passed.
+    pub(super) fn come(&mut self, chunk: Bytes) {
+        self.chunk = chunk;
+    }
+
+    /// The stream has ended, and what was held back of a prefix goes on: who reads it shall see that it is cut off.
+    pub(super) fn end(&mut self) -> Option<Bytes> {
+        let prefix = Bytes::copy_from_slice(self.frames.unfinished_prefix());
+        self.frames = Frames::default();
+        (!prefix.is_empty()).then_some(prefix)
+    }
+
+    /// Whether what has passed ends with a message.
+    pub(super) fn is_between_messages(&self) -> bool {
+        match self.next {
+            Some(Piece::Begin { .. }) => self.cleared == 0,
+            Some(_) => false,
+            None => self.chunk.is_empty() && !self.frames.is_within_message(),
+        }
+    }
+
+    /// Whether nothing is held back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunk.is_empty() && self.frames.unfinished_prefix().is_empty()
+    }
+
+    /// What passes next. After an excess nothing does.
+    pub(super) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<Passing, Excess>> {
+        if let Some(excess) = self.excess.take() {
+            return Poll::Ready(Err(excess));
+        }
+        loop {
+            let Some(piece) = self.next.or_else(|| self.read()) else {
+                return Poll::Ready(Ok(self.pass()));
+            };
+            self.next = Some(piece);
+            match self.poll_pay(piece, cx) {
+                Poll::Ready(Ok(())) => self.next = None,
+                // What is paid for does not wait for what is not.
+                Poll::Pending if self.cleared > 0 => return Poll::Ready(Ok(self.pass())),
+                Poll::Ready(Err(excess)) if self.cleared > 0 => {
+                    self.excess = Some(excess);
+                    return Poll::Ready(Ok(self.pass()));
+                }
+                Poll::Ready(Err(excess)) => return Poll::Ready(Err(excess)),
+                Poll::Pending => return Poll::Pending,
+            }
+            match piece {
+                Piece::Within(bytes)
+                | Piece::Begin {
+                    bytes: bytes @ PREFIX,
+                    ..
+                } => {
+                    self.cleared += bytes;
+                }
+                // It began in another chunk, of which everything else has passed.
+                Piece::Begin { bytes, .. } => {
+                    self.cleared += bytes;
+                    let began = self.frames.last_prefix(PREFIX - bytes);
+                    return Poll::Ready(Ok(Passing::Bytes(Bytes::copy_from_slice(began))));
+                }
+                // Not before it is known what it begins.
+                Piece::Prefix(bytes) => {
+                    let passing = self.pass();
+                    self.chunk.advance(bytes);
+                    if let Passing::Bytes(_) = passing {
+                        return Poll::Ready(Ok(passing));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) -> Option<Piece> {
+        let mut rest = self.chunk.get(self.cleared..).unwrap_or_default();
+        // More than a full budget holds is paid for in parts.
+        if self.direction == Direction::Received
+            && let Some(most) = self.meter.as_ref().and_then(Meter::most_bytes)
+        {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            rest = rest.get(..most).unwrap_or(rest);
+        }
+        self.frames.next(rest)
+    }
+
+    fn poll_pay(&mut self, piece: Piece, cx: &mut Context<'_>) -> Poll<Result<(), Excess>> {
+        let Some(meter) = &mut self.meter else {
+            return Poll::Ready(Ok(()));
+        };
+        let amount = match (piece, self.direction) {
+            (Piece::Begin { .. }, Direction::Received) => Amount {
+                messages: 1,
+                bytes: meter.most_bytes().unwrap_or(u64::MAX).min(PREFIX as u64),
+            },
+            (Piece::Within(bytes), Direction::Received) => Amount {
+                messages: 0,
+                bytes: bytes as u64,
+            },
+            (Piece::Begin { length, .. }, Direction::Sent) => Amount {
+                messages: 1,
+                bytes: PREFIX as u64 + u64::from(length),
+            },
+            (Piece::Within(_), Direction::Sent) | (Piece::Prefix(_), _) => {
+                return Poll::Ready(Ok(()));
+            }
+        };
+        meter.poll_pay(amount, cx)
+    }
+
+    /// What is paid for.
+    fn pass(&mut self) -> Passing {
+        match mem::take(&mut self.cleared) {
+            0 => Passing::Nothing,
+            cleared => Passing::Bytes(self.chunk.split_to(cleared)),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! How do I limit the method of a gRPC service where it stands?
+//!
+//! ```text
+//! cargo run --example grpc_annotations
+//! ```
+//!
+//! Each caller may greet twice at once, which the method says itself, and be greeted by name five times, which it shares with
+//! whatever else names the limiter's policy.
+
+use std::error::Error;
+
+use tokio_stream::StreamExt;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, rate_limit};
+use tollgate_examples::greeter::greeter_client::GreeterClient;
+use tollgate_examples::greeter::greeter_server::{Greeter, GreeterServer};
+use tollgate_examples::greeter::{Greeting, Name};
+use tollgate_examples::{GreetingStream, Greetings, listen, refusal, tell};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+
+struct Limited;
+
+#[tonic::async_trait]
+impl Greeter for Limited {
+    type GreetEachStream = GreetingStream;
+
+    // Called `greeter.v1.greeter/greet`, and there is nothing to register.
+    #[rate_limit("12/min", burst = 2)]
+    async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
+        Greetings.greet(request).await
+    }
+
+    #[rate_limit(policy = "streams")]
+    async fn greet_each(
+        &self,
+        request: Request<Streaming<Name>>,
+    ) -> Result<Response<GreetingStream>, Status> {
+        Greetings.greet_each(request).await
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("streams", Quota::per_hour(1)).on_demand())
+        .build()?;
+    // Better now than when the first call comes.
+    limiter.expects(["streams"])?;
+    let server = Server::builder()
+        .layer(RateLimitLayer::new(limiter))
+        .add_service(GreeterServer::new(Limited));
+
+    let (url, incoming) = listen().await?;
+    tokio::spawn(server.serve_with_incoming(incoming));
+
+    let mut client = GreeterClient::connect(url).await?;
+    for name in ["Ada", "Grace", "Edsger"] {
+        tell(client.greet(Name { name: name.into() }).await);
+    }
+    for name in ["Barbara", "Donald"] {
+        let names = tokio_stream::once(Name { name: name.into() });
+        match client.greet_each(names).await {
+            Ok(stream) => {
+                let mut greetings = stream.into_inner();
+                while let Some(greeting) = greetings.next().await {
+                    tell(greeting.map(Response::new));
+                }
+            }
+            Err(status) => say(&refusal(&status)),
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "an example is there to be watched")]
+fn say(text: &str) {
+    println!("{text}");
+}

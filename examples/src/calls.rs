@@ -1,0 +1,41 @@
+//! What the examples over gRPC share: a server on a port of its own, and what a client says of the answers.
+
+#![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
+
+use std::io;
+
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Response, Status};
+use tonic_types::StatusExt;
+
+use crate::greeter::Greeting;
+
+/// A port that is free, as a URL for clients and as connections for a server.
+///
+/// # Errors
+///
+/// If there is none.
+pub async fn listen() -> io::Result<(String, TcpListenerStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    Ok((url, TcpListenerStream::new(listener)))
+}
+
+/// Says what a call was answered, or when to come back.
+pub fn tell(answer: Result<Response<Greeting>, Status>) {
+    match answer {
+        Ok(greeting) => println!("{}", greeting.into_inner().text),
+        Err(status) => println!("{}", refusal(&status)),
+    }
+}
+
+/// What a refused caller is told.
+#[must_use]
+pub fn refusal(status: &Status) -> String {
+    let retry = status.get_details_retry_info();
+    match retry.and_then(|retry| retry.retry_delay) {
+        Some(delay) => format!("{}: come back in {delay:?}", status.message()),
+        None => status.message().to_owned(),
+    }
+}
