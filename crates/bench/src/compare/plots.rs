@@ -228,6 +228,7 @@ fn short(value: f64) -> String {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
 fn told<E: Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> String {
     format!("the plot cannot be drawn: {error}")
 }
