@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the commands and the Python packages that the tests call available, and changes nothing when they are all there.
 #
-#   tests/install.sh [COMMAND...]     the usual ones, and those named
+#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk, for the benchmarks over HTTP
 #
 # On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
 # says exactly what to install, and fails.
@@ -17,6 +17,7 @@ package_of() {
     cc) echo build-essential ;;
     protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
+    taskset) echo util-linux ;;
     *) echo "$1" ;;
   esac
 }

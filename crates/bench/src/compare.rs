@@ -100,15 +100,15 @@ fn measured(quick: bool) -> Result<Report> {
     let mut not_measured = Vec::new();
     let valgrind = is_there("valgrind");
     if !valgrind {
-        not_measured.push("There is no valgrind here (`apt-get install valgrind`): no instructions and no allocations.".to_owned());
+        not_measured.push("There is no valgrind here (`tests/install.sh` installs it): no instructions and no allocations.".to_owned());
     }
     let wrk = http::is_there();
     if !wrk {
-        not_measured.push("There is no wrk or no taskset here (`apt-get install wrk util-linux`): nothing over HTTP.".to_owned());
+        not_measured.push("There is no wrk or no taskset here (`tests/install.sh wrk taskset` installs them): nothing over HTTP.".to_owned());
     }
     let redis = is_there(&tollgate_testkit::server_binary());
     if !redis {
-        not_measured.push("There is no redis-server here (`apt-get install redis-server`): nothing on Redis, and nothing over HTTP.".to_owned());
+        not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
     }
     let served = if wrk { http::steps(quick) } else { 0 };
     let steps = layers::STEPS + threads::STEPS + redis::STEPS + served + growth::STEPS;

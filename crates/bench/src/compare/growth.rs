@@ -88,32 +88,37 @@ fn steps(mut all: Vec<(u32, Serve)>, baseline: &mut dyn FnMut(u32)) -> Vec<Steps
     steps.collect()
 }
 
-/// Who, what it is told, and in words.
+/// Who, what it is told, and in words; `N` stands for how many.
 const PAUSES: &[(&str, &str, &str, &str)] = &[
     (
         OURS,
         "tollgate",
         "flood",
-        "new keys, a million of them remembered (the default)",
+        "N new keys, a million of them remembered (the default)",
     ),
-    (OURS, "tollgate", "grow", "new keys, all of them remembered"),
+    (
+        OURS,
+        "tollgate",
+        "grow",
+        "N new keys, all of them remembered",
+    ),
     (
         OURS,
         "tollgate",
         "expire",
-        "new keys after as many have expired",
+        "N new keys after as many have expired",
     ),
     (
         "governor",
         "governor",
         "grow",
-        "new keys, all of them remembered",
+        "N new keys, all of them remembered",
     ),
     (
         "governor",
         "governor",
         "expire",
-        "`retain_recent` over as many that have expired",
+        "`retain_recent` when N keys have expired",
     ),
 ];
 
@@ -121,23 +126,24 @@ fn pauses(quick: bool, progress: &Progress) -> Result<Vec<Pause>> {
     let (keys, runs) = if quick {
         (2_000_000, 1)
     } else {
-        (10_000_000, 3)
+        (10_000_000, 2)
     };
+    let longest = |name, what| -> Result<f64> {
+        // What comes in between is not there every time. What the limiter does is.
+        let mut least = f64::INFINITY;
+        for _ in 0..runs {
+            least = least.min(number(&alone(name, what, keys)?, "longest_us")?);
+        }
+        Ok(least)
+    };
+    let nothing_us = longest("nothing", "grow")?;
     let mut pauses = Vec::new();
     for (who, name, what, about) in PAUSES {
-        let longest = |name| -> Result<f64> {
-            // What comes in between is not there every time. What the limiter does is.
-            let mut least = f64::INFINITY;
-            for _ in 0..runs {
-                least = least.min(number(&alone(name, what, keys)?, "longest_us")?);
-            }
-            Ok(least)
-        };
         pauses.push(Pause {
             who: (*who).to_owned(),
-            what: format!("{} million {about}", keys / 1_000_000),
-            longest_us: longest(name)?,
-            nothing_us: longest("nothing")?,
+            what: about.replace('N', &format!("{} million", keys / 1_000_000)),
+            longest_us: longest(name, what)?,
+            nothing_us,
         });
         progress.step();
     }

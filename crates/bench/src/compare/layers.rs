@@ -84,7 +84,7 @@ type Peer = (&'static str, Scenario);
 pub(super) const STEPS: u64 = ROWS.len() as u64;
 
 /// Batches of a thousand requests that each limiter serves in turn.
-const BATCHES: [usize; 2] = [400, 60];
+const BATCHES: [usize; 2] = [200, 40];
 
 pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<Vec<Row>> {
     progress.part("in process: what a request costs");

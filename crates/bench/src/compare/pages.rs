@@ -22,6 +22,7 @@ pub(super) fn write(report: &Report) -> Result<()> {
 }
 
 const METHOD: &str = include_str!("pages/method.md");
+const NOTES: &str = include_str!("pages/notes.md");
 const LEFT_OUT: &str = include_str!("pages/left_out.md");
 
 fn page(report: &Report) -> String {
@@ -36,6 +37,7 @@ fn page(report: &Report) -> String {
         setting.versions.join(", ")
     ));
     page.push_str(&tables::all(report));
+    page.push_str(NOTES);
     page.push_str(&standing(&floors(report)));
     page.push_str(LEFT_OUT);
     for sentence in &report.not_measured {

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 use super::report::{InFlight, Keys, Pace, Report};
@@ -15,6 +17,8 @@ const COLOURS: [RGBColor; 3] = [
     RGBColor(213, 94, 0),
     RGBColor(110, 110, 110),
 ];
+
+const GRID: RGBColor = RGBColor(225, 225, 225);
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 400;
@@ -34,11 +38,22 @@ pub(super) fn write(report: &Report, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One system of axes, both logarithmic.
+type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
+
+/// One system of axes, logarithmic across.
 struct Panel {
     title: &'static str,
     across: &'static str,
+    /// By what factor the marks across are apart.
+    apart: f64,
+    up: Up,
     lines: Vec<Line>,
+}
+
+#[derive(Clone, Copy)]
+enum Up {
+    Linear,
+    Logarithmic,
 }
 
 struct Line {
@@ -64,11 +79,15 @@ fn redis(points: &[InFlight]) -> [Panel; 2] {
         Panel {
             title: "decisions per second",
             across,
+            apart: 4.0,
+            up: Up::Logarithmic,
             lines: of(|pace| pace.per_second),
         },
         Panel {
             title: "median latency, µs",
             across,
+            apart: 4.0,
+            up: Up::Logarithmic,
             lines: of(|pace| pace.p50_us),
         },
     ]
@@ -84,11 +103,15 @@ fn keys(points: &[Keys]) -> [Panel; 2] {
         Panel {
             title: "one check, ns",
             across,
+            apart: 10.0,
+            up: Up::Logarithmic,
             lines: of(|point| point.nanos, 0),
         },
         Panel {
             title: "resident bytes per key",
             across,
+            apart: 10.0,
+            up: Up::Linear,
             // Below, it is the pages of an empty process that count.
             lines: of(|point| point.bytes_per_key, 100_000),
         },
@@ -123,26 +146,44 @@ fn drawn(panels: &[Panel; 2]) -> Result<String> {
 }
 
 impl Panel {
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<()> {
+    fn draw<'b>(&self, area: &DrawingArea<SVGBackend<'b>, Shift>) -> Result<()> {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         let (left, right) = bounds(all().map(|point| point.0));
         let (low, high) = bounds(all().map(|point| point.1));
-        let mut chart = ChartBuilder::on(area)
+        let across = (left..right).log_scale().base(self.apart);
+        let mut chart = ChartBuilder::on(area);
+        chart
             .caption(self.title, ("sans-serif", 18))
-            .margin(12)
+            .margin(16)
             .x_label_area_size(40)
-            .y_label_area_size(64)
-            .build_cartesian_2d(
-                (left..right).log_scale(),
-                (low * 0.7..high * 1.6).log_scale(),
-            )
-            .map_err(told)?;
+            .y_label_area_size(64);
+        match self.up {
+            // Whole decades, so that every mark stands at one.
+            Up::Logarithmic => {
+                let decade = |value: f64| 10_f64.powf(value);
+                let up = decade(low.log10().floor())..decade(high.log10().ceil());
+                let chart = chart.build_cartesian_2d(across, up.log_scale());
+                self.draw_lines(chart.map_err(told)?)
+            }
+            Up::Linear => {
+                let chart = chart.build_cartesian_2d(across, 0.0..high * 1.4);
+                self.draw_lines(chart.map_err(told)?)
+            }
+        }
+    }
+
+    fn draw_lines<'a, 'b: 'a, X, Y>(&self, mut chart: Chart<'a, 'b, X, Y>) -> Result<()>
+    where
+        X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
         chart
             .configure_mesh()
             .x_desc(self.across)
             .x_label_formatter(&|x| short(*x))
             .y_label_formatter(&|y| short(*y))
             .label_style(("sans-serif", 13))
+            .bold_line_style(GRID)
             .light_line_style(WHITE)
             .draw()
             .map_err(told)?;
@@ -180,12 +221,14 @@ fn short(value: f64) -> String {
     if value >= 1e6 {
         format!("{}M", value / 1e6)
     } else if value >= 1e3 {
-        format!("{}k", value / 1e3)
+        // Also 1,024.
+        format!("{}k", (value / 1e3).round())
     } else {
         format!("{value}")
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
 fn told<E: Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> String {
     format!("the plot cannot be drawn: {error}")
 }

@@ -188,15 +188,18 @@ fn growth(growth: &Growth) -> String {
     }
     let mut steps = Table::new(&["a request", "ns"]);
     for policies in &growth.policies {
-        let what = format!(
-            "past {} policies with a route each, of which it meets one",
-            policies.count
-        );
+        let what = match policies.count {
+            1 => "with one policy, which has a route".to_owned(),
+            count => format!("with {count} policies, each with a route, of which one is met"),
+        };
         steps.row(&[what, figure(policies.nanos)]);
     }
     for charges in &growth.charges {
         steps.row(&[
-            format!("a check of {} charges", charges.count),
+            match charges.count {
+                1 => "with one charge, without a layer".to_owned(),
+                count => format!("with {count} charges, without a layer"),
+            },
             figure(charges.nanos),
         ]);
     }
