@@ -52,13 +52,13 @@ impl Write for Said {
 fn told(error: &(dyn std::error::Error + 'static), into: &mut String) {
     let mut next = Some(error);
     while let Some(error) = next {
-        write!(into, "{error} {error:?}\n").unwrap();
+        writeln!(into, "{error} {error:?}").unwrap();
         next = error.source();
     }
 }
 
 fn shown(thing: &impl Debug, into: &mut String) {
-    write!(into, "{thing:?} {thing:#?}\n").unwrap();
+    writeln!(into, "{thing:?} {thing:#?}").unwrap();
 }
 
 fn builder(server: &Standalone, password: &str) -> RedisBackendBuilder {
