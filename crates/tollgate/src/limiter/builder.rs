@@ -1,15 +1,14 @@
-//! How a limiter is built, and what is refused then.
+//! How a limiter is built.
 
-use std::collections::HashMap;
-use std::error::Error;
-use std::fmt;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
 use super::{Limiter, Parts, matcher};
-use crate::{ClientAddress, HeaderForm, Policy};
+use crate::matching::Matcher;
+use crate::{ClientAddress, ConfigError, Policy};
 
 /// Collects what a [`Limiter`] is made of.
 #[derive(Debug, Default)]
@@ -86,51 +85,24 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy, if two have one name, if two quotas have one name, or if policies that could cover one path
-    /// have more than [`MAX_CHARGES`] quotas between them.
+    /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
+    /// none pass, or if policies that could cover one path have more than [`MAX_CHARGES`] quotas between them.
     pub fn build(mut self) -> Result<Limiter, ConfigError> {
         if self.policies.is_empty() && !self.may_be_empty {
             return Err(ConfigError::NoPolicy);
         }
-        let mut names = HashMap::new();
-        for policy in &self.policies {
-            if names.insert(policy.name(), ()).is_some() {
-                return Err(ConfigError::DuplicatePolicy {
-                    policy: policy.name().into(),
-                });
-            }
-        }
-        let mut labels = HashMap::new();
-        for policy in &self.policies {
-            for limit in policy.limits.iter() {
-                if let Some(other) = labels.insert(&limit.labels.quota, policy.name()) {
-                    return Err(ConfigError::DuplicateQuota {
-                        quota: limit.labels.quota.clone(),
-                        policies: [other.into(), policy.name().into()],
-                    });
-                }
-            }
-        }
+        check_names(&self.policies)?;
         for policy in &mut self.policies {
             if self.ignores_path_case {
                 policy.ignore_path_case();
             }
             policy.charges_preflights |= self.charges_preflights;
             policy.charges_health |= self.charges_health;
+            policy.check_cost()?;
+            policy.check_coverage()?;
         }
         let matcher = matcher(&self.policies);
-        let (on_demand, matched): (Vec<_>, Vec<_>) =
-            self.policies.iter().partition(|policy| policy.on_demand);
-        let quotas = |policy: usize| matched[policy].most_limits();
-        let together = match &matcher {
-            Some(matcher) => matcher.heaviest(quotas),
-            None => (0..matched.len()).map(quotas).sum(),
-        };
-        let alone = on_demand.iter().map(|policy| policy.most_limits());
-        let quotas = alone.fold(together, usize::max);
-        if quotas > MAX_CHARGES {
-            return Err(ConfigError::TooManyQuotas { quotas });
-        }
+        check_numbers(&self.policies, matcher.as_ref())?;
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
@@ -144,245 +116,53 @@ impl LimiterBuilder {
     }
 }
 
-/// Why a policy or a limiter cannot be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// This is no name for a policy or quota.
-    PolicyName {
-        /// The name, shortened if it is long.
-        name: String,
-    },
-    /// The policy has no quota.
-    NoQuota {
-        /// The policy's name.
-        policy: String,
-    },
-    /// This is no pattern of paths.
-    Route {
-        /// The policy's name.
-        policy: String,
-        /// What was given, shortened if it is long.
-        route: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// This names no gRPC methods.
-    GrpcMethod {
-        /// The policy's name.
-        policy: String,
-        /// What was given, shortened if it is long.
-        method: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// An interceptor cannot do what the policy asks for.
-    Interceptor {
-        /// The policy's name.
-        policy: String,
-        /// What it cannot do.
-        reason: &'static str,
-    },
-    /// This is no host.
-    Host {
-        /// The policy's name.
-        policy: String,
-        /// What was given, shortened if it is long.
-        host: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// A policy's tiers are not sound.
-    Tier {
-        /// The policy's name.
-        policy: String,
-        /// The tier's name.
-        tier: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// What a configuration says in a field of a policy makes no sense.
-    #[cfg(feature = "serde")]
-    Field {
-        /// The policy's name.
-        policy: String,
-        /// The field's name.
-        field: &'static str,
-        /// What was given, shortened if it is long.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A configuration names something that is not registered.
-    #[cfg(feature = "serde")]
-    NotRegistered {
-        /// The policy's name.
-        policy: String,
-        /// The field's name.
-        field: &'static str,
-        /// What was named, shortened if it is long.
-        name: String,
-        /// What is registered for this field.
-        known: Vec<String>,
-    },
-    /// This is no name of a header to find the client's address in.
-    #[cfg(feature = "serde")]
-    ClientHeader {
-        /// What was given, shortened if it is long.
-        header: String,
-    },
-    /// This is no network.
-    Network {
-        /// What was given, shortened if it is long.
-        network: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// IPv6 addresses cannot be grouped by this many bits.
-    Ipv6Prefix {
-        /// How many.
-        bits: u8,
-    },
-    /// Headers in no form at all.
-    NoHeaderForm,
-    /// Two forms of headers write the same header.
-    HeaderForms {
-        /// The forms.
-        forms: [HeaderForm; 2],
-    },
-    /// The limiter has no policy.
-    NoPolicy,
-    /// The limiter has no policy of this name, which somebody expects.
-    UnknownPolicy {
-        /// The name, shortened if it is long.
-        policy: String,
-    },
-    /// Two policies of one limiter have one name.
-    DuplicatePolicy {
-        /// The name.
-        policy: String,
-    },
-    /// Two quotas of one limiter have one name.
-    DuplicateQuota {
-        /// The name.
-        quota: String,
-        /// The policies that they belong to.
-        policies: [String; 2],
-    },
-    /// The policies have more quotas than one call may carry.
-    TooManyQuotas {
-        /// How many they have.
-        quotas: usize,
-    },
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PolicyName { name } => write!(
-                f,
-                "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
-            ),
-            Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
-            Self::Route {
-                policy,
-                route,
-                reason,
-            } => write!(f, "policy {policy:?}: route {route:?}: {reason}"),
-            Self::GrpcMethod {
-                policy,
-                method,
-                reason,
-            } => write!(f, "policy {policy:?}: gRPC method {method:?}: {reason}"),
-            Self::Interceptor { policy, reason } => {
-                write!(f, "policy {policy:?}: {reason}; use RateLimitLayer")
-            }
-            Self::Host {
-                policy,
-                host,
-                reason,
-            } => write!(f, "policy {policy:?}: host {host:?}: {reason}"),
-            Self::Tier {
-                policy,
-                tier,
-                reason,
-            } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
-            #[cfg(feature = "serde")]
-            Self::Field {
-                policy,
-                field,
-                value,
-                reason,
-            } => write!(f, "policy {policy:?}: {field} {value:?}: {reason}"),
-            #[cfg(feature = "serde")]
-            Self::NotRegistered {
-                policy,
-                field,
-                name,
-                known,
-            } => {
-                write!(
-                    f,
-                    "policy {policy:?}: {field} {name:?}: is not registered; "
-                )?;
-                if known.is_empty() {
-                    f.write_str("nothing is")
-                } else {
-                    write!(f, "registered are {}", known.join(", "))
-                }
-            }
-            #[cfg(feature = "serde")]
-            Self::ClientHeader { header } => {
-                write!(f, "client_address: header {header:?}: is no header name")
-            }
-            Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
-            Self::Ipv6Prefix { bits } => {
-                write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
-            }
-            Self::NoHeaderForm => f.write_str("header forms: none, so no headers"),
-            Self::HeaderForms {
-                forms: [one, other],
-            } => write!(
-                f,
-                "header forms {one} and {other}: both write {}",
-                one.names()[0]
-            ),
-            Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
-            Self::UnknownPolicy { policy } => {
-                write!(f, "policy {policy:?}: there is none of this name")
-            }
-            Self::DuplicatePolicy { policy } => {
-                write!(f, "policy {policy:?}: there are two of this name")
-            }
-            Self::DuplicateQuota {
-                quota,
-                policies: [one, other],
-            } if one == other => {
-                write!(f, "policy {one:?}: two quotas are named {quota:?}")
-            }
-            Self::DuplicateQuota {
-                quota,
-                policies: [one, other],
-            } => {
-                write!(
-                    f,
-                    "policies {one:?} and {other:?}: both have a quota named {quota:?}"
-                )
-            }
-            Self::TooManyQuotas { quotas } => write!(
-                f,
-                "{quotas} quotas could meet in one request, and at most {MAX_CHARGES} are decided together"
-            ),
+/// No name twice: neither of policies nor of quotas.
+fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
+    let mut names = HashSet::new();
+    for policy in policies {
+        if !names.insert(policy.name()) {
+            return Err(ConfigError::DuplicatePolicy {
+                policy: policy.name().into(),
+            });
         }
     }
+    let mut labels = HashMap::new();
+    for policy in policies {
+        for limit in policy.limits.iter() {
+            if let Some(other) = labels.insert(&limit.labels.quota, policy.name()) {
+                return Err(ConfigError::DuplicateQuota {
+                    quota: limit.labels.quota.clone(),
+                    policies: [other.into(), policy.name().into()],
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
-impl Error for ConfigError {}
+/// No more quotas than are decided together, whatever is asked for.
+fn check_numbers(policies: &[Policy], matcher: Option<&Matcher>) -> Result<(), ConfigError> {
+    let (on_demand, matched): (Vec<_>, Vec<_>) =
+        policies.iter().partition(|policy| policy.on_demand);
+    let quotas = |policy: usize| matched[policy].most_limits();
+    let together = match matcher {
+        Some(matcher) => matcher.heaviest(quotas),
+        None => (0..matched.len()).map(quotas).sum(),
+    };
+    let alone = on_demand.iter().map(|policy| policy.most_limits());
+    let quotas = alone.fold(together, usize::max);
+    if quotas > MAX_CHARGES {
+        return Err(ConfigError::TooManyQuotas { quotas });
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
-    use crate::Quota;
+    use crate::{Quota, Tiers};
 
     const QUOTA: Quota = Quota::per_second(1);
 
@@ -436,6 +216,7 @@ mod tests {
             "33 quotas could meet in one request, and at most 32 are decided together"
         );
     }
+
     #[test]
     fn policies_on_demand_do_not_meet_unless_they_are_asked_for_together() {
         let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA).on_demand());
@@ -443,6 +224,66 @@ mod tests {
 
         let alone = Policy::new("big", vec![QUOTA; MAX_CHARGES + 1]).on_demand();
         assert!(refusal([alone]).starts_with("33 quotas could meet"));
+    }
+
+    #[test]
+    fn a_cost_that_no_budget_of_the_policy_ever_holds_is_refused() {
+        let policy = || Policy::new("big", [Quota::per_second(5), Quota::per_day(9).burst(2)]);
+        assert!(Limiter::builder().policy(policy().cost(2)).build().is_ok());
+        for policy in [policy(), policy().shadow(), policy().on_demand()] {
+            assert_eq!(
+                refusal([policy.cost(3)]),
+                "policy \"big\": a cost of 3 never passes: a full budget of \"big-2\" holds 2"
+            );
+        }
+        // What a request makes of it is for the request's verdict to say.
+        assert!(
+            Limiter::builder()
+                .policy(policy().cost_by(|_| 3))
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_cost_that_no_budget_of_a_tier_ever_holds_is_refused() {
+        let tiers = Tiers::by_key([("a", "free")]).tier("free", Quota::per_second(2));
+        let policy = Policy::new("big", Quota::per_second(5))
+            .tiers(tiers)
+            .cost(3);
+        assert_eq!(
+            refusal([policy]),
+            "policy \"big\": tier \"free\": a full budget holds less than a request costs, so that none would ever pass"
+        );
+    }
+
+    #[test]
+    fn a_policy_that_covers_no_request_is_refused() {
+        let policy = || Policy::new("p", QUOTA);
+        let none = [
+            policy().method(Method::GET).exempt_method(Method::GET),
+            policy().method(Method::HEAD).exempt_method(Method::GET),
+            policy().route("/a/{id}").exempt_route("/a/{name}"),
+        ];
+        for policy in none {
+            let error = refusal([policy]);
+            assert!(
+                error.starts_with("policy \"p\": covers no request: "),
+                "{error}"
+            );
+        }
+        let some = [
+            policy().method(Method::GET).exempt_method(Method::HEAD),
+            policy()
+                .method(Method::GET)
+                .method(Method::PUT)
+                .exempt_method(Method::PUT),
+            policy().route("/a/{id}").exempt_route("/a/me"),
+            policy().exempt_method(Method::GET).exempt_route("/a"),
+        ];
+        for policy in some {
+            assert!(Limiter::builder().policy(policy).build().is_ok());
+        }
     }
 
     #[test]
