@@ -2,16 +2,36 @@
 //!
 //! `cargo run --example login`. Every attempt is charged before the password is looked at, and gets its charge back if it was
 //! right: so a thousand attempts at once find no gap. An attacker has few addresses or few accounts, so both are counted.
+//! `Ali` and ` ali` are one account to whoever looks it up, so they are one budget too.
 
 use axum::Router;
 use axum::extract::Form;
 use axum::routing::post;
 use http::StatusCode;
 use serde::Deserialize;
-use tollgate::key::FormField;
-use tollgate::{BufferBodyLayer, Limiter, OnFailure, Policy, Quota, RateLimitLayer};
+use tollgate::key::{FormField, KeyExtractor, KeyMissing};
+use tollgate::{
+    BufferBodyLayer, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RequestView,
+};
 use tollgate_examples::serve;
 use tower::ServiceBuilder;
+
+/// The account that a name stands for: the same for the limit and for the password.
+fn account(user: &str) -> String {
+    user.trim().to_lowercase()
+}
+
+/// Whose password is being guessed.
+#[derive(Debug)]
+struct Account(FormField);
+
+impl KeyExtractor for Account {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let user = self.0.extract(request)?;
+        // A field of a form is text, since what is not UTF-8 has been replaced.
+        Ok(Key::from(account(&String::from_utf8_lossy(user.content()))))
+    }
+}
 
 #[derive(Deserialize)]
 struct Login {
@@ -21,7 +41,10 @@ struct Login {
 
 async fn login(Form(login): Form<Login>) -> (StatusCode, String) {
     if login.password == "open sesame" {
-        (StatusCode::OK, format!("welcome, {}\n", login.user))
+        (
+            StatusCode::OK,
+            format!("welcome, {}\n", account(&login.user)),
+        )
     } else {
         (StatusCode::UNAUTHORIZED, "wrong\n".to_owned())
     }
@@ -37,7 +60,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let limiter = Limiter::builder()
         .policy(failed("guesses-of-an-address", Quota::per_minute(5)))
-        .policy(failed("guesses-at-an-account", Quota::per_hour(20)).key(FormField::new("user")))
+        .policy(
+            failed("guesses-at-an-account", Quota::per_hour(20))
+                .key(Account(FormField::new("user"))),
+        )
         .build()?;
 
     // The user's name is in the body, so a layer of its own reads that first, up to a limit.

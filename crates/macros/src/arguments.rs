@@ -62,7 +62,7 @@ impl Arguments {
         let name = input.call(Ident::parse_any)?;
         match name.to_string().as_str() {
             "burst" => set(&mut self.burst, &name, after_equals(input, whole_number)?),
-            "cost" => set(&mut self.cost, &name, after_equals(input, whole_number)?),
+            "cost" => set(&mut self.cost, &name, after_equals(input, cost)?),
             "key" => set(&mut self.key, &name, after_equals(input, key)?),
             "name" => set(&mut self.name, &name, after_equals(input, text)?),
             "policy" => set(&mut self.policy, &name, after_equals(input, text)?),
@@ -116,6 +116,17 @@ fn whole_number(input: ParseStream<'_>) -> Result<Number> {
         span: literal.span(),
         value: value.map_err(|_| Error::new(literal.span(), EXPECTED))?,
     })
+}
+
+fn cost(input: ParseStream<'_>) -> Result<Number> {
+    let cost = whole_number(input)?;
+    if cost.value == 0 {
+        return Err(Error::new(
+            cost.span,
+            "a cost of 0 limits nothing: to watch without refusing use `shadow`, on a quota or on the policy",
+        ));
+    }
+    Ok(cost)
 }
 
 fn text(input: ParseStream<'_>) -> Result<LitStr> {

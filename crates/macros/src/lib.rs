@@ -19,7 +19,8 @@ use self::text::Place;
 /// refused is given back, and the response carries the fields of every policy that took part.
 ///
 /// Without a `RateLimitLayer` around it, and if it names a policy that the limiter does not have, the handler answers 500,
-/// and says in the log and in the body what is missing. `Limiter::expects` looks for policies when the server starts.
+/// and says in the log what is missing; in builds with debug assertions the body says it too. `Limiter::expects` looks for
+/// policies when the server starts.
 ///
 /// # Arguments
 ///
@@ -42,6 +43,8 @@ use self::text::Place;
 /// An inline limit is called by the method and the route that the request took, `post/login` or `get/users/_id_`, so that each
 /// route that the handler is mounted at has budgets of its own; `HEAD` counts as `GET`. With `name = ".."` they are one.
 /// Two limits of one name in one limiter are an error, which the handler that comes second answers with, as above.
+/// Where handlers are mounted is known to axum's router alone until a request comes, so that nothing finds such a clash
+/// earlier: a test that sends each limited route one request does.
 ///
 /// # Several on one handler
 ///

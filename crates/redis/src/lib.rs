@@ -92,3 +92,6 @@ pub use backend::RedisBackend;
 pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
 pub use stats::Stats;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub use wire::forged;

@@ -74,7 +74,8 @@ pub enum TrustedProxies {
     /// A peer elsewhere is the caller itself. Otherwise the list that the header is, all its lines joined, is read from the
     /// right, and the first address that is not in the networks is the caller. If there is none, the caller is the peer. An
     /// entry that is no address ends the walk, and the caller is then the last proxy that was believed: what stands further
-    /// left was written by somebody unknown.
+    /// left was written by somebody unknown. In `X-Forwarded-For` that is so of an empty entry too, and of one in quotes;
+    /// in `Forwarded` empty elements are ignored. The first such entry is reported as a warning.
     Networks(Networks),
     /// As many as stated: see [`Hops`].
     Hops(Hops),

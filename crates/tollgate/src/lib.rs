@@ -40,6 +40,7 @@
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers and gRPC methods |
 //! | `proto` | `proto::Contract`: limits from the options of a gRPC service |
 //! | `redis` | `RedisBackend`: one budget for a whole fleet |
+//! | `redis-tls` | `RedisBackend` over `rediss://` |
 //! | `serde` | `config`: policies and limiters as plain data, for a configuration file |
 //! | `tls` | `key::PeerCertificate`: an identity from the certificate that a caller shows to tonic |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |

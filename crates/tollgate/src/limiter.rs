@@ -1,7 +1,8 @@
 //! Policies, a backend, and the rule for when the backend fails: the one way in which a request is decided, whoever asks.
 
+mod builder;
 mod check;
-mod config;
+mod config_error;
 mod fallback;
 mod health;
 mod local;
@@ -16,10 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Request;
 use tollgate_core::{Answer, Backend, BackendError, Decision, MAX_NAME_LEN, Receipt};
-use tollgate_memory::MemoryBackend;
 
+pub use self::builder::LimiterBuilder;
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
-pub use self::config::{ConfigError, LimiterBuilder};
+pub use self::config_error::ConfigError;
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
@@ -398,18 +399,20 @@ impl fmt::Debug for Limiter {
 }
 
 /// The one policy of this limiter, in memory.
+///
+/// # Panics
+///
+/// If [`LimiterBuilder::build`] would refuse the policy. What comes from outside goes through that.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        // What a limiter can be refused for is what several policies can be to each other.
-        let policies: Box<[Policy]> = [policy].into();
-        Self::new(Parts {
-            matcher: matcher(&policies, Policy::is_for_requests),
-            message_matcher: matcher(&policies, Policy::is_for_messages),
-            policies,
-            client: ClientAddress::peer(),
-            ignores_path_case: false,
-            backend: Arc::new(MemoryBackend::new()),
-        })
+        match Self::builder().policy(policy).build() {
+            Ok(limiter) => limiter,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

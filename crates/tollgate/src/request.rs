@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "axum")]
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN};
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 
 use crate::client::{ClientAddress, by_its_bits};
@@ -116,10 +116,12 @@ impl<'a> RequestView<'a> {
         matched_path(self.extensions)
     }
 
-    /// Whether a browser asks whether it may send a request.
+    /// Whether a browser asks whether it may send a request: with both headers, as every browser does and others rarely.
     #[inline]
     pub(crate) fn is_preflight(&self) -> bool {
-        self.method == Method::OPTIONS && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+        self.method == Method::OPTIONS
+            && self.headers.contains_key(ORIGIN)
+            && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
     /// Whether a load balancer or a tool calls one of the services that gRPC itself defines.

@@ -10,7 +10,8 @@
 mod common;
 
 use axum::Router;
-use axum::routing::get;
+use axum::http::Method;
+use axum::routing::{get, post};
 use common::log::Log;
 use common::served::{Served, Whole};
 use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, Tiers, rate_limit};
@@ -166,6 +167,36 @@ async fn a_route_says_what_is_wrong_as_a_handler_does() {
     assert_closed(&server.get("/both").await, &says);
     let bare = Served::new(app).await;
     assert_closed(&bare.get("/both").await, &["RateLimitLayer"]);
+}
+
+#[tokio::test]
+async fn methods_of_a_route_have_limits_of_their_own_if_they_are_joined_and_else_say_how() {
+    let limited = get(|| async {}).rate_limit("9/hour");
+    let chained = limited.clone().post(|| async {}).rate_limit("1/hour");
+    let joined = limited.merge(post(|| async {}).rate_limit("1/hour"));
+    let app = Router::new()
+        .route("/chained", chained)
+        .route("/joined", joined);
+    let server = served(app).await;
+
+    let says = ["the handler on /chained", "limited twice", ".merge(post(b)"];
+    assert_closed(&server.get("/chained").await, &says);
+    for _ in 0..2 {
+        assert_eq!(server.get("/joined").await.status(), 200);
+    }
+    assert_eq!(server.send(Method::POST, "/joined", "").await.status(), 200);
+    assert_eq!(server.send(Method::POST, "/joined", "").await.status(), 429);
+}
+
+#[rate_limit(policy = "search", cost = 10)]
+async fn costly() {}
+
+#[tokio::test]
+async fn a_cost_that_never_passes_closes_the_handler() {
+    let limiter = Limiter::from(Policy::new("search", Quota::per_hour(9)).on_demand());
+    let app = Router::new().route("/", get(costly));
+    let server = Served::new(app.layer(RateLimitLayer::new(limiter))).await;
+    assert_closed(&server.get("/").await, &["a cost of 10 never passes"]);
 }
 
 #[rate_limit(policy = "tiered")]

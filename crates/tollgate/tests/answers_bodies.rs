@@ -68,7 +68,7 @@ async fn plain_text_is_a_sentence_for_each_reason() {
     };
     let cases = [
         (
-            keyed().cost(2),
+            keyed().cost_by(|_| 2),
             with_key("me"),
             429,
             "This request asks for more than its quota ever holds.\n",
@@ -121,7 +121,7 @@ async fn plain_text_is_a_sentence_for_each_reason() {
 
 #[tokio::test]
 async fn what_never_passes_is_not_told_to_retry() {
-    let layer = standing(Policy::new("api", Quota::per_hour(1)).cost(2));
+    let layer = standing(Policy::new("api", Quota::per_hour(1)).cost_by(|_| 2));
     let response = send(&layer).await;
     assert_eq!(response.status(), 429);
     assert_eq!(header(&response, "retry-after"), "");

@@ -52,7 +52,8 @@ fn policy() -> impl Strategy<Value = Policy> {
     let name = "[a-z0-9][a-z0-9._/-]{0,61}";
     let quotas = prop::collection::vec(quota(), 1..=2);
     let cost = prop_oneof![0..=3_u64, any::<u64>()];
-    (name, quotas, cost).prop_map(|(name, quotas, cost)| Policy::new(&name, quotas).cost(cost))
+    (name, quotas, cost)
+        .prop_map(|(name, quotas, cost)| Policy::new(&name, quotas).cost_by(move |_| cost))
 }
 
 /// When requests come: microseconds after each other.

@@ -237,6 +237,38 @@ async fn a_field_of_a_json_document_is_an_identity() {
     );
 }
 
+#[cfg(feature = "json")]
+#[tokio::test]
+async fn a_caller_cannot_show_one_field_to_the_limiter_and_another_to_the_handler() {
+    use tollgate::key::JsonField;
+
+    const JSON: &str = "application/json";
+    let app = echo(JsonField::new("a"));
+    assert_eq!(status(&app, request(JSON, r#"{"a":"x"}"#)).await, 200);
+    assert_eq!(status(&app, request(JSON, r#"{"a":"x"}"#)).await, 429);
+    // The same twice is the same, and so is it in other letters.
+    for body in [r#"{"a":"x","a":"x"}"#, r#"{"\u0061":"x"}"#] {
+        assert_eq!(status(&app, request(JSON, body)).await, 429, "{body}");
+    }
+    for body in [
+        r#"{"a":"x","a":"y"}"#,
+        r#"{"a":"y","a":"x"}"#,
+        r#"{"a":[],"a":"x"}"#,
+        r#"{"a":"x","a":null}"#,
+    ] {
+        // No budget of anybody's is spent, as of a document without the field.
+        for _ in 0..2 {
+            assert_eq!(status(&app, request(JSON, body)).await, 200, "{body}");
+        }
+    }
+    let within = echo(JsonField::new("a.b"));
+    for body in [r#"{"a":{"b":1},"a":{}}"#, r#"{"a":{},"a":{"b":1}}"#] {
+        for _ in 0..2 {
+            assert_eq!(status(&within, request(JSON, body)).await, 200, "{body}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_of_another_kind_is_not_read() {
     // Its body never comes, and nobody waits for it.

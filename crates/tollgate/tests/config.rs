@@ -69,6 +69,8 @@ fn sent_by(method: Method) -> Request<Body> {
 fn preflight() -> Request<Body> {
     let mut request = with("access-control-request-method", "POST");
     *request.method_mut() = Method::OPTIONS;
+    let origin = "https://example.com".parse().unwrap();
+    request.headers_mut().insert("origin", origin);
     request
 }
 

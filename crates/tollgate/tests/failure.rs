@@ -83,6 +83,8 @@ async fn a_policy_that_denies_answers_503_and_not_429() {
     let checked = limiter.check("closed", "anyone").await;
 
     assert_eq!(response.status(), 503);
+    // Nobody knows when, and none is promised.
+    assert!(!response.headers().contains_key("retry-after"));
     assert_eq!(
         (
             header(&response, "retry-after"),

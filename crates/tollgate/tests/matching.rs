@@ -294,18 +294,28 @@ async fn exempt_are_routes_methods_and_networks_that_change_at_run_time() {
 
 #[tokio::test]
 async fn pitfall_preflights_and_health_checks_burning_the_quota() {
-    let preflight = || {
+    let with = |headers: &[(&'static str, &str)]| {
         let mut request = request("OPTIONS", "/");
-        let method = "POST".parse().unwrap();
-        request
-            .headers_mut()
-            .insert("access-control-request-method", method);
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
         request
     };
+    let (origin, method) = (
+        ("origin", "https://example.com"),
+        ("access-control-request-method", "POST"),
+    );
+    let preflight = || with(&[origin, method]);
     let app = around_everything([policy("usual"), policy("strict").charge_preflights()]);
     assert_eq!(took_part(&app, preflight()).await, ["strict"]);
-    let options = request("OPTIONS", "/");
-    assert_eq!(took_part(&app, options).await, ["usual", "strict"]);
+    // What no browser sends is no preflight.
+    for headers in [&[][..], &[origin], &[method]] {
+        assert_eq!(
+            took_part(&app, with(headers)).await,
+            ["usual", "strict"],
+            "{headers:?}"
+        );
+    }
 
     let strict = Limiter::builder()
         .charge_preflights()

@@ -145,7 +145,7 @@ async fn a_cost_is_taken_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn pitfall_a_cost_above_the_burst_got_a_finite_retry_after() {
-    let (layer, _) = layer([Policy::new("heavy", Quota::per_hour(5)).cost(6)]);
+    let (layer, _) = layer([Policy::new("heavy", Quota::per_hour(5)).cost_by(|_| 6)]);
 
     let response = send(&layer, from("10.0.0.1")).await;
 

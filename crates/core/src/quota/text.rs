@@ -21,6 +21,12 @@ const UNITS: [(u64, &[&str]); 7] = [
 /// Buckets of a rolling window where the text names no number: each a tenth of the period.
 const DEFAULT_BUCKETS: u32 = 10;
 
+const WITHOUT_SPACES: &str = "LIMIT/PERIOD without spaces in it, such as 10/s";
+// 2^40, as `MAX_LIMIT` is.
+const SMALLER_LIMIT: &str = "a limit of at most 1099511627776";
+const SMALLER_BURST: &str = "a burst of at most 1099511627776";
+const SHORTER_PERIOD: &str = "a period of at most 366 days";
+
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
@@ -28,14 +34,24 @@ impl FromStr for Quota {
         let mut words = text.split_whitespace();
         let first = words.next().unwrap_or_default();
         let Some((limit, period)) = first.split_once('/') else {
-            return Err(syntax(first, "LIMIT/PERIOD, such as 10/s"));
+            return Err(if words.next().is_some_and(|word| word.starts_with('/')) {
+                syntax(text, WITHOUT_SPACES)
+            } else {
+                syntax(first, "LIMIT/PERIOD, such as 10/s")
+            });
         };
-        let (limit, period) = (number(limit, "a limit")?, parse_period(period)?);
+        if period.is_empty() && words.next().is_some() {
+            return Err(syntax(text, WITHOUT_SPACES));
+        }
+        let limit = number(limit, "a limit")?.ok_or_else(|| syntax(limit, SMALLER_LIMIT))?;
+        let period = parse_period(period)?;
         let mut burst = None;
         let mut algorithm = None;
         while let Some(word) = words.next() {
             if word == "burst" && burst.is_none() {
-                burst = Some(number(words.next().unwrap_or_default(), "a burst")?);
+                let word = words.next().unwrap_or_default();
+                let number = number(word, "a burst")?;
+                burst = Some(number.ok_or_else(|| syntax(word, SMALLER_BURST))?);
             } else if algorithm.is_some() {
                 return Err(syntax(word, "the end"));
             } else {
@@ -70,7 +86,7 @@ fn parse_algorithm(
         },
         "rolling-window" => match rest.next() {
             Some(count) if count != "burst" => {
-                let buckets = number(count, "a number of buckets")?;
+                let buckets = number(count, "a number of buckets")?.unwrap_or(u64::MAX);
                 let unit = rest.next().unwrap_or_default();
                 if unit != "buckets" {
                     return Err(syntax(unit, "the word buckets"));
@@ -103,28 +119,29 @@ fn parse_period(text: &str) -> Result<Duration, ParseQuotaError> {
     let count = if count.is_empty() {
         1
     } else {
-        number(count, EXPECTED)?
+        number(count, EXPECTED)?.ok_or_else(|| syntax(text, SHORTER_PERIOD))?
     };
     for (micros, names) in UNITS {
         if names.contains(&unit) {
-            // What overflows is refused a moment later, as too long.
-            return Ok(Duration::from_micros(count.saturating_mul(micros)));
+            let micros = count.checked_mul(micros);
+            let micros = micros.ok_or_else(|| syntax(text, SHORTER_PERIOD))?;
+            return Ok(Duration::from_micros(micros));
         }
     }
     Err(syntax(text, EXPECTED))
 }
 
-/// A decimal number, `_` allowed between its digits. No sign, no fraction.
-fn number(text: &str, expected: &'static str) -> Result<u64, ParseQuotaError> {
+/// A decimal number, `_` allowed between its digits. No sign, no fraction. Nothing if it is beyond all bounds, and could only
+/// be called by another.
+fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaError> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     if !text.starts_with(|c: char| c.is_ascii_digit()) || text.ends_with('_') {
         return Err(syntax(text, expected));
     }
-    if plain.len() > 19 && plain.bytes().all(|b| b.is_ascii_digit()) {
-        // More than any bound: let the bound's own message say so.
-        return Ok(u64::MAX);
+    if !plain.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(syntax(text, expected));
     }
-    plain.parse().map_err(|_| syntax(text, expected))
+    Ok(plain.parse().ok())
 }
 
 fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
@@ -288,8 +305,33 @@ mod tests {
             ("1/s leaky-bucket", "found \"leaky-bucket\""),
             ("0/s", "a limit of 0 admits nothing"),
             ("1/0s", "a period of 0 has no rate"),
-            ("99999999999999999999999/s", "is above the largest limit"),
-            ("1/99999999999999999999999w", "is longer than 366 days"),
+            (
+                "10 / s",
+                "expected LIMIT/PERIOD without spaces in it, such as 10/s, found \"10 / s\"",
+            ),
+            ("10 /s", "LIMIT/PERIOD without spaces"),
+            ("10/ s burst 2", "LIMIT/PERIOD without spaces"),
+            (
+                "1099511627777/s",
+                "1099511627777 is above the largest limit",
+            ),
+            (
+                "18446744073709551616/s",
+                "expected a limit of at most 1099511627776, found \"18446744073709551616\"",
+            ),
+            (
+                "1/s burst 18446744073709551616",
+                "expected a burst of at most 1099511627776, found \"18446744073709551616\"",
+            ),
+            ("1/367days", "is longer than 366 days"),
+            (
+                "1/99999999999999999999999w",
+                "expected a period of at most 366 days, found \"99999999999999999999999w\"",
+            ),
+            (
+                "1/9999999999999999w",
+                "expected a period of at most 366 days, found \"9999999999999999w\"",
+            ),
             ("5/s sliding-window burst 3", "a burst of 3 has no meaning"),
         ];
         for (text, expected) in cases {

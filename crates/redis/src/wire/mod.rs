@@ -4,6 +4,8 @@
 //! follows from that by core's own rule, here as there.
 
 mod call;
+#[cfg(feature = "fuzz")]
+pub mod forged;
 mod lower;
 mod numbers;
 mod reply;

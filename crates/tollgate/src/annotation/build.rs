@@ -25,6 +25,15 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    /// Whether both are limits of one route, one within the other.
+    fn is_around(&self, other: &Self) -> bool {
+        let are_routes = matches!(
+            (self.owner, other.owner),
+            (Owner::Route(_), Owner::Route(_))
+        );
+        are_routes && self.mount.is_some() && self.mount == other.mount
+    }
+
     fn is_the_same(&self, other: &Self) -> bool {
         (self.owner, self.index, &self.mount) == (other.owner, other.index, &other.mount)
     }
@@ -87,7 +96,11 @@ impl<'a> Build<'a> {
         };
         let policy = self.limiter.policy(name).ok_or_else(unknown)?;
         Ok(match cost {
-            Some(cost) => Arc::new(Policy::clone(policy).cost(cost)),
+            Some(cost) => {
+                let policy = Policy::clone(policy).cost(cost);
+                policy.check_cost().map_err(What::Config)?;
+                Arc::new(policy)
+            }
             None => Arc::clone(policy),
         })
     }
@@ -148,9 +161,11 @@ impl<'a> Build<'a> {
         if let Some(taken) = by_others.or(by_itself.map(|(_, claim)| claim))
             && !taken.is_the_same(&claim)
         {
-            return Err(What::NameTaken {
-                name: name.into(),
-                by: Box::new(taken.clone()),
+            let (name, by) = (name.into(), Box::new(taken.clone()));
+            return Err(if taken.is_around(&claim) {
+                What::LimitedTwice { name, by }
+            } else {
+                What::NameTaken { name, by }
             });
         }
         self.claims.push((name.into(), claim));

@@ -27,6 +27,7 @@ pub(super) enum What {
     NoName { name: String },
     NameOfPolicy { name: String },
     NameTaken { name: String, by: Box<Claim> },
+    LimitedTwice { name: String, by: Box<Claim> },
     TooManyQuotas { quotas: usize },
     Config(ConfigError),
 }
@@ -43,24 +44,34 @@ impl Misuse {
     /// With places in the source, which callers need not know.
     pub(super) fn log(self, site: &dyn Site) -> Self {
         let other_place = match &self.what {
-            What::NameTaken { by, .. } => Some(by.place.as_str()),
+            What::NameTaken { by, .. } | What::LimitedTwice { by, .. } => Some(by.place.as_str()),
             _ => None,
         };
         tracing::error!(place = site.place(), other_place, "{self}");
         self
     }
 
-    /// The same for a call, in its status.
+    /// For a call.
     #[cfg(feature = "tonic")]
     pub(super) fn status(&self) -> tonic::Status {
-        tonic::Status::internal(self.to_string())
+        tonic::Status::internal(self.told(cfg!(debug_assertions)))
     }
 
-    /// Says it in the body too: whoever sees it first is whoever has just written the annotation.
+    /// For a request.
     pub(super) fn response(&self) -> Response {
         let no_store = [(CACHE_CONTROL, "no-store")];
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        (status, no_store, format!("{self}\n")).into_response()
+        let body = self.told(cfg!(debug_assertions)) + "\n";
+        (StatusCode::INTERNAL_SERVER_ERROR, no_store, body).into_response()
+    }
+
+    /// What callers are told. Whoever sees it first, while the program is being written, is whoever has just written the
+    /// annotation. The callers of what is in use need not know what handlers and policies are called.
+    fn told(&self, in_development: bool) -> String {
+        if in_development {
+            self.to_string()
+        } else {
+            "this cannot be limited, so it is closed: the server's log says why".to_owned()
+        }
     }
 }
 
@@ -95,11 +106,39 @@ impl fmt::Display for Misuse {
                 "its limit is called {name:?}, as the one of {} is; {other_name}",
                 by.who
             ),
+            What::LimitedTwice { name, .. } => write!(
+                f,
+                "it is limited twice under the name {name:?}: `.rate_limit(..)` limits all handlers that a route has so far; \
+                 limit each by itself, `get(a).rate_limit(..).merge(post(b).rate_limit(..))`, and give one handler several \
+                 quotas at once, `.rate_limit([\"10/s\", \"1000/day\"])`"
+            ),
             What::TooManyQuotas { quotas } => write!(
                 f,
                 "it has {quotas} quotas, and at most {MAX_CHARGES} are decided together"
             ),
             What::Config(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_while_the_program_is_written_callers_are_told_the_names_of_its_parts() {
+        let misuse = Misuse {
+            who: "handler `secret`".to_owned(),
+            what: What::UnknownPolicy {
+                policy: "hidden".to_owned(),
+            },
+            other_name: "",
+        };
+        for in_development in [true, false] {
+            let told = misuse.told(in_development);
+            for name in ["secret", "hidden"] {
+                assert_eq!(told.contains(name), in_development, "{told}");
+            }
         }
     }
 }

@@ -35,7 +35,17 @@ use crate::Quota;
 /// ```
 ///
 /// The handlers that the route has so far are limited, as by axum's `route_layer`: requests of other methods are answered with
-/// 405 and not charged. A request that is refused is so before its body is read. Everything else is as with
+/// 405 and not charged. Methods that have limits of their own are joined when they have them:
+///
+/// ```
+/// use axum::{Router, routing::{get, post}};
+/// use tollgate::MethodRouterExt;
+///
+/// let notes = get(|| async { "notes" }).rate_limit("10/s").merge(post(|| async {}).rate_limit("1/s"));
+/// let app: Router = Router::new().route("/notes", notes);
+/// ```
+///
+/// A request that is refused is so before its body is read. Everything else is as with
 /// [`rate_limit`](macro@crate::rate_limit): it needs a [`RateLimitLayer`](crate::RateLimitLayer) around it, and without one it
 /// answers 500.
 pub trait MethodRouterExt: Sized + private::Sealed {

@@ -9,8 +9,12 @@ use std::net::IpAddr;
 use super::node;
 
 /// The addresses of a line, the last one first; nothing for an element that has none.
+///
+/// Empty elements are ignored, as of every list in HTTP (RFC 9110, 5.6.1): a proxy that does not know whom it speaks to writes
+/// `for=unknown`.
 pub(super) fn list_from_the_right(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     elements_from_the_right(line)
+        .filter(|element| !element.trim_ascii().is_empty())
         .map(|element| forwarded_for(element).and_then(|value| node::address(&value)))
 }
 
@@ -144,7 +148,7 @@ mod tests {
     #[test]
     fn what_names_no_address_or_is_not_well_formed_is_an_element_without_one() {
         let none = [
-            "",
+            ";",
             "for=unknown",
             "for=_hidden",
             "for=",
@@ -173,6 +177,17 @@ mod tests {
             list("for=192.0.2.1, for=\"[2001:db8::1]\";host=\"a,b\" ,for=unknown"),
             [None, one("2001:db8::1"), one("192.0.2.1")]
         );
+    }
+
+    #[test]
+    fn empty_elements_are_none_as_of_every_list_in_http() {
+        for line in ["", " ", ",", ",, \t,"] {
+            assert_eq!(list(line), [], "{line:?}");
+        }
+        let lines = ["for=192.0.2.1,", ",for=192.0.2.1", " , for=192.0.2.1 ,\t, "];
+        for line in lines {
+            assert_eq!(list(line), [one("192.0.2.1")], "{line:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From the peer back through the proxies that are believed.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Hops, TrustedProxies};
 
@@ -23,6 +24,7 @@ pub(super) fn walk(
     let mut last = peer;
     for (index, entry) in entries.enumerate() {
         let Some(entry) = entry else {
+            warn_once();
             return last;
         };
         let is_caller = match proxies {
@@ -38,4 +40,17 @@ pub(super) fn walk(
         last = Some(entry);
     }
     peer
+}
+
+/// Behind a proxy that writes something else than addresses everybody shares its budget, and nobody would know why. Once: a
+/// caller within a trusted network can write such entries, too.
+fn warn_once() {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "a forwarding header from a trusted proxy has an entry that is no address; the caller is then the last proxy that \
+             wrote one, or the peer, and whoever is behind it shares its budget"
+        );
+    }
 }

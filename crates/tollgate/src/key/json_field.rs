@@ -1,5 +1,10 @@
 //! A field of a JSON document.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::{KeyExtractor, KeyMissing};
@@ -11,8 +16,9 @@ use crate::{Key, RequestView};
 ///
 /// The value may be a text, or an integer, which is the same identity as the text of its digits, so that `7` and `"7"` are one
 /// caller. It is missing if it is anything else, if it is empty, if the body is not JSON by its content type, is not
-/// well-formed or is too long, or if there is no such layer outside of the limiter. Of several fields of one name the last
-/// counts.
+/// well-formed or is too long, or if there is no such layer outside of the limiter. So it is if there are several fields of one
+/// name on the way with different values: readers of JSON do not agree on which of them counts, and a caller could show one to
+/// the limiter and another to the handler.
 ///
 /// ```
 /// use tollgate::key::JsonField;
@@ -41,21 +47,103 @@ impl JsonField {
             return None;
         }
         let WholeBody(body) = request.extensions().get()?;
-        let document: Value = serde_json::from_slice(body).ok()?;
-        let field = self
-            .path
-            .iter()
-            .try_fold(&document, |value, name| match value {
-                Value::Array(list) => list.get(name.parse::<usize>().ok()?),
-                other => other.get(&**name),
-            })?;
-        match field {
-            Value::String(text) if !text.is_empty() => Some(Key::from(text)),
-            Value::Number(number) if number.is_u64() || number.is_i64() => {
-                Some(Key::from(number.to_string()))
-            }
-            _ => None,
+        let mut document = serde_json::Deserializer::from_slice(body);
+        let found = Field(&self.path).deserialize(&mut document).ok()?;
+        document.end().ok()?;
+        found
+    }
+}
+
+/// Looks for the field at a path, and at nothing beside it.
+struct Field<'p>(&'p [Box<str>]);
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = Option<Key>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        if self.0.is_empty() {
+            return Value::deserialize(deserializer).map(|value| identity(&value));
         }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Field<'_> {
+    type Value = Option<Key>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
+            match self.0 {
+                [first, rest @ ..] if **first == *name => {
+                    let value = fields.next_value_seed(Field(rest))?;
+                    if found
+                        .replace(value.clone())
+                        .is_some_and(|other| other != value)
+                    {
+                        return Err(A::Error::custom("several fields of one name"));
+                    }
+                }
+                _ => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found.flatten())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let wanted = self.0.split_first();
+        let wanted = wanted.and_then(|(first, rest)| Some((first.parse::<usize>().ok()?, rest)));
+        let (mut found, mut index) = (None, 0_usize);
+        loop {
+            let element = match wanted {
+                Some((wanted, rest)) if wanted == index => list.next_element_seed(Field(rest))?,
+                _ => list.next_element::<IgnoredAny>()?.map(|_| None),
+            };
+            match element {
+                None => return Ok(found),
+                Some(value) => found = found.or(value),
+            }
+            index += 1;
+        }
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+/// What the field has to be.
+fn identity(value: &Value) -> Option<Key> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(Key::from(text.as_str())),
+        Value::Number(number) if number.is_u64() || number.is_i64() => {
+            Some(Key::from(number.to_string()))
+        }
+        _ => None,
     }
 }
 

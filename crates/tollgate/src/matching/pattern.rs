@@ -40,6 +40,9 @@ impl Pattern {
         if path.split('/').any(old) {
             return Err("has the old syntax: write {name} or {*name}".into());
         }
+        if text.contains(['?', '#']) {
+            return Err("has a query or a fragment, which no path has".into());
+        }
         if text.matches('{').count() > MAX_PARAMS {
             return Err(format!("has more than {MAX_PARAMS} braces"));
         }
@@ -85,7 +88,7 @@ impl Pattern {
     }
 
     /// What the router is given: equal for patterns that cover the same, whatever their parameters are called.
-    pub(super) fn route(&self) -> String {
+    pub(crate) fn route(&self) -> String {
         let mut route = String::with_capacity(self.text.len());
         for segment in &self.segments {
             route.push('/');

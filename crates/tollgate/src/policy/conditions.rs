@@ -154,7 +154,7 @@ impl Policy {
         self
     }
 
-    /// Covers CORS preflights too: `OPTIONS` with `Access-Control-Request-Method`. Browsers send them unasked, and a page
+    /// Covers CORS preflights too: `OPTIONS` with `Origin` and `Access-Control-Request-Method`. Browsers send them unasked, and a page
     /// cannot read the refusal of one, so that they cost nothing unless this says otherwise.
     #[must_use]
     pub fn charge_preflights(mut self) -> Self {
@@ -177,6 +177,20 @@ impl Policy {
         self.conditions
             .as_ref()
             .is_none_or(|conditions| conditions.hold(request))
+    }
+
+    /// Whether any request could be covered, as far as the lists of what is covered and what is not tell.
+    pub(crate) fn check_coverage(&self) -> Result<(), ConfigError> {
+        let Some(conditions) = &self.conditions else {
+            return Ok(());
+        };
+        match conditions.contradiction() {
+            None => Ok(()),
+            Some(reason) => Err(ConfigError::CoversNothing {
+                policy: self.name.to_string(),
+                reason,
+            }),
+        }
     }
 
     pub(crate) fn has_conditions(&self) -> bool {
@@ -258,6 +272,20 @@ impl Policy {
 }
 
 impl Conditions {
+    /// What rules every request out.
+    fn contradiction(&self) -> Option<&'static str> {
+        let mut methods = self.methods.iter();
+        let mut routes = self.routes.iter().map(Pattern::route);
+        let exempt: Vec<String> = self.exempt_routes.iter().map(Pattern::route).collect();
+        if !self.methods.is_empty() && methods.all(|method| has(&self.exempt_methods, method)) {
+            Some("all its methods are exempt")
+        } else if !self.routes.is_empty() && routes.all(|route| exempt.contains(&route)) {
+            Some("all its routes are exempt")
+        } else {
+            None
+        }
+    }
+
     fn hold(&self, request: &RequestView<'_>) -> bool {
         (self.methods.is_empty() || has(&self.methods, request.method()))
             && !has(&self.exempt_methods, request.method())

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::RequestView;
+use super::{Limit, Policy};
+use crate::{ConfigError, RequestView};
 
 /// The same for every request, or as a function says.
 #[derive(Clone)]
@@ -30,6 +31,35 @@ impl Cost {
         match self {
             Self::Fixed(cost) => Some(*cost),
             Self::By(_) => None,
+        }
+    }
+}
+
+impl Policy {
+    /// Whether what every request costs could pass, in each tier. One whose every request is refused, for good, has nothing
+    /// of a limit, so that it is taken for a mistake, on trial as well; whom to refuse always, lists say. Who is checked with
+    /// [another cost](crate::Check::cost) is told by the verdict.
+    pub(crate) fn check_cost(&self) -> Result<(), ConfigError> {
+        let Some(cost) = self.cost.fixed() else {
+            return Ok(());
+        };
+        let is_short = |limit: &&Limit| limit.quota.capacity() < cost;
+        if let Some(limit) = self.limits.iter().find(is_short) {
+            return Err(ConfigError::Cost {
+                policy: self.name.to_string(),
+                quota: limit.labels.quota.clone(),
+                cost,
+                capacity: limit.quota.capacity(),
+            });
+        }
+        let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        match tiers.into_iter().find(|(_, limit)| is_short(limit)) {
+            None => Ok(()),
+            Some((tier, _)) => Err(ConfigError::Tier {
+                policy: self.name.to_string(),
+                tier: tier.to_owned(),
+                reason: "a full budget holds less than a request costs, so that none would ever pass",
+            }),
         }
     }
 }

@@ -284,6 +284,17 @@ impl Resolved {
         self.grants.get(tier).map(|(_, grant)| grant)
     }
 
+    /// The quotas of all tiers, by their tier's name.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
+        self.grants.iter().flat_map(|(name, grant)| {
+            let limits = match grant {
+                Grant::Limits(limits) => limits.as_ref(),
+                Grant::Unlimited => &[],
+            };
+            limits.iter().map(|limit| (name.as_str(), limit))
+        })
+    }
+
     /// The most quotas that any tier has.
     fn most_limits(&self) -> usize {
         let lengths = self.grants.iter().map(|(_, grant)| match grant {

@@ -103,7 +103,7 @@ async fn each_policy_that_refuses_is_one_violation() {
 
 #[tokio::test]
 async fn what_can_never_pass_is_not_to_be_retried() {
-    let policy = Policy::new("orders", Quota::per_hour(1)).cost(2);
+    let policy = Policy::new("orders", Quota::per_hour(1)).cost_by(|_| 2);
     let served = Served::behind(RateLimitLayer::new(policy)).await;
 
     let denied = served.place().await.unwrap_err();

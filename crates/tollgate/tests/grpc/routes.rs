@@ -46,7 +46,7 @@ async fn methods_services_and_packages_have_budgets_of_their_own() {
     ];
     for (methods, covers) in cases {
         let policy = Policy::new("none", Quota::per_hour(1))
-            .cost(2)
+            .cost_by(|_| 2)
             .grpc(methods);
         let served = Served::behind(RateLimitLayer::new(policy)).await;
         let mut client = served.client().await;
@@ -65,7 +65,7 @@ async fn methods_services_and_packages_have_budgets_of_their_own() {
 async fn a_refused_stream_never_opens_whichever_side_streams() {
     // given a budget that nothing fits into
     let served = Served::behind(RateLimitLayer::new(
-        Policy::new("none", Quota::per_hour(1)).cost(2),
+        Policy::new("none", Quota::per_hour(1)).cost_by(|_| 2),
     ))
     .await;
     let mut client = served.client().await;

@@ -55,4 +55,7 @@ async fn key_that_is_made() {}
 #[rate_limit("10/day", burst = 0)]
 async fn below() {}
 
+#[rate_limit("10/min", cost = 0)]
+async fn cost_of_nothing() {}
+
 fn main() {}

@@ -24,7 +24,7 @@ async fn key() {}
 #[rate_limit("10/min", key = (tollgate::ClientIp, Method))]
 async fn keys() {}
 
-#[rate_limit("10/min", shadow, cost = 0, name = "all/of-it", key = Global, burst = 1, crate = ::tollgate)]
+#[rate_limit("10/min", shadow, cost = 1, name = "all/of-it", key = Global, burst = 1, crate = ::tollgate)]
 async fn everything() {}
 
 #[rate_limit(policy = "search")]

@@ -1,0 +1,108 @@
+//! Whole numbers as wide as a quota needs them.
+
+use std::ops::{Add, Mul, Sub};
+
+/// What parts are counted in: see [`Width`](super::Width). 128 bits hold whatever there is.
+pub(super) trait Parts:
+    Copy + Ord + From<u64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
+{
+    /// The parts in so many microseconds and a rest; if they do not fit, any number that is beyond a quota's ceiling.
+    /// A quota of the same scope and another rate may have left a rest that is more than a microsecond of this one: it
+    /// counts as one.
+    fn of(us: u64, denominator: u32, rest: u32) -> Self;
+
+    /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
+    fn divide(self, divisor: u64) -> (u64, u64);
+
+    /// As time: whole microseconds, and the parts that are left.
+    #[inline]
+    fn micros_and_rest(self, denominator: u32) -> (u64, u64) {
+        self.divide(denominator.into())
+    }
+}
+
+/// Parts that are microseconds: nothing has to be multiplied or divided to make the one of the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Micros(u64);
+
+impl From<u64> for Micros {
+    #[inline]
+    fn from(us: u64) -> Self {
+        Self(us)
+    }
+}
+
+impl Add for Micros {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Micros {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl Mul for Micros {
+    type Output = Self;
+
+    #[inline]
+    fn mul(self, other: Self) -> Self {
+        Self(self.0 * other.0)
+    }
+}
+
+impl Parts for Micros {
+    #[inline]
+    fn of(us: u64, _denominator: u32, rest: u32) -> Self {
+        Self(us.saturating_add((rest > 0).into()))
+    }
+
+    #[inline]
+    fn divide(self, divisor: u64) -> (u64, u64) {
+        self.0.divide(divisor)
+    }
+
+    #[inline]
+    fn micros_and_rest(self, _denominator: u32) -> (u64, u64) {
+        (self.0, 0)
+    }
+}
+
+impl Parts for u64 {
+    #[inline]
+    fn of(us: u64, denominator: u32, rest: u32) -> Self {
+        us.saturating_mul(denominator.into())
+            .saturating_add(rest.min(denominator).into())
+    }
+
+    #[inline]
+    fn divide(self, divisor: u64) -> (u64, u64) {
+        (self / divisor, self % divisor)
+    }
+}
+
+impl Parts for u128 {
+    #[inline]
+    fn of(us: u64, denominator: u32, rest: u32) -> Self {
+        Self::from(us) * Self::from(denominator) + Self::from(rest.min(denominator))
+    }
+
+    #[inline]
+    fn divide(self, divisor: u64) -> (u64, u64) {
+        // A division of 128 bits is many times dearer than one of 64, and almost never needed.
+        if let Ok(narrow) = u64::try_from(self) {
+            return narrow.divide(divisor);
+        }
+        let wide = Self::from(divisor);
+        let quotient = u64::try_from(self / wide).unwrap_or(u64::MAX);
+        (quotient, u64::try_from(self % wide).unwrap_or(0))
+    }
+}

@@ -1,0 +1,41 @@
+//! Policies and limiters as plain data.
+
+use tollgate::config::{LimiterConfig, Registry};
+use tollgate::{LimiterBuilder, Tiers};
+
+/// What is read is written as something that is read as the same, and builds a limiter or says which policy is wrong.
+pub fn config(data: &[u8]) {
+    let Ok(config) = serde_json::from_slice::<LimiterConfig>(data) else {
+        return;
+    };
+    let written = serde_json::to_vec(&config).unwrap();
+    let read: LimiterConfig = serde_json::from_slice(&written).unwrap();
+    assert_eq!(read, config);
+
+    if let Err(error) = config.build(&registry()).and_then(LimiterBuilder::build) {
+        let said = error.to_string();
+        let about_a_policy = config.policies.iter().any(|policy| {
+            let name: String = policy.name.chars().take(16).collect();
+            said.contains(&format!("{name:?}").trim_matches('"').to_owned())
+        });
+        let about_the_limiter = [
+            "client_address",
+            "network",
+            "IPv6 prefix",
+            "a limiter",
+            "policies",
+            "quotas",
+        ];
+        let names_it = about_a_policy || about_the_limiter.iter().any(|word| said.contains(word));
+        assert!(names_it, "{said}");
+        assert!(said.len() < 2_048, "{} bytes", said.len());
+    }
+}
+
+fn registry() -> Registry {
+    Registry::new()
+        .register_condition("always", |_| true)
+        .register_cost("two", |_| 2)
+        .register_tiers("plan", Tiers::by(|_, _| Some("gold")))
+        .register_count_if("failed", |response| response.status() == 401)
+}

@@ -1,0 +1,45 @@
+//! What must hold whatever comes, one body per property. A body takes bytes and panics if the property does not hold.
+//!
+//! `fuzz/run.sh` hands them what libFuzzer thinks up; the tests of this crate hand them the corpus that is kept in
+//! `fuzz/corpus`, and random changes of it, in every run.
+//!
+//! A new body stands in a file of its own here, in [`BODIES`], and as a target in `fuzz/targets` and `fuzz/Cargo.toml`; its
+//! first inputs in `fuzz/corpus`.
+
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a property that does not hold panics"
+)]
+
+mod config;
+mod fields;
+mod forwarding;
+mod keys;
+mod paths;
+mod quota;
+mod redis_reply;
+mod service;
+
+pub use self::config::config;
+pub use self::fields::fields;
+pub use self::forwarding::forwarding;
+pub use self::keys::keys;
+pub use self::paths::paths;
+pub use self::quota::quota;
+pub use self::redis_reply::redis_reply;
+
+/// A property of all bytes.
+pub type Body = fn(&[u8]);
+
+/// All bodies by their names, which are those of the targets and of the folders of the corpus.
+pub const BODIES: [(&str, Body); 7] = [
+    ("config", config),
+    ("fields", fields),
+    ("forwarding", forwarding),
+    ("keys", keys),
+    ("paths", paths),
+    ("quota", quota),
+    ("redis_reply", redis_reply),
+];

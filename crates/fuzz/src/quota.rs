@@ -1,0 +1,26 @@
+//! Quotas as people write them.
+
+use tollgate::Quota;
+
+/// What is read is written as something that is read as the same, and what is refused is so in few words.
+pub fn quota(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match text.parse::<Quota>() {
+        Ok(quota) => {
+            let written = quota.to_string();
+            assert_eq!(
+                written.parse(),
+                Ok(quota),
+                "{text:?} is written {written:?}"
+            );
+            assert!(
+                quota.limit() > 0 && quota.capacity() > 0,
+                "{text:?} admits nothing"
+            );
+        }
+        Err(error) => {
+            let said = error.to_string();
+            assert!(!said.is_empty() && said.len() < 512, "{said}");
+        }
+    }
+}

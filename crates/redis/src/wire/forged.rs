@@ -1,0 +1,34 @@
+//! Replies that no script sent: for the fuzz targets.
+
+use redis::Value;
+use smallvec::smallvec;
+use tollgate_core::{Charge, Decision, Key, Mode, Quota, Scope};
+
+use super::{Plan, Reply, Request, Work, replay};
+
+/// What is made of a reply to two requests, each of one charge under this quota, for two callers; nothing if it is refused.
+#[must_use]
+pub fn decided(quota: &Quota, reply: Vec<u8>) -> Option<Vec<Option<Decision>>> {
+    let requests = ["a", "b"].map(|caller| Request {
+        work: Work::decide(&[Charge {
+            scope: Scope::of("p", 0, quota),
+            quota,
+            key: &Key::from(caller),
+            cost: 1,
+            mode: Mode::Enforce,
+        }]),
+        names: smallvec![caller.as_bytes().into()],
+    });
+    let (plan, call) = Plan::of(&requests);
+    let reply = Reply::parse(Value::BulkString(reply))?;
+    let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
+        &requests[position]
+    })
+    .ok()?;
+    Some(
+        outcomes
+            .into_iter()
+            .map(|(_, outcome)| outcome.ok().flatten())
+            .collect(),
+    )
+}

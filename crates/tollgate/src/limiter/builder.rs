@@ -1,0 +1,326 @@
+//! How a limiter is built.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tollgate_core::{Backend, MAX_CHARGES};
+use tollgate_memory::MemoryBackend;
+
+use super::{Limiter, Parts, matcher};
+use crate::matching::Matcher;
+use crate::{ClientAddress, ConfigError, Policy};
+
+/// Collects what a [`Limiter`] is made of.
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct LimiterBuilder {
+    policies: Vec<Policy>,
+    client: ClientAddress,
+    ignores_path_case: bool,
+    charges_preflights: bool,
+    charges_health: bool,
+    may_be_empty: bool,
+    backend: Option<Arc<dyn Backend>>,
+}
+
+impl LimiterBuilder {
+    /// Adds a policy. A request is charged by every policy that covers it, all or nothing.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
+        self
+    }
+
+    /// Adds policies.
+    pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
+        self.policies.extend(policies);
+        self
+    }
+
+    /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
+    pub fn client_address(mut self, address: ClientAddress) -> Self {
+        self.client = address;
+        self
+    }
+
+    /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
+    /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    pub fn ignore_path_case(mut self) -> Self {
+        self.ignores_path_case = true;
+        self
+    }
+
+    /// Charges CORS preflights under every policy: see [`Policy::charge_preflights`].
+    pub fn charge_preflights(mut self) -> Self {
+        self.charges_preflights = true;
+        self
+    }
+
+    /// Charges calls to gRPC's health and reflection services under every policy: see [`Policy::charge_health_checks`].
+    pub fn charge_health_checks(mut self) -> Self {
+        self.charges_health = true;
+        self
+    }
+
+    /// Takes it for no mistake if there is no policy: all limits stand at handlers and routes.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let layer = RateLimitLayer::new(Limiter::builder().allow_no_policies().build()?);
+    /// # Ok(()) }
+    /// ```
+    pub fn allow_no_policies(mut self) -> Self {
+        self.may_be_empty = true;
+        self
+    }
+
+    /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
+    pub fn backend(mut self, backend: impl Backend) -> Self {
+        self.backend = Some(Arc::new(backend));
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
+    /// none pass, or if policies that could cover one path have more than [`MAX_CHARGES`] quotas between them.
+    pub fn build(mut self) -> Result<Limiter, ConfigError> {
+        if self.policies.is_empty() && !self.may_be_empty {
+            return Err(ConfigError::NoPolicy);
+        }
+        check_names(&self.policies)?;
+        for policy in &mut self.policies {
+            if self.ignores_path_case {
+                policy.ignore_path_case();
+            }
+            policy.charges_preflights |= self.charges_preflights;
+            policy.charges_health |= self.charges_health;
+            policy.check_cost()?;
+            policy.check_coverage()?;
+        }
+        check_messages(&self.policies)?;
+        let message_matcher = matcher(&self.policies, Policy::is_for_messages);
+        let matcher = matcher(&self.policies, Policy::is_for_requests);
+        check_numbers(&self.policies, matcher.as_ref(), message_matcher.as_ref())?;
+        let backend = self
+            .backend
+            .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
+        Ok(Limiter::new(Parts {
+            policies: self.policies.into(),
+            client: self.client,
+            matcher,
+            message_matcher,
+            ignores_path_case: self.ignores_path_case,
+            backend,
+        }))
+    }
+}
+
+/// No name twice: neither of policies nor of quotas.
+fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
+    let mut names = HashSet::new();
+    for policy in policies {
+        if !names.insert(policy.name()) {
+            return Err(ConfigError::DuplicatePolicy {
+                policy: policy.name().into(),
+            });
+        }
+    }
+    let mut labels = HashMap::new();
+    for policy in policies {
+        for limit in policy.limits.iter() {
+            if let Some(other) = labels.insert(&limit.labels.quota, policy.name()) {
+                return Err(ConfigError::DuplicateQuota {
+                    quota: limit.labels.quota.clone(),
+                    policies: [other.into(), policy.name().into()],
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a message costs is known when it passes, and never by a response.
+fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
+    let waits = |policy: &&Policy| policy.messages.is_some() && policy.outcome.is_some();
+    match policies.iter().find(waits) {
+        Some(policy) => Err(ConfigError::Messages {
+            policy: policy.name().into(),
+            reason: "charges messages, for which no response can say what they cost",
+        }),
+        None => Ok(()),
+    }
+}
+
+/// No more quotas than are decided together, whatever is asked for.
+fn check_numbers(
+    policies: &[Policy],
+    matcher: Option<&Matcher>,
+    message_matcher: Option<&Matcher>,
+) -> Result<(), ConfigError> {
+    let on_demand = policies.iter().filter(|policy| policy.on_demand);
+    let alone = on_demand.map(Policy::most_limits);
+    let quotas = alone
+        .chain([
+            together(policies, matcher, Policy::is_for_requests),
+            together(policies, message_matcher, Policy::is_for_messages),
+        ])
+        .fold(0, usize::max);
+    if quotas > MAX_CHARGES {
+        return Err(ConfigError::TooManyQuotas { quotas });
+    }
+    Ok(())
+}
+
+/// The most quotas of these policies that can meet.
+fn together(
+    policies: &[Policy],
+    matcher: Option<&Matcher>,
+    are_asked: fn(&Policy) -> bool,
+) -> usize {
+    let policies: Vec<_> = policies.iter().filter(|policy| are_asked(policy)).collect();
+    let quotas = |policy: usize| policies[policy].most_limits();
+    match matcher {
+        Some(matcher) => matcher.heaviest(quotas),
+        None => (0..policies.len()).map(quotas).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::{Quota, Tiers};
+
+    const QUOTA: Quota = Quota::per_second(1);
+
+    fn refusal(policies: impl IntoIterator<Item = Policy>) -> String {
+        Limiter::builder()
+            .policies(policies)
+            .build()
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_limiter_without_policies_is_refused() {
+        assert_eq!(refusal([]), "a limiter without policies limits nothing");
+    }
+
+    #[test]
+    fn two_policies_of_one_name_are_refused() {
+        let policies = [
+            Policy::new("login", QUOTA),
+            Policy::new("login", Quota::per_day(9)),
+        ];
+        assert_eq!(
+            refusal(policies),
+            "policy \"login\": there are two of this name"
+        );
+    }
+
+    #[test]
+    fn two_quotas_of_one_name_are_refused() {
+        let clash = [
+            Policy::new("api", [QUOTA, QUOTA]),
+            Policy::new("api-2", QUOTA),
+        ];
+        assert_eq!(
+            refusal(clash),
+            "policies \"api\" and \"api-2\": both have a quota named \"api-2\""
+        );
+        let twice = [Policy::new("api", [("day", QUOTA), ("day", QUOTA)])];
+        assert_eq!(
+            refusal(twice),
+            "policy \"api\": two quotas are named \"day\""
+        );
+    }
+
+    #[test]
+    fn more_quotas_than_a_call_may_carry_are_refused() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA));
+        assert_eq!(
+            refusal(policies),
+            "33 quotas could meet in one request, and at most 32 are decided together"
+        );
+    }
+
+    #[test]
+    fn policies_on_demand_do_not_meet_unless_they_are_asked_for_together() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA).on_demand());
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+
+        let alone = Policy::new("big", vec![QUOTA; MAX_CHARGES + 1]).on_demand();
+        assert!(refusal([alone]).starts_with("33 quotas could meet"));
+    }
+
+    #[test]
+    fn a_cost_that_no_budget_of_the_policy_ever_holds_is_refused() {
+        let policy = || Policy::new("big", [Quota::per_second(5), Quota::per_day(9).burst(2)]);
+        assert!(Limiter::builder().policy(policy().cost(2)).build().is_ok());
+        for policy in [policy(), policy().shadow(), policy().on_demand()] {
+            assert_eq!(
+                refusal([policy.cost(3)]),
+                "policy \"big\": a cost of 3 never passes: a full budget of \"big-2\" holds 2"
+            );
+        }
+        // What a request makes of it is for the request's verdict to say.
+        assert!(
+            Limiter::builder()
+                .policy(policy().cost_by(|_| 3))
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_cost_that_no_budget_of_a_tier_ever_holds_is_refused() {
+        let tiers = Tiers::by_key([("a", "free")]).tier("free", Quota::per_second(2));
+        let policy = Policy::new("big", Quota::per_second(5))
+            .tiers(tiers)
+            .cost(3);
+        assert_eq!(
+            refusal([policy]),
+            "policy \"big\": tier \"free\": a full budget holds less than a request costs, so that none would ever pass"
+        );
+    }
+
+    #[test]
+    fn a_policy_that_covers_no_request_is_refused() {
+        let policy = || Policy::new("p", QUOTA);
+        let none = [
+            policy().method(Method::GET).exempt_method(Method::GET),
+            policy().method(Method::HEAD).exempt_method(Method::GET),
+            policy().route("/a/{id}").exempt_route("/a/{name}"),
+        ];
+        for policy in none {
+            let error = refusal([policy]);
+            assert!(
+                error.starts_with("policy \"p\": covers no request: "),
+                "{error}"
+            );
+        }
+        let some = [
+            policy().method(Method::GET).exempt_method(Method::HEAD),
+            policy()
+                .method(Method::GET)
+                .method(Method::PUT)
+                .exempt_method(Method::PUT),
+            policy().route("/a/{id}").exempt_route("/a/me"),
+            policy().exempt_method(Method::GET).exempt_route("/a"),
+        ];
+        for policy in some {
+            assert!(Limiter::builder().policy(policy).build().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_limiter_without_policies_can_be_meant() {
+        let limiter = Limiter::builder().allow_no_policies().build().unwrap();
+        assert_eq!(limiter.policies().count(), 0);
+    }
+}
