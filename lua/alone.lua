@@ -1,47 +1,38 @@
--- A request that nobody else travels with: one key, GCRA, enforced. Two thirds of what it costs are the server's own, so
--- there are no tables and no functions here, and whatever needs them is left to the next files before anything is written:
--- a key that is new, a state whose expiry has to move, more than one request.
-local state
-if #KEYS == 1 then
-  local run = ARGV[1]
-  state = redis.pcall('GET', KEYS[1])
-  if #ARGV == 1 and #run == 46 and state then
-    local kind, us, latest, tag, denominator, more, latest_rest = unpack('<I5ddBddd', run)
-    local length, of, at, rest = #state, nil, nil, 0
-    if length == 9 then
-      of, at = unpack('<Bd', state)
-    elseif length == 13 then
-      of, at, rest = unpack('<BdI4', state)
-    end
-    latest = latest + now
-    -- Once (1), to decide (0) one charge (1), GCRA (1), enforced (0); and a state of that very quota.
-    if kind == 0x0001010001 and of == tag and us + more > 0 and at >= 0 and at <= latest and at % 1 == 0
-      and rest < denominator then
-      local to, to_rest = at + us, rest + more
-      if at < now then
-        to, to_rest = now + us, more
-      end
-      if to_rest >= denominator then
-        to, to_rest = to + 1, to_rest - denominator
-      end
-      local admitted
-      if to > latest or (to == latest and to_rest > latest_rest) then
-        admitted = ' \0'
-      else
-        local cell = 2 ^ (tag - 128)
-        if length == 9 and to_rest == 0 and at - at % cell == to - to % cell then
-          admitted = ' \1'
-          redis.call('SETRANGE', KEYS[1], '1', struct.pack('<d', to))
-        elseif length == 13 and at - (at + 1) % cell == to - (to + 1) % cell then
-          admitted = ' \1'
-          redis.call('SETRANGE', KEYS[1], '1', struct.pack('<dI4', to, to_rest))
-        end
-      end
-      if admitted then
-        -- What cmsgpack would write, at a tenth of the cost.
-        return clock[1] .. ' ' .. clock[2] .. admitted .. (length == 9 and '\145\169' or '\145\173') .. state
-      end
+-- A request that nobody else travels with: one key, GCRA, enforced, and no rests. Most of what it costs is the server's
+-- own, so there are no tables and no functions here. Whatever is out of the ordinary is left to the next files, before
+-- anything is written: a state of another tag, with a rest, with credits, with a debt, or none of ours.
+local run, key, state = ARGV[1], KEYS[1], nil
+local is_short = run and #run == 17
+if is_short then
+  local us, latest, tag = struct.unpack('<ddB', run)
+  local of, at = tag, 0
+  state = redis.pcall('GET', key)
+  if state then
+    of = nil
+    if #state == 9 then
+      of, at = struct.unpack('<Bd', state)
     end
   end
+  latest = latest + now
+  if of == tag and at <= latest and at >= 0 and at % 1 == 0 then
+    local to = at + us
+    if at < now then
+      to = now + us
+    end
+    if to > latest then
+      return clock[1] .. '-' .. clock[2] .. (state or '')
+    end
+    local cell = 2 ^ (tag - 128)
+    local from = to - to % cell
+    if state and at >= from then
+      redis.call('SETRANGE', key, '1', struct.pack('<d', to))
+    else
+      redis.call('SET', key, struct.pack('<Bd', tag, to), 'PXAT', ('%d'):format((from + cell) / 1000 + 1))
+    end
+    -- Whatever stood there, the budget was full.
+    if at < now then
+      return now
+    end
+    return clock[1] .. '+' .. clock[2] .. state
+  end
 end
-

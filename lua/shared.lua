@@ -1,7 +1,14 @@
--- What the paths for more than one request share: the states as they were found, and GCRA's rule.
-local pack = struct.pack
+-- What the paths for more than one request share: names, the states as they were found, and GCRA's rule.
+local KEYS, ARGV, spread, pack, unpack = KEYS, ARGV, unpack, struct.pack, struct.unpack
+if is_short then
+  -- The same with head and rests.
+  ARGV = { '\1\0\1\1\0' .. run .. pack('<ddd', 1, 0, 0) }
+end
 local found
 if #KEYS == 1 then
+  if state == nil then
+    state = redis.pcall('GET', key)
+  end
   found = { state }
 else
   found = #KEYS > 0 and redis.call('MGET', spread(KEYS)) or {}

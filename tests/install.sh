@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the commands and the Python packages that the tests call available, and changes nothing when they are all there.
 #
-#   tests/install.sh [COMMAND...]     the usual ones, and those named
+#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk, for the benchmarks over HTTP
 #
 # On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
 # says exactly what to install, and fails.
@@ -9,13 +9,15 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis itself is never a service here: the tests start their own servers, on ports and in folders of their own.
-commands=(cc curl protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+# faketime brings libfaketime, for servers whose clocks step.
+commands=(cc curl faketime protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in
     cc) echo build-essential ;;
     protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
+    taskset) echo util-linux ;;
     *) echo "$1" ;;
   esac
 }

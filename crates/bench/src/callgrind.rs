@@ -1,6 +1,8 @@
-//! Counts, with valgrind's callgrind, the instructions of scenarios.
+//! Counts, with valgrind's callgrind, the instructions of scenarios and what they allocate.
 
+use std::collections::HashMap;
 use std::env;
+use std::fs;
 use std::process::Command;
 
 use tollgate_bench::Scenario;
@@ -11,30 +13,74 @@ use crate::Result;
 const ROUNDS: u32 = 10;
 
 pub(crate) fn instructions(scenarios: &[Scenario]) -> Result<()> {
+    let mut counter = Counter::default();
     for scenario in scenarios {
-        let own = above_baseline(*scenario)?;
+        let own = counter.above_baseline(*scenario)?.instructions;
         println!("{own:>7}  {:<24} {}", scenario.name(), scenario.about());
     }
     Ok(())
 }
 
-/// What a scenario costs above what there would be without a limiter.
-pub(crate) fn above_baseline(scenario: Scenario) -> Result<i64> {
-    let all = per_request(scenario)?;
-    Ok(match scenario.baseline() {
-        Some(baseline) => all - per_request(baseline)?,
-        None => all,
-    })
+/// Of one request.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) instructions: i64,
+    pub(crate) allocations: i64,
+}
+
+/// Counts each scenario once: most of them share a baseline.
+#[derive(Default)]
+pub(crate) struct Counter {
+    counted: HashMap<&'static str, Counts>,
+}
+
+impl Counter {
+    /// What a scenario costs above what there would be without a limiter.
+    pub(crate) fn above_baseline(&mut self, scenario: Scenario) -> Result<Counts> {
+        let all = self.per_request(scenario)?;
+        let Some(baseline) = scenario.baseline() else {
+            return Ok(all);
+        };
+        let baseline = self.per_request(baseline)?;
+        Ok(Counts {
+            instructions: all.instructions - baseline.instructions,
+            allocations: all.allocations - baseline.allocations,
+        })
+    }
+
+    fn per_request(&mut self, scenario: Scenario) -> Result<Counts> {
+        if let Some(counts) = self.counted.get(scenario.name()) {
+            return Ok(*counts);
+        }
+        let counts = counted(scenario)?;
+        self.counted.insert(scenario.name(), counts);
+        Ok(counts)
+    }
 }
 
 /// Only what happens within [`Scenario::measured`] is counted: neither starting up nor the first round, in which states
 /// are made and tables grow.
-fn per_request(scenario: Scenario) -> Result<i64> {
+fn counted(scenario: Scenario) -> Result<Counts> {
+    let (instructions, allocations) = of_rounds(scenario, ROUNDS)?;
+    // callgrind counts calls everywhere. A run without rounds has all of them that are not to be counted.
+    let (_, before) = of_rounds(scenario, 0)?;
+    let requests = i64::from(ROUNDS) * 1000;
+    Ok(Counts {
+        instructions: instructions / requests,
+        // A table may grow late.
+        allocations: (allocations - before + requests / 2) / requests,
+    })
+}
+
+fn of_rounds(scenario: Scenario, rounds: u32) -> Result<(i64, i64)> {
+    let folder = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
+    let calls = folder.path().join("calls");
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(["--tool=callgrind", "--compress-strings=no"])
+        .arg(format!("--callgrind-out-file={}", calls.display()))
         .arg("--toggle-collect=*Scenario*measured*")
         .arg(env::current_exe()?)
-        .args(["run", scenario.name(), &ROUNDS.to_string()])
+        .args(["run", scenario.name(), &rounds.to_string()])
         .output()
         .map_err(|error| missing(&error))?;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -42,8 +88,27 @@ fn per_request(scenario: Scenario) -> Result<i64> {
         .lines()
         .find_map(|line| line.split_once("Collected : "));
     let (_, count) = collected.ok_or_else(|| format!("callgrind failed:\n{text}"))?;
-    let count: i64 = count.trim().parse()?;
-    Ok(count / (i64::from(ROUNDS) * 1000))
+    Ok((
+        count.trim().parse()?,
+        allocations(&fs::read_to_string(calls)?),
+    ))
+}
+
+/// How often memory was asked for. A call stands in two lines, the first of which names who is called.
+fn allocations(calls: &str) -> i64 {
+    const ALLOCATORS: [&str; 4] = ["malloc", "calloc", "realloc", "posix_memalign"];
+
+    let mut allocates = false;
+    let mut count = 0;
+    for line in calls.lines() {
+        if let Some(name) = line.strip_prefix("cfn=") {
+            allocates = ALLOCATORS.contains(&name);
+        } else if let Some(call) = line.strip_prefix("calls=").filter(|_| allocates) {
+            let number = call.split_whitespace().next();
+            count += number.and_then(|number| number.parse().ok()).unwrap_or(0);
+        }
+    }
+    count
 }
 
 /// What to say when valgrind cannot be started.

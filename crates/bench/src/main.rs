@@ -5,12 +5,21 @@
     clippy::print_stderr,
     reason = "a command-line tool"
 )]
+#![allow(
+    clippy::float_arithmetic,
+    clippy::cast_possible_truncation,
+    reason = "figures to be looked at"
+)]
 
 mod budgets;
 mod callgrind;
+mod compare;
+mod contender;
+mod grow;
 mod load;
+mod measure;
 mod redis_instructions;
-mod report;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -35,10 +44,14 @@ enum What {
         #[arg(value_parser = named)]
         scenario: Option<Scenario>,
     },
-    /// Measures beside what one would use instead, and writes BENCHMARKS.md
-    Report,
+    /// Measures all of it beside what one would use instead, and writes BENCHMARKS.md, its plots and the table in README.md
+    Compare(compare::Compare),
     /// Fails if a scenario costs more instructions than it may
-    Check,
+    Check {
+        /// Also if the last `compare` missed a floor, most of which depend on time and on the machine
+        #[arg(long)]
+        floors: bool,
+    },
     /// Runs a scenario: what `instructions` has counted
     #[command(hide = true)]
     Run {
@@ -46,6 +59,12 @@ enum What {
         scenario: Scenario,
         rounds: u32,
     },
+    /// Serves HTTP until its input ends: what `compare` has wrk drive
+    #[command(hide = true)]
+    Serve(serve::Serve),
+    /// Lets one limiter grow: what `compare` looks at the memory and pauses of
+    #[command(hide = true)]
+    Grow(grow::Grow),
     /// Counts the instructions of redis-server per decision, and of an empty EVALSHA
     RedisInstructions,
     /// Drives a Redis backend and prints one line of JSON
@@ -58,12 +77,15 @@ fn main() -> ExitCode {
         What::Instructions {
             scenario: Some(scenario),
         } => callgrind::instructions(&[scenario]),
-        What::Report => report::write(),
-        What::Check => budgets::check(),
+        What::Compare(compare) => compare.run(),
+        What::Check { floors: false } => budgets::check(),
+        What::Check { floors: true } => budgets::check().and_then(|()| compare::check()),
         What::Run { scenario, rounds } => {
             scenario.run(rounds);
             Ok(())
         }
+        What::Serve(serve) => serve.run(),
+        What::Grow(grow) => grow.run(),
         What::RedisInstructions => redis_instructions::run(),
         What::Load(load) => load.run(),
     };

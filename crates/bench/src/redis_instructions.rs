@@ -253,13 +253,13 @@ async fn per_round(
 }
 
 /// redis-server under callgrind. Gone when it is dropped.
-struct Server {
+pub(crate) struct Server {
     folder: TempDir,
     process: Child,
 }
 
 impl Server {
-    async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
         let counts = folder.path().join("counts");
         let process = Command::new("valgrind")
@@ -284,7 +284,7 @@ impl Server {
         Err("redis-server does not answer under valgrind within 10 s: is it installed?".into())
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!(
             "redis+unix://{}",
             self.folder.path().join("socket").display()
@@ -300,7 +300,7 @@ impl Server {
     }
 
     /// Instructions since it was started.
-    fn instructions(&self) -> Result<u64> {
+    pub(crate) fn instructions(&self) -> Result<u64> {
         let pid = self.process.id().to_string();
         let status = Command::new("callgrind_control")
             .args(["--dump", &pid])

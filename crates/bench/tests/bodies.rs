@@ -83,7 +83,7 @@ where
     request.extensions_mut().insert(ConnectInfo(peer));
     assert!(service.poll_ready(&mut cx).is_ready());
     let Poll::Ready(Ok(response)) = pin!(service.call(request)).poll(&mut cx) else {
-        panic!("nothing to wait for");
+        unreachable!("there is nothing to wait for");
     };
     assert_eq!(response.status(), 200);
     let mut body = response.into_body();

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// A backend could not decide. This is never a denial: a denial is a [`crate::Decision`].
 ///
 /// After [`FailureKind::TimedOut`] and [`FailureKind::Unreachable`] the charges may have been taken; they were taken at
-/// most once.
+/// most once. The same is so after [`FailureKind::ScriptFailed`] and [`FailureKind::WrongServer`] if what answered is not
+/// the server that was set up.
 #[derive(Debug)]
 pub struct BackendError {
     kind: FailureKind,

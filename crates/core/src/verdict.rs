@@ -207,6 +207,15 @@ pub struct Decision {
 enum Verdicts {
     One(Verdict),
     Several(SmallVec<[Verdict; 2]>),
+    /// By clocks of their own. In a box, so that a decision grows no larger for what only a cluster does.
+    Apart(Box<Apart>),
+}
+
+#[derive(Clone)]
+struct Apart {
+    verdicts: Vec<Verdict>,
+    /// One for each verdict.
+    times: Vec<Timestamp>,
 }
 
 impl Verdicts {
@@ -215,13 +224,22 @@ impl Verdicts {
         match self {
             Self::One(verdict) => slice::from_ref(verdict),
             Self::Several(verdicts) => verdicts,
+            Self::Apart(apart) => &apart.verdicts,
+        }
+    }
+
+    /// When each was given, if not all at the decision's time.
+    fn times(&self) -> &[Timestamp] {
+        match self {
+            Self::One(_) | Self::Several(_) => &[],
+            Self::Apart(apart) => &apart.times,
         }
     }
 }
 
 impl PartialEq for Verdicts {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        self.as_slice() == other.as_slice() && self.times() == other.times()
     }
 }
 
@@ -244,6 +262,18 @@ impl Decision {
         }
     }
 
+    /// The same, where each verdict was given by a clock of its own: the nodes of a cluster need not agree on the time.
+    /// The decision's own time is the first.
+    #[must_use]
+    pub fn apart(admitted: bool, verdicts: impl IntoIterator<Item = (Timestamp, Verdict)>) -> Self {
+        let (times, verdicts): (Vec<_>, Vec<_>) = verdicts.into_iter().unzip();
+        Self {
+            at: times.first().copied().unwrap_or_default(),
+            admitted,
+            verdicts: Verdicts::Apart(Box::new(Apart { verdicts, times })),
+        }
+    }
+
     /// The same for the usual single verdict, on a charge of this mode.
     #[inline]
     pub(crate) fn of_one(at: Timestamp, mode: Mode, verdict: Verdict) -> Self {
@@ -254,10 +284,17 @@ impl Decision {
         }
     }
 
-    /// When it was taken, by the backend's clock.
+    /// When it was taken, by the backend's clock; by that of the first who was asked, if several were.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.at
+    }
+
+    /// When the verdict at this position was given, by the clock of whoever gave it.
+    #[must_use]
+    pub fn verdict_at(&self, position: usize) -> Timestamp {
+        let times = self.verdicts.times();
+        times.get(position).copied().unwrap_or(self.at)
     }
 
     /// Whether the request may pass: every enforced charge was taken.
@@ -289,10 +326,10 @@ impl Decision {
 
     /// The receipts for what was taken, given the `charges` that were decided.
     pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
-        charges
-            .iter()
-            .zip(self.verdicts())
-            .filter_map(|(charge, verdict)| Receipt::of(charge, verdict, self.at))
+        let decided = charges.iter().zip(self.verdicts()).enumerate();
+        decided.filter_map(|(position, (charge, verdict))| {
+            Receipt::of(charge, verdict, self.verdict_at(position))
+        })
     }
 
     /// The position of the verdict that says most about this request, among the charges whose mode is

@@ -10,6 +10,7 @@
 //! Per attempt: all or nothing; decided between question and answer; who waited as long as told, and had the budget
 //! to itself, passed.
 
+mod attempts;
 mod bounds;
 mod timeline;
 mod worlds;
@@ -19,10 +20,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use self::attempts::{broken_promise, disagreement};
 use self::bounds::{Rule, Seen};
-use self::timeline::{Moment, Timeline};
+use self::timeline::{Moment, Step, Timeline};
 use self::worlds::{Loss, Unsure, Worlds};
-use crate::attempt::{Attempt, Budget, Decided, Outcome};
+use crate::attempt::{Attempt, Budget, Outcome};
 use crate::history::{Effect, History};
 
 /// How long after its answer, or after a disturbance that held it up, a call may still reach the server: as long as a
@@ -79,7 +81,6 @@ pub fn check(history: &History) -> Findings {
         if let Outcome::Decided(decided) = &attempt.outcome {
             let reasons = [
                 disagreement(attempt, decided),
-                broken_promise(attempt, decided),
                 place
                     .is_none()
                     .then(|| "decided before it was asked or after it was answered".to_owned()),
@@ -111,11 +112,19 @@ pub fn check(history: &History) -> Findings {
             }
         }
     }
+    for (number, attempt) in history.attempts.iter().enumerate() {
+        let broken = broken_promise(history, &timeline, attempt, &budgets);
+        findings.wrong.extend(broken.map(|what| Wrong {
+            attempt: number,
+            budget: None,
+            what,
+        }));
+    }
     let losses = losses(history, &timeline);
-    let back_us = timeline.back_us();
+    let steps = timeline.steps();
     for (budget, course) in budgets {
         if let Some(&quota) = history.quotas.get(budget.policy) {
-            let wrong = course.check(&Rule::of(quota), &quota, &losses, &back_us);
+            let wrong = course.check(&Rule::of(quota), &quota, &losses, &steps);
             findings.wrong.extend(wrong.map(|(attempt, what)| Wrong {
                 attempt,
                 budget: Some(budget),
@@ -161,35 +170,6 @@ fn place(timeline: &Timeline, attempt: &Attempt) -> Option<Place> {
         })),
         _ => Some(Place::Anywhere),
     }
-}
-
-fn disagreement(attempt: &Attempt, decided: &Decided) -> Option<String> {
-    let verdicts = &decided.verdicts;
-    if verdicts.len() != attempt.charges.len() {
-        let (asked, said) = (attempt.charges.len(), verdicts.len());
-        return Some(format!("{said} verdicts on {asked} charges"));
-    }
-    if decided.admitted != verdicts.iter().all(|said| said.passes) {
-        return Some("the whole call does not agree with its parts".to_owned());
-    }
-    let expected = |cost: u64| if decided.admitted { cost } else { 0 };
-    let mut charges = attempt.charges.iter().zip(verdicts);
-    let (asked, said) = charges.find(|(asked, said)| said.taken != expected(asked.cost))?;
-    Some(format!(
-        "took {} of {}: not all, or not nothing",
-        said.taken, asked.cost
-    ))
-}
-
-fn broken_promise(attempt: &Attempt, decided: &Decided) -> Option<String> {
-    let promised_us = attempt.promised_us?;
-    let is_broken = decided.at_us >= promised_us && !decided.admitted;
-    is_broken.then(|| {
-        format!(
-            "denied at {}, and {promised_us} was promised",
-            decided.at_us
-        )
-    })
 }
 
 /// Where a cost can have been taken by an attempt of unknown outcome. If the clock was set meanwhile, once on each side of
@@ -241,7 +221,7 @@ impl Course {
         rule: &Rule,
         quota: &tollgate_core::Quota,
         losses: &[Loss],
-        back_us: &[u64],
+        steps: &[Step],
     ) -> impl Iterator<Item = (usize, String)> + use<> {
         // What one call decided has one time. Within it less and less remains, and who took it down comes before those
         // who found it so.
@@ -258,7 +238,7 @@ impl Course {
                 .filter(|loss| loss.from <= to && loss.to >= from);
             u64::try_from(within.count()).unwrap_or(u64::MAX)
         });
-        let mut worlds = Worlds::new(rule, losses, back_us, self.unsure);
+        let mut worlds = Worlds::new(rule, losses, steps, self.unsure);
         let impossible = self.seen.iter().find_map(|(moment, number, seen)| {
             let why = worlds.see(*moment, seen).err()?;
             Some((*number, why))

@@ -9,13 +9,34 @@
 //! | [`Population`] | policies and callers, from a seed |
 //! | [`Attempt`], [`History`] | what was asked and heard, and what was done meanwhile |
 //! | [`check`] | pure: is this possible? |
+//! | [`client`] | one process that asks |
+//! | [`Fault`], [`Topology`] | what is done to whom, from a seed |
+//! | [`Campaign`] | a run from beginning to end |
+//! | [`Soak`] | many decisions without any fault |
 
 mod attempt;
+mod campaign;
 mod checker;
+pub mod client;
+mod clock;
+mod crew;
+mod fault;
+mod forger;
 mod history;
 mod population;
+mod soak;
+mod stage;
 
 pub use attempt::{Asked, Attempt, Budget, Decided, Outcome, Said};
+pub use campaign::{Campaign, DEADLINE, Report, SLACK};
 pub use checker::{Findings, Wrong, check};
+pub use clock::Clockwork;
+pub use crew::CLIENT;
+pub use fault::{Fault, Topology};
+pub use forger::Forgery;
 pub use history::{Disturbance, Effect, History};
 pub use population::{Population, SHARED_CALLERS};
+pub use soak::{Held, Soak, Soaked};
+
+/// What a run itself may fail with, which is no finding.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,3 +1,203 @@
-//! The command line.
+//! The command line: `cargo run --release -p tollgate-fire --bin fire -- help`.
 
-fn main() {}
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool"
+)]
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tollgate_fire::{
+    Campaign, Clockwork, DEADLINE, Forgery, Report, Result, Soak, Topology, client,
+};
+
+/// Asks Tollgate for decisions while everything around it fails, and checks each.
+#[derive(Parser)]
+#[command(name = "fire")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Runs against one kind of servers, or each in turn, and prints a table
+    Run(Run),
+    /// Asks for many decisions without any fault, and says what the process holds early and late
+    Soak(Heavy),
+    /// What a run starts others as
+    #[command(hide = true)]
+    Client { orders: String },
+}
+
+#[derive(Args, Clone)]
+struct Run {
+    /// The servers; each kind in turn unless set
+    #[arg(long)]
+    topology: Option<Kind>,
+    /// How long faults are done, in all
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// What chance is made of; a new one unless set
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many processes ask
+    #[arg(long, default_value_t = 3)]
+    clients: u32,
+    /// Makes the one server's script wrong, to see that it is noticed
+    #[arg(long, value_parser = forgery)]
+    forge: Option<Forgery>,
+    /// Leaves the server's clock alone
+    #[arg(long)]
+    without_clock: bool,
+}
+
+#[derive(Args, Clone)]
+struct Heavy {
+    /// How many decisions in all
+    #[arg(long, default_value_t = 1_000_000)]
+    decisions: u64,
+    /// How many wait at any time
+    #[arg(long, default_value_t = 10_000)]
+    in_flight: u64,
+    /// How many callers take turns
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    identities: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    Single,
+    Sentinel,
+    Cluster,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().what {
+        What::Run(run) => run.start(),
+        What::Soak(heavy) => heavy.start(),
+        What::Client { orders } => serde_json::from_str(&orders)
+            .map_err(Into::into)
+            .and_then(|orders| client::run(&orders))
+            .map(|()| true),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("fire: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Heavy {
+    fn start(self) -> Result<bool> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let soak = Soak {
+            decisions: self.decisions,
+            in_flight: self.in_flight,
+            identities: self.identities,
+        };
+        let soaked = runtime.block_on(soak.run(|done| eprintln!("{done} decisions")))?;
+        println!("{soaked:#?}");
+        Ok(soaked.failed == 0)
+    }
+}
+
+fn forgery(name: &str) -> std::result::Result<Forgery, String> {
+    let mut all = Forgery::ALL.into_iter();
+    let names = Forgery::ALL.map(Forgery::name).join(", ");
+    all.find(|one| one.name() == name)
+        .ok_or(format!("there are {names}"))
+}
+
+impl Run {
+    /// Whether nothing was wrong.
+    fn start(self) -> Result<bool> {
+        let is_outer = std::env::var_os(INNER).is_none();
+        if is_outer && !self.without_clock {
+            return start_with_clock();
+        }
+        let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
+        println!(
+            "seed {seed}, deadline {DEADLINE:?}, {} clients",
+            self.clients
+        );
+        let topologies = match self.topology {
+            Some(Kind::Single) => vec![Topology::Single],
+            Some(Kind::Sentinel) => vec![Topology::Sentinel],
+            Some(Kind::Cluster) => vec![Topology::Cluster],
+            None => Topology::ALL.to_vec(),
+        };
+        let share = Duration::from_secs(self.seconds) / u32::try_from(topologies.len())?;
+        let mut reports = Vec::new();
+        for topology in topologies {
+            let campaign = Campaign {
+                topology,
+                seed,
+                time: share,
+                clients: self.clients,
+                forgery: self.forge,
+                program: std::env::current_exe()?,
+            };
+            let name = topology.name();
+            reports.push(campaign.run(|what| eprintln!("{name}: {what}"))?);
+        }
+        print(&reports);
+        Ok(reports.iter().all(|report| report.wrongs().is_empty()))
+    }
+}
+
+/// Starts this program again, as a process whose servers' clock can be set.
+fn start_with_clock() -> Result<bool> {
+    let clockwork = Clockwork::new()?;
+    let mut inner = Command::new(std::env::current_exe()?);
+    inner.args(std::env::args_os().skip(1)).env(INNER, "1");
+    clockwork.give_to(&mut inner);
+    Ok(inner.status()?.success())
+}
+
+/// Set in the process that has been given a clock.
+const INNER: &str = "TOLLGATE_FIRE_INNER";
+
+fn print(reports: &[Report]) {
+    println!();
+    println!(
+        "| servers | faults | decisions | denied | failed | unknown | retries kept | wrong | slowest answer | time to recover |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    for report in reports {
+        let found = &report.findings;
+        println!(
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
+            report.topology.name(),
+            report.faults.values().sum::<u32>(),
+            found.decided,
+            found.decided - found.admitted,
+            found.failed,
+            found.unknown,
+            found.promises,
+            report.wrongs().len(),
+            report.slowest.as_millis(),
+            report.recovery.as_millis(),
+        );
+    }
+    println!();
+    for report in reports {
+        let faults = report
+            .faults
+            .iter()
+            .map(|(name, times)| format!("{name} {times}"));
+        let faults: Vec<_> = faults.collect();
+        println!("{}: {}", report.topology.name(), faults.join(", "));
+        for wrong in report.wrongs() {
+            println!("WRONG: {}: {wrong}", report.topology.name());
+        }
+    }
+}

@@ -8,7 +8,7 @@ use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
 use crate::attempt::{Asked, Budget};
 
 /// Callers for whom every client speaks. Those from this number on belong to one worker of one client each.
-pub const SHARED_CALLERS: u32 = 6;
+pub const SHARED_CALLERS: u32 = 3;
 
 /// Policies and callers, the same in every process that knows the seed.
 #[derive(Clone, Debug)]
@@ -57,6 +57,17 @@ impl Population {
         Key::from(format!("run-{}-caller-{caller}", self.run).as_str())
     }
 
+    /// What to ask for a caller who is alone, so that it is soon denied and can see whether a retry passes as promised.
+    #[must_use]
+    pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
+        let policy = rng.usize(0..self.quotas.len());
+        let capacity = self.quotas[policy].capacity();
+        vec![Asked {
+            budget: Budget { policy, caller },
+            cost: rng.u64(capacity.div_ceil(2)..=capacity),
+        }]
+    }
+
     /// What to ask next for this caller: one to three policies, and a cost that is mostly 1.
     #[must_use]
     pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
@@ -95,12 +106,12 @@ impl Population {
 
 /// A quota that a few clients exhaust, and that is full again before a run is over.
 fn quota(rng: &mut Rng, kind: usize) -> Quota {
-    let limit = rng.u64(2..=120);
+    let limit = rng.u64(2..=60);
     let period_ms = rng.choice([100, 300, 1_000, 2_000]).unwrap_or(1_000);
     let quota = Quota::new(limit, Duration::from_millis(period_ms));
     let offset = Duration::from_millis(rng.u64(0..period_ms));
     match kind {
-        0 => quota.burst(rng.u64(1..=200)),
+        0 => quota.burst(rng.u64(1..=80)),
         1 => quota.using(Algorithm::FixedWindow { offset }),
         2 => quota.using(Algorithm::SlidingWindow),
         3 => quota.using(Algorithm::RollingWindow {

@@ -66,12 +66,15 @@ fn every_mutation_of_a_limiter_is_caught() {
     }
 }
 
+/// Which attempt is to be changed.
+type Choice = fn(&Outcome) -> bool;
+
 /// A change of one number of one attempt. False if the attempt has no such number.
 type Breakage = fn(&mut History, usize) -> bool;
 
 #[test]
 fn every_number_that_is_changed_is_caught() {
-    let cases: [(&str, fn(&Outcome) -> bool, Breakage); 7] = [
+    let cases: [(&str, Choice, Breakage); 7] = [
         (
             "an answer from before the question",
             is_admitted,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Verdict};
+use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
 
 use crate::cluster::Cluster;
 use crate::fleet::gone;
@@ -41,9 +41,10 @@ pub(crate) async fn decide(
         cluster: Arc::clone(&cluster),
     };
     let unknown = |charge: &Charge<'_>| Verdict::unknown(charge.quota.capacity());
-    let mut verdicts: Vec<_> = whole.charges.iter().map(unknown).collect();
+    let mut verdicts: Vec<_> = (whole.charges.iter())
+        .map(|charge| (Timestamp::default(), unknown(charge)))
+        .collect();
     let parts = whole.parts();
-    let mut at = None;
     let mut denied_by = None;
     for (number, part) in parts.iter().enumerate() {
         let decision = match whole.ask(part, denied_by.is_some()).await {
@@ -52,7 +53,6 @@ pub(crate) async fn decide(
             Err(_unknown) if denied_by.is_some() => continue,
             Err(error) => return Err(error),
         };
-        at = at.or(Some(decision.at()));
         whole.note(part, &decision, &mut verdicts, &mut taken);
         if denied_by.is_none() && !decision.is_admitted() {
             denied_by = Some(number);
@@ -69,16 +69,14 @@ pub(crate) async fn decide(
             for (place, &index) in probed.iter().enumerate() {
                 let verdict = asked
                     .as_ref()
-                    .and_then(|decision| decision.verdicts().get(place));
-                verdicts[index] = verdict
-                    .copied()
-                    .unwrap_or_else(|| unknown(&whole.charges[index]));
+                    .and_then(|decision| Some((decision.at(), *decision.verdicts().get(place)?)));
+                let (at, _) = verdicts[index];
+                verdicts[index] = verdict.unwrap_or((at, unknown(&whole.charges[index])));
             }
         }
     }
     taken.keep();
-    let at = at.ok_or_else(gone)?;
-    Ok(Decision::new(at, denied_by.is_none(), verdicts))
+    Ok(Decision::apart(denied_by.is_none(), verdicts))
 }
 
 /// The request, and how long it may take.
@@ -131,13 +129,13 @@ impl Whole<'_> {
         &self,
         part: &[usize],
         decision: &Decision,
-        verdicts: &mut [Verdict],
+        verdicts: &mut [(Timestamp, Verdict)],
         taken: &mut Taken,
     ) {
         let charges: Vec<_> = part.iter().map(|&index| self.charges[index]).collect();
         let mut receipts = decision.receipts(&charges);
         for (&index, verdict) in part.iter().zip(decision.verdicts()) {
-            verdicts[index] = *verdict;
+            verdicts[index] = (decision.at(), *verdict);
             if verdict.taken() > 0
                 && let Some(receipt) = receipts.next()
             {

@@ -77,8 +77,8 @@ impl RedisBackend {
     }
 
     fn tell(&self, request: Request) {
-        let deadline = self.fleet.deadline();
-        self.fleet.push(Job::unattended(request, deadline));
+        let job = Job::unattended(request, self.fleet.counters());
+        self.fleet.push(job);
     }
 }
 

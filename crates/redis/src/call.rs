@@ -50,12 +50,16 @@ pub(crate) async fn run(
     };
     match result {
         Some(Ok(value)) => {
-            if let Value::BulkString(reply) = &value {
-                dispatch.counters.received(reply.len());
-            }
+            dispatch.counters.received(length(&value));
             let said = answers(value, &plan, keys, &jobs);
+            let unreadable = said.as_ref().err().map(again);
             deliver(jobs, said, &dispatch);
-            dispatch.free(lane);
+            match unreadable {
+                // It may have been the answer to something else, and the next one to this: who goes on listening is
+                // told what was meant for others for as long as the connection lasts.
+                Some(error) => dispatch.broken(lane, &error),
+                None => dispatch.free(lane),
+            }
         }
         Some(Err(error)) => {
             if let Some(cluster) = dispatch.cluster.upgrade()
@@ -148,6 +152,17 @@ async fn wait(
             job.fail(dispatch.timed_out(), "");
         }
         dispatch.stalled(lane);
+    }
+}
+
+/// How many bytes the reply has, in which nothing else is told than in a text or a number.
+fn length(reply: &Value) -> usize {
+    match reply {
+        Value::BulkString(text) => text.len(),
+        Value::Int(number) => number
+            .checked_ilog10()
+            .map_or(1, |digits| digits as usize + 1),
+        _ => 0,
     }
 }
 

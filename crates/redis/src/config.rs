@@ -1,22 +1,16 @@
 //! How a backend is set up, and why each default is what it is.
 
-use std::sync::{Arc, Weak};
+mod build;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 use crate::backend::RedisBackend;
-use crate::cluster::Cluster;
-use crate::dispatch::{Dispatch, Limits};
+use crate::dispatch::Limits;
 use crate::error::ConnectError;
-use crate::fleet::Fleet;
-use crate::hello::Kind;
-use crate::link::{Link, Origin};
 use crate::name::Names;
 use crate::script::Script;
-use crate::sentinel::Sentinels;
-use crate::server::{self, Credentials, Papers};
-use crate::slot::SLOTS;
+use crate::server::{Credentials, Papers};
 
 /// Sets up a [`RedisBackend`].
 ///
@@ -190,115 +184,6 @@ impl RedisBackendBuilder {
         let backend = self.build()?;
         backend.fleet.open_later();
         Ok(backend)
-    }
-
-    fn build(self) -> Result<RedisBackend, ConnectError> {
-        self.check()?;
-        let Ok(runtime) = Handle::try_current() else {
-            return Err(ConnectError::setting(
-                "runtime",
-                "is missing: call this within a Tokio runtime",
-            ));
-        };
-        let mut names = self.names.clone();
-        let fleet = match &self.topology {
-            Topology::Single(url) => {
-                let server = server::parse(url, &self.papers)?;
-                let server = server::with_credentials(server, &self.credentials);
-                self.one(Origin::Server(Arc::new(server)), runtime)
-            }
-            Topology::Sentinel(master_name, urls) => {
-                let sentinels = self.parse_all(urls)?;
-                let share = u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
-                let sentinels = Sentinels {
-                    master_name: master_name.clone(),
-                    sentinels,
-                    credentials: self.credentials.clone(),
-                    patience: self.connect_deadline / share,
-                };
-                self.one(Origin::Master(Arc::new(sentinels)), runtime)
-            }
-            Topology::Cluster(urls) => {
-                names.partitions = Some(self.partitions);
-                let seeds = (self.parse_all(urls)?.into_iter())
-                    .map(|seed| server::with_credentials(seed, &self.credentials))
-                    .collect::<Vec<_>>();
-                if seeds.iter().any(|seed| seed.redis_settings().db() != 0) {
-                    return Err(ConnectError::setting("database", "must be 0 in a cluster"));
-                }
-                let template = seeds
-                    .first()
-                    .cloned()
-                    .map(|seed| Origin::Server(Arc::new(seed)));
-                let Some(template) = template else {
-                    return Err(ConnectError::setting("urls", "must be at least one"));
-                };
-                let link = self.link(template, Kind::Node);
-                Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits))
-            }
-        };
-        Ok(RedisBackend::start(fleet, names))
-    }
-
-    fn check(&self) -> Result<(), ConnectError> {
-        let setting = |name, problem: &str| Err(ConnectError::setting(name, problem));
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        let prefix = &self.names.prefix;
-        if prefix.is_empty() || !prefix.chars().all(allowed) {
-            return setting(
-                "prefix",
-                "must be letters, digits, `-`, `.` and `_`, at least one",
-            );
-        }
-        if !self.client_name.chars().all(|c| c.is_ascii_graphic()) {
-            return setting("client_name", "must be ASCII without spaces");
-        }
-        if self.limits.deadline.is_zero() {
-            return setting("deadline", "of 0 leaves no time for an answer");
-        }
-        if self.connect_deadline.is_zero() {
-            return setting("connect_deadline", "of 0 leaves no time for an answer");
-        }
-        if self.limits.connections == 0 || self.limits.waiting == 0 {
-            return setting("connections and max_waiting", "must be at least 1");
-        }
-        if !(1..=SLOTS).contains(&self.partitions) {
-            return setting(
-                "partitions",
-                "must be 1 to 16384, as many as there are slots",
-            );
-        }
-        Ok(())
-    }
-
-    fn parse_all(&self, urls: &[String]) -> Result<Vec<redis::ConnectionInfo>, ConnectError> {
-        if urls.is_empty() {
-            return Err(ConnectError::setting("urls", "must be at least one"));
-        }
-        urls.iter()
-            .map(|url| server::parse(url, &self.papers))
-            .collect()
-    }
-
-    fn one(&self, origin: Origin, runtime: Handle) -> Fleet {
-        let link = self.link(origin, Kind::Single);
-        Fleet::One(Arc::new(Dispatch::new(
-            link,
-            runtime,
-            self.limits,
-            Weak::new(),
-            Arc::default(),
-        )))
-    }
-
-    fn link(&self, origin: Origin, kind: Kind) -> Link {
-        Link {
-            origin,
-            kind,
-            client_name: self.client_name.as_str().into(),
-            script: Arc::clone(&self.script),
-            deadline: self.connect_deadline,
-        }
     }
 }
 

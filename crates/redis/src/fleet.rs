@@ -56,7 +56,7 @@ impl Fleet {
         Instant::now() + limits.deadline
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
         match self {
             Self::One(dispatch) => &dispatch.counters,
             Self::Cluster(cluster) => &cluster.counters,

@@ -2,12 +2,14 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_core::{BackendError, Charge, Decision, FailureKind};
 
 use crate::dispatch::Dispatch;
+use crate::stats::Counters;
 use crate::wire::{Request, Work};
 
 /// What is sent back: a decision, or nothing for a reset.
@@ -31,7 +33,10 @@ pub(crate) struct Job {
     pub(crate) sent_on: u32,
     /// Nobody waits for credits and debits.
     waiter: Option<oneshot::Sender<Heard>>,
+    /// Until when somebody waits. What nobody waits for is not tried again after it.
     pub(crate) deadline: Instant,
+    /// Where it is counted if it fails and nobody is told.
+    counters: Option<Arc<Counters>>,
     answered: bool,
 }
 
@@ -44,18 +49,23 @@ impl Job {
             sent_on: 0,
             waiter: Some(waiter),
             deadline,
+            counters: None,
             answered: false,
         };
         (job, answer)
     }
 
-    pub(crate) fn unattended(request: Request, deadline: Instant) -> Self {
+    /// What nobody waits for is tried for this long, since who went away will be back or replaced by then.
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+    pub(crate) fn unattended(request: Request, counters: &Arc<Counters>) -> Self {
         Self {
             request,
             route: Route::default(),
             sent_on: 0,
             waiter: None,
-            deadline,
+            deadline: Instant::now() + Self::PATIENCE,
+            counters: Some(Arc::clone(counters)),
             answered: false,
         }
     }
@@ -77,6 +87,9 @@ impl Job {
 
     /// Answers. What was decided for somebody who is gone is given back.
     pub(crate) fn answer(&mut self, said: Said, dispatch: &Arc<Dispatch>) {
+        if said.is_err() {
+            self.count_as_lost();
+        }
         self.answered = true;
         let heard = Heard {
             said: Some(said),
@@ -91,12 +104,19 @@ impl Job {
         }
     }
 
+    fn count_as_lost(&mut self) {
+        if let (Some(counters), Work::Credit(..)) = (self.counters.take(), &self.request.work) {
+            counters.lost();
+        }
+    }
+
     pub(crate) fn fail(&mut self, kind: FailureKind, detail: &str) {
         self.refuse(BackendError::new(kind, detail));
     }
 
     /// Says that nothing was decided, as far as anybody knows. The request stays, should the answer come after all.
     pub(crate) fn refuse(&mut self, error: BackendError) {
+        self.count_as_lost();
         self.answered = true;
         let heard = Heard {
             said: Some(Err(error)),

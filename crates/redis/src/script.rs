@@ -6,6 +6,7 @@ use std::borrow::Cow;
 const SOURCE: &str = concat!(
     include_str!("../lua/head.lua"),
     include_str!("../lua/alone.lua"),
+    include_str!("../lua/alone_rest.lua"),
     include_str!("../lua/shared.lua"),
     include_str!("../lua/apart.lua"),
     include_str!("../lua/together.lua"),

@@ -18,8 +18,8 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Bytes of what the server answered. Errors are not counted.
     pub bytes_in: u64,
-    /// Give-backs that failed, all of them in a cluster: a request was denied in one slot, and what it had taken in another
-    /// stayed charged.
+    /// Credits that failed, or of which nobody knows: what they were to give back may have stayed charged. Beside those that
+    /// were asked for, a cluster has its own: a request was denied in one slot, and had taken in another.
     pub lost_give_backs: u64,
 }
 

@@ -1,68 +1,88 @@
-//! Many processes, one budget.
+//! Many processes on hosts that do not agree on the time, one budget.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "how a process tells its parent")]
 
 mod common;
 
 use std::env;
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
-use common::{Budget, HOUR, PATIENT};
-use tollgate_core::{Backend, Quota};
+use common::{Budget, HOUR, PATIENT, every_algorithm};
+use tollgate_core::Backend;
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::Standalone;
+use tollgate_testkit::{Standalone, shift_clock};
 
-/// Set in the processes that hammer: where.
+/// Set in the processes that hammer: where. They run the same test, so that none passes without having done anything.
 const URL: &str = "TOLLGATE_TEST_HAMMER";
 
-const LIMIT: u64 = 3_000;
+const NAME: &str = "eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold";
+
+/// What each budget holds, and what each process asks of each: twice as much in all.
+const LIMIT: u64 = 1_000;
+const EACH: usize = 250;
 
 #[tokio::test]
-async fn eight_processes_admit_exactly_what_the_budget_holds() {
+async fn eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold() {
+    if let Ok(url) = env::var(URL) {
+        return hammer(&url).await;
+    }
     let server = Standalone::start();
-    let processes: Vec<_> = (0..8)
-        .map(|_| {
-            Command::new(env::current_exe().unwrap())
-                .args(["--exact", "hammer", "--nocapture"])
+    let now_s = seconds();
+    let processes: Vec<_> = (-4..4)
+        .map(|number| {
+            let ahead_s = number * 7 * 3_600;
+            let mut command = Command::new(env::current_exe().unwrap());
+            shift_clock(&mut command, ahead_s);
+            let process = command
+                .args(["--exact", NAME, "--nocapture"])
                 .env(URL, server.url())
                 .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
+                .spawn();
+            (ahead_s, process.unwrap())
         })
         .collect();
-    let mut admitted = 0;
-    for process in processes {
+
+    let mut admitted = [0; 5];
+    for (ahead_s, process) in processes {
         let output = process.wait_with_output().unwrap();
         assert!(output.status.success());
         let output = String::from_utf8(output.stdout).unwrap();
-        let said = output.split("admitted=").nth(1).unwrap();
-        admitted += said
-            .split_whitespace()
-            .next()
-            .unwrap()
-            .parse::<u64>()
-            .unwrap();
+        let said = output.lines().find_map(|line| line.split_once("at="));
+        let mut numbers = said.unwrap().1.split(' ').map(str::parse);
+        let at_s: i64 = numbers.next().unwrap().unwrap();
+        assert!((at_s - now_s - ahead_s).abs() < 600, "{output}");
+        for (sum, number) in admitted.iter_mut().zip(numbers) {
+            *sum += u64::try_from(number.unwrap()).unwrap();
+        }
     }
-    assert_eq!(admitted, LIMIT);
+
+    assert_eq!(admitted, [LIMIT; 5]);
 }
 
-/// One of the eight; by itself it has nothing to do.
-#[tokio::test]
-async fn hammer() {
-    let Ok(url) = env::var(URL) else {
-        return;
-    };
-    let builder = RedisBackend::builder(&url).deadline(PATIENT);
+/// What each of the eight does.
+async fn hammer(url: &str) {
+    let builder = RedisBackend::builder(url).deadline(PATIENT);
     let backend = builder.connect().await.unwrap();
-    let budget = Budget::of("processes", Quota::new(LIMIT, HOUR * 24 * 300));
-    let mut admitted = 0;
-    for _ in 0..10 {
-        let calls: Vec<_> = (0..100)
+    let mut said = seconds().to_string();
+    // Nothing drains meanwhile.
+    for quota in every_algorithm(LIMIT, HOUR * 24 * 300) {
+        let budget = Budget::of("processes", quota);
+        let calls: Vec<_> = (0..EACH)
             .map(|_| backend.decide(&[budget.charge(1)]))
             .collect();
+        let mut admitted = 0;
         for call in calls {
             admitted += u64::from(call.await.unwrap().is_admitted());
         }
+        said.push_str(&format!(" {admitted}"));
     }
-    println!("admitted={admitted} ");
+    println!("\nat={said}");
+}
+
+/// By the clock of this process.
+fn seconds() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap().as_secs().try_into().unwrap()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Budget, HOUR, PATIENT, every_algorithm};
 use tokio::time::timeout;
-use tollgate_core::{Backend, Key};
+use tollgate_core::{Backend, Key, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
@@ -56,6 +56,16 @@ async fn least_rights_on_one_server() {
 }
 
 #[tokio::test]
+async fn another_database_takes_one_right_more() {
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&as_gate(&server.url())).database(3);
+    allow(&server, DECIDING.split(' '));
+    assert!(everything(&builder, "without").await.is_err());
+    allow(&server, DECIDING.split(' ').chain(["+select"]));
+    assert_eq!(everything(&builder, "with").await, Ok(()));
+}
+
+#[tokio::test]
 async fn least_rights_on_a_sentinel() {
     let all = Sentinels::start();
     let urls = all.urls().map(|url| as_gate(&url));
@@ -89,27 +99,64 @@ async fn least_rights_in_a_cluster() {
 
     allow_all(&rights);
     assert_eq!(everything(&builder, "all").await, Ok(()));
-    // While a slot is on its way, who is sent ahead has to say that he knows.
-    let patient = builder.clone().partitions(1).deadline(PATIENT);
-    let backend = patient.connect().await.unwrap();
-    let budget = |n: u64| Budget {
-        key: Key::from(n),
-        ..Budget::of("moving", tollgate_core::Quota::per_hour(10))
+    assert_eq!(moving(&cluster, &builder, 0, || {}).await, Ok(()));
+    // Whatever is missing, something fails: where slots stand still, or where they move.
+    for (n, (missing, fewer)) in (1..).zip(fewer(&rights)) {
+        allow_all(&fewer);
+        let standing = everything(&builder, &format!("without-{n}")).await;
+        allow_all(&rights);
+        let moving = moving(&cluster, &builder, n, || allow_all(&fewer)).await;
+        allow_all(&rights);
+        assert!(
+            standing.is_err() || moving.is_err(),
+            "{missing} is not needed"
+        );
+        let is_for_moving = missing == "+asking";
+        assert_eq!(standing.is_ok(), is_for_moving, "{missing}: {standing:?}");
+    }
+}
+
+/// Moves the slot of two budgets under load, from where the rights are what `restrict` leaves.
+async fn moving(
+    cluster: &Cluster,
+    builder: &RedisBackendBuilder,
+    number: u64,
+    restrict: impl Fn(),
+) -> Result<(), String> {
+    let builder = builder.clone().partitions(1).deadline(PATIENT);
+    let backend = builder.connect().await.map_err(|error| error.to_string())?;
+    let quota = Quota::per_hour(10);
+    let budget = |key: u64| Budget {
+        key: Key::from(key),
+        ..Budget::of(&format!("moving-{number}"), quota)
     };
+    let (first, second) = (budget(1), budget(2));
+    let take = |_step| async {
+        let charges = [first.charge(1), second.charge(1)];
+        let decision = backend.decide(&charges[..1]).await;
+        decision.map_err(|error| error.to_string())?;
+        let decision = backend.decide(&charges[1..]).await;
+        decision.map_err(|error| error.to_string())
+    };
+
+    take("before").await?;
+    restrict();
     let slot = cluster.slot_of("{0}");
     let from = cluster.owner_of(slot).unwrap();
-    cluster.begin_move(slot, from, (from + 1) % 3);
-    assert!(budget(1).take(&backend, 1).await.is_ok());
-    for (missing, fewer) in fewer(&rights) {
-        if missing == "+asking" {
-            allow_all(&fewer);
-            assert!(budget(2).take(&backend, 1).await.is_err());
-        }
-        if missing == "+cluster|slots" {
-            allow_all(&fewer);
-            assert!(everything(&builder, "blind").await.is_err());
-        }
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    cluster.move_keys(slot, from, to, 1);
+    let halfway = take("halfway").await;
+    cluster.move_keys(slot, from, to, 1_000);
+    let gone = take("gone").await;
+    cluster.end_move(slot, to);
+    let after = take("after").await;
+
+    halfway.and(gone).and(after)?;
+    for budget in [&first, &second] {
+        assert_eq!(budget.remaining(&backend).await, 6);
     }
+    Ok(())
 }
 
 /// Every command that the backend ever sends where nothing moves.

@@ -28,6 +28,26 @@ async fn a_server_of_an_authority_of_ones_own_decides() {
 }
 
 #[tokio::test]
+async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
+    let tls = Tls::start_cluster();
+    let builder = RedisBackend::cluster([tls.url()]).deadline(PATIENT);
+    let backend = builder.certificate_authority(tls.authority());
+    let backend = backend.connect().await.unwrap();
+    let budget = Budget::of("tls-cluster", Quota::per_hour(1));
+
+    assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+    assert!(!budget.take(&backend, 1).await.unwrap().is_admitted());
+
+    // Nobody has come in the clear.
+    let clients = tls.server.command(&["CLIENT", "LIST"]);
+    let ours: Vec<_> = (clients.lines())
+        .filter(|client| client.contains("name=tollgate"))
+        .collect();
+    let plain = format!("laddr=127.0.0.1:{}", tls.server.port());
+    assert!(!ours.is_empty() && !ours.iter().any(|client| client.contains(&plain)));
+}
+
+#[tokio::test]
 async fn a_server_that_asks_for_a_certificate_gets_one_and_takes_nobody_without() {
     let tls = Tls::start_mutual();
     let (certificate, key) = tls.client();

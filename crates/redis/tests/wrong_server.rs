@@ -39,7 +39,7 @@ async fn a_server_that_is_not_there_or_asks_for_a_password_is_named_with_its_pla
         ),
         (
             "redis://127.0.0.1.invalid/".to_owned(),
-            "127.0.0.1.invalid:6379: backend unreachable",
+            "cannot connect to Redis at 127.0.0.1.invalid:6379: ",
         ),
         (format!("redis://{place}/"), "put it into the URL"),
         (

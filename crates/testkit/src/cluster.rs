@@ -32,6 +32,20 @@ impl Cluster {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start_with_replicas(replicas: usize) -> Self {
+        Self::start_as([0; 3], replicas)
+    }
+
+    /// Starts three masters whose clocks are so many seconds ahead.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_ahead(seconds: [i64; 3]) -> Self {
+        Self::start_as(seconds, 0)
+    }
+
+    fn start_as(ahead_s: [i64; 3], replicas: usize) -> Self {
         let options = [
             "--cluster-enabled",
             "yes",
@@ -41,8 +55,9 @@ impl Cluster {
             "--cluster-require-full-coverage",
             "no",
         ];
-        let nodes: Vec<_> = (0..3 + replicas)
-            .map(|_| Standalone::start_with(&options))
+        let replicas = std::iter::repeat_n(0, replicas);
+        let nodes: Vec<_> = (ahead_s.into_iter().chain(replicas))
+            .map(|seconds| Standalone::start_ahead(seconds, &options))
             .collect();
         let cluster = Self { nodes };
         cluster.share_slots();
@@ -134,8 +149,12 @@ impl Cluster {
         let slot = slot.to_string();
         let id = id(&self.nodes[to]);
         // Whoever takes it over first, so that it is never nobody's.
-        let masters = (0..3).filter(|&node| node != to);
-        for node in [to].into_iter().chain(masters) {
+        let is_master = |&node: &usize| {
+            let node = &self.nodes[node];
+            node.pid().is_some() && node.command(&["ROLE"]).contains("master")
+        };
+        let others = (0..self.nodes.len()).filter(|&node| node != to);
+        for node in [to].into_iter().chain(others.filter(is_master)) {
             expect_ok(
                 &self.nodes[node],
                 &["CLUSTER", "SETSLOT", &slot, "NODE", &id],

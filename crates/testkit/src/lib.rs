@@ -11,7 +11,9 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+mod clock;
 mod cluster;
+mod network;
 mod proxy;
 mod sentinel;
 #[cfg(feature = "grpc")]
@@ -19,7 +21,9 @@ pub mod shop;
 mod standalone;
 mod tls;
 
+pub use clock::shift_clock;
 pub use cluster::Cluster;
+pub use network::{Network, Weather};
 pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;
 pub use standalone::Standalone;

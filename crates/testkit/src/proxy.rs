@@ -64,6 +64,12 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
+    /// The port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// What happens to answers from now on, on every connection.
     pub fn fail_with(&self, fault: Fault) {
         *lock(&self.shared.fault) = fault;

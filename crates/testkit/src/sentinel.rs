@@ -77,6 +77,39 @@ impl Sentinels {
         master.expect("a master").kill();
     }
 
+    /// Stops the master where it stands. The Sentinels then make the replica one.
+    ///
+    /// # Panics
+    ///
+    /// If no server is a master.
+    pub fn stall_master(&self) {
+        let master = self.servers.iter().find(|server| is_master(server));
+        master.expect("a master").stall();
+    }
+
+    /// Whether all Sentinels name the same master, and it lives.
+    #[must_use]
+    pub fn agree(&self) -> bool {
+        let named = |port: &str| {
+            let mut sentinels = self.sentinels.iter();
+            sentinels.all(|sentinel| {
+                let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
+                sentinel.command(&words).contains(port)
+            })
+        };
+        let mut masters = self.servers.iter().filter(|server| is_master(server));
+        masters.any(|master| named(&format!("\r\n{}\r\n", master.port())))
+    }
+
+    /// Starts again whoever was killed. The Sentinels make it a replica of whoever is the master by then.
+    pub fn revive(&mut self) {
+        for server in &mut self.servers {
+            if server.pid().is_none() {
+                server.restart();
+            }
+        }
+    }
+
     /// Runs a command on whoever is the master.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::server_binary;
+use crate::{server_binary, shift_clock};
 
 /// How long a server may take until it answers. On a machine busy with a build that is seconds.
 const STARTUP: Duration = Duration::from_secs(20);
@@ -21,6 +21,8 @@ pub struct Standalone {
     folder: TempDir,
     port: u16,
     options: Vec<String>,
+    /// By how many seconds its clock is wrong.
+    ahead_s: i64,
     process: Option<Child>,
     /// Ends the server when we are gone without a word: it waits for its input to end.
     watchdog: Option<Child>,
@@ -50,12 +52,27 @@ impl Standalone {
         Self::start_in(folder(), options)
     }
 
+    /// Starts a server whose clock is so many seconds ahead, or behind.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_ahead(seconds: i64, options: &[&str]) -> Self {
+        Self::start_as(folder(), seconds, options)
+    }
+
     /// Starts a server in a folder that holds what its options speak of.
     pub(crate) fn start_in(folder: TempDir, options: &[&str]) -> Self {
+        Self::start_as(folder, 0, options)
+    }
+
+    fn start_as(folder: TempDir, ahead_s: i64, options: &[&str]) -> Self {
         let mut server = Self {
             folder,
             port: free_port(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            ahead_s,
             process: None,
             watchdog: None,
         };
@@ -153,7 +170,11 @@ impl Standalone {
 
     fn run(&mut self) {
         let binary = server_binary();
-        let process = Command::new(&binary)
+        let mut command = Command::new(&binary);
+        if self.ahead_s != 0 {
+            shift_clock(&mut command, self.ahead_s);
+        }
+        let process = command
             // A file to be read stands before everything else.
             .args(
                 self.options

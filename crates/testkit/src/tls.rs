@@ -8,7 +8,7 @@ use rcgen::{
 };
 
 use crate::Standalone;
-use crate::standalone::{folder, free_port};
+use crate::standalone::{folder, free_port, until};
 
 /// A server that speaks TLS, on a certificate of an authority of its own for `localhost` and 127.0.0.1.
 #[derive(Debug)]
@@ -35,6 +35,30 @@ impl Tls {
     #[must_use]
     pub fn start() -> Self {
         Self::start_with("no", &Server::sound())
+    }
+
+    /// Starts a cluster of one node.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or one without TLS.
+    #[must_use]
+    pub fn start_cluster() -> Self {
+        let server = Server {
+            // Without the second, nodes name ports that do not speak TLS.
+            options: &["--cluster-enabled", "yes", "--tls-cluster", "yes"],
+            ..Server::sound()
+        };
+        let cluster = Self::start_with("no", &server);
+        let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
+        let words = ["CLUSTER", "ADDSLOTS"].into_iter();
+        let words: Vec<_> = words.chain(slots.iter().map(String::as_str)).collect();
+        let _added = cluster.server.command(&words);
+        until("the cluster has all its slots", || {
+            let info = cluster.server.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok")
+        });
+        cluster
     }
 
     /// Starts a server whose certificate is for another host.
@@ -103,6 +127,7 @@ impl Tls {
             &Server::sound(),
             ExtendedKeyUsagePurpose::ClientAuth,
         );
+        let more = server.options;
         let server = identity(&authority, server, ExtendedKeyUsagePurpose::ServerAuth);
         let folder = folder();
         let file = |name: &str, content: &str| {
@@ -124,7 +149,7 @@ impl Tls {
             clients,
         ];
         Self {
-            server: Standalone::start_in(folder, &options),
+            server: Standalone::start_in(folder, &[&options[..], more].concat()),
             port,
             authority: authority.pem(),
             client,
@@ -132,11 +157,13 @@ impl Tls {
     }
 }
 
-/// What a certificate says of its server.
+/// What a certificate says of its server, and what the server is told.
 struct Server {
     names: Vec<String>,
     /// The first year in which it is no longer good, if there is one.
     until_year: Option<i32>,
+    /// What else it is told.
+    options: &'static [&'static str],
 }
 
 impl Server {
@@ -144,6 +171,7 @@ impl Server {
         Self {
             names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             until_year: None,
+            options: &[],
         }
     }
 }

@@ -58,15 +58,15 @@ impl Ledger {
 
     /// What the backend decided.
     pub(crate) fn of(plan: &Plan, decision: &Decision) -> Self {
-        Self::paid(plan, decision, Some(decision.at()))
+        Self::paid(plan, decision, |verdict| Some(decision.verdict_at(verdict)))
     }
 
     /// What a budget of this process decided.
     pub(crate) fn of_local(plan: &Plan, decision: &Decision) -> Self {
-        Self::paid(plan, decision, None)
+        Self::paid(plan, decision, |_verdict| None)
     }
 
-    fn paid(plan: &Plan, decision: &Decision, at: Option<Timestamp>) -> Self {
+    fn paid(plan: &Plan, decision: &Decision, at: impl Fn(usize) -> Option<Timestamp>) -> Self {
         if let Some((labels, mode, key, policy)) = plan.sole()
             && let [verdict] = decision.verdicts()
         {
@@ -74,7 +74,7 @@ impl Ledger {
                 verdicts: 1,
                 key: key.clone(),
                 limiter: None,
-                at,
+                at: at(0),
                 outcome: policy.outcome.clone(),
                 raised: false,
             };
@@ -83,13 +83,19 @@ impl Ledger {
                 payments: Few::One(payment),
             };
         }
-        let payments = plan.payers().map(|(policy, key, limits)| Payment {
-            verdicts: limits.len(),
-            key: key.clone(),
-            limiter: None,
-            at,
-            outcome: policy.outcome.clone(),
-            raised: false,
+        let mut before = 0;
+        let payments = plan.payers().map(|(policy, key, limits)| {
+            // What one key pays for one policy is decided by one clock.
+            let at = at(before);
+            before += limits.len();
+            Payment {
+                verdicts: limits.len(),
+                key: key.clone(),
+                limiter: None,
+                at,
+                outcome: policy.outcome.clone(),
+                raised: false,
+            }
         });
         Self {
             report: Report::new(plan.labels(), decision),

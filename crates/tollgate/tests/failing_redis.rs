@@ -63,3 +63,45 @@ async fn each_rule_acts_while_redis_is_gone_and_none_when_it_is_back() {
     assert_eq!(allowed(&limiter, "open", 6).await, 4);
     assert_eq!(allowed(&limiter, "local", 6).await, 4);
 }
+
+/// What `OnFailure::Local` may cost at most: Redis's budget, and for each process its share, however often there is an outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_processes_in_several_outages_admit_redis_s_budget_and_a_share_each() {
+    const PROCESSES: usize = 3;
+    let server = Standalone::start();
+    let mut limiters = Vec::new();
+    for _ in 0..PROCESSES {
+        let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_millis(200));
+        let policy = Policy::new("shared", Quota::per_day(40))
+            .key(Global)
+            .on_failure(OnFailure::Local(Share::one_in(4)));
+        let limiter = Limiter::builder()
+            .policy(policy)
+            .backend(backend.connect().await.unwrap())
+            .build();
+        limiters.push(limiter.unwrap());
+    }
+
+    let mut total = 0;
+    for _ in 0..3 {
+        server.stall();
+        for limiter in &limiters {
+            total += allowed(limiter, "shared", 15).await;
+        }
+        server.go_on();
+        for limiter in &limiters {
+            total += allowed(limiter, "shared", 5).await;
+        }
+    }
+    // Until it is known to be well again, whoever is asked is still on the share.
+    for _ in 0..200 {
+        for limiter in &limiters {
+            total += allowed(limiter, "shared", 1).await;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+
+    let share = 40 / 4;
+    assert!(total > 40, "{total}: the shares were used");
+    assert!(total <= 40 + PROCESSES * share, "{total}");
+}

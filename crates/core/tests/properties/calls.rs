@@ -1,5 +1,7 @@
 //! Several charges in one call: all or nothing, shadows never in the way, and which verdict speaks for the call.
 
+use std::time::Duration;
+
 use tollgate_core::{
     Charge, Decision, Key, Mode, Quota, Scope, State, States, Timestamp, Verdict, decide,
 };
@@ -156,6 +158,29 @@ fn a_call_that_can_never_pass_names_no_time() {
 
     assert_eq!(decision.retry_after(), None);
     assert!(decision.verdicts()[0].retry_after().is_some());
+}
+
+#[test]
+fn receipts_carry_the_time_of_whoever_gave_the_verdict() {
+    let key = Key::from("alice");
+    let charge = Charge {
+        scope: Scope::of("test", 0, &TEN),
+        quota: &TEN,
+        key: &key,
+        cost: 1,
+        mode: Mode::Enforce,
+    };
+    let times = [NOW, NOW.saturating_add(Duration::from_secs(3_600)), NOW];
+    let verdicts = times.map(|now| {
+        let decision = decide(now, &[charge], &mut [State::full(&TEN)][..]);
+        (now, decision.verdicts()[0])
+    });
+
+    let decision = Decision::apart(true, verdicts);
+
+    let charges = [charge; 3];
+    let at: Vec<_> = decision.receipts(&charges).map(|it| it.at()).collect();
+    assert_eq!((at, decision.at()), (times.to_vec(), NOW));
 }
 
 #[test]

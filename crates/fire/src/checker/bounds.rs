@@ -124,6 +124,15 @@ impl Bounds {
         }
     }
 
+    /// The clock, which showed `ended_us`, steps back. A state that said no more than that the budget is full may have been
+    /// forgotten by then, and what it would say now with it.
+    pub(super) fn forget_full(&mut self, rule: &Rule, ended_us: u64) {
+        let verdict = rule.probe(&self.least, ended_us, 0);
+        if verdict.is_some_and(|verdict| verdict.reset_after().is_zero()) {
+            self.least = rule.full();
+        }
+    }
+
     /// The least of `other`, and the most of this.
     pub(super) fn with_least_of(self, other: Self) -> Self {
         Self {

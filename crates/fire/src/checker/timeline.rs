@@ -26,6 +26,15 @@ struct Era {
     ahead_us: i64,
 }
 
+/// The end of one era and the beginning of the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// How far the clock stepped back; 0 if it stepped forward.
+    pub(super) back_us: u64,
+    /// What it showed before at the latest.
+    pub(super) ended_us: u64,
+}
+
 /// The eras of a history.
 #[derive(Debug)]
 pub(super) struct Timeline {
@@ -55,13 +64,16 @@ impl Timeline {
         Self { eras }
     }
 
-    /// How far the clock stepped back where each era begins.
-    pub(super) fn back_us(&self) -> Vec<u64> {
-        let mut before = 0;
+    /// What the clock did where each era begins.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let mut before = (0, 0);
         let step = |era: &Era| {
-            let back = before - era.ahead_us;
-            before = era.ahead_us;
-            u64::try_from(back).unwrap_or_default()
+            let (ahead_us, ended_us) = before;
+            before = (era.ahead_us, shifted(era.to_us, era.ahead_us));
+            Step {
+                back_us: u64::try_from(ahead_us - era.ahead_us).unwrap_or_default(),
+                ended_us,
+            }
         };
         self.eras.iter().map(step).collect()
     }

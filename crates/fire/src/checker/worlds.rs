@@ -3,7 +3,7 @@
 //! What came before a loss and what came after tell where it was, so that seldom more than one course is left.
 
 use super::bounds::{Bounds, Rule, Seen};
-use super::timeline::Moment;
+use super::timeline::{Moment, Step};
 
 /// A loss of all budgets, at one moment between two.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ pub(super) struct Worlds<'a> {
     ended: usize,
     worlds: Vec<Option<Bounds>>,
     last: Moment,
-    /// How far the clock stepped back where each era begins.
-    back_us: &'a [u64],
+    /// What the clock did where each era begins.
+    steps: &'a [Step],
     /// See [`Rule::blind_us`].
     blind_us: u64,
     blind_until: Moment,
@@ -44,7 +44,7 @@ impl<'a> Worlds<'a> {
     pub(super) fn new(
         rule: &'a Rule,
         losses: &'a [Loss],
-        back_us: &'a [u64],
+        steps: &'a [Step],
         mut unsure: Vec<Unsure>,
     ) -> Self {
         unsure.sort_by_key(|unsure| unsure.to);
@@ -57,7 +57,7 @@ impl<'a> Worlds<'a> {
             ended: 0,
             worlds,
             last: Moment::FIRST,
-            back_us,
+            steps,
             blind_us: 0,
             blind_until: Moment::FIRST,
         }
@@ -94,7 +94,14 @@ impl<'a> Worlds<'a> {
     /// The clock may have been set since.
     fn enter(&mut self, now: Moment) {
         for era in self.last.era + 1..=now.era {
-            let back_us = self.back_us.get(era).copied().unwrap_or_default();
+            let Some(&Step { back_us, ended_us }) = self.steps.get(era) else {
+                continue;
+            };
+            if back_us > 0 {
+                for bounds in self.worlds.iter_mut().flatten() {
+                    bounds.forget_full(self.rule, ended_us);
+                }
+            }
             // Who is still blind stays so for as long again: by the new clock the old end means nothing.
             self.blind_us = match self.rule.blind_us(back_us) {
                 0 => 0,

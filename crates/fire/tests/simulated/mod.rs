@@ -147,6 +147,11 @@ impl Simulation {
     }
 
     fn disturb(&mut self) {
+        // What says no more than that a budget is full is forgotten, as a server does with keys that have expired.
+        let now = Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us));
+        let quotas = self.population.quotas();
+        (self.states)
+            .retain(|budget, state| state.meaningless_at(quotas[budget.policy].unit()) > now);
         let from_us = self.wall_us;
         let certain = self.rng.bool();
         let effect = match self.rng.u8(0..4) {

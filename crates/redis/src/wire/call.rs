@@ -9,6 +9,15 @@ use super::lower::{Lowered, Request};
 /// The most keys of one call: their numbers are bytes.
 pub(crate) const MAX_KEYS: usize = 255;
 
+/// What a run begins with that decides once about one enforced GCRA charge, and what it ends with if nothing has a rest: a
+/// denominator of 1, and twice 0. In between are the drains of cost and full budget, and the tag.
+const ONCE_BY_GCRA: &[u8] = &[1, 0, 1, 1, 0];
+const NO_RESTS: &[u8] = &[
+    0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+const SHORT: usize = 17;
+const COSTS_NOTHING: &[u8] = &[0; 8];
+
 /// What is sent: KEYS and ARGV.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
@@ -78,6 +87,7 @@ impl Plan {
         let timeless = |position: &usize| requests[*position].names.is_empty();
         plan.order.extend((0..requests.len()).filter(timeless));
         call.drop_obvious_numbers(groups.first());
+        call.shorten_if_alone();
         (plan, call)
     }
 }
@@ -147,6 +157,18 @@ impl Call {
             {
                 run.truncate(head);
             }
+        }
+    }
+
+    /// A request alone is told in fewer bytes, if it is of the usual kind: the script need not look at what is not there.
+    fn shorten_if_alone(&mut self) {
+        if let ([run], [_]) = (&mut self.runs[..], &self.keys[..])
+            && let Some(short) = run.strip_prefix(ONCE_BY_GCRA)
+            && let Some(short) = short.strip_suffix(NO_RESTS)
+            && short.len() == SHORT
+            && !short.starts_with(COSTS_NOTHING)
+        {
+            *run = short.to_vec();
         }
     }
 }

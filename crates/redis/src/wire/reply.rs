@@ -10,33 +10,37 @@ use super::call::Plan;
 use super::lower::{OwnedCharge, Request, Work};
 use super::state;
 
-/// The time, how many requests were admitted, and the states as they were found, in one text.
+/// The time, how many requests were admitted, and the states as they were found.
 #[derive(Debug)]
-pub(crate) struct Reply(Vec<u8>);
+pub(crate) enum Reply {
+    /// All of that in one text.
+    Text(Vec<u8>),
+    /// The time at which a request that was alone found its budget full, and was admitted.
+    Full(Timestamp),
+}
 
 impl Reply {
     /// Takes what came back.
     pub(crate) fn parse(value: Value) -> Option<Self> {
         match value {
-            Value::BulkString(packed) => Some(Self(packed)),
+            Value::BulkString(text) => Some(Self::Text(text)),
+            Value::Int(now) => {
+                let now = u64::try_from(now).ok()?;
+                Some(Self::Full(Timestamp::from_micros(now)))
+            }
             _ => None,
         }
     }
 
     fn read(&self, keys: usize) -> Option<Read<'_>> {
-        let mut packed = Packed(&self.0);
-        let (seconds, us) = (packed.decimal()?, packed.decimal()?);
-        let now = Timestamp::from_micros(seconds.checked_mul(1_000_000)?.checked_add(us)?);
-        let admitted = packed.integer()?;
-        if packed.list()? != keys {
-            return None;
+        match self {
+            Self::Text(text) => Read::of(text, keys),
+            Self::Full(now) => (keys == 1).then(|| Read {
+                now: *now,
+                admitted: 1,
+                found: vec![None],
+            }),
         }
-        let found: Option<Vec<_>> = (0..keys).map(|_| packed.text()).collect();
-        Some(Read {
-            now,
-            admitted,
-            found: found.filter(|_| packed.0.is_empty())?,
-        })
     }
 }
 
@@ -45,6 +49,35 @@ struct Read<'a> {
     admitted: u64,
     /// `None` where the key was missing.
     found: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Read<'a> {
+    fn of(text: &'a [u8], keys: usize) -> Option<Self> {
+        let mut packed = Packed(text);
+        let (seconds, behind) = packed.decimal()?;
+        let us = packed.digits()?;
+        let now = Timestamp::from_micros(seconds.checked_mul(1_000_000)?.checked_add(us)?);
+        if behind != b' ' {
+            // A request that was alone, and the state that it found: all that is left.
+            let state = packed.0;
+            return (keys == 1 && matches!(behind, b'+' | b'-')).then(|| Self {
+                now,
+                admitted: u64::from(behind == b'+'),
+                found: vec![(!state.is_empty()).then_some(state)],
+            });
+        }
+        packed.take(1)?;
+        let admitted = packed.integer()?;
+        if packed.list()? != keys {
+            return None;
+        }
+        let found: Option<Vec<_>> = (0..keys).map(|_| packed.text()).collect();
+        Some(Self {
+            now,
+            admitted,
+            found: found.filter(|_| packed.0.is_empty())?,
+        })
+    }
 }
 
 /// What came of one request: a decision, or nothing to report; or no state of ours where one should be.
@@ -189,7 +222,7 @@ fn empty(unit: Unit) -> State {
     })
 }
 
-/// A time in decimals, then as much of MessagePack as whole numbers and a list of texts need.
+/// A time in decimals, then a state as it is, or as much of MessagePack as whole numbers and a list of texts need.
 struct Packed<'a>(&'a [u8]);
 
 impl<'a> Packed<'a> {
@@ -199,11 +232,17 @@ impl<'a> Packed<'a> {
         Some(taken)
     }
 
-    /// A decimal number and the space behind it.
-    fn decimal(&mut self) -> Option<u64> {
-        let end = self.0.iter().position(|byte| *byte == b' ')?;
+    /// A decimal number and the byte behind it.
+    fn decimal(&mut self) -> Option<(u64, u8)> {
+        let number = self.digits()?;
+        let behind = self.take(1)?;
+        Some((number, *behind.first()?))
+    }
+
+    fn digits(&mut self) -> Option<u64> {
+        let is_digit = |byte: &u8| byte.is_ascii_digit();
+        let end = (self.0.iter().position(|byte| !is_digit(byte))).unwrap_or(self.0.len());
         let digits = self.take(end)?;
-        self.take(1)?;
         std::str::from_utf8(digits).ok()?.parse().ok()
     }
 

@@ -3,8 +3,12 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a test fails by panicking"
 )]
+
+pub(crate) mod cluster;
+pub(crate) mod load;
 
 use std::time::Duration;
 

@@ -1,0 +1,147 @@
+//! Everything side by side: measured, written down as `target/bench/report.json`, and shown.
+
+mod figures;
+mod floors;
+mod growth;
+mod http;
+mod layers;
+mod pages;
+mod plots;
+mod progress;
+mod redis;
+mod report;
+mod setting;
+mod threads;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use self::floors::Floor;
+use self::progress::Progress;
+use self::report::Report;
+use crate::Result;
+
+#[derive(Args)]
+pub(crate) struct Compare {
+    /// Two minutes rather than ten: fewer rounds, shorter turns, a smaller flood
+    #[arg(long)]
+    quick: bool,
+    /// Measures nothing: writes the pages anew from the last report
+    #[arg(long, conflicts_with = "quick")]
+    again: bool,
+}
+
+impl Compare {
+    pub(crate) fn run(&self) -> Result<()> {
+        let report = if self.again {
+            last()?
+        } else {
+            let report = measured(self.quick)?;
+            let path = path();
+            fs::create_dir_all(path.parent().ok_or("no folder for the report")?)?;
+            fs::write(path, serde_json::to_string_pretty(&report)?)?;
+            report
+        };
+        pages::write(&report)?;
+        println!("BENCHMARKS.md, its plots and the table in README.md are written");
+        for floor in floors::floors(&report)
+            .iter()
+            .filter(|floor| !floor.is_met())
+        {
+            println!("missed: {}", pages::sentence(floor));
+        }
+        Ok(())
+    }
+}
+
+/// Fails, naming each, if the last report misses a floor.
+pub(crate) fn check() -> Result<()> {
+    let floors = floors::floors(&last()?);
+    let missed: Vec<_> = floors.iter().filter(|floor| !floor.is_met()).collect();
+    println!(
+        "{} of {} floors are kept",
+        floors.len() - missed.len(),
+        floors.len()
+    );
+    if missed.is_empty() {
+        return Ok(());
+    }
+    let sentences: Vec<_> = missed
+        .into_iter()
+        .map(|floor: &Floor| pages::sentence(floor))
+        .collect();
+    Err(sentences.join("; ").into())
+}
+
+/// Where cargo builds, so that `cargo clean` takes it away.
+fn path() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target
+        .map_or_else(|| root.join("target"), PathBuf::from)
+        .join("bench/report.json")
+}
+
+fn last() -> Result<Report> {
+    let path = path();
+    let text = fs::read_to_string(&path).map_err(|error| {
+        format!(
+            "{} cannot be read ({error}): run `compare` first",
+            path.display()
+        )
+    })?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn measured(quick: bool) -> Result<Report> {
+    let mut not_measured = Vec::new();
+    let valgrind = is_there("valgrind");
+    if !valgrind {
+        not_measured.push("There is no valgrind here (`tests/install.sh` installs it): no instructions and no allocations.".to_owned());
+    }
+    let wrk = http::is_there();
+    if !wrk {
+        not_measured.push("There is no wrk or no taskset here (`tests/install.sh wrk taskset` installs them): nothing over HTTP.".to_owned());
+    }
+    let redis = is_there(&tollgate_testkit::server_binary());
+    if !redis {
+        not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
+    }
+    let served = if wrk { http::steps(quick) } else { 0 };
+    let steps = layers::STEPS + threads::STEPS + redis::STEPS + served + growth::STEPS;
+    let progress = Progress::new(steps);
+    let report = Report {
+        quick,
+        setting: setting::setting()?,
+        layers: layers::measure(quick, valgrind, &progress)?,
+        threads: threads::measure(quick, &progress),
+        redis: if redis {
+            redis::pace(quick, &progress)?
+        } else {
+            Vec::new()
+        },
+        redis_sizes: if redis {
+            redis::sizes(valgrind && !quick, &progress)?
+        } else {
+            Vec::new()
+        },
+        http: if redis && wrk {
+            http::measure(quick, &progress)?
+        } else {
+            Vec::new()
+        },
+        growth: growth::measure(quick, &progress)?,
+        not_measured,
+    };
+    progress.finish();
+    Ok(report)
+}
+
+fn is_there(tool: &str) -> bool {
+    let mut command = Command::new(tool);
+    let command = command.arg("--version").stdout(Stdio::null());
+    command.stderr(Stdio::null()).status().is_ok()
+}

@@ -1,0 +1,177 @@
+//! Over HTTP: a server that says hello in a process of its own, driven by wrk.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use clap::ValueEnum;
+use tollgate_testkit::Standalone;
+
+use super::progress::Progress;
+use super::report::Served;
+use crate::Result;
+use crate::measure::median;
+use crate::serve::Who;
+
+const CONNECTIONS: &str = "64";
+
+/// Rounds in which all take turns, and how many seconds each turn is.
+const ROUNDS: [usize; 2] = [7, 2];
+const TURN: [&str; 2] = ["2s", "1s"];
+
+pub(super) fn steps(quick: bool) -> u64 {
+    ROUNDS[usize::from(quick)] as u64
+}
+
+pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Vec<Served>> {
+    progress.part("over HTTP, driven by wrk");
+    let redis = Standalone::start();
+    pin(&redis)?;
+    let servers = Who::ALL
+        .iter()
+        .map(|who| Server::start(*who, &redis.url()))
+        .collect::<Result<Vec<_>>>()?;
+    // Connections, tables and caches are warm by then.
+    for server in &servers {
+        server.drive("1s")?;
+    }
+    let mut turns: Vec<Vec<Turn>> = servers.iter().map(|_| Vec::new()).collect();
+    for _ in 0..ROUNDS[usize::from(quick)] {
+        for (server, turns) in servers.iter().zip(&mut turns) {
+            turns.push(server.drive(TURN[usize::from(quick)])?);
+        }
+        progress.step();
+    }
+    let bare = &turns[0];
+    let served = Who::ALL.iter().zip(&turns).map(|(who, turns)| {
+        let middle = |of: fn(&Turn) -> f64| median(turns.iter().map(of));
+        let by_bare = |of: fn(&Turn) -> f64| {
+            let pairs = turns.iter().zip(bare);
+            median(pairs.map(|(this, bare)| of(this) / of(bare)))
+        };
+        Served {
+            who: who.about().to_owned(),
+            per_second: middle(|turn| turn.per_second),
+            p50_us: middle(|turn| turn.p50_us),
+            p99_us: middle(|turn| turn.p99_us),
+            rate_by_bare: by_bare(|turn| turn.per_second),
+            p50_by_bare: by_bare(|turn| turn.p50_us),
+            p99_by_bare: by_bare(|turn| turn.p99_us),
+        }
+    });
+    Ok(served.collect())
+}
+
+/// Whether there is all that it takes.
+pub(super) fn is_there() -> bool {
+    ["wrk", "taskset"].iter().all(|tool| {
+        let mut tool = Command::new(tool);
+        let tool = tool.arg("--version").stdout(Stdio::null());
+        tool.stderr(Stdio::null()).status().is_ok()
+    })
+}
+
+struct Turn {
+    per_second: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+/// Gone when it is dropped.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(who: Who, redis: &str) -> Result<Self> {
+        let name = who.to_possible_value().ok_or("a server without a name")?;
+        let mut process = on_core(0)
+            .arg(env::current_exe()?)
+            .args(["serve", name.get_name(), "--redis", redis])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = process.stdout.take().ok_or("a server without an output")?;
+        let mut server = Self {
+            process,
+            url: String::new(),
+        };
+        let mut port = String::new();
+        BufReader::new(output).read_line(&mut port)?;
+        server.url = format!("http://127.0.0.1:{}/", port.trim());
+        Ok(server)
+    }
+
+    /// The server has one core and wrk another, wherever there are two.
+    fn drive(&self, turn: &str) -> Result<Turn> {
+        let output = on_core(1)
+            .args(["wrk", "-t1", "-c", CONNECTIONS, "-d", turn, "--latency"])
+            .arg(&self.url)
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if let Some(line) = text.lines().find(|line| line.contains("Non-2xx")) {
+            return Err(format!("{}: {}", self.url, line.trim()).into());
+        }
+        let after = |name: &str| {
+            let mut lines = text.lines().map(str::trim);
+            let value = lines.find_map(|line| line.strip_prefix(name));
+            value
+                .map(str::trim)
+                .ok_or_else(|| format!("wrk does not tell {name} in:\n{text}"))
+        };
+        Ok(Turn {
+            per_second: after("Requests/sec:")?.parse()?,
+            p50_us: micros(after("50%")?)?,
+            p99_us: micros(after("99%")?)?,
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.process.kill();
+        let _status = self.process.wait();
+    }
+}
+
+/// `812.00us`, `1.20ms` or `1.05s`, as wrk writes them.
+fn micros(text: &str) -> Result<f64> {
+    let (number, factor) = if let Some(number) = text.strip_suffix("us") {
+        (number, 1.0)
+    } else if let Some(number) = text.strip_suffix("ms") {
+        (number, 1e3)
+    } else {
+        (text.trim_end_matches('s'), 1e6)
+    };
+    Ok(number.parse::<f64>()? * factor)
+}
+
+/// The nth core, or the last there is.
+fn core(n: usize) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    n.min(cores - 1)
+}
+
+/// A command that is kept on one core, and so are the threads that it will start.
+fn on_core(n: usize) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core(n).to_string()]);
+    command
+}
+
+/// Redis has a core of its own if there is a third, and shares wrk's if not: never the server's.
+fn pin(redis: &Standalone) -> Result<()> {
+    let pid = redis.pid().ok_or("no redis-server")?.to_string();
+    let pinned = Command::new("taskset")
+        .args(["-apc", &core(2).to_string(), &pid])
+        .stdout(Stdio::null())
+        .status()?;
+    if pinned.success() {
+        Ok(())
+    } else {
+        Err("taskset cannot keep redis-server on a core".into())
+    }
+}

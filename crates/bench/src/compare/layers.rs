@@ -1,0 +1,151 @@
+//! In process: what a request costs each limiter, in instructions, allocations and time.
+
+use tollgate_bench::Scenario;
+
+use super::progress::Progress;
+use super::report::{Cost, OURS, Row};
+use crate::Result;
+use crate::callgrind::Counter;
+use crate::measure::{median, nanos};
+
+/// What is compared: the line of a table, ours, and what one would use instead.
+const ROWS: &[(&str, Scenario, &[Peer])] = &[
+    (
+        "one check in memory, address",
+        Scenario::CheckAddress,
+        &[("governor", Scenario::GovernorCheckAddress)],
+    ),
+    (
+        "one check in memory, text of 31 bytes",
+        Scenario::CheckText,
+        &[("governor", Scenario::GovernorCheckText)],
+    ),
+    (
+        "layer, allowed, no headers",
+        Scenario::TollgatePlain,
+        &[("tower_governor", Scenario::GovernorPlain)],
+    ),
+    (
+        "the same, readable by handlers",
+        Scenario::TollgateStatus,
+        &[],
+    ),
+    (
+        "layer, allowed, with headers",
+        Scenario::TollgateFields,
+        &[
+            ("tower_governor", Scenario::GovernorHeaders),
+            ("axum-governor", Scenario::AxumGovernor),
+        ],
+    ),
+    (
+        "the same, readable by handlers",
+        Scenario::TollgateHeaders,
+        &[
+            ("tower_governor", Scenario::GovernorHeaders),
+            ("axum-governor", Scenario::AxumGovernor),
+        ],
+    ),
+    (
+        "the same, on a response that has headers",
+        Scenario::TollgateTyped,
+        &[
+            ("tower_governor", Scenario::GovernorTyped),
+            ("axum-governor", Scenario::AxumGovernorTyped),
+        ],
+    ),
+    (
+        "the same, no two callers with the same left",
+        Scenario::TollgateVaried,
+        &[("tower_governor", Scenario::GovernorHeaders)],
+    ),
+    (
+        "layer, denied",
+        Scenario::TollgateDenied,
+        &[
+            ("tower_governor", Scenario::GovernorDenied),
+            ("axum-governor", Scenario::AxumGovernorDenied),
+        ],
+    ),
+    (
+        "one policy with a route, no headers",
+        Scenario::TollgateOneRoute,
+        &[],
+    ),
+    (
+        "a hundred policies with a route each, no headers",
+        Scenario::TollgateHundredRoutes,
+        &[],
+    ),
+];
+
+type Peer = (&'static str, Scenario);
+
+pub(super) const STEPS: u64 = ROWS.len() as u64;
+
+/// Batches of a thousand requests that each limiter serves in turn.
+const BATCHES: [usize; 2] = [200, 40];
+
+pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<Vec<Row>> {
+    progress.part("in process: what a request costs");
+    let mut counter = count.then(Counter::default);
+    let mut rows = Vec::new();
+    for (what, ours, peers) in ROWS {
+        let all: Vec<_> = [(OURS, *ours)]
+            .into_iter()
+            .chain(peers.iter().copied())
+            .collect();
+        let times = times(&all, BATCHES[usize::from(quick)]);
+        let mut by = Vec::new();
+        for ((who, scenario), (nanos, ours_by_this)) in all.into_iter().zip(times) {
+            let counts = match &mut counter {
+                Some(counter) => Some(counter.above_baseline(scenario)?),
+                None => None,
+            };
+            by.push(Cost {
+                who: who.to_owned(),
+                instructions: counts.map(|counts| counts.instructions),
+                allocations: counts.map(|counts| counts.allocations),
+                nanos,
+                ours_by_this,
+            });
+        }
+        rows.push(Row {
+            what: (*what).to_owned(),
+            scenario: ours.name().to_owned(),
+            by,
+        });
+        progress.step();
+    }
+    Ok(rows)
+}
+
+/// Nanoseconds of each above its baseline, and ours by each one's. All take turns, so that whatever slows the machine slows
+/// them alike.
+fn times(all: &[Peer], batches: usize) -> Vec<(f64, f64)> {
+    const CALLERS: u32 = 1000;
+    let prepared = |scenario: Scenario| {
+        let mut serve = scenario.prepare();
+        serve(CALLERS);
+        serve
+    };
+    let mut pairs: Vec<_> = all
+        .iter()
+        .map(|(_, one)| (prepared(*one), one.baseline().map(prepared)))
+        .collect();
+    let mut costs = vec![Vec::with_capacity(batches); all.len()];
+    for _ in 0..batches {
+        for ((serve, baseline), costs) in pairs.iter_mut().zip(&mut costs) {
+            let without = baseline
+                .as_mut()
+                .map_or(0.0, |serve| nanos(|| serve(CALLERS)));
+            costs.push((nanos(|| serve(CALLERS)) - without) / f64::from(CALLERS));
+        }
+    }
+    let ours = &costs[0];
+    let of = |theirs: &Vec<f64>| {
+        let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
+        (median(theirs.iter().copied()), median(ratios))
+    };
+    costs.iter().map(of).collect()
+}

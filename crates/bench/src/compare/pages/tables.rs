@@ -1,0 +1,221 @@
+//! The tables, one for each part that was measured.
+
+use super::super::figures::{Table, counted, figure, thousands};
+use super::super::plots;
+use super::super::report::{Growth, InFlight, Report, Row, Served, Sizes, Threads};
+use super::PLOTS;
+
+/// Those for which there is something to show.
+pub(super) fn all(report: &Report) -> String {
+    let mut text = String::new();
+    let mut part = |title: &str, any: bool, tables: String| {
+        if any {
+            text.push_str(&format!("\n## {title}\n\n{tables}"));
+        }
+    };
+    part(
+        "In process",
+        !report.layers.is_empty(),
+        layers(&report.layers),
+    );
+    part(
+        "Threads",
+        !report.threads.is_empty(),
+        threads(&report.threads),
+    );
+    part(
+        "On Redis",
+        !report.redis.is_empty(),
+        redis(&report.redis) + &sizes(&report.redis_sizes),
+    );
+    part("Over HTTP", !report.http.is_empty(), http(&report.http));
+    part(
+        "Growth",
+        !report.growth.keys.is_empty(),
+        growth(&report.growth),
+    );
+    text
+}
+
+fn layers(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        "a request, above the bare service",
+        "instructions",
+        "ratio",
+        "time ratio",
+        "allocations",
+    ]);
+    for row in rows {
+        let ours = row.by.first().and_then(|ours| ours.instructions);
+        for (place, cost) in row.by.iter().enumerate() {
+            let name = if place == 0 {
+                row.what.clone()
+            } else {
+                format!("– {}", cost.who)
+            };
+            let ratio = ours.zip(cost.instructions).filter(|_| place > 0);
+            let ratio = ratio.map(|(ours, theirs)| figure(ours as f64 / theirs as f64));
+            let time = Some(figure(cost.ours_by_this)).filter(|_| place > 0);
+            table.row(&[
+                name,
+                counted(cost.instructions.map(|count| count as f64)),
+                ratio.unwrap_or_default(),
+                time.unwrap_or_default(),
+                counted(cost.allocations.map(|count| count as f64)),
+            ]);
+        }
+    }
+    format!(
+        "Tollgate, and below each line whoever does the same; the ratios are Tollgate's cost by theirs, below 1 where Tollgate \
+         is cheaper.\n\n{}",
+        table.finish()
+    )
+}
+
+fn threads(all: &[Threads]) -> String {
+    let mut table = Table::new(&[
+        "checks per second",
+        "Tollgate",
+        "governor",
+        "Tollgate by governor",
+    ]);
+    for one in all {
+        let threads = if one.threads == 1 {
+            "1 thread".to_owned()
+        } else {
+            format!("{} threads", one.threads)
+        };
+        let said = if one.allowed { "allowed" } else { "denied" };
+        table.row(&[
+            format!("{threads}, {} keys, {said}", thousands(f64::from(one.keys))),
+            thousands(one.ours_per_second),
+            thousands(one.governor_per_second),
+            figure(one.ours_by_governor),
+        ]);
+    }
+    table.finish()
+}
+
+fn redis(points: &[InFlight]) -> String {
+    let mut table = Table::new(&[
+        "in flight",
+        "decisions per second",
+        "by Tollgate's",
+        "p50, µs",
+        "p99, µs",
+    ]);
+    for point in points {
+        let ours = point.by.first().map_or(1.0, |ours| ours.per_second);
+        for pace in &point.by {
+            let hot = if point.callers == 1 {
+                ", one hot key"
+            } else {
+                ""
+            };
+            table.row(&[
+                format!("{}{hot}: {}", point.in_flight, pace.who),
+                thousands(pace.per_second),
+                figure(pace.per_second / ours),
+                thousands(pace.p50_us),
+                thousands(pace.p99_us),
+            ]);
+        }
+    }
+    format!(
+        "![Decisions per second and median latency over requests in flight]({PLOTS}/{})\n\n{}",
+        plots::REDIS,
+        table.finish()
+    )
+}
+
+fn sizes(all: &[Sizes]) -> String {
+    let mut table = Table::new(&[
+        "one decision",
+        "redis-server instructions",
+        "bytes to the server",
+        "bytes from it",
+        "bytes per key",
+    ]);
+    for sizes in all {
+        table.row(&[
+            sizes.who.clone(),
+            counted(sizes.instructions.map(|count| count as f64)),
+            thousands(sizes.bytes_to_server),
+            thousands(sizes.bytes_from_server),
+            thousands(sizes.bytes_per_key as f64),
+        ]);
+    }
+    format!("\n{}", table.finish())
+}
+
+fn http(all: &[Served]) -> String {
+    let mut table = Table::new(&[
+        "hello, world behind",
+        "requests per second",
+        "by bare",
+        "p50, µs",
+        "by bare",
+        "p99, µs",
+        "by bare",
+    ]);
+    for one in all {
+        table.row(&[
+            one.who.clone(),
+            thousands(one.per_second),
+            figure(one.rate_by_bare),
+            thousands(one.p50_us),
+            figure(one.p50_by_bare),
+            thousands(one.p99_us),
+            figure(one.p99_by_bare),
+        ]);
+    }
+    table.finish()
+}
+
+fn growth(growth: &Growth) -> String {
+    let mut keys = Table::new(&["one check in memory", "ns", "resident bytes per key"]);
+    for point in &growth.keys {
+        keys.row(&[
+            format!(
+                "{} among {} keys",
+                point.who,
+                thousands(f64::from(point.keys))
+            ),
+            figure(point.nanos),
+            // Below, it is the pages of an empty process that count.
+            counted(Some(point.bytes_per_key).filter(|_| point.keys >= 100_000)),
+        ]);
+    }
+    let mut steps = Table::new(&["a request", "ns"]);
+    for policies in &growth.policies {
+        let what = match policies.count {
+            1 => "with one policy, which has a route".to_owned(),
+            count => format!("with {count} policies, each with a route, of which one is met"),
+        };
+        steps.row(&[what, figure(policies.nanos)]);
+    }
+    for charges in &growth.charges {
+        steps.row(&[
+            match charges.count {
+                1 => "with one charge, without a layer".to_owned(),
+                count => format!("with {count} charges, without a layer"),
+            },
+            figure(charges.nanos),
+        ]);
+    }
+    let mut pauses = Table::new(&["longest single call", "µs", "around nothing, µs"]);
+    for pause in &growth.pauses {
+        pauses.row(&[
+            format!("{}: {}", pause.who, pause.what),
+            figure(pause.longest_us),
+            figure(pause.nothing_us),
+        ]);
+    }
+    format!(
+        "![Cost of a check and memory over keys]({PLOTS}/{})\n\n{}\n{}\n{}",
+        plots::KEYS,
+        keys.finish(),
+        steps.finish(),
+        pauses.finish()
+    )
+}

@@ -1,0 +1,142 @@
+//! What was measured, as it stands in `report.json`. Tables, plots and floors are made of it and of nothing else.
+
+use serde::{Deserialize, Serialize};
+
+/// The limiter that all others are compared with.
+pub(crate) const OURS: &str = "Tollgate";
+
+/// All of one run.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) quick: bool,
+    pub(crate) setting: Setting,
+    pub(crate) layers: Vec<Row>,
+    pub(crate) threads: Vec<Threads>,
+    pub(crate) redis: Vec<InFlight>,
+    pub(crate) redis_sizes: Vec<Sizes>,
+    pub(crate) http: Vec<Served>,
+    pub(crate) growth: Growth,
+    /// Sentences about what this machine could not do.
+    pub(crate) not_measured: Vec<String>,
+}
+
+/// Where and with what it ran.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Setting {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) system: String,
+    pub(crate) versions: Vec<String>,
+}
+
+/// The same done by several.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) what: String,
+    /// The name of our scenario.
+    pub(crate) scenario: String,
+    /// Ours first.
+    pub(crate) by: Vec<Cost>,
+}
+
+/// Of one request, above the same request without a limiter.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Cost {
+    pub(crate) who: String,
+    /// Counted; none without valgrind.
+    pub(crate) instructions: Option<i64>,
+    pub(crate) allocations: Option<i64>,
+    pub(crate) nanos: f64,
+    /// Ours by this one's, the median of all rounds: below one, ours is cheaper.
+    pub(crate) ours_by_this: f64,
+}
+
+/// Checks in memory by one thread or more.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Threads {
+    pub(crate) keys: u32,
+    pub(crate) threads: usize,
+    pub(crate) allowed: bool,
+    pub(crate) ours_per_second: f64,
+    pub(crate) governor_per_second: f64,
+    /// The median of all rounds: above one, ours is faster.
+    pub(crate) ours_by_governor: f64,
+}
+
+/// Decisions by a Redis server with so many under way.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct InFlight {
+    pub(crate) in_flight: usize,
+    /// Callers that take turns.
+    pub(crate) callers: u64,
+    /// Ours first.
+    pub(crate) by: Vec<Pace>,
+}
+
+/// How fast, and how long each had to wait.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pace {
+    pub(crate) who: String,
+    pub(crate) per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+/// What a decision costs the server.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Sizes {
+    pub(crate) who: String,
+    /// Of redis-server, with 64 under way.
+    pub(crate) instructions: Option<u64>,
+    pub(crate) bytes_to_server: f64,
+    pub(crate) bytes_from_server: f64,
+    pub(crate) bytes_per_key: u64,
+}
+
+/// A server driven by wrk.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Served {
+    pub(crate) who: String,
+    pub(crate) per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    /// The medians of what each round said.
+    pub(crate) rate_by_bare: f64,
+    pub(crate) p50_by_bare: f64,
+    pub(crate) p99_by_bare: f64,
+}
+
+/// How costs grow with what there is.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    pub(crate) keys: Vec<Keys>,
+    pub(crate) policies: Vec<Steps>,
+    pub(crate) charges: Vec<Steps>,
+    pub(crate) pauses: Vec<Pause>,
+}
+
+/// Checks among so many keys, in random order.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Keys {
+    pub(crate) who: String,
+    pub(crate) keys: u32,
+    pub(crate) nanos: f64,
+    /// Resident memory, the key included.
+    pub(crate) bytes_per_key: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Steps {
+    pub(crate) count: u32,
+    pub(crate) nanos: f64,
+}
+
+/// The longest single call, in the time of its thread; the least of a few runs.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pause {
+    pub(crate) who: String,
+    pub(crate) what: String,
+    pub(crate) longest_us: f64,
+    /// The same loop over nothing: what the machine itself came in between with.
+    pub(crate) nothing_us: f64,
+}

@@ -1,0 +1,160 @@
+//! A server that says hello, behind one of the limiters: what wrk drives.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use clap::{Args, ValueEnum};
+use http::request::Parts;
+use http::{Request, Response};
+use tokio::net::TcpListener;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RedisBackend, key};
+use tower_governor::GovernorLayer;
+use tower_governor::errors::GovernorError;
+use tower_governor::governor::GovernorConfigBuilder;
+
+use crate::Result;
+use crate::contender::{QUOTA, peer_layer};
+
+/// More than wrk can spend.
+const PLENTY: Quota = Quota::per_second(1_000_000);
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// What stands before the handler
+    who: Who,
+    /// The server that it decides on, if it does
+    #[arg(long, default_value = "")]
+    redis: String,
+}
+
+/// What stands before the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Who {
+    Bare,
+    TollgateMemory,
+    TowerGovernor,
+    AxumGovernor,
+    TollgateRedis,
+    TowerRateLimitRedis,
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Bare,
+        Self::TollgateMemory,
+        Self::TowerGovernor,
+        Self::AxumGovernor,
+        Self::TollgateRedis,
+        Self::TowerRateLimitRedis,
+    ];
+
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::TollgateMemory => "Tollgate, memory",
+            Self::TowerGovernor => "tower_governor",
+            Self::AxumGovernor => "axum-governor",
+            Self::TollgateRedis => "Tollgate, Redis",
+            Self::TowerRateLimitRedis => "tower-rate-limit-redis",
+        }
+    }
+}
+
+impl Serve {
+    /// Prints the port, and serves until the input ends: nothing is left when whoever started it is gone.
+    pub(crate) fn run(&self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let app = self.app().await?;
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            println!("{}", listener.local_addr()?.port());
+            let app = app.into_make_service_with_connect_info::<SocketAddr>();
+            tokio::spawn(axum::serve(listener, app).into_future());
+            let end = || std::io::stdin().read_to_end(&mut Vec::new());
+            tokio::task::spawn_blocking(end).await??;
+            Ok(())
+        })
+    }
+
+    /// Every connection is a caller: all of wrk's have one address.
+    async fn app(&self) -> Result<Router> {
+        let app = Router::new().route("/", get(|| async { "hello, world" }));
+        let by_port = key::from_fn(|request| {
+            let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+            peer.map(|peer| u64::from(peer.0.port()))
+        });
+        Ok(match self.who {
+            Who::Bare => app,
+            Who::TollgateMemory => {
+                app.layer(RateLimitLayer::new(Policy::new("api", PLENTY).key(by_port)))
+            }
+            Who::TollgateRedis => {
+                let backend = RedisBackend::connect(&self.redis).await?;
+                let limiter = Limiter::builder().policy(Policy::new("api", QUOTA).key(by_port));
+                app.layer(RateLimitLayer::new(limiter.backend(backend).build()?))
+            }
+            Who::TowerGovernor => {
+                let mut config = GovernorConfigBuilder::default();
+                config.per_nanosecond(1_000).burst_size(1_000_000);
+                let config = config.key_extractor(ByPort).use_headers().finish();
+                let config = config.ok_or("tower_governor refuses its configuration")?;
+                app.layer(GovernorLayer::new(Arc::new(config)))
+            }
+            Who::AxumGovernor => {
+                let a_million = NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MIN);
+                let config = axum_governor::GovernorConfigBuilder::default()
+                    .with_extractor(ByPort)
+                    .expect_connect_info()
+                    .quota_default(axum_governor::Quota::requests_per_second(a_million))
+                    .finish()?;
+                app.layer(axum_governor::GovernorLayer::new(config))
+            }
+            Who::TowerRateLimitRedis => app.layer(peer_layer(&self.redis, ByPort).await?),
+        })
+    }
+}
+
+/// The caller's port, for all who want a type for it.
+#[derive(Clone)]
+struct ByPort;
+
+fn port(extensions: &http::Extensions) -> u16 {
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>();
+    peer.map_or(0, |peer| peer.0.port())
+}
+
+impl tower_governor::key_extractor::KeyExtractor for ByPort {
+    type Key = u16;
+
+    fn extract<T>(&self, request: &Request<T>) -> std::result::Result<u16, GovernorError> {
+        Ok(port(request.extensions()))
+    }
+}
+
+impl axum_governor::KeyExtractor for ByPort {
+    type Key = u16;
+
+    fn extract(
+        &self,
+        parts: &Parts,
+    ) -> std::result::Result<axum_governor::KeyOutcome<u16>, axum_governor::ExtractionError> {
+        Ok(axum_governor::KeyOutcome::new(port(&parts.extensions)))
+    }
+}
+
+impl tower_rate_limit_redis::KeyResolver for ByPort {
+    type Key = String;
+    type ErrorBody = Body;
+
+    fn key<T>(&self, request: &Request<T>) -> std::result::Result<String, Response<Body>> {
+        Ok(format!("peer:{}", port(request.extensions())))
+    }
+}

@@ -1,0 +1,150 @@
+//! What is done to servers, network and clients, and when: schedules from a seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// Something that is done to whoever decides, or asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL to the server, and another in its place, with nothing in it.
+    Kill,
+    /// SIGSTOP to the server for a while.
+    Stop(Duration),
+    /// `SCRIPT FLUSH`.
+    ScriptFlush,
+    /// `FLUSHALL`.
+    FlushAll,
+    /// `CLIENT KILL` of all clients.
+    ClientKill,
+    /// Everything takes that long, each way.
+    Latency(Duration),
+    /// That many bytes in a second, each way.
+    Narrow(u32),
+    /// Nothing passes for a while, and then all of it.
+    Partition(Duration),
+    /// Half of an answer comes, and then the connection is closed.
+    Truncate,
+    /// An answer does not come, and the connection is closed.
+    Drop,
+    /// The server's side says that it is done, and is not.
+    HalfClose,
+    /// Answers vanish, and the connection stays open.
+    Stall,
+    /// The server's clock is set, by so many µs.
+    Clock(i64),
+    /// The server has no memory left.
+    OutOfMemory,
+    /// The master of a fleet is killed, another takes over, and the old one comes back as its replica.
+    Failover,
+    /// Slots move to another node while they are asked for.
+    Reshard,
+    /// SIGKILL to a client in the middle of whatever it does.
+    ClientDies,
+}
+
+/// What faults can be done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server behind a network.
+    Single,
+    /// A master, its replica and three Sentinels.
+    Sentinel,
+    /// Three masters and a replica.
+    Cluster,
+}
+
+impl Topology {
+    /// Each.
+    pub const ALL: [Self; 3] = [Self::Single, Self::Sentinel, Self::Cluster];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    /// The faults of one round, each once, in an order of the seed's.
+    #[must_use]
+    pub fn round(self, rng: &mut Rng, has_clock: bool) -> Vec<Fault> {
+        let mut faults = vec![Fault::ScriptFlush, Fault::ClientKill, Fault::ClientDies];
+        match self {
+            Self::Single => {
+                faults.extend([
+                    Fault::Kill,
+                    Fault::FlushAll,
+                    Fault::OutOfMemory,
+                    Fault::Truncate,
+                    Fault::Drop,
+                    Fault::HalfClose,
+                    Fault::Stall,
+                    Fault::Stop(millis(rng, 100..5_000)),
+                    Fault::Latency(millis(rng, 1..300)),
+                    Fault::Narrow(rng.u32(2_000..40_000)),
+                    Fault::Partition(millis(rng, 100..2_500)),
+                ]);
+                if has_clock {
+                    let forward = rng.i64(100_000..20_000_000);
+                    faults.extend([Fault::Clock(forward), Fault::Clock(-forward / 3)]);
+                }
+            }
+            Self::Sentinel => faults.extend([
+                Fault::Failover,
+                Fault::FlushAll,
+                // Shorter than what makes the Sentinels act: an isolated master is another promise.
+                Fault::Stop(millis(rng, 100..250)),
+            ]),
+            Self::Cluster => faults.extend([
+                Fault::Failover,
+                Fault::Reshard,
+                Fault::FlushAll,
+                Fault::Stop(millis(rng, 100..400)),
+            ]),
+        }
+        rng.shuffle(&mut faults);
+        faults
+    }
+}
+
+impl Fault {
+    /// Whether it is over as soon as it is done, so that it can be done in the middle of another.
+    #[must_use]
+    pub fn is_instant(self) -> bool {
+        matches!(
+            self,
+            Self::ScriptFlush | Self::FlushAll | Self::ClientKill | Self::ClientDies
+        )
+    }
+
+    /// What it is called, without its figures.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill and restart",
+            Self::Stop(_) => "stop",
+            Self::ScriptFlush => "SCRIPT FLUSH",
+            Self::FlushAll => "FLUSHALL",
+            Self::ClientKill => "CLIENT KILL",
+            Self::Latency(_) => "latency",
+            Self::Narrow(_) => "bandwidth",
+            Self::Partition(_) => "partition",
+            Self::Truncate => "truncated answers",
+            Self::Drop => "dropped answers",
+            Self::HalfClose => "half-closed connections",
+            Self::Stall => "answers that vanish",
+            Self::Clock(_) => "clock step",
+            Self::OutOfMemory => "no memory",
+            Self::Failover => "failover",
+            Self::Reshard => "resharding",
+            Self::ClientDies => "client killed",
+        }
+    }
+}
+
+fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(range))
+}

@@ -1,0 +1,230 @@
+//! A limiter that is wrong on purpose: the script is changed on its way to the server, so that the whole chain from clients
+//! to checker can show that it would have noticed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crate::Result;
+
+/// How the script is wrong. Each acts in about one of twenty calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgery {
+    /// What was decided is not written.
+    SkipWrite,
+    /// What was decided is written twice.
+    DoubleCharge,
+    /// A state is read that is somebody else's.
+    Neighbour,
+    /// A state that stands there is not seen.
+    ForgetState,
+    /// What is written never expires.
+    ForgetExpiry,
+}
+
+impl Forgery {
+    /// Each.
+    pub const ALL: [Self; 5] = [
+        Self::SkipWrite,
+        Self::DoubleCharge,
+        Self::Neighbour,
+        Self::ForgetState,
+        Self::ForgetExpiry,
+    ];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SkipWrite => "skip-write",
+            Self::DoubleCharge => "double-charge",
+            Self::Neighbour => "neighbour",
+            Self::ForgetState => "forget-state",
+            Self::ForgetExpiry => "forget-expiry",
+        }
+    }
+
+    /// The script, wrong.
+    fn forge(self, script: &str) -> String {
+        let write = "words[1] == 'SET' or words[1] == 'SETRANGE'";
+        let before = match self {
+            Self::SkipWrite => format!("if unlucky and ({write}) then return true end"),
+            Self::ForgetExpiry => {
+                "if unlucky and words[1] == 'SET' then return call('SET', words[2], words[3]) end".to_owned()
+            }
+            Self::ForgetState => {
+                "if unlucky and words[1] == 'GET' then return false end \
+                 if unlucky and words[1] == 'MGET' then local none = {} for i = 2, #words do none[i - 1] = false end \
+                 return none end"
+                    .to_owned()
+            }
+            // What was written last of the same algorithm stands under a name of its own.
+            Self::Neighbour => format!(
+                "if ({write}) and words[1] == 'SET' then call('SET', 'last' .. words[3]:byte(1), words[3]) end \
+                 if unlucky and words[1] == 'GET' then local own = call(...) \
+                 return own and call('GET', 'last' .. own:byte(1)) or own end"
+            ),
+            Self::DoubleCharge => String::new(),
+        };
+        let again = if self == Self::DoubleCharge {
+            "if unlucky then decide() end"
+        } else {
+            ""
+        };
+        format!(
+            "local real = redis \
+             local unlucky = real.call('TIME')[2] % 20 == 0 \
+             local function through(call) return function(...) local words = {{...}} {before} return call(...) end end \
+             local redis = setmetatable({{ call = through(real.call), pcall = through(real.pcall) }}, {{ __index = real }}) \
+             local function decide() {script}\nend \
+             local said = decide() {again} return said"
+        )
+    }
+}
+
+/// Stands before a server, on a port of its own, and changes what is loaded.
+#[derive(Debug)]
+pub(crate) struct Forger {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    forgery: Forgery,
+    server: u16,
+    /// The name of the true script and that of the false one.
+    names: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+    is_over: Mutex<bool>,
+}
+
+impl Forger {
+    pub(crate) fn before(server: u16, forgery: Forgery) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared {
+            forgery,
+            server,
+            names: Mutex::default(),
+            is_over: Mutex::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        let _detached = thread::spawn(move || accept(&listener, &accepting));
+        Ok(Self { port, shared })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Forger {
+    fn drop(&mut self) {
+        *lock(&self.shared.is_over) = true;
+        let _woken = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming().flatten() {
+        if *lock(&shared.is_over) {
+            return;
+        }
+        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server)) else {
+            continue;
+        };
+        let ends = [&client, &server].map(TcpStream::try_clone);
+        let [Ok(client_end), Ok(server_end)] = ends else {
+            continue;
+        };
+        let shared = Arc::clone(shared);
+        let _detached = thread::spawn(move || {
+            let _broken = requests(client_end, &server_end, &shared);
+            let _closed = server_end.shutdown(Shutdown::Both);
+        });
+        let _detached = thread::spawn(move || {
+            let (mut server, mut client) = (server, client);
+            let _broken = std::io::copy(&mut server, &mut client);
+            let _closed = client.shutdown(Shutdown::Both);
+        });
+    }
+}
+
+fn requests(client: TcpStream, mut server: &TcpStream, shared: &Shared) -> Result<()> {
+    let mut client = BufReader::new(client);
+    loop {
+        let mut words = command(&mut client)?;
+        let is = |position: usize, word: &str| {
+            words
+                .get(position)
+                .is_some_and(|it: &Vec<u8>| it.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        if is(0, "SCRIPT") && is(1, "LOAD") && words.len() == 3 {
+            let forged = shared.forgery.forge(&String::from_utf8_lossy(&words[2]));
+            let names = (
+                loaded(shared, &words[2])?,
+                loaded(shared, forged.as_bytes())?,
+            );
+            *lock(&shared.names) = Some(names);
+            words[2] = forged.into_bytes();
+        } else if is(0, "EVALSHA")
+            && words.len() > 2
+            && let Some((real, forged)) = &*lock(&shared.names)
+            && words[1] == *real
+        {
+            words[1].clone_from(forged);
+        }
+        server.write_all(&packed(&words))?;
+    }
+}
+
+/// Loads a script and gives its name.
+fn loaded(shared: &Shared, script: &[u8]) -> Result<Vec<u8>> {
+    let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server))?;
+    server.write_all(&packed(&[
+        b"SCRIPT".to_vec(),
+        b"LOAD".to_vec(),
+        script.to_vec(),
+    ]))?;
+    let mut answer = BufReader::new(server);
+    let length = number(&mut answer, b'$')?;
+    text(&mut answer, length)
+}
+
+fn packed(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn command(client: &mut impl BufRead) -> Result<Vec<Vec<u8>>> {
+    let words = number(client, b'*')?;
+    let word = |_| {
+        let length = number(client, b'$')?;
+        text(client, length)
+    };
+    (0..words).map(word).collect()
+}
+
+fn number(input: &mut impl BufRead, kind: u8) -> Result<usize> {
+    let mut line = Vec::new();
+    input.read_until(b'\n', &mut line)?;
+    let digits = line.strip_prefix(&[kind]).ok_or("not what was expected")?;
+    Ok(std::str::from_utf8(digits)?.trim().parse()?)
+}
+
+fn text(input: &mut impl Read, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length + 2];
+    input.read_exact(&mut bytes)?;
+    bytes.truncate(length);
+    Ok(bytes)
+}

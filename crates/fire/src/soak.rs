@@ -1,0 +1,150 @@
+//! Long and heavy use without faults: what grows that should not?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tollgate_core::{Backend, Charge, Key, Mode, Quota, Scope};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+use crate::Result;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Soak {
+    /// How many decisions in all.
+    pub decisions: u64,
+    /// How many wait at any time.
+    pub in_flight: u64,
+    /// How many callers take turns.
+    pub identities: u64,
+}
+
+/// What the process held at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// Memory, in KiB.
+    pub memory_kib: u64,
+    /// Open files and sockets.
+    pub descriptors: usize,
+    /// Tasks of the runtime that have not ended.
+    pub tasks: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Soaked {
+    /// How long it took.
+    pub took: Duration,
+    /// Decisions that failed.
+    pub failed: u64,
+    /// Half of all answers came within this.
+    pub median: Duration,
+    /// 99 of 100 answers came within this.
+    pub p99: Duration,
+    /// After the first quarter, when everything has been used, and nothing is under way.
+    pub early: Held,
+    /// At the end, when nothing is under way.
+    pub late: Held,
+}
+
+/// A deadline that is no part of this: who waits is to be counted, not refused.
+const PATIENT: Duration = Duration::from_secs(20);
+
+impl Soak {
+    /// Does it, against a server of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be used.
+    pub async fn run(self, progress: impl Fn(u64)) -> Result<Soaked> {
+        let server = Standalone::start();
+        let backend = RedisBackend::builder(&server.url())
+            .deadline(PATIENT)
+            .max_waiting(usize::try_from(self.in_flight)?)
+            .connect()
+            .await?;
+        let started_at = Instant::now();
+        let mut soaked = Soaked::default();
+        let mut latencies = Vec::new();
+        for quarter in 0..4 {
+            let (failed, some) = self.quarter(&backend, quarter).await?;
+            soaked.failed += failed;
+            // Written down and done with: what is looked at is what the backend holds.
+            latencies.extend(some);
+            if quarter == 0 {
+                latencies.reserve_exact(usize::try_from(self.decisions)? - latencies.len());
+                soaked.early = Held::now()?;
+            }
+            progress((quarter + 1) * self.decisions / 4);
+        }
+        soaked.took = started_at.elapsed();
+        soaked.late = Held::now()?;
+        latencies.sort_unstable();
+        let at = |share: usize| latencies.get(latencies.len() * share / 100).copied();
+        soaked.median = Duration::from_micros(at(50).unwrap_or_default().into());
+        soaked.p99 = Duration::from_micros(at(99).unwrap_or_default().into());
+        Ok(soaked)
+    }
+
+    async fn quarter(self, backend: &RedisBackend, quarter: u64) -> Result<(u64, Vec<u32>)> {
+        let quota = Quota::per_second(5);
+        let scope = Scope::of("soak", 0, &quota);
+        let from = quarter * self.decisions / 4;
+        let to = (quarter + 1) * self.decisions / 4;
+        let next = Arc::new(AtomicU64::new(from));
+        let workers = (0..self.in_flight).map(|_| {
+            let (backend, next) = (backend.clone(), Arc::clone(&next));
+            tokio::spawn(async move {
+                let (mut failed, mut latencies) = (0, Vec::new());
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= to {
+                        return (failed, latencies);
+                    }
+                    let key = Key::from(format!("caller-{}", number % self.identities).as_str());
+                    let charge = Charge {
+                        scope,
+                        quota: &quota,
+                        key: &key,
+                        cost: 1,
+                        mode: Mode::Enforce,
+                    };
+                    let asked_at = Instant::now();
+                    let answer = backend.decide(&[charge]).await;
+                    failed += u64::from(answer.is_err());
+                    let micros = asked_at.elapsed().as_micros();
+                    latencies.push(u32::try_from(micros).unwrap_or(u32::MAX));
+                }
+            })
+        });
+        let workers: Vec<_> = workers.collect();
+        let (mut failed, mut latencies) = (0, Vec::new());
+        for worker in workers {
+            let (some, took) = worker.await?;
+            failed += some;
+            latencies.extend(took);
+        }
+        Ok((failed, latencies))
+    }
+}
+
+impl Held {
+    /// Looks, from within a runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say, as only Linux does.
+    pub fn now() -> Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        Ok(Self {
+            memory_kib: kib.ok_or("no resident size")?.parse()?,
+            descriptors: std::fs::read_dir("/proc/self/fd")?.count(),
+            tasks: Handle::current().metrics().num_alive_tasks(),
+        })
+    }
+}

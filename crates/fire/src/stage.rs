@@ -1,0 +1,221 @@
+//! The servers, and how each fault is done to them.
+
+mod fleet;
+
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use tollgate_testkit::{
+    Cluster, Fault as Breakage, Network, Proxy, Sentinels, Standalone, Weather,
+};
+
+use crate::Result;
+use crate::client::{Place, now_us};
+use crate::clock;
+use crate::fault::{Fault, Topology};
+use crate::forger::{Forger, Forgery};
+use crate::history::{Disturbance, Effect};
+
+/// How long a fault lasts that has no length of its own.
+const WHILE: Duration = Duration::from_millis(400);
+
+/// What the clients ask.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    Single(Box<Single>),
+    Sentinel(Box<Sentinels>),
+    Cluster(Cluster),
+}
+
+/// clients → network → (forger →) proxy → server.
+#[derive(Debug)]
+pub(crate) struct Single {
+    network: Network,
+    /// Stands there for as long as this does.
+    _forger: Option<Forger>,
+    proxy: Proxy,
+    server: Standalone,
+    clock: Option<PathBuf>,
+    ahead_us: i64,
+}
+
+impl Stage {
+    pub(crate) fn start(topology: Topology, forgery: Option<Forgery>) -> Result<Self> {
+        Ok(match topology {
+            Topology::Single => {
+                let server = Standalone::start();
+                let proxy = Proxy::before(server.port());
+                let forger = forgery.map(|forgery| Forger::before(proxy.port(), forgery));
+                let forger = forger.transpose()?;
+                let door = forger.as_ref().map_or(proxy.port(), Forger::port);
+                Self::Single(Box::new(Single {
+                    network: Network::before(door),
+                    _forger: forger,
+                    proxy,
+                    server,
+                    clock: clock::file(),
+                    ahead_us: 0,
+                }))
+            }
+            Topology::Sentinel => Self::Sentinel(Box::new(Sentinels::start())),
+            Topology::Cluster => Self::Cluster(Cluster::start_with_replicas(1)),
+        })
+    }
+
+    pub(crate) fn has_clock(&self) -> bool {
+        matches!(self, Self::Single(single) if single.clock.is_some())
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            Self::Single(single) => {
+                Place::Single(format!("redis://127.0.0.1:{}/", single.network.port()))
+            }
+            Self::Sentinel(sentinels) => {
+                Place::Sentinel(sentinels.master_name().to_owned(), sentinels.urls().into())
+            }
+            Self::Cluster(cluster) => Place::Cluster(cluster.urls()),
+        }
+    }
+
+    /// Does it, `meanwhile` something else if it takes its time, and puts things right again. What it may have done to
+    /// the budgets is added to `done`.
+    pub(crate) fn suffer(
+        &mut self,
+        fault: Fault,
+        done: &mut Vec<Disturbance>,
+        meanwhile: impl FnOnce(&mut Self, &mut Vec<Disturbance>) -> Result<()>,
+    ) -> Result<()> {
+        let from_us = now_us();
+        let effect = match fault {
+            Fault::ScriptFlush => self.tell_all(&["SCRIPT", "FLUSH"], Effect::Trouble),
+            Fault::ClientKill => {
+                self.tell_all(&["CLIENT", "KILL", "TYPE", "normal"], Effect::Trouble)
+            }
+            Fault::FlushAll => {
+                let effect = match self {
+                    Self::Single(_) => Effect::Loss,
+                    // One node after the other.
+                    _ => Effect::MaybeLoss,
+                };
+                self.tell_all(&["FLUSHALL"], effect)
+            }
+            Fault::OutOfMemory => {
+                self.tell_all(&["CONFIG", "SET", "maxmemory", "1"], Effect::Trouble);
+                sleep(WHILE);
+                meanwhile(self, done)?;
+                self.tell_all(&["CONFIG", "SET", "maxmemory", "0"], Effect::Trouble)
+            }
+            Fault::Stop(time) => {
+                // Nothing else can be done meanwhile: nobody would answer.
+                let master = self.first();
+                master.stall();
+                sleep(time);
+                master.go_on();
+                Effect::Trouble
+            }
+            Fault::Failover => self.fail_over()?,
+            Fault::Reshard => self.reshard()?,
+            Fault::ClientDies => Effect::Trouble,
+            _ => self.suffer_alone(fault, done, meanwhile)?,
+        };
+        done.push(Disturbance {
+            from_us,
+            to_us: now_us(),
+            effect,
+        });
+        Ok(())
+    }
+
+    /// What only one server behind a network can suffer.
+    fn suffer_alone(
+        &mut self,
+        fault: Fault,
+        done: &mut Vec<Disturbance>,
+        meanwhile: impl FnOnce(&mut Self, &mut Vec<Disturbance>) -> Result<()>,
+    ) -> Result<Effect> {
+        let Self::Single(single) = self else {
+            return Err(format!("{fault:?} is not for a fleet").into());
+        };
+        let weather = |delay, bytes_per_second, is_parted| Weather {
+            delay,
+            bytes_per_second,
+            is_parted,
+        };
+        let mut time = WHILE;
+        match fault {
+            Fault::Kill => {
+                single.server.restart();
+                return Ok(Effect::Loss);
+            }
+            Fault::Clock(by_us) => {
+                single.ahead_us += by_us;
+                if let Some(file) = &single.clock {
+                    clock::set(file, single.ahead_us)?;
+                }
+                return Ok(Effect::Clock(single.ahead_us));
+            }
+            Fault::Latency(delay) => {
+                time = WHILE + delay * 2;
+                single.network.set(weather(delay, None, false));
+            }
+            Fault::Narrow(bytes) => single
+                .network
+                .set(weather(Duration::ZERO, Some(bytes), false)),
+            Fault::Partition(parted) => {
+                time = parted;
+                single.network.set(weather(Duration::ZERO, None, true));
+            }
+            Fault::Truncate => single.proxy.fail_with(Breakage::Truncate),
+            Fault::Drop => single.proxy.fail_with(Breakage::Drop),
+            Fault::HalfClose => single.proxy.fail_with(Breakage::HalfClose),
+            _ => single.proxy.fail_with(Breakage::Stall),
+        }
+        sleep(time / 2);
+        meanwhile(self, done)?;
+        sleep(time / 2);
+        if let Self::Single(single) = self {
+            single.network.set(Weather::default());
+            single.proxy.fail_with(Breakage::None);
+        }
+        Ok(Effect::Trouble)
+    }
+
+    fn nodes(&self) -> &[Standalone] {
+        match self {
+            Self::Single(single) => std::slice::from_ref(&single.server),
+            Self::Sentinel(sentinels) => sentinels.servers(),
+            Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    /// One that is a master.
+    fn first(&self) -> &Standalone {
+        let nodes = self.nodes();
+        let is_master = |node: &&Standalone| node.command(&["ROLE"]).contains("master");
+        nodes.iter().find(is_master).unwrap_or(&nodes[0])
+    }
+
+    fn tell_all(&self, words: &[&str], effect: Effect) -> Effect {
+        for node in self.nodes() {
+            // A replica refuses to be flushed, and has nothing that its master has not.
+            let _answer = node.command(words);
+        }
+        effect
+    }
+
+    /// The names of keys that would stay for ever.
+    pub(crate) fn immortal_keys(&self) -> Vec<String> {
+        let mut immortal = Vec::new();
+        for node in self.nodes() {
+            let answer = node.command(&["KEYS", "tollgate:*"]);
+            for key in answer.lines().filter(|line| line.starts_with("tollgate:")) {
+                if node.command(&["PTTL", key]).starts_with(":-1") {
+                    immortal.push(key.to_owned());
+                }
+            }
+        }
+        immortal
+    }
+}

@@ -1,0 +1,99 @@
+//! What is promised in words is shown by a test, which is there.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The tests that a text names: `path/to/file.rs::name` between backticks.
+fn tests_named_in(text: &str) -> Vec<(&str, &str)> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted
+        .filter_map(|word| {
+            word.split_once(".rs::")
+                .map(|_| word.split_once("::").unwrap())
+        })
+        .collect()
+}
+
+/// Whether a test of this name stands in this file: the attribute, perhaps others, and the function.
+fn is_there((path, name): (&str, &str)) -> bool {
+    let Ok(code) = fs::read_to_string(root().join(path)) else {
+        return false;
+    };
+    let Some((before, _)) = code.split_once(&format!("fn {name}(")) else {
+        return false;
+    };
+    let attributes = before.rsplit("\n\n").next().unwrap();
+    ["#[test]", "#[tokio::test"]
+        .iter()
+        .any(|attribute| attributes.contains(attribute))
+}
+
+/// The list items and table rows of a text, each with the lines that belong to it.
+fn promises(text: &str) -> Vec<String> {
+    let mut promises: Vec<String> = Vec::new();
+    let mut rows_of_head = 0;
+    for line in text.lines() {
+        match line {
+            _ if line.starts_with("* ") => promises.push(line.to_owned()),
+            _ if line.starts_with("  ") => promises.last_mut().unwrap().push_str(line),
+            _ if line.starts_with('|') => {
+                rows_of_head += 1;
+                if rows_of_head > 2 {
+                    promises.push(line.to_owned());
+                }
+            }
+            _ => rows_of_head = 0,
+        }
+    }
+    promises
+}
+
+#[test]
+fn every_line_of_the_guarantees_names_a_test_and_every_test_that_is_named_exists() {
+    for document in ["GUARANTEES.md", "THREATS.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let named = tests_named_in(&text);
+        assert!(named.len() > 20, "{document} names {} tests", named.len());
+        for test in named {
+            assert!(
+                is_there(test),
+                "{document} names {}::{}, which is not there",
+                test.0,
+                test.1
+            );
+        }
+        // How it was tried is told, not promised.
+        let promised = text.split("## How it was tried").next().unwrap();
+        for promise in promises(promised) {
+            assert!(
+                !tests_named_in(&promise).is_empty(),
+                "{document}: no test shows: {promise}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_test_that_is_not_there_is_noticed() {
+    let this = "crates/fire/tests/documents.rs";
+    assert!(is_there((this, "a_test_that_is_not_there_is_noticed")));
+    assert!(!is_there((this, "a_test_that_nobody_wrote")));
+    assert!(!is_there((this, "promises")), "a function is no test");
+    assert!(!is_there(("crates/fire/tests/none.rs", "a_test")));
+}
+
+#[test]
+fn every_crate_forbids_unsafe_code() {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let manifest = fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{manifest}");
+    }
+}

@@ -1,0 +1,71 @@
+//! The short form of `tests/fire.sh`: a schedule that is the same each time and one that never was before, and limiters that
+//! are wrong on purpose.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+/// What `fire run` printed, and whether it found nothing wrong.
+fn fire(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_fire"))
+        .arg("run")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.success(), text.concat())
+}
+
+fn nothing_is_wrong(arguments: &[&str]) {
+    let (is_well, text) = fire(arguments);
+
+    // With the seed, which stands in the first line, it can be run again.
+    assert!(is_well, "{text}");
+}
+
+#[test]
+fn one_server_under_the_same_faults_as_ever() {
+    nothing_is_wrong(&["--topology", "single", "--seconds", "10", "--seed", "7"]);
+}
+
+#[test]
+fn one_server_under_faults_that_never_were_before() {
+    nothing_is_wrong(&["--topology", "single", "--seconds", "9"]);
+}
+
+#[test]
+fn sentinels_under_faults_that_never_were_before() {
+    nothing_is_wrong(&["--topology", "sentinel", "--seconds", "9"]);
+}
+
+#[test]
+fn a_cluster_under_faults_that_never_were_before() {
+    nothing_is_wrong(&["--topology", "cluster", "--seconds", "9"]);
+}
+
+/// The whole chain, from clients to checker, would have noticed.
+#[test]
+fn a_script_that_is_wrong_is_caught() {
+    let forgeries = [
+        "skip-write",
+        "double-charge",
+        "neighbour",
+        "forget-state",
+        "forget-expiry",
+    ];
+    for forgery in forgeries {
+        let arguments = [
+            "--topology",
+            "single",
+            "--seconds",
+            "1",
+            "--seed",
+            "11",
+            "--without-clock",
+        ];
+        let (is_well, text) = fire(&[&arguments[..], &["--forge", forgery]].concat());
+
+        assert!(!is_well && text.contains("WRONG"), "{forgery}: {text}");
+    }
+}

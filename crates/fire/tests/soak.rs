@@ -1,0 +1,96 @@
+//! Many at once, and for long: nothing grows, nobody waits for ever, and an outage is one outage.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use tollgate_core::{Backend, Quota};
+use tollgate_fire::{Asked, Budget, Held, Population, Soak};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_at_once_are_all_answered_and_leave_nothing_behind() {
+    let soak = Soak {
+        decisions: 120_000,
+        in_flight: 10_000,
+        identities: 50_000,
+    };
+
+    let soaked = soak.run(|_| ()).await.unwrap();
+
+    assert_eq!(soaked.failed, 0);
+    assert!(soaked.p99 < Duration::from_secs(10), "{soaked:?}");
+    assert!(soaked.late.tasks <= soaked.early.tasks + 2, "{soaked:?}");
+    assert!(
+        soaked.late.descriptors <= soaked.early.descriptors + 2,
+        "{soaked:?}"
+    );
+    let grown = soaked
+        .late
+        .memory_kib
+        .saturating_sub(soaked.early.memory_kib);
+    assert!(grown < 16 * 1_024, "{soaked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_is_one_outage_and_forty_leave_nothing_behind() {
+    let mut server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).deadline(Duration::from_millis(300));
+    let backend = builder.connect().await.unwrap();
+    let population = Population::with(0, vec![Quota::per_day(1_000_000)]);
+    let key = population.key(0);
+    let budget = Budget {
+        policy: 0,
+        caller: 0,
+    };
+    let asked = [Asked { budget, cost: 1 }];
+    let decides = async || {
+        let charges = population.charges(&asked, &key);
+        backend.decide(&charges).await.is_ok()
+    };
+
+    // One that is looked at closely: from well to not, and from not to well, once each.
+    server.stall();
+    let (started_at, mut turns, mut was_well) = (Instant::now(), 0, true);
+    let mut resumed = false;
+    while started_at.elapsed() < Duration::from_secs(4) {
+        if !resumed && started_at.elapsed() > Duration::from_millis(1_500) {
+            server.go_on();
+            resumed = true;
+        }
+        let is_well = decides().await;
+        turns += u32::from(is_well != was_well);
+        was_well = is_well;
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(was_well, "it decides again");
+    // On a busy machine one deadline more may be missed.
+    assert!((2..=4).contains(&turns), "{turns}");
+
+    // Forty that are not.
+    let outage = async |server: &mut Standalone| {
+        server.restart();
+        while !decides().await {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    for _ in 0..10 {
+        outage(&mut server).await;
+    }
+    let early = Held::now().unwrap();
+    for _ in 0..30 {
+        outage(&mut server).await;
+    }
+    let late = Held::now().unwrap();
+    assert!(late.tasks <= early.tasks + 2, "{early:?} {late:?}");
+    assert!(
+        late.descriptors <= early.descriptors + 4,
+        "{early:?} {late:?}"
+    );
+    assert!(
+        late.memory_kib < early.memory_kib + 8 * 1_024,
+        "{early:?} {late:?}"
+    );
+}

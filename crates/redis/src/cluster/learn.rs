@@ -1,0 +1,101 @@
+//! Who has what: asked of whoever is connected, or else of those who were named at first.
+
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, Weak};
+use std::time::Duration;
+
+use redis::ConnectionInfo;
+use redis::aio::MultiplexedConnection;
+use tokio::time::sleep;
+use tollgate_core::{BackendError, FailureKind};
+
+use super::{Cluster, unready};
+use crate::error::failure;
+use crate::hello;
+use crate::link::{Origin, connect, send, within};
+use crate::server;
+use crate::slots;
+
+/// How long a map is good enough: nodes say so themselves when it is not, and many do so at once.
+const REFRESH_PAUSE: Duration = Duration::from_millis(100);
+
+impl Cluster {
+    /// Learns anew who has what, in the background, if nobody does so already.
+    pub(crate) fn refresh(&self) {
+        if self.refreshing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let cluster = Weak::clone(&self.myself);
+        let _detached = self.runtime.spawn(async move {
+            loop {
+                let Some(cluster) = cluster.upgrade() else {
+                    return;
+                };
+                let learned = cluster.learn().await.is_ok();
+                if learned {
+                    cluster.refreshing.store(false, Ordering::Release);
+                    return;
+                }
+                drop(cluster);
+                sleep(REFRESH_PAUSE).await;
+            }
+        });
+    }
+
+    /// Asks those who are connected, then the seeds, who has what.
+    pub(super) async fn learn(&self) -> Result<(), BackendError> {
+        for node in self.nodes() {
+            if let (Some(mut connection), Origin::Server(server)) =
+                (node.connection(), &node.link.origin)
+                && within(self.share(), self.learn_from(&mut connection, server))
+                    .await
+                    .is_ok()
+            {
+                return Ok(());
+            }
+        }
+        let mut why = unready("no node was named");
+        for seed in &self.seeds {
+            let learned = async {
+                let mut connection = connect(seed.clone()).await?;
+                // A replica knows the cluster as well as a master does.
+                match hello::greet(&mut connection, &self.link.client_name, self.link.kind).await {
+                    Err(error) if error.kind() != FailureKind::ReadOnly => Err(error),
+                    _ => self.learn_from(&mut connection, seed).await,
+                }
+            };
+            match within(self.share(), learned).await {
+                Ok(()) => return Ok(()),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// How long one of them may take to answer, so that a silent one does not keep us from the others.
+    fn share(&self) -> Duration {
+        self.link.deadline / 4
+    }
+
+    async fn learn_from(
+        &self,
+        connection: &mut MultiplexedConnection,
+        server: &ConnectionInfo,
+    ) -> Result<(), BackendError> {
+        let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let answer = send(connection, &question).await;
+        let answer = answer.map_err(|error| failure(&error))?;
+        let asked = server::address(server).map_or_else(String::new, |(host, _port)| host);
+        let ranges = slots::parse(answer, &asked)
+            .filter(|ranges| !ranges.is_empty())
+            .ok_or_else(|| unready("the node knows nobody who has a slot"))?;
+        let gone = {
+            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+            slots.replace(ranges, |address| self.make(address))
+        };
+        for job in gone.iter().flat_map(|node| node.drain()) {
+            self.push(job);
+        }
+        Ok(())
+    }
+}

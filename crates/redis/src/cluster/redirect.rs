@@ -1,0 +1,178 @@
+//! What becomes of those whom a node has sent on.
+
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::RedisError;
+use tokio::time::{Instant, sleep};
+
+use super::{Cluster, unready};
+use crate::dispatch::Dispatch;
+use crate::job::{Job, Route};
+use crate::link::Origin;
+use crate::server::{self, Address};
+
+/// How long whoever was sent on twice, or found nobody, waits until the cluster may have made up its mind. The first few
+/// times; then twice as long each time, up to the longest, which is what a cluster that has made it up waits for its callers.
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a node has sent us, or what it has told us to do. Each proves that the call did not run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// The slot has another owner.
+    Moved(Address),
+    /// The slot is on its way, and this key has gone ahead.
+    Ask(Address),
+    /// The slot is on its way, and the keys of the call may be in two places.
+    Split,
+    /// The cluster has nobody for the slot at present.
+    Wait,
+}
+
+impl Redirect {
+    pub(crate) fn of(error: &RedisError, jobs: usize) -> Option<Self> {
+        let address = || {
+            let (address, _slot) = error.redirect_node()?;
+            // An IPv6 address has colons of its own.
+            let (host, port) = address.rsplit_once(':')?;
+            Some((host.to_owned(), port.parse().ok()?))
+        };
+        match error.code()? {
+            "MOVED" => address().map(Self::Moved),
+            // Before Redis 7 this is said as soon as one key has gone ahead. The others' requests, sent ahead one by one,
+            // would find nothing there and begin with a full budget.
+            "ASK" if jobs > 1 => Some(Self::Split),
+            "ASK" => address().map(Self::Ask),
+            "TRYAGAIN" if jobs > 1 => Some(Self::Split),
+            "TRYAGAIN" | "CLUSTERDOWN" => Some(Self::Wait),
+            _ => None,
+        }
+    }
+}
+
+impl Cluster {
+    /// Sends jobs on that a node has not run.
+    pub(crate) fn send_on(&self, jobs: Vec<Job>, redirect: &Redirect) {
+        let slot = jobs.first().map_or(0, |job| job.route.slot);
+        let target = match redirect {
+            Redirect::Moved(address) => {
+                let node = self.node(slot, address);
+                let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+                slots.set_owner(slot, node);
+                drop(slots);
+                self.refresh();
+                None
+            }
+            Redirect::Ask(address) => Some(self.node(slot, address)),
+            Redirect::Split => None,
+            Redirect::Wait => {
+                self.refresh();
+                None
+            }
+        };
+        for mut job in jobs {
+            if job.is_over() {
+                continue;
+            }
+            if !job.is_pending() && job.deadline <= Instant::now() {
+                let error = unready("the cluster has nobody for this key now");
+                job.fail(error.kind(), error.detail());
+                continue;
+            }
+            job.sent_on += 1;
+            job.route = Route {
+                slot,
+                asking: target.is_some(),
+                alone: *redirect == Redirect::Split || job.route.alone,
+            };
+            let pause = match redirect {
+                Redirect::Wait => pause(job.sent_on),
+                _ if job.sent_on > 2 => pause(job.sent_on),
+                _ => Duration::ZERO,
+            };
+            self.later(job, target.clone(), pause);
+        }
+    }
+
+    fn later(&self, job: Job, target: Option<Arc<Dispatch>>, pause: Duration) {
+        let cluster = Weak::clone(&self.myself);
+        let _detached = self.runtime.spawn(async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            match (target, cluster.upgrade()) {
+                (Some(node), _) => node.push(job),
+                (None, Some(cluster)) => cluster.push(job),
+                // With the backend goes whoever waits for it.
+                (None, None) => drop(job),
+            }
+        });
+    }
+
+    /// The node that was named. One that does not know its own host leaves it out: it is where the slot was.
+    fn node(&self, slot: u16, (host, port): &Address) -> Arc<Dispatch> {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut host = host.trim_matches(['[', ']']).to_owned();
+        if let (true, Some(owner)) = (host.is_empty(), slots.owner(slot))
+            && let Origin::Server(server) = &owner.link.origin
+            && let Some((here, _port)) = server::address(server)
+        {
+            host = here;
+        }
+        slots.node((host, *port), |address| self.make(address))
+    }
+}
+
+/// How long whoever was sent on so often waits.
+fn pause(sent_on: u32) -> Duration {
+    let doubled = sent_on.saturating_sub(3).min(7);
+    (PAUSE * (1 << doubled)).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, decide};
+
+    use super::*;
+    use crate::RedisBackend;
+    use crate::fleet::Fleet;
+    use crate::wire::{Request, Work};
+
+    fn receipt() -> Receipt {
+        let quota = Quota::per_hour(10);
+        let charge = Charge {
+            scope: Scope::of("policy", 0, &quota),
+            quota: &quota,
+            key: &Key::from("alice"),
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let now = tollgate_core::Timestamp::from_micros(1 << 50);
+        let decision: Decision = decide(now, &[charge], &mut [State::full(&quota)][..]);
+        decision.receipts(&[charge]).next().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_credit_that_found_nobody_for_too_long_is_counted_as_lost() {
+        let backend = RedisBackend::cluster(["redis://127.0.0.1:1/"]).start();
+        let Fleet::Cluster(cluster) = backend.unwrap().fleet else {
+            panic!("a cluster");
+        };
+        let credit = || {
+            let request = Request {
+                work: Work::Credit(receipt(), 1),
+                names: [Box::from(*b"name")].into_iter().collect(),
+            };
+            Job::unattended(request, &cluster.counters)
+        };
+        let lost = || cluster.counters.read().lost_give_backs;
+
+        cluster.send_on(vec![credit()], &Redirect::Wait);
+        assert_eq!(lost(), 0);
+        let mut late = credit();
+        late.deadline = Instant::now();
+        cluster.send_on(vec![late], &Redirect::Wait);
+        assert_eq!(lost(), 1);
+    }
+}

@@ -1,0 +1,78 @@
+//! Requests that keep coming, whatever becomes of those before them.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::interval;
+use tollgate_core::Backend;
+use tollgate_redis::RedisBackend;
+
+use super::Budget;
+
+/// How many come together, and how often: far less than a server decides, far more than one deadline lets through.
+const TOGETHER: usize = 10;
+const EVERY: Duration = Duration::from_millis(10);
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: Instant,
+    pub(crate) took: Duration,
+    pub(crate) is_decided: bool,
+}
+
+/// Asks for these budgets in turn until `is_over` says so of what has been answered by then.
+pub(crate) async fn ask_on(
+    backend: &RedisBackend,
+    budgets: &[&Budget],
+    mut is_over: impl FnMut(&[Asked]) -> bool,
+) -> Vec<Asked> {
+    let mut all = Vec::new();
+    let mut asking = JoinSet::new();
+    let mut clock = interval(EVERY);
+    let mut turns = budgets.iter().cycle();
+    while !is_over(&all) {
+        clock.tick().await;
+        for budget in turns.by_ref().take(TOGETHER) {
+            let at = Instant::now();
+            let call = backend.decide(&[budget.charge(1)]);
+            asking.spawn(async move {
+                let is_decided = call.await.is_ok();
+                let took = at.elapsed();
+                Asked {
+                    at,
+                    took,
+                    is_decided,
+                }
+            });
+        }
+        while let Some(asked) = asking.try_join_next() {
+            all.push(asked.unwrap());
+        }
+    }
+    while let Some(asked) = asking.join_next().await {
+        all.push(asked.unwrap());
+    }
+    all
+}
+
+/// Holds requests to what is promised while a server is gone from `gone_at` on: each is answered within its deadline, and
+/// only those wait for it that came before it could be known.
+pub(crate) fn waited_only_until_known(all: &[Asked], gone_at: Instant, deadline: Duration) {
+    let slowest = all.iter().map(|asked| asked.took).max();
+    // The machine is busy, and what stands between an answer and whoever reads the clock is not the backend.
+    assert!(slowest.unwrap() < deadline * 2, "{slowest:?}");
+    let known_at = gone_at + deadline;
+    let waited = all.iter().filter(|asked| asked.took > deadline / 2);
+    let (mut before, mut after) = (0, 0);
+    for asked in waited {
+        if asked.at < known_at + deadline / 2 {
+            before += 1;
+        } else {
+            after += 1;
+        }
+    }
+    let bound = TOGETHER * (deadline.as_millis() / EVERY.as_millis() + 1) as usize * 3 / 2;
+    assert!(before <= bound, "{before} of {bound} waited");
+    assert_eq!(after, 0, "waited for a server that was known to be gone");
+}

@@ -1,0 +1,37 @@
+-- The same for quotas with a rest, whose run is that of any other call. Only where a state is denied or overwritten in
+-- place: a key that is new and an expiry that has to move are left to the next files, too.
+if not is_short and run and #run == 46 and #KEYS == 1 and #ARGV == 1 then
+  local kind, us, latest, tag, denominator, more, latest_rest = struct.unpack('<I5ddBddd', run)
+  local of, at, rest = nil, nil, 0
+  state = redis.pcall('GET', key)
+  if state and #state == 9 then
+    of, at = struct.unpack('<Bd', state)
+  elseif state and #state == 13 then
+    of, at, rest = struct.unpack('<BdI4', state)
+  end
+  latest = latest + now
+  -- Once (1), to decide (0) one charge (1), GCRA (1), enforced (0); and a state of that very quota.
+  if kind == 0x0001010001 and of == tag and us + more > 0 and at <= latest and at >= 0 and at % 1 == 0
+    and rest < denominator then
+    local to, to_rest = at + us, rest + more
+    if at < now then
+      to, to_rest = now + us, more
+    end
+    if to_rest >= denominator then
+      to, to_rest = to + 1, to_rest - denominator
+    end
+    local cell, reply = 2 ^ (tag - 128), nil
+    if to > latest or (to == latest and to_rest > latest_rest) then
+      reply = '-'
+    elseif #state == 9 and to_rest == 0 and at >= to - to % cell then
+      reply = '+'
+      redis.call('SETRANGE', key, '1', struct.pack('<d', to))
+    elseif #state == 13 and at >= to - (to + 1) % cell then
+      reply = '+'
+      redis.call('SETRANGE', key, '1', struct.pack('<dI4', to, to_rest))
+    end
+    if reply then
+      return clock[1] .. reply .. clock[2] .. state
+    end
+  end
+end

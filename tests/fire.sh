@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Tollgate under fire, in the long form: processes ask for decisions while faults are done to servers, network, clocks and
+# the processes themselves, on one server, on Sentinels and on a cluster in turn. It ends with a table; what is wrong is
+# named below it, and the script fails.
+#
+#   tests/fire.sh [--minutes N] [--seed S]     15 minutes and a new seed unless set
+#
+# The short form is a test of the crate tollgate-fire, and so a part of tests/run.sh.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+minutes=15
+seed=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --minutes) minutes=${2:?--minutes needs a number} && shift 2 ;;
+    --seed) seed=(--seed "${2:?--seed needs a number}") && shift 2 ;;
+    *)
+      echo "usage: tests/fire.sh [--minutes N] [--seed S]" >&2
+      exit 2
+      ;;
+  esac
+done
+case "$minutes" in
+  '' | *[!0-9]*) echo "tests/fire.sh: --minutes $minutes is not a whole number" >&2 && exit 2 ;;
+esac
+
+command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
+tests/install.sh
+exec cargo run --quiet -p tollgate-fire --bin fire -- run --seconds $((minutes * 60)) "${seed[@]}"
