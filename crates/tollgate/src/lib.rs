@@ -119,6 +119,6 @@ pub mod __frames {
 }
 
 /// The README's examples, compiled and run with the tests.
-#[cfg(all(doctest, feature = "macros", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeExamples;

@@ -298,6 +298,33 @@ async fn names_keys_tiers_lists_trial_and_costs_are_as_for_requests() {
 }
 
 #[tokio::test]
+async fn a_policy_on_trial_is_in_nobodys_way_whether_the_backend_waits_or_not() {
+    let waiting = Waiting::new(at_a_standstill().0);
+    waiting.gate.add_permits(10_000);
+    for backend in [None, Some(waiting)] {
+        let mut limiter = Limiter::builder()
+            .policy(twenty_ms(Messages::received()))
+            .policy(
+                // It would never pass.
+                Policy::new("trial", Quota::per_hour(1))
+                    .cost(2)
+                    .per_message(Messages::received().end_stream())
+                    .shadow(),
+            );
+        let messages = if let Some(backend) = backend {
+            limiter = limiter.backend(backend);
+            // Its clock stands still.
+            5
+        } else {
+            10
+        };
+        let (mut client, _, _) = served(&limiter.build().unwrap()).await;
+        let received = client.upload(orders(messages)).await.unwrap();
+        assert_eq!(received.into_inner().count as usize, messages);
+    }
+}
+
+#[tokio::test]
 async fn a_backend_that_fails_ends_a_stream_or_lets_it_pass_as_the_policy_says() {
     let served_by = async |policy: Policy| {
         let backend = Waiting::new(at_a_standstill().0);

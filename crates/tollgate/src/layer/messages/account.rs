@@ -1,6 +1,6 @@
 //! What one policy was paid for the messages of a call, and what of that is left.
 
-use tollgate_core::{Receipt, Timestamp, Verdict};
+use tollgate_core::{Mode, Receipt, Timestamp, Verdict};
 
 use super::meter::Amount;
 use crate::policy::Limit;
@@ -11,6 +11,7 @@ use crate::{Key, Limiter, Messages, Policy};
 #[derive(Debug)]
 pub(super) struct Account {
     messages: Messages,
+    mode: Mode,
     /// What each message, or byte, costs.
     cost: u64,
     /// What the smallest of the policy's full budgets holds.
@@ -40,6 +41,7 @@ impl Account {
         let capacities = limits.iter().map(|limit| limit.quota.capacity());
         Some(Self {
             messages: policy.messages?,
+            mode: policy.mode(),
             cost,
             capacity: capacities.min().unwrap_or(u64::MAX),
             ahead: 0,
@@ -60,7 +62,11 @@ impl Account {
 
     /// Whether the first excess is the end.
     pub(super) fn ends(&self) -> bool {
-        self.messages.excess_ends()
+        self.is_enforced() && self.messages.excess_ends()
+    }
+
+    fn is_enforced(&self) -> bool {
+        self.mode == Mode::Enforce
     }
 
     /// Finds out what is to be asked for: what is missing, or a block if there is to be something ahead.
@@ -97,8 +103,11 @@ impl Account {
         self.block = self.block.min(most);
     }
 
-    /// Whether what is missing is there, though what was asked for is not.
+    /// What would have passed, if it is at least what is missing. What is on trial is in nobody's way.
     pub(super) fn could_do_with(&self, verdicts: &[Verdict]) -> Option<u64> {
+        if !self.is_enforced() {
+            return Some(u64::MAX);
+        }
         let remaining = verdicts.iter().map(Verdict::remaining).min()?;
         (remaining >= self.lack).then_some(remaining)
     }
@@ -113,8 +122,7 @@ impl Account {
     ) {
         if self.asked_ahead() {
             let receipts = limits.iter().zip(verdicts).filter_map(|(limit, verdict)| {
-                let mode = tollgate_core::Mode::Enforce;
-                PolicyVerdict::new(limit.labels, mode, *verdict).receipt(key, at)
+                PolicyVerdict::new(limit.labels, self.mode, *verdict).receipt(key, at)
             });
             self.receipts = receipts.collect();
         }

@@ -172,7 +172,8 @@ impl Meter {
             }
             return Ruled::AskAgain;
         }
-        match decision.retry_after() {
+        let ledger = Ledger::of(&self.plan, decision);
+        match ledger.report().retry_after() {
             Some(wait) if wait <= SOON && !self.accounts.iter().any(Account::ends) => {
                 Ruled::Hold(wait)
             }
@@ -216,9 +217,10 @@ fn excess(plan: &Plan, decision: &Decision) -> Ruled {
         let ends = policy.messages.is_some_and(Messages::excess_ends);
         !policy.shadow && ends && refuses(verdicts)
     });
-    match decision.retry_after() {
+    let ledger = Ledger::of(plan, decision);
+    match ledger.report().retry_after() {
         Some(wait) if !ends => Ruled::Hold(wait),
-        _ => Ruled::Excess(Excess::Quota(Ledger::of(plan, decision))),
+        _ => Ruled::Excess(Excess::Quota(ledger)),
     }
 }
 
