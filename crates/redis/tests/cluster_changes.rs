@@ -185,6 +185,23 @@ async fn fails_over(failure: Failure) {
 }
 
 #[tokio::test]
+async fn who_does_not_wait_for_a_cluster_finds_it_when_it_comes() {
+    let mut cluster = Cluster::start();
+    for node in 0..3 {
+        cluster.node_mut(node).unwrap().kill();
+    }
+    let backend = RedisBackend::cluster(cluster.urls()).start().unwrap();
+    let budget = Budget::of("early", Quota::per_hour(10));
+    assert!(budget.take(&backend, 1).await.is_err());
+    for node in 0..3 {
+        cluster.node_mut(node).unwrap().restart();
+    }
+
+    recovered(&backend, &budget).await;
+    assert_eq!(budget.remaining(&backend).await, 10);
+}
+
+#[tokio::test]
 async fn what_all_nodes_were_sent_is_counted() {
     let cluster = Cluster::start();
     let backend = connect(&cluster).await;

@@ -192,6 +192,20 @@ async fn settings_that_make_no_sense_are_refused_by_name() {
         ),
         (builder().connections(0), "connections"),
         (builder().max_waiting(0), "max_waiting"),
+        (builder().client_name("my shop"), "client_name"),
+        (RedisBackend::cluster(Vec::<String>::new()), "urls"),
+        (
+            RedisBackend::sentinel("budgets", Vec::<String>::new()),
+            "urls",
+        ),
+        (
+            RedisBackend::cluster(["redis://:s3cret@localhost/"]).partitions(0),
+            "partitions",
+        ),
+        (
+            RedisBackend::cluster(["redis://:s3cret@localhost/2"]),
+            "database",
+        ),
     ];
     for (builder, field) in cases {
         assert!(!format!("{builder:?}").contains("s3cret"));

@@ -40,6 +40,23 @@ async fn a_server_that_was_restarted_is_found_again() {
 }
 
 #[tokio::test]
+async fn who_does_not_wait_for_the_server_finds_it_when_it_comes() {
+    let mut server = Standalone::start();
+    server.kill();
+    let backend = RedisBackend::builder(&server.url()).start().unwrap();
+    let budget = Budget::of("early", Quota::per_hour(10));
+
+    let asked = Instant::now();
+    let error = budget.take(&backend, 1).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::Unreachable);
+    assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+    server.restart();
+
+    recovered(&backend, &budget).await;
+    assert_eq!(budget.remaining(&backend).await, 10);
+}
+
+#[tokio::test]
 async fn a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     let server = Standalone::start();
     let deadline = Duration::from_millis(150);

@@ -48,6 +48,19 @@ async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
 }
 
 #[tokio::test]
+async fn a_master_is_spoken_to_by_tls_as_its_sentinels_are() {
+    let tls = Tls::start();
+    let (_sentinel, url) = tls.sentinel("budgets");
+    let builder = RedisBackend::sentinel("budgets", [url]).deadline(PATIENT);
+    let backend = builder.certificate_authority(tls.authority());
+    let backend = backend.connect().await.unwrap();
+    let budget = Budget::of("tls-sentinel", Quota::per_hour(1));
+
+    assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+    assert!(!budget.take(&backend, 1).await.unwrap().is_admitted());
+}
+
+#[tokio::test]
 async fn a_server_that_asks_for_a_certificate_gets_one_and_takes_nobody_without() {
     let tls = Tls::start_mutual();
     let (certificate, key) = tls.client();

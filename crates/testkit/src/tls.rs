@@ -105,6 +105,42 @@ impl Tls {
         format!("rediss://127.0.0.1:{}/", self.port)
     }
 
+    /// A Sentinel that watches the server, and where it speaks TLS, on the same papers.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, or one without TLS.
+    #[must_use]
+    pub fn sentinel(&self, master_name: &str) -> (Standalone, String) {
+        let folder = folder();
+        let config = folder.path().join("sentinel.conf");
+        let content = format!("sentinel monitor {master_name} 127.0.0.1 {} 1\n", self.port);
+        fs::write(&config, content).expect("a file in a folder of ours");
+        let paper = |name: &str| {
+            let path = self.server.folder().join(name);
+            path.to_string_lossy().into_owned()
+        };
+        let port = free_port();
+        let options = [
+            &config.to_string_lossy(),
+            "--sentinel",
+            "--tls-replication",
+            "yes",
+            "--tls-port",
+            &port.to_string(),
+            "--tls-ca-cert-file",
+            &paper("authority.pem"),
+            "--tls-cert-file",
+            &paper("server.pem"),
+            "--tls-key-file",
+            &paper("server.key"),
+            "--tls-auth-clients",
+            "no",
+        ];
+        let sentinel = Standalone::start_in(folder, &options);
+        (sentinel, format!("rediss://127.0.0.1:{port}/"))
+    }
+
     /// The certificate of the authority, as PEM.
     #[must_use]
     pub fn authority(&self) -> &[u8] {
