@@ -1,30 +1,79 @@
-//! The backend in Redis does what every backend must, on a real server.
+//! The backend on one server, on a master that Sentinels name, and behind TLS, does what every backend must.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::Backend;
-use tollgate_redis::RedisBackend;
-use tollgate_testkit::Standalone;
+use tollgate_redis::{RedisBackend, RedisBackendBuilder};
+use tollgate_testkit::{Sentinels, Standalone, Tls};
 use tollgate_tests::{Elapsed, Subject};
 
 /// Far in the future, so that nothing expires by the server's own clock.
 const START: u64 = 3_500_000_000_000_000;
 
-struct Redis {
+/// Servers that are free: starting them takes seconds.
+static FREE: Mutex<Vec<Sentinels>> = Mutex::new(Vec::new());
+
+enum Server {
+    Alone(Standalone),
+    Watched(Box<Option<Sentinels>>),
+    Encrypted(Tls),
+}
+
+impl Server {
+    fn watched() -> Self {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self::Watched(Box::new(Some(free.unwrap_or_else(Sentinels::start))))
+    }
+
+    fn builder(&self) -> RedisBackendBuilder {
+        match self {
+            Self::Alone(server) => RedisBackend::builder(&server.url()),
+            Self::Watched(sentinels) => {
+                let sentinels = sentinels.as_ref().as_ref().unwrap();
+                RedisBackend::sentinel(sentinels.master_name(), sentinels.urls())
+            }
+            Self::Encrypted(tls) => {
+                let builder = RedisBackend::builder(&tls.url());
+                builder.certificate_authority(tls.authority())
+            }
+        }
+    }
+
+    fn command(&self, words: &[&str]) {
+        let answer = match self {
+            Self::Alone(server) => server.command(words),
+            Self::Watched(sentinels) => sentinels.as_ref().as_ref().unwrap().command(words),
+            Self::Encrypted(tls) => tls.server.command(words),
+        };
+        assert_eq!(answer, "+OK\r\n");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Self::Watched(sentinels) = self {
+            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+            free.extend(sentinels.take());
+        }
+    }
+}
+
+struct OnServer {
     backend: Arc<RedisBackend>,
-    server: Standalone,
+    server: Server,
     now: AtomicU64,
 }
 
-impl Redis {
-    async fn new() -> Self {
-        let server = Standalone::start();
-        set_clock(&server, START);
-        let backend = RedisBackend::builder(&server.url())
+impl OnServer {
+    async fn on(server: Server) -> Self {
+        server.command(&["FLUSHALL"]);
+        server.command(&["SET", "clock", &START.to_string()]);
+        let backend = server
+            .builder()
             .clock("clock")
             // In order: a credit is there when the next decision is.
             .connections(1)
@@ -41,12 +90,7 @@ impl Redis {
     }
 }
 
-fn set_clock(server: &Standalone, now: u64) {
-    let answer = server.command(&["SET", "clock", &now.to_string()]);
-    assert_eq!(answer, "+OK\r\n");
-}
-
-impl Subject for Redis {
+impl Subject for OnServer {
     fn backend(&self) -> Arc<dyn Backend> {
         self.backend.clone()
     }
@@ -54,7 +98,7 @@ impl Subject for Redis {
     fn advance(&self, by: Duration) -> Elapsed<'_> {
         let by = u64::try_from(by.as_micros()).unwrap();
         let now = self.now.fetch_add(by, Ordering::SeqCst) + by;
-        set_clock(&self.server, now);
+        self.server.command(&["SET", "clock", &now.to_string()]);
         Box::pin(std::future::ready(()))
     }
 
@@ -65,4 +109,20 @@ impl Subject for Redis {
     }
 }
 
-tollgate_tests::conformance!(Redis::new());
+mod alone {
+    use super::*;
+
+    tollgate_tests::conformance!(OnServer::on(Server::Alone(Standalone::start())));
+}
+
+mod sentinel {
+    use super::*;
+
+    tollgate_tests::conformance!(OnServer::on(Server::watched()));
+}
+
+mod tls {
+    use super::*;
+
+    tollgate_tests::conformance!(OnServer::on(Server::Encrypted(Tls::start())));
+}

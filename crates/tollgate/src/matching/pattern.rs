@@ -50,6 +50,10 @@ impl Pattern {
         matchit::Router::new()
             .insert(text, ())
             .map_err(|error| lower_first(&error.to_string()))?;
+        // The router would take `{a/b}` for one name, and every reader for two segments.
+        if path.split('/').any(has_open_brace) {
+            return Err("has a slash within braces".into());
+        }
         Ok(Self {
             text: text.into(),
             segments: path.split('/').map(Segment::parse).collect(),
@@ -169,6 +173,12 @@ impl Segment {
     }
 }
 
+/// Whether a brace is left open, or closed, that is none for itself (`{{`).
+fn has_open_brace(segment: &str) -> bool {
+    let segment = segment.replace("{{", "").replace("}}", "");
+    segment.matches('{').count() != segment.matches('}').count()
+}
+
 /// The name's part of a path, given the pattern that axum says it matched.
 pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Option<&'p str> {
     let segments = pattern.strip_prefix('/')?.split('/');
@@ -251,6 +261,11 @@ mod tests {
             ("/{*rest}/x", "end of a route"),
             ("/{a}{b}", "one parameter"),
             ("/{a}.png", "one parameter"),
+            ("/users/{/id}", "slash within braces"),
+            ("/{a/b}", "slash within braces"),
+            ("/{*a/b}", "slash within braces"),
+            ("/search?q={q}", "query"),
+            ("/page#top", "fragment"),
         ];
         for (text, reason) in cases {
             let error = Pattern::parse(text).unwrap_err();
