@@ -25,6 +25,9 @@ pub const DEADLINE: Duration = Duration::from_millis(250);
 /// How much later than that an answer may be seen: a client has to be given a processor by a machine that is busy.
 pub const SLACK: Duration = Duration::from_secs(2);
 
+/// Fewer decisions than this are none that a run could be judged by.
+const FEWEST: u64 = 300;
+
 /// What a run is to be like.
 #[derive(Clone, Debug)]
 pub struct Campaign {
@@ -200,9 +203,14 @@ fn report(
             immortal[0]
         ));
     }
+    let findings = check(history);
+    if findings.decided < FEWEST {
+        let decided = findings.decided;
+        other_wrongs.push(format!("only {decided} decisions: that shows nothing"));
+    }
     Report {
         topology,
-        findings: check(history),
+        findings,
         other_wrongs,
         faults,
         slowest,

@@ -147,7 +147,10 @@ impl Run {
                 program: std::env::current_exe()?,
             };
             let name = topology.name();
-            reports.push(campaign.run(|what| eprintln!("{name}: {what}"))?);
+            let report = campaign.run(|what| eprintln!("{name}: {what}"))?;
+            let (decided, wrong) = (report.findings.decided, report.wrongs().len());
+            eprintln!("{name}: {decided} decisions, {wrong} wrong");
+            reports.push(report);
         }
         print(&reports);
         Ok(reports.iter().all(|report| report.wrongs().is_empty()))

@@ -68,28 +68,28 @@ impl Soak {
             .await?;
         let started_at = Instant::now();
         let mut soaked = Soaked::default();
-        let mut latencies = Vec::new();
+        let latencies = Arc::new(Latencies::default());
         for quarter in 0..4 {
-            let (failed, some) = self.quarter(&backend, quarter).await?;
-            soaked.failed += failed;
-            // Written down and done with: what is looked at is what the backend holds.
-            latencies.extend(some);
+            soaked.failed += self.quarter(&backend, quarter, &latencies).await?;
             if quarter == 0 {
-                latencies.reserve_exact(usize::try_from(self.decisions)? - latencies.len());
                 soaked.early = Held::now()?;
             }
             progress((quarter + 1) * self.decisions / 4);
         }
         soaked.took = started_at.elapsed();
         soaked.late = Held::now()?;
-        latencies.sort_unstable();
-        let at = |share: usize| latencies.get(latencies.len() * share / 100).copied();
-        soaked.median = Duration::from_micros(at(50).unwrap_or_default().into());
-        soaked.p99 = Duration::from_micros(at(99).unwrap_or_default().into());
+        soaked.median = latencies.within(50);
+        soaked.p99 = latencies.within(99);
         Ok(soaked)
     }
 
-    async fn quarter(self, backend: &RedisBackend, quarter: u64) -> Result<(u64, Vec<u32>)> {
+    /// How many failed.
+    async fn quarter(
+        self,
+        backend: &RedisBackend,
+        quarter: u64,
+        latencies: &Arc<Latencies>,
+    ) -> Result<u64> {
         let quota = Quota::per_second(5);
         let scope = Scope::of("soak", 0, &quota);
         let from = quarter * self.decisions / 4;
@@ -97,12 +97,13 @@ impl Soak {
         let next = Arc::new(AtomicU64::new(from));
         let workers = (0..self.in_flight).map(|_| {
             let (backend, next) = (backend.clone(), Arc::clone(&next));
+            let latencies = Arc::clone(latencies);
             tokio::spawn(async move {
-                let (mut failed, mut latencies) = (0, Vec::new());
+                let mut failed = 0;
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= to {
-                        return (failed, latencies);
+                        return failed;
                     }
                     let key = Key::from(format!("caller-{}", number % self.identities).as_str());
                     let charge = Charge {
@@ -115,19 +116,47 @@ impl Soak {
                     let asked_at = Instant::now();
                     let answer = backend.decide(&[charge]).await;
                     failed += u64::from(answer.is_err());
-                    let micros = asked_at.elapsed().as_micros();
-                    latencies.push(u32::try_from(micros).unwrap_or(u32::MAX));
+                    latencies.count(asked_at.elapsed());
                 }
             })
         });
         let workers: Vec<_> = workers.collect();
-        let (mut failed, mut latencies) = (0, Vec::new());
+        let mut failed = 0;
         for worker in workers {
-            let (some, took) = worker.await?;
-            failed += some;
-            latencies.extend(took);
+            failed += worker.await?;
         }
-        Ok((failed, latencies))
+        Ok(failed)
+    }
+}
+
+/// How many answers came within each millisecond, in as much memory however many there are: what grows is to be the backend.
+#[derive(Debug)]
+struct Latencies(Vec<AtomicU64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let longest_ms = PATIENT.as_secs() * 1_000 + 1_000;
+        Self((0..longest_ms).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Latencies {
+    fn count(&self, took: Duration) {
+        let ms = usize::try_from(took.as_millis()).unwrap_or(usize::MAX);
+        let last = self.0.len() - 1;
+        self.0[ms.min(last)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Within what so many of a hundred came, rounded up to a millisecond.
+    fn within(&self, percent: u64) -> Duration {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let wanted = counts.clone().sum::<u64>() * percent / 100;
+        let sums = counts.scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        let ms = sums.take_while(|sum| *sum < wanted).count();
+        Duration::from_millis(u64::try_from(ms + 1).unwrap_or(u64::MAX))
     }
 }
 

@@ -193,14 +193,14 @@ impl Stage {
     /// One that is a master.
     fn first(&self) -> &Standalone {
         let nodes = self.nodes();
-        let is_master = |node: &&Standalone| node.command(&["ROLE"]).contains("master");
-        nodes.iter().find(is_master).unwrap_or(&nodes[0])
+        let master = nodes.iter().find(|node| fleet::is_master(node));
+        master.unwrap_or(&nodes[0])
     }
 
     fn tell_all(&self, words: &[&str], effect: Effect) -> Effect {
         for node in self.nodes() {
             // A replica refuses to be flushed, and has nothing that its master has not.
-            let _answer = node.command(words);
+            let _answer = node.try_command(words);
         }
         effect
     }

@@ -151,7 +151,8 @@ impl Cluster {
         // Whoever takes it over first, so that it is never nobody's.
         let is_master = |&node: &usize| {
             let node = &self.nodes[node];
-            node.pid().is_some() && node.command(&["ROLE"]).contains("master")
+            let role = || node.try_command(&["ROLE"]);
+            node.pid().is_some() && role().is_ok_and(|role| role.contains("master"))
         };
         let others = (0..self.nodes.len()).filter(|&node| node != to);
         for node in [to].into_iter().chain(others.filter(is_master)) {

@@ -101,11 +101,23 @@ impl Sentinels {
         masters.any(|master| named(&format!("\r\n{}\r\n", master.port())))
     }
 
-    /// Starts again whoever was killed. The Sentinels make it a replica of whoever is the master by then.
+    /// Starts again whoever was killed, as a replica of whoever is the master by now. The Sentinels would make it one by
+    /// themselves after some ten seconds.
+    ///
+    /// # Panics
+    ///
+    /// If nobody is the master, or it cannot be followed.
     pub fn revive(&mut self) {
+        let master = self.servers.iter().find(|server| is_master(server));
+        let port = master.expect("a master").port().to_string();
         for server in &mut self.servers {
             if server.pid().is_none() {
                 server.restart();
+                let _following = server.command(&["REPLICAOF", "127.0.0.1", &port]);
+                until("the replica follows", || {
+                    let said = server.try_command(&["INFO", "replication"]);
+                    said.is_ok_and(|said| said.contains("master_link_status:up"))
+                });
             }
         }
     }
@@ -133,7 +145,8 @@ impl Sentinels {
 }
 
 fn is_master(server: &Standalone) -> bool {
-    server.pid().is_some() && server.command(&["ROLE"]).contains("master")
+    let role = || server.try_command(&["ROLE"]);
+    server.pid().is_some() && role().is_ok_and(|role| role.contains("master"))
 }
 
 fn sentinel(port: &str) -> Standalone {

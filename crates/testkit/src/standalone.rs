@@ -168,6 +168,15 @@ impl Standalone {
         talk(&self.socket(), words).expect("the server answers")
     }
 
+    /// The same of a server that may close the connection instead, as one does that changes its role.
+    ///
+    /// # Errors
+    ///
+    /// If it does.
+    pub fn try_command(&self, words: &[&str]) -> std::io::Result<String> {
+        talk(&self.socket(), words)
+    }
+
     fn run(&mut self) {
         let binary = server_binary();
         let mut command = Command::new(&binary);

@@ -25,7 +25,6 @@ impl Stage {
             Self::Cluster(cluster) => {
                 // The first and the last node have the same slots, in turn.
                 let last = cluster.nodes().len() - 1;
-                let is_master = |node: &Standalone| node.command(&["ROLE"]).contains("master");
                 let (old, new) = if is_master(&cluster.nodes()[0]) {
                     (0, last)
                 } else {
@@ -37,8 +36,8 @@ impl Stage {
                 })?;
                 cluster.node_mut(old).ok_or("no such node")?.restart();
                 until("the old master follows", || {
-                    let said = cluster.nodes()[old].command(&["INFO", "replication"]);
-                    said.contains("role:slave") && said.contains("master_link_status:up")
+                    let said = cluster.nodes()[old].try_command(&["INFO", "replication"]);
+                    said.is_ok_and(|said| said.contains("master_link_status:up"))
                 })?;
                 Ok(Effect::MaybeLoss)
             }
@@ -70,6 +69,12 @@ impl Stage {
         }
         Ok(Effect::Trouble)
     }
+}
+
+/// A server that changes its role closes its connections, and is asked again.
+pub(super) fn is_master(node: &Standalone) -> bool {
+    let role = node.try_command(&["ROLE"]);
+    role.is_ok_and(|role| role.contains("master"))
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
