@@ -19,13 +19,16 @@ pub(crate) enum Reply {
     Full(Timestamp),
 }
 
+/// September 2001, in microseconds: a smaller number is somebody else's answer.
+const EARLIEST: u64 = 1_000_000_000_000_000;
+
 impl Reply {
     /// Takes what came back.
     pub(crate) fn parse(value: Value) -> Option<Self> {
         match value {
             Value::BulkString(text) => Some(Self::Text(text)),
             Value::Int(now) => {
-                let now = u64::try_from(now).ok()?;
+                let now = u64::try_from(now).ok().filter(|now| *now >= EARLIEST)?;
                 Some(Self::Full(Timestamp::from_micros(now)))
             }
             _ => None,
