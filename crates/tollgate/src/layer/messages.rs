@@ -52,6 +52,9 @@ use crate::{GrpcAnswers, Limiter};
 /// * Messages pass as they came, in the chunks that they came in. They are neither copied nor decoded: what is compressed counts
 ///   as it is. A stream that is cut off within a message is handed on as such.
 /// * The call's own deadline goes on while it is held back.
+/// * What flow control can slow down are frames of some size. Of those below 256 bytes h2 lets about a hundred wait unread, and
+///   then closes the connection (`ENHANCE_YOUR_CALM`), with all its streams. Against callers that send tiny messages one by one and
+///   do not wait for answers, [end](crate::Messages::end_stream) the stream instead.
 ///
 /// # On a shared backend
 ///
