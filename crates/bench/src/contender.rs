@@ -56,7 +56,7 @@ impl Contender {
                 let builder = RedisBackend::builder(url).deadline(Duration::from_secs(60));
                 Ok(Self::Ours {
                     backend: builder.connect().await?,
-                    scope: Scope::of("bench0", 0, &QUOTA),
+                    scope: Scope::of("api", 0, &QUOTA),
                 })
             }
             "plain EVALSHA" => {
