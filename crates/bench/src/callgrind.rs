@@ -61,14 +61,14 @@ impl Counter {
 /// Only what happens within [`Scenario::measured`] is counted: neither starting up nor the first round, in which states
 /// are made and tables grow.
 fn counted(scenario: Scenario) -> Result<Counts> {
-    let (instructions, allocations) = of_rounds(scenario, ROUNDS)?;
-    // callgrind counts calls everywhere. A run without rounds has all of them that are not to be counted.
-    let (_, before) = of_rounds(scenario, 0)?;
-    let requests = i64::from(ROUNDS) * 1000;
+    let (instructions, all) = of_rounds(scenario, ROUNDS)?;
+    // callgrind counts calls everywhere. What is not to be counted is in a run of one round as well.
+    let (_, first) = of_rounds(scenario, 1)?;
+    let more = i64::from(ROUNDS - 1) * 1000;
     Ok(Counts {
-        instructions: instructions / requests,
+        instructions: instructions / (i64::from(ROUNDS) * 1000),
         // A table may grow late.
-        allocations: (allocations - before + requests / 2) / requests,
+        allocations: (all - first + more / 2) / more,
     })
 }
 

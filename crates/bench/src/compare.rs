@@ -124,7 +124,7 @@ fn measured(quick: bool) -> Result<Report> {
             Vec::new()
         },
         redis_sizes: if redis {
-            redis::sizes(valgrind && !quick, &progress)?
+            redis::sizes(valgrind, &progress)?
         } else {
             Vec::new()
         },

@@ -56,7 +56,7 @@ impl Contender {
                 let builder = RedisBackend::builder(url).deadline(Duration::from_secs(60));
                 Ok(Self::Ours {
                     backend: builder.connect().await?,
-                    scope: Scope::of("bench0", 0, &QUOTA),
+                    scope: Scope::of("api", 0, &QUOTA),
                 })
             }
             "plain EVALSHA" => {
@@ -91,7 +91,7 @@ impl Contender {
             Self::Plain { connection, sha } => {
                 let interval_us = INTERVAL.as_micros() as u64;
                 let mut call = redis::cmd("EVALSHA");
-                call.arg(&*sha).arg(1).arg(name(caller));
+                call.arg(&*sha).arg(1).arg(name("plain", caller));
                 call.arg(interval_us).arg(interval_us * BURST);
                 let (allowed, _): (i64, i64) = call.query_async(connection).await?;
                 Ok(allowed == 1)
@@ -124,9 +124,9 @@ pub(crate) async fn peer_layer<K: KeyResolver>(url: &str, key: K) -> Result<Rate
         .build())
 }
 
-/// 31 bytes, as long as the name that our own key has.
-fn name(caller: u64) -> String {
-    format!("other:throughput:0/caller-{caller:05}")
+/// 31 bytes, as long as the name that our own key has, and another one for each contender.
+fn name(who: &str, caller: u64) -> String {
+    format!("{who}:throughput:0/caller-{caller:05}")
 }
 
 fn answer(_request: Request<()>) -> Ready<std::result::Result<Response<String>, Infallible>> {
@@ -146,6 +146,6 @@ impl KeyResolver for ByCaller {
 
     fn key<T>(&self, request: &Request<T>) -> std::result::Result<String, Response<String>> {
         let caller = request.extensions().get::<Caller>();
-        Ok(name(caller.map_or(0, |caller| caller.0)))
+        Ok(name("other", caller.map_or(0, |caller| caller.0)))
     }
 }

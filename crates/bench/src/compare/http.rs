@@ -1,6 +1,7 @@
 //! Over HTTP: a server that says hello in a process of its own, driven by wrk.
 
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -53,9 +54,11 @@ pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Vec<Served>> {
         Served {
             who: who.about().to_owned(),
             per_second: middle(|turn| turn.per_second),
+            processor_us: middle(|turn| turn.processor_us),
             p50_us: middle(|turn| turn.p50_us),
             p99_us: middle(|turn| turn.p99_us),
             rate_by_bare: by_bare(|turn| turn.per_second),
+            processor_by_bare: by_bare(|turn| turn.processor_us),
             p50_by_bare: by_bare(|turn| turn.p50_us),
             p99_by_bare: by_bare(|turn| turn.p99_us),
         }
@@ -74,6 +77,7 @@ pub(super) fn is_there() -> bool {
 
 struct Turn {
     per_second: f64,
+    processor_us: f64,
     p50_us: f64,
     p99_us: f64,
 }
@@ -106,6 +110,7 @@ impl Server {
 
     /// The server has one core and wrk another, wherever there are two.
     fn drive(&self, turn: &str) -> Result<Turn> {
+        let before = self.processor_us()?;
         let output = on_core(1)
             .args(["wrk", "-t1", "-c", CONNECTIONS, "-d", turn, "--latency"])
             .arg(&self.url)
@@ -121,11 +126,27 @@ impl Server {
                 .map(str::trim)
                 .ok_or_else(|| format!("wrk does not tell {name} in:\n{text}"))
         };
+        let requests = text
+            .lines()
+            .find_map(|line| line.split_once(" requests in "));
+        let (requests, _) = requests.ok_or_else(|| format!("wrk counts nothing:\n{text}"))?;
         Ok(Turn {
             per_second: after("Requests/sec:")?.parse()?,
+            processor_us: (self.processor_us()? - before) / requests.trim().parse::<f64>()?,
             p50_us: micros(after("50%")?)?,
             p99_us: micros(after("99%")?)?,
         })
+    }
+
+    /// What the threads of the server have had of a processor, of which the kernel keeps account in nanoseconds.
+    fn processor_us(&self) -> Result<f64> {
+        let mut nanos = 0.0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            let account = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let own = account.split_whitespace().next();
+            nanos += own.map_or(Ok(0.0), str::parse::<f64>)?;
+        }
+        Ok(nanos / 1e3)
     }
 }
 

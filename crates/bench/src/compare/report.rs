@@ -98,10 +98,13 @@ pub(crate) struct Sizes {
 pub(crate) struct Served {
     pub(crate) who: String,
     pub(crate) per_second: f64,
+    /// Of the server's processor, per request.
+    pub(crate) processor_us: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     /// The medians of what each round said.
     pub(crate) rate_by_bare: f64,
+    pub(crate) processor_by_bare: f64,
     pub(crate) p50_by_bare: f64,
     pub(crate) p99_by_bare: f64,
 }
