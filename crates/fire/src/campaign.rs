@@ -54,6 +54,8 @@ pub struct Report {
     pub findings: Findings,
     /// What was wrong besides: answers past their deadline, keys that would stay.
     pub other_wrongs: Vec<String>,
+    /// What led to the first wrongs: what was asked of the same budgets before, and what was done meanwhile.
+    pub evidence: Vec<String>,
     /// How often each fault was done.
     pub faults: BTreeMap<&'static str, u32>,
     /// The longest that anybody waited for an answer.
@@ -210,12 +212,43 @@ fn report(
     }
     Report {
         topology,
+        evidence: evidence(history, &findings),
         findings,
         other_wrongs,
         faults,
         slowest,
         recovery: recovery(history),
     }
+}
+
+/// What a reader needs to judge a wrong that no second run will show again.
+fn evidence(history: &History, findings: &Findings) -> Vec<String> {
+    const WRONGS: usize = 4;
+    const BEFORE: Duration = Duration::from_secs(10);
+
+    let mut lines = Vec::new();
+    for wrong in findings.wrong.iter().take(WRONGS) {
+        let last_us = history.attempts[wrong.attempt].heard_us;
+        let from_us = last_us.saturating_sub(u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX));
+        let is_near = |sent_us: u64, heard_us: u64| sent_us <= last_us && heard_us >= from_us;
+        let is_same = |attempt: &&Attempt| {
+            let mut budgets = attempt.charges.iter().map(|asked| Some(asked.budget));
+            is_near(attempt.sent_us, attempt.heard_us)
+                && (wrong.budget.is_none() || budgets.any(|budget| budget == wrong.budget))
+        };
+        let mut told: Vec<_> = (history.attempts.iter().filter(is_same))
+            .map(|attempt| (attempt.sent_us, format!("  {attempt:?}")))
+            .collect();
+        let done = history.disturbances.iter();
+        told.extend(
+            done.filter(|it| is_near(it.from_us, it.to_us))
+                .map(|it| (it.from_us, format!("  {it:?}"))),
+        );
+        told.sort();
+        lines.push(format!("before: {wrong}"));
+        lines.extend(told.into_iter().map(|(_, line)| line));
+    }
+    lines
 }
 
 fn recovery(history: &History) -> Duration {

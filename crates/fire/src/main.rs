@@ -202,5 +202,8 @@ fn print(reports: &[Report]) {
         for wrong in report.wrongs() {
             println!("WRONG: {}: {wrong}", report.topology.name());
         }
+        for line in &report.evidence {
+            println!("{line}");
+        }
     }
 }

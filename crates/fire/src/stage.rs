@@ -42,6 +42,10 @@ pub(crate) struct Single {
 
 impl Stage {
     pub(crate) fn start(topology: Topology, forgery: Option<Forgery>) -> Result<Self> {
+        if let Some(file) = clock::file() {
+            // What an earlier run has left.
+            clock::set(&file, 0)?;
+        }
         Ok(match topology {
             Topology::Single => {
                 let server = Standalone::start();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, ErrorKind, RedisError, Value};
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{BackendError, FailureKind};
 
@@ -68,14 +68,27 @@ pub(crate) async fn run(
                 dispatch.free(lane);
                 return cluster.send_on(jobs, &redirect);
             }
-            fail(&mut jobs, || failure(&error));
+            let failed = broken_off(&error);
+            fail(&mut jobs, || again(&failed));
             if wants_reconnect(&error) {
-                dispatch.broken(lane, &failure(&error));
+                dispatch.broken(lane, &failed);
             } else {
                 dispatch.free(lane);
             }
         }
         None => dispatch.broken(lane, &BackendError::new(dispatch.timed_out(), "")),
+    }
+}
+
+/// What a failed call says. Who answers has shown that it is a Redis: what cannot be parsed is half an answer, and the charges
+/// may have been taken.
+fn broken_off(error: &RedisError) -> BackendError {
+    match error.kind() {
+        ErrorKind::Parse => BackendError::new(
+            FailureKind::Unreachable,
+            "the connection broke in the middle of an answer",
+        ),
+        _ => failure(error),
     }
 }
 

@@ -168,3 +168,22 @@ async fn scripts_that_are_flushed_under_load_cost_nobody_a_decision() {
     }
     assert_eq!(budget.taken(&backend).await, 2_000);
 }
+
+/// What was asked may have been taken: nothing else may be said of it.
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_a_broken_connection_and_not_another_server() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let builder = RedisBackend::builder(&proxy.url()).deadline(PATIENT);
+    let backend = builder.connect().await.expect("a server");
+    let budget = Budget::of("half", lasting(100));
+    recovered(&backend, &budget).await;
+
+    proxy.fail_with(Fault::Truncate);
+    let error = budget.take(&backend, 1).await.expect_err("half an answer");
+    proxy.fail_with(Fault::None);
+
+    assert_eq!(error.kind(), FailureKind::Unreachable, "{error}");
+    recovered(&backend, &budget).await;
+    assert_eq!(budget.taken(&backend).await, 1);
+}
