@@ -16,6 +16,7 @@
 mod config;
 mod fields;
 mod forwarding;
+mod grpc_frames;
 mod keys;
 mod paths;
 mod quota;
@@ -25,6 +26,7 @@ mod service;
 pub use self::config::config;
 pub use self::fields::fields;
 pub use self::forwarding::forwarding;
+pub use self::grpc_frames::grpc_frames;
 pub use self::keys::keys;
 pub use self::paths::paths;
 pub use self::quota::quota;
@@ -34,10 +36,11 @@ pub use self::redis_reply::redis_reply;
 pub type Body = fn(&[u8]);
 
 /// All bodies by their names, which are those of the targets and of the folders of the corpus.
-pub const BODIES: [(&str, Body); 7] = [
+pub const BODIES: [(&str, Body); 8] = [
     ("config", config),
     ("fields", fields),
     ("forwarding", forwarding),
+    ("grpc_frames", grpc_frames),
     ("keys", keys),
     ("paths", paths),
     ("quota", quota),

@@ -84,7 +84,7 @@ type Case = (Value, fn() -> Request<Body>, usize);
 
 #[tokio::test]
 async fn what_is_written_about_a_policy_holds() {
-    let cases: [Case; 40] = [
+    let cases: [Case; 41] = [
         (json!({}), || get("/"), 2),
         (json!({ "quotas": "3/h" }), || get("/"), 3),
         (
@@ -146,6 +146,11 @@ async fn what_is_written_about_a_policy_holds() {
         (json!({ "cost": "two" }), || get("/"), 1),
         (json!({ "shadow": true }), || get("/"), 5),
         (json!({ "on_demand": true }), || get("/"), 5),
+        (
+            json!({ "per_message": { "of": "received" } }),
+            || get("/"),
+            5,
+        ),
         (
             json!({ "key": { "header": "x-user" }, "on_missing": "deny" }),
             || get("/"),

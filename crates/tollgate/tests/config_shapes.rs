@@ -54,6 +54,7 @@ fn everything() -> Vec<Value> {
                 "tiers": { "by": { "a": "gold" }, "quotas": { "gold": "4/s" } },
                 "exempt_keys": ["a", { "registered": "partners" }],
                 "block_keys": { "forbidden": ["b"], "too_many_requests": ["c"] },
+                "per_message": { "of": "both", "by_bytes": true, "end_stream": true },
                 "on_missing": "pass",
                 "on_failure": "local",
             }],

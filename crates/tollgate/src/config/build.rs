@@ -8,7 +8,7 @@ use super::lists::apart;
 use super::{CostConfig, EntryConfig, PolicyConfig, Registry, refused};
 use crate::key::KeyList;
 use crate::policy::Cost;
-use crate::{Block, ClientAddress, ConfigError, Networks, Policy};
+use crate::{Block, ClientAddress, ConfigError, Messages, Networks, Policy};
 
 impl PolicyConfig {
     /// The policy, for a limiter that finds its callers' addresses in this way: addresses in lists become identities as
@@ -39,6 +39,7 @@ impl PolicyConfig {
         }
         policy.charges_preflights = self.charge_preflights;
         policy.charges_health |= self.charge_health_checks;
+        policy.messages = self.per_message.map(Messages::from);
         policy.shadow = self.shadow;
         policy.on_demand = self.on_demand;
         Ok(policy

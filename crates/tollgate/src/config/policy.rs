@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BlockConfig, EntryConfig, KeyConfig, QuotasConfig, TiersConfig, is_default};
+use super::{
+    BlockConfig, EntryConfig, KeyConfig, MessagesConfig, QuotasConfig, TiersConfig, is_default,
+};
 use crate::{OnFailure, OnMissing};
 
 /// A [`Policy`](crate::Policy) as plain data. What is left out is as a policy comes.
@@ -73,6 +75,9 @@ pub struct PolicyConfig {
     /// The identities that it refuses.
     #[serde(default, skip_serializing_if = "is_default")]
     pub block_keys: BlockConfig,
+    /// Which messages of gRPC calls it charges, if it is for messages: see [`Policy::per_message`](crate::Policy::per_message).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub per_message: Option<MessagesConfig>,
     /// Whether it is on trial: decided and reported, never enforced.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
