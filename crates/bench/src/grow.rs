@@ -24,7 +24,7 @@ pub(crate) struct Grow {
 enum Who {
     Tollgate,
     Governor,
-    /// The loop around them
+    /// The loop around them, as busy as they are, with nothing to remember
     Nothing,
 }
 
@@ -43,6 +43,12 @@ enum What {
 /// Enough for ten million callers to have something left, for as long as this takes.
 const QUOTA: Quota = Quota::per_day(1_000);
 
+/// About a microsecond: a loop around nothing at all would be over before anything could come in between.
+const WORK: u32 = 500;
+
+/// Odd, so that no two numbers become one.
+const STEP: u32 = 0x9e37_79b1;
+
 /// Checks that are timed at once.
 const CHECKS: u32 = 1_000_000;
 
@@ -51,7 +57,10 @@ impl Grow {
     pub(crate) fn run(&self) -> Result<()> {
         match self.who {
             Who::Nothing => self.with(&|key| {
-                black_box(key);
+                let mut number = key.to_bits();
+                for _ in 0..WORK {
+                    number = black_box(number.wrapping_mul(STEP));
+                }
             }),
             Who::Tollgate => self.with_ours(),
             Who::Governor => self.with_governor(),
@@ -148,7 +157,7 @@ impl Grow {
 
 /// Another one for each number, and neighbours far apart.
 fn address(number: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(number.wrapping_mul(0x9e37_79b1))
+    Ipv4Addr::from_bits(number.wrapping_mul(STEP))
 }
 
 /// The longest of these calls, in the time of this thread: what a stolen processor stretches is not the limiter's.

@@ -207,7 +207,7 @@ fn growth(growth: &Growth) -> String {
             figure(charges.nanos),
         ]);
     }
-    let mut pauses = Table::new(&["longest single call", "µs", "around nothing, µs"]);
+    let mut pauses = Table::new(&["longest single call", "µs", "around arithmetic, µs"]);
     for pause in &growth.pauses {
         pauses.row(&[
             format!("{}: {}", pause.who, pause.what),
