@@ -187,7 +187,13 @@ fn unsure(
         }
     }
     let spans: Vec<_> = timeline.spans(attempt.sent_us, until).collect();
-    (spans.into_iter()).map(move |(from, to)| Unsure { from, to, cost })
+    let end = spans.last().map_or(Moment::FIRST, |(_, to)| *to);
+    (spans.into_iter()).map(move |(from, to)| Unsure {
+        from,
+        to,
+        end,
+        cost,
+    })
 }
 
 fn losses(history: &History, timeline: &Timeline) -> Vec<Loss> {

@@ -187,3 +187,37 @@ async fn an_answer_that_breaks_off_is_a_broken_connection_and_not_another_server
     recovered(&backend, &budget).await;
     assert_eq!(budget.taken(&backend).await, 1);
 }
+
+/// The old budget held the charge and let nothing through for it: both together keep to what one loss may cost.
+#[tokio::test]
+async fn what_was_charged_before_a_loss_may_be_given_back_after_it() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let builder = RedisBackend::builder(&proxy.url()).deadline(Duration::from_millis(300));
+    let backend = builder.connect().await.expect("a server");
+    let other = connect(&server).await;
+    let quota = lasting(10).using(tollgate_core::Algorithm::SlidingWindow);
+    let budget = Budget::of("loss", quota);
+    recovered(&backend, &budget).await;
+
+    // Charged at once, heard of too late; and in between the server loses everything.
+    proxy.fail_with(Fault::Delay(Duration::from_millis(1_200)));
+    let error = budget.take(&backend, 4).await.expect_err("too late");
+    assert!(
+        matches!(error.kind(), FailureKind::TimedOut { .. }),
+        "{error}"
+    );
+    assert_eq!(budget.taken(&other).await, 4);
+    assert!(server.command(&["FLUSHALL"]).starts_with("+OK"));
+    budget.take(&other, 6).await.expect("a decision");
+    assert_eq!(budget.taken(&other).await, 6);
+    proxy.fail_with(Fault::None);
+
+    let given_back = async {
+        while budget.taken(&other).await > 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENT, given_back).await.expect("given back");
+    assert_eq!(budget.taken(&other).await, 2);
+}

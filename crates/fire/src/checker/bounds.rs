@@ -11,6 +11,8 @@ use tollgate_core::{
     Algorithm, Charge, Key, Mode, Quota, Receipt, Scope, State, Timestamp, Verdict, decide,
 };
 
+use super::timeline::Moment;
+
 /// A quota, and what it takes to apply it to states.
 #[derive(Debug)]
 pub(super) struct Rule {
@@ -106,6 +108,9 @@ pub(super) struct Bounds {
     pub(super) most: State,
     /// When and how much of the latter, within the last period.
     unsure: VecDeque<(u64, u64)>,
+    /// Until when what was charged before a loss, for somebody who did not hear of it, may be given back after it: to a budget
+    /// that never had it. What is then let through was not before, so that both together hold to what one loss may cost.
+    loose_until: Moment,
 }
 
 /// What was said about a charge at one moment.
@@ -121,6 +126,15 @@ impl Bounds {
             least: rule.full(),
             most: rule.full(),
             unsure: VecDeque::new(),
+            loose_until: Moment::FIRST,
+        }
+    }
+
+    /// The same, loose until then.
+    pub(super) fn loose_until(self, moment: Moment) -> Self {
+        Self {
+            loose_until: moment,
+            ..self
         }
     }
 
@@ -137,6 +151,7 @@ impl Bounds {
     pub(super) fn with_least_of(self, other: Self) -> Self {
         Self {
             least: other.least,
+            loose_until: self.loose_until.max(other.loose_until),
             ..self
         }
     }
@@ -157,19 +172,23 @@ impl Bounds {
         }
     }
 
-    /// Whether this can have been said at `at_us`, when `pending` more may have been taken; `is_blind` if nobody can say how
+    /// Whether this can have been said now, when `pending` more may have been taken; `is_blind` if nobody can say how
     /// little was left. Takes what was taken.
     pub(super) fn see(
         &mut self,
         rule: &Rule,
-        at_us: u64,
+        now: Moment,
         seen: &Seen,
         pending: u64,
         is_blind: bool,
     ) -> Result<(), String> {
-        let said = &seen.said;
-        if is_blind {
+        let (at_us, said) = (now.at_us, &seen.said);
+        // The first to come afterwards sees what was given back before it.
+        if is_blind || self.loose_until > Moment::FIRST {
             self.least = rule.full();
+        }
+        if now >= self.loose_until {
+            self.loose_until = Moment::FIRST;
         }
         let mut most = self.most.clone();
         if pending > 0 {

@@ -19,6 +19,8 @@ pub(super) struct Loss {
 pub(super) struct Unsure {
     pub(super) from: Moment,
     pub(super) to: Moment,
+    /// When the whole attempt is over, if the clock was set meanwhile.
+    pub(super) end: Moment,
     pub(super) cost: u64,
 }
 
@@ -76,7 +78,7 @@ impl<'a> Worlds<'a> {
         let mut why = String::new();
         for world in &mut self.worlds {
             let Some(bounds) = world else { continue };
-            if let Err(reason) = bounds.see(self.rule, now.at_us, seen, pending, is_blind) {
+            if let Err(reason) = bounds.see(self.rule, now, seen, pending, is_blind) {
                 // The earliest course is the one that is told: it needs no loss.
                 if why.is_empty() {
                     why = reason;
@@ -137,7 +139,14 @@ impl<'a> Worlds<'a> {
             let Some(before) = self.worlds[number].clone() else {
                 continue;
             };
-            let mut after = Bounds::full(self.rule);
+            let across = |unsure: &&Unsure| unsure.from <= loss.to && unsure.end >= loss.from;
+            let last = self
+                .unsure
+                .iter()
+                .filter(across)
+                .map(|unsure| unsure.end)
+                .max();
+            let mut after = Bounds::full(self.rule).loose_until(last.unwrap_or(Moment::FIRST));
             if loss.is_certain {
                 let later = self.unsure[..self.ended].iter();
                 for unsure in later.filter(|unsure| unsure.to >= loss.from) {

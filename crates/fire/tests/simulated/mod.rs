@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use tollgate_core::{Charge, Decision, Mode, State, Timestamp, decide};
+use tollgate_core::{Charge, Decision, Mode, Receipt, State, Timestamp, decide};
 use tollgate_fire::{
     Asked, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said,
 };
@@ -68,6 +68,8 @@ struct Simulation {
     ahead_us: i64,
     /// Calls that nobody waits for any more, and when they arrive.
     late: Vec<(u64, Vec<Asked>)>,
+    /// What they took, and when it is given back.
+    given_back: Vec<(u64, Budget, Receipt)>,
 }
 
 impl Simulation {
@@ -85,6 +87,7 @@ impl Simulation {
             wall_us: 1_700_000_000_000_000,
             ahead_us: 0,
             late: Vec::new(),
+            given_back: Vec::new(),
         }
     }
 
@@ -142,7 +145,24 @@ impl Simulation {
         self.late = later;
         let now: Vec<(u64, Vec<Asked>)> = now;
         for (_, asked) in now {
-            let _nobody_listens = self.decide(&asked);
+            let decision = self.decide(&asked);
+            let key = self.population.key(asked[0].budget.caller);
+            let charges = self.population.charges(&asked, &key);
+            let budgets = asked.iter().filter(|asked| asked.cost > 0);
+            for (asked, receipt) in budgets.zip(decision.receipts(&charges)) {
+                if self.rng.bool() {
+                    let due_us = self.wall_us + self.rng.u64(0..1_000_000);
+                    self.given_back.push((due_us, asked.budget, receipt));
+                }
+            }
+        }
+        let now = Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us));
+        for (due_us, budget, receipt) in std::mem::take(&mut self.given_back) {
+            if due_us > self.wall_us {
+                self.given_back.push((due_us, budget, receipt));
+            } else if let Some(state) = self.states.get_mut(&budget) {
+                receipt.credit_to(state, now, receipt.cost());
+            }
         }
     }
 
