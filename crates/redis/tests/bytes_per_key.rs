@@ -13,7 +13,7 @@ const KEYS: usize = 16_384;
 const MOST: [usize; 5] = [180, 200, 200, 270, 200];
 
 #[tokio::test]
-async fn a_key_takes_no_more_memory_than_stated() {
+async fn pitfall_a_key_takes_no_more_memory_than_stated() {
     for (quota, most) in every_algorithm(10, HOUR).into_iter().zip(MOST) {
         let server = Standalone::start();
         let backend = connect(&server).await;

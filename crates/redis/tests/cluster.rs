@@ -97,7 +97,7 @@ async fn what_was_taken_in_one_slot_is_given_back_when_another_denies() {
 }
 
 #[tokio::test]
-async fn nodes_whose_clocks_are_hours_apart_give_back_and_promise_by_their_own() {
+async fn pitfall_nodes_whose_clocks_are_hours_apart_give_back_and_promise_by_their_own() {
     let cluster = Cluster::start_ahead([0, 3 * 3_600, -3 * 3_600]);
     let backend = connect(&cluster).await;
     for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {

@@ -35,7 +35,7 @@ fn told(cluster: &Cluster, code: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_move_under_load_lose_no_decision_and_repeat_none() {
+async fn pitfall_slots_that_move_under_load_lose_no_decision_and_repeat_none() {
     let cluster = Arc::new(Cluster::start());
     let backend = connect(&cluster).await;
     // Nothing drains meanwhile.

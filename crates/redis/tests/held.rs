@@ -22,7 +22,7 @@ const MOST: Duration = Duration::from_millis(1);
 /// In the server's own time on a core, since the server's own watch, SLOWLOG, runs on while somebody else has the core. The same
 /// calls again and again: what the cheapest repetition costs is what they take, and the rest is the machine's.
 #[tokio::test]
-async fn no_call_holds_the_server_for_a_millisecond() {
+async fn pitfall_no_call_holds_the_server_for_a_millisecond() {
     let day = Duration::from_secs(86_400);
     let log = Quota::new(1_024, day).using(Algorithm::SlidingLog);
     let rolling = |buckets| Quota::new(1_000_000, day).using(Algorithm::RollingWindow { buckets });

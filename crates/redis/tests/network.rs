@@ -33,7 +33,8 @@ fn decisions(server: &Standalone, times: u64) -> bool {
 }
 
 #[tokio::test]
-async fn whatever_the_network_does_nothing_is_taken_twice_and_nobody_waits_past_the_deadline() {
+async fn pitfall_whatever_the_network_does_nothing_is_taken_twice_and_nobody_waits_past_the_deadline()
+ {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
     let deadline = Duration::from_millis(200);

@@ -17,14 +17,15 @@ use tollgate_testkit::{Standalone, shift_clock};
 /// Set in the processes that hammer: where. They run the same test, so that none passes without having done anything.
 const URL: &str = "TOLLGATE_TEST_HAMMER";
 
-const NAME: &str = "eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold";
+const NAME: &str =
+    "pitfall_eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold";
 
 /// What each budget holds, and what each process asks of each: twice as much in all.
 const LIMIT: u64 = 1_000;
 const EACH: usize = 250;
 
 #[tokio::test]
-async fn eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold() {
+async fn pitfall_eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold() {
     if let Ok(url) = env::var(URL) {
         return hammer(&url).await;
     }

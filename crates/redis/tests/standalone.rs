@@ -13,7 +13,7 @@ use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_share_a_budget_admit_exactly_what_it_holds() {
+async fn pitfall_many_who_share_a_budget_admit_exactly_what_it_holds() {
     let server = Standalone::start();
     // Nothing drains meanwhile.
     let quotas = every_algorithm(500, HOUR * 24 * 300);
@@ -80,7 +80,7 @@ async fn who_is_dropped_while_waiting_takes_nothing() {
 }
 
 #[tokio::test]
-async fn foreign_values_fail_their_own_requests_and_are_left_as_they_are() {
+async fn pitfall_foreign_values_fail_their_own_requests_and_are_left_as_they_are() {
     let server = Standalone::start();
     let backend = connect(&server).await;
     let good = Budget::of("good", Quota::per_hour(10));
@@ -129,7 +129,7 @@ async fn foreign_values_fail_their_own_requests_and_are_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn every_state_is_there_while_it_means_something_and_gone_soon_after() {
+async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_after() {
     let server = Standalone::start();
     let backend = connect(&server).await;
     let period = Duration::from_millis(400);
@@ -148,7 +148,7 @@ async fn every_state_is_there_while_it_means_something_and_gone_soon_after() {
 }
 
 #[tokio::test]
-async fn no_state_lives_for_ever() {
+async fn pitfall_no_state_lives_for_ever() {
     let server = Standalone::start();
     let backend = connect(&server).await;
     let quotas = every_algorithm(30, HOUR);

@@ -24,7 +24,33 @@ async fn a_script_that_was_flushed_is_loaded_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_is_found_again() {
+async fn pitfall_the_text_of_the_script_is_sent_once_and_not_with_each_call() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("text", Quota::per_hour(100));
+
+    for _ in 0..100 {
+        budget.take(&backend, 1).await.unwrap();
+    }
+
+    let commands = server.command(&["INFO", "commandstats"]);
+    let calls = |command: &str| -> u32 {
+        let name = format!("cmdstat_{command}:calls=");
+        let stated = commands.split(&name).skip(1);
+        let calls = stated.filter_map(|rest| rest.split(',').next());
+        calls.map(|calls| calls.parse::<u32>().unwrap()).sum()
+    };
+    assert!(calls("evalsha") >= 100, "{commands}");
+    assert_eq!(calls("eval"), 0, "{commands}");
+    // Before Redis 7 they are not told apart by what they do.
+    assert!(
+        (1..=3).contains(&(calls("script|load") + calls("script"))),
+        "{commands}"
+    );
+}
+
+#[tokio::test]
+async fn pitfall_a_server_that_was_restarted_is_found_again() {
     let mut server = Standalone::start();
     let backend = connect(&server).await;
     let budget = Budget::of("restarted", Quota::per_hour(10));
@@ -57,7 +83,7 @@ async fn who_does_not_wait_for_the_server_finds_it_when_it_comes() {
 }
 
 #[tokio::test]
-async fn a_stalled_server_costs_a_request_no_more_than_its_deadline() {
+async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     let server = Standalone::start();
     let deadline = Duration::from_millis(150);
     let builder = RedisBackend::builder(&server.url()).deadline(deadline);
@@ -117,7 +143,7 @@ async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory_refuses_and_takes_nothing() {
+async fn pitfall_a_server_without_memory_refuses_and_takes_nothing() {
     let server = Standalone::start_with(&["--maxmemory-policy", "noeviction"]);
     let backend = connect(&server).await;
     let first = Budget::of("memory-1", Quota::per_hour(10));
