@@ -4,8 +4,8 @@
 //! cargo run --example grpc_annotations
 //! ```
 //!
-//! Each caller may greet twice at once, which the method says itself, and be greeted by name five times, which it shares with
-//! whatever else names the limiter's policy.
+//! Each caller is greeted twice at once, which the method says itself, and may open one stream an hour, which is a policy of the
+//! limiter's that other methods could name as well.
 
 use std::error::Error;
 
