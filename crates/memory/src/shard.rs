@@ -18,7 +18,7 @@ const STEP: Slot = 4;
 const SAMPLE: Slot = 16;
 /// The hand also moves on every so many calls, so that states which own memory (rolling
 /// windows, logs) are given up even when no new key ever comes. Rare enough to cost a call only a few instructions.
-const CALLS_PER_STEP: u32 = 32;
+const CALLS_PER_STEP: u32 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Shard {

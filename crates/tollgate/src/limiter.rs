@@ -3,6 +3,7 @@
 mod builder;
 mod check;
 mod config_error;
+mod deciding;
 mod fallback;
 mod health;
 mod local;
@@ -13,30 +14,27 @@ mod sole;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use http::Request;
-use tollgate_core::{Answer, Backend, BackendError, Decision, MAX_NAME_LEN, Receipt};
+use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
 pub use self::builder::LimiterBuilder;
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
 pub use self::config_error::ConfigError;
+pub(crate) use self::deciding::Judged;
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
-pub(crate) use self::planning::{Planned, Resolving, Turned};
+pub(crate) use self::planning::{Planned, Resolving};
 pub(crate) use self::sole::Sole;
 use self::sole::SolePolicy;
 
 #[cfg(feature = "axum")]
 use crate::annotation::Registry;
 use crate::client::ClientAddress;
-use crate::key::ClientIp;
-use crate::ledger::Ledger;
-use crate::matching::{Matcher, PathForms};
-use crate::request::FoundClient;
-use crate::{Key, Policy, Quota, RequestView};
+use crate::matching::Matcher;
+use crate::{Key, Policy, Quota};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
 ///
@@ -92,49 +90,6 @@ struct Inner {
     /// What handlers and routes have brought along.
     #[cfg(feature = "axum")]
     annotated: Registry,
-}
-
-impl Inner {
-    /// Reads headers for the client's address, and matches the path.
-    #[inline(never)]
-    fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
-        if !self.for_messages.is_empty() {
-            self.warn_of_unattended_messages();
-        }
-        self.plan_under(&self.matched, self.matcher.as_ref(), request)
-    }
-
-    fn plan_under(
-        &self,
-        matched: &[Arc<Policy>],
-        matcher: Option<&Matcher>,
-        request: &RequestView<'_>,
-    ) -> Result<Planned, Turned> {
-        let found = FoundClient::new();
-        let request = request.remembering(&found);
-        let all = matched.iter();
-        if matcher.is_none() && !self.ignores_path_case {
-            return planning::plan(all, &request, None);
-        }
-        let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
-        let Some(matcher) = matcher else {
-            return planning::plan(all, &request, Some(&path));
-        };
-        let covering = matcher.covering(&path);
-        let candidates = covering.iter().filter_map(|index| matched.get(index));
-        planning::plan(candidates, &request, Some(&path))
-    }
-
-    #[cold]
-    fn warn_of_unattended_messages(&self) {
-        if !self.attends_messages.swap(true, Ordering::Relaxed) {
-            let policy = self.for_messages.first().map(|policy| policy.name());
-            tracing::warn!(
-                policy,
-                "messages pass uncharged: add `MessageLimitLayer::new(limiter)` to the server, which charges them"
-            );
-        }
-    }
 }
 
 impl Limiter {
@@ -238,154 +193,6 @@ impl Limiter {
     pub(crate) fn annotated(&self) -> &Registry {
         &self.0.annotated
     }
-
-    /// The head of a request, with what this limiter trusts.
-    #[inline]
-    pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
-        RequestView::of(request).trusting(&self.0.client)
-    }
-
-    /// The same of a request that lies in parts.
-    #[cfg(feature = "axum")]
-    pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
-        RequestView::of_parts(parts).trusting(&self.0.client)
-    }
-
-    /// Whose budgets a request spends under these policies, whatever other policies this limiter has.
-    #[cfg(feature = "axum")]
-    pub(crate) fn plan_for(
-        &self,
-        policies: &[Arc<Policy>],
-        request: &RequestView<'_>,
-    ) -> Result<Planned, Turned> {
-        let found = FoundClient::new();
-        let plan = planning::plan(policies.iter(), &request.remembering(&found), None);
-        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
-            self.warn_of_missing_peer();
-        }
-        plan
-    }
-
-    /// Which policies cover the request, whose budgets they spend, and how much.
-    pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
-        let plan = if self.0.needs_only_the_peer {
-            planning::plan(self.0.matched.iter(), request, None)
-        } else {
-            self.0.plan(request)
-        };
-        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
-            self.warn_of_missing_peer();
-        }
-        plan
-    }
-
-    /// Which policies cover the messages of the call, whose budgets they spend, and how much.
-    #[cfg(feature = "tonic")]
-    pub(crate) fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planned, Turned> {
-        let inner = &*self.0;
-        let matcher = inner.message_matcher.as_ref();
-        let plan = inner.plan_under(&inner.for_messages, matcher, call);
-        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
-            self.warn_of_missing_peer();
-        }
-        plan
-    }
-
-    /// Somebody charges messages.
-    #[cfg(feature = "tonic")]
-    pub(crate) fn attend_messages(&self) {
-        self.0.attends_messages.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether some policy is for messages.
-    #[cfg(feature = "tonic")]
-    pub(crate) fn has_messages(&self) -> bool {
-        !self.0.for_messages.is_empty()
-    }
-
-    #[cold]
-    fn warn_of_missing_peer(&self) {
-        if !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                missing = ClientIp::MISSING,
-                "the server does not say who its peers are, so all callers share one budget; serve the router with \
-                 `.into_make_service_with_connect_info::<SocketAddr>()`, or in tests add `MockConnectInfo` outside the \
-                 limiter; callers over a Unix socket have no address, so limit them by another key"
-            );
-        }
-    }
-
-    /// The only quota of the only policy, if that is all there is: as nearly always.
-    #[inline]
-    pub(crate) fn sole(&self) -> Option<Sole<'_>> {
-        Sole::of(self)
-    }
-
-    /// Asks the backend.
-    #[inline]
-    pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
-        plan.with_charges(|charges| self.0.backend.decide(charges))
-    }
-
-    /// What the backend decided, or what the failure rule, which is applied here and nowhere else, makes of its failure.
-    #[inline]
-    pub(crate) fn rule(
-        &self,
-        plan: &Plan,
-        answer: Result<Decision, BackendError>,
-    ) -> Result<Decision, Fallback> {
-        match answer {
-            Ok(decision) => {
-                self.backend_answered();
-                Ok(decision)
-            }
-            Err(error) => {
-                self.0.health.failed(&error);
-                Err(self.0.local.rule_without_backend(plan, error))
-            }
-        }
-    }
-
-    /// The same for a request, with who paid.
-    pub(crate) fn judge(&self, plan: &Plan, answer: Result<Decision, BackendError>) -> Judged {
-        let of = |decision: &Decision, ledger| {
-            if decision.is_admitted() {
-                Judged::Admitted(ledger)
-            } else {
-                Judged::Denied(ledger)
-            }
-        };
-        match self.rule(plan, answer) {
-            Ok(decision) => of(&decision, Ledger::of(plan, &decision)),
-            Err(Fallback::Decide(local)) => {
-                let (plan, decision) = &*local;
-                of(decision, Ledger::of_local(plan, decision))
-            }
-            Err(Fallback::Pass(error)) => {
-                tracing::debug!(%error, "passed undecided");
-                Judged::Undecided
-            }
-            Err(Fallback::Refuse(error)) => {
-                tracing::debug!(%error, "refused undecided");
-                Judged::Unavailable
-            }
-        }
-    }
-
-    /// Whether a response may change what its request cost.
-    #[inline]
-    pub(crate) fn has_outcomes(&self) -> bool {
-        self.0.has_outcomes
-    }
-
-    /// The backend is well: local budgets stand still.
-    #[inline]
-    pub(crate) fn backend_answered(&self) {
-        if self.0.health.is_failing() {
-            self.0.local.backend_answered();
-            self.0.health.recovered();
-        }
-    }
 }
 
 impl fmt::Debug for Limiter {
@@ -421,19 +228,6 @@ impl From<Quota> for Limiter {
     fn from(quota: Quota) -> Self {
         Policy::new("default", quota).into()
     }
-}
-
-/// What became of a request.
-#[derive(Debug)]
-pub(crate) enum Judged {
-    /// Every enforced quota had room.
-    Admitted(Ledger),
-    /// One had not.
-    Denied(Ledger),
-    /// Nobody could decide, and it passes.
-    Undecided,
-    /// Nobody could decide, and it is refused.
-    Unavailable,
 }
 
 /// What a limiter is made of.
