@@ -157,7 +157,7 @@ fn what_an_interceptor_can_do_is_not_refused() {
     let tiers = Tiers::by_key([("a", "gold")]).tier("gold", Quota::per_hour(2));
     for policy in [
         policy(),
-        policy().shadow().cost(2),
+        policy().shadow().cost(1),
         policy().key((ClientIp, Metadata::new("tenant"))),
         policy().key(key::Extension::new(|user: &u64| *user)),
         policy().key(key::from_fn(|_| Some("a"))).tiers(tiers),
