@@ -61,7 +61,7 @@ enum Ruled {
     Excess(Excess),
 }
 
-/// A block that comes so soon is waited for, rather than asking for each message in between.
+/// A block that comes so soon is waited for. Who is at the limit gets no more by asking for less in between, and asks more often.
 const SOON: Duration = Duration::from_millis(50);
 
 impl Meter {
@@ -163,23 +163,25 @@ impl Meter {
         if !self.asked_ahead() {
             return excess(&self.plan, decision);
         }
+        let ledger = Ledger::of(&self.plan, decision);
+        let ends = self.accounts.iter().any(Account::ends);
+        if let Some(wait) = ledger.report().retry_after()
+            && wait <= SOON
+            && !ends
+        {
+            return Ruled::Hold(wait);
+        }
         let payers = payers(&self.plan, decision);
         let accounts = self.accounts.iter().zip(payers);
         let enough = accounts.map(|(account, (.., verdicts))| account.could_do_with(verdicts));
-        if let Some(enough) = enough.collect::<Option<Vec<_>>>() {
-            for (account, most) in self.accounts.iter_mut().zip(enough) {
-                account.content_with(most);
-            }
-            return Ruled::AskAgain;
-        }
-        let ledger = Ledger::of(&self.plan, decision);
-        match ledger.report().retry_after() {
-            Some(wait) if wait <= SOON && !self.accounts.iter().any(Account::ends) => {
-                Ruled::Hold(wait)
-            }
+        let Some(enough) = enough.collect::<Option<Vec<_>>>() else {
             // Whoever is told to wait is told how long for this message, and not for a block.
-            _ => self.content_with(0),
+            return self.content_with(0);
+        };
+        for (account, most) in self.accounts.iter_mut().zip(enough) {
+            account.content_with(most);
         }
+        Ruled::AskAgain
     }
 
     fn asked_ahead(&self) -> bool {
