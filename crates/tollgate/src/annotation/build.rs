@@ -8,7 +8,8 @@ use super::misuse::What;
 use super::registry::Known;
 use super::rule::{Own, Rule};
 use super::site::{Owner, Site, described};
-use crate::{Limiter, Policy};
+use crate::limiter::MOST_LOG_ENTRIES;
+use crate::{ConfigError, Limiter, Policy};
 
 /// Who has taken a name.
 #[derive(Clone, Debug)]
@@ -86,6 +87,13 @@ impl<'a> Build<'a> {
         let quotas = policies.iter().map(|policy| policy.most_limits()).sum();
         if quotas > MAX_CHARGES {
             return Err(What::TooManyQuotas { quotas });
+        }
+        let entries = policies
+            .iter()
+            .map(|policy| policy.most_log_entries())
+            .sum();
+        if entries > MOST_LOG_ENTRIES {
+            return Err(What::Config(ConfigError::TooManyLogEntries { entries }));
         }
         Ok((policies.into(), self.claims))
     }

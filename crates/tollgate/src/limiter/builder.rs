@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
-use super::{Limiter, Parts, matcher};
+use super::{Limiter, MOST_LOG_ENTRIES, Parts, matcher};
 use crate::matching::Matcher;
 use crate::{ClientAddress, ConfigError, Policy};
 
@@ -161,31 +161,37 @@ fn check_numbers(
     matcher: Option<&Matcher>,
     message_matcher: Option<&Matcher>,
 ) -> Result<(), ConfigError> {
-    let on_demand = policies.iter().filter(|policy| policy.on_demand);
-    let alone = on_demand.map(Policy::most_limits);
-    let quotas = alone
-        .chain([
-            together(policies, matcher, Policy::is_for_requests),
-            together(policies, message_matcher, Policy::is_for_messages),
-        ])
-        .fold(0, usize::max);
+    let most = |weight: fn(&Policy) -> usize| {
+        let on_demand = policies.iter().filter(|policy| policy.on_demand);
+        let together = [
+            together(policies, matcher, Policy::is_for_requests, weight),
+            together(policies, message_matcher, Policy::is_for_messages, weight),
+        ];
+        on_demand.map(weight).chain(together).fold(0, usize::max)
+    };
+    let quotas = most(Policy::most_limits);
     if quotas > MAX_CHARGES {
         return Err(ConfigError::TooManyQuotas { quotas });
+    }
+    let entries = most(Policy::most_log_entries);
+    if entries > MOST_LOG_ENTRIES {
+        return Err(ConfigError::TooManyLogEntries { entries });
     }
     Ok(())
 }
 
-/// The most quotas of these policies that can meet.
+/// How much of these policies can meet.
 fn together(
     policies: &[Policy],
     matcher: Option<&Matcher>,
     are_asked: fn(&Policy) -> bool,
+    weight: fn(&Policy) -> usize,
 ) -> usize {
     let policies: Vec<_> = policies.iter().filter(|policy| are_asked(policy)).collect();
-    let quotas = |policy: usize| policies[policy].most_limits();
+    let weight = |policy: usize| weight(policies[policy]);
     match matcher {
-        Some(matcher) => matcher.heaviest(quotas),
-        None => (0..policies.len()).map(quotas).sum(),
+        Some(matcher) => matcher.heaviest(weight),
+        None => (0..policies.len()).map(weight).sum(),
     }
 }
 
@@ -194,7 +200,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::{Quota, Tiers};
+    use crate::{Algorithm, Quota, Tiers};
 
     const QUOTA: Quota = Quota::per_second(1);
 
@@ -238,6 +244,29 @@ mod tests {
             refusal(twice),
             "policy \"api\": two quotas are named \"day\""
         );
+    }
+
+    #[test]
+    fn larger_logs_than_a_call_may_read_are_refused() {
+        let log = Quota::per_day(1024).using(Algorithm::SlidingLog);
+        let logs = |policies: usize| (0..policies).map(|n| Policy::new(&format!("p{n}"), log));
+        assert!(Limiter::builder().policies(logs(6)).build().is_ok());
+        assert_eq!(
+            refusal(logs(7)),
+            "sliding logs of 7168 entries could meet in one request, and at most 6144 are read together; a rolling window \
+             takes less"
+        );
+
+        // Those on paths of their own never meet.
+        let apart = logs(7).map(|policy| {
+            let path = format!("/{}", policy.name());
+            policy.route(&path)
+        });
+        assert!(Limiter::builder().policies(apart).build().is_ok());
+
+        let tiers = Tiers::by_key([("a", "gold")]).tier("gold", vec![log; 7]);
+        let policy = Policy::new("tiers", Quota::per_second(1)).tiers(tiers);
+        assert!(refusal([policy]).starts_with("sliding logs of 7168"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use tollgate_core::MAX_CHARGES;
 
+use super::MOST_LOG_ENTRIES;
 use crate::HeaderForm;
 
 /// Why a policy or a limiter cannot be built.
@@ -157,6 +158,11 @@ pub enum ConfigError {
         /// The policies that they belong to.
         policies: [String; 2],
     },
+    /// The policies have larger sliding logs than one call may read.
+    TooManyLogEntries {
+        /// How many entries they have.
+        entries: usize,
+    },
     /// The policies have more quotas than one call may carry.
     TooManyQuotas {
         /// How many they have.
@@ -270,6 +276,11 @@ impl fmt::Display for ConfigError {
                     "policies {one:?} and {other:?}: both have a quota named {quota:?}"
                 )
             }
+            Self::TooManyLogEntries { entries } => write!(
+                f,
+                "sliding logs of {entries} entries could meet in one request, and at most {MOST_LOG_ENTRIES} are read together; \
+                 a rolling window takes less"
+            ),
             Self::TooManyQuotas { quotas } => write!(
                 f,
                 "{quotas} quotas could meet in one request, and at most {MAX_CHARGES} are decided together"

@@ -188,6 +188,22 @@ impl Policy {
         let of_tiers = self.tiers.as_ref().map_or(0, |tiers| tiers.most_limits());
         self.limits.len().max(of_tiers)
     }
+
+    /// The most entries of sliding logs that a request can meet in it.
+    pub(crate) fn most_log_entries(&self) -> usize {
+        let of_tiers = self
+            .tiers
+            .as_ref()
+            .map_or(0, |tiers| tiers.most_log_entries());
+        log_entries(&self.limits).max(of_tiers)
+    }
+}
+
+fn log_entries(limits: &[Limit]) -> usize {
+    let logs = limits.iter().map(|limit| limit.quota);
+    let logs = logs.filter(|quota| quota.algorithm() == Algorithm::SlidingLog);
+    logs.map(|quota| usize::try_from(quota.capacity()).unwrap_or(usize::MAX))
+        .fold(0, usize::saturating_add)
 }
 
 /// The tiers of a policy, ready to be asked.
@@ -302,6 +318,15 @@ impl Resolved {
             Grant::Unlimited => 0,
         });
         lengths.max().unwrap_or(0)
+    }
+
+    /// The most entries that the sliding logs of any tier have.
+    fn most_log_entries(&self) -> usize {
+        let entries = self.grants.iter().map(|(_, grant)| match grant {
+            Grant::Limits(limits) => log_entries(limits),
+            Grant::Unlimited => 0,
+        });
+        entries.max().unwrap_or(0)
     }
 
     /// A bucket's state is a time. One that takes a day to drain looks like a clock that was put back to a quota whose bucket
