@@ -101,12 +101,11 @@ for server in "$@"; do
     redis-6.2 | valkey-9.1)
       echo "tests/versions.sh: what PyPI has of $server was built without TLS: its tests are left out"
       run -p tollgate-redis --features test-clock
-      run -p tollgate-tests --test conformance_redis --test conformance_cluster
-      run -p tollgate-tests --test conformance_topologies -- --skip tls::
+      run -p tollgate-tests --test conformance_redis --test conformance_cluster -- --skip tls::
       ;;
     *)
       run -p tollgate-redis --all-features
-      run -p tollgate-tests --test conformance_redis --test conformance_cluster --test conformance_topologies
+      run -p tollgate-tests --test conformance_redis --test conformance_cluster
       ;;
   esac
 done
