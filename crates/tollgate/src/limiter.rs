@@ -145,7 +145,7 @@ impl Limiter {
         self.0.health.failures()
     }
 
-    /// The identity that [`ClientIp`] makes of an address under this limiter, for [`check`](Self::check) and
+    /// The identity that [`ClientIp`](crate::ClientIp) makes of an address under this limiter, for [`check`](Self::check) and
     /// [`reset`](Self::reset).
     #[must_use]
     pub fn client_key(&self, address: IpAddr) -> Key {
