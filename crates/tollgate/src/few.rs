@@ -36,7 +36,9 @@ impl<T> Few<T> {
 
     #[inline(never)]
     fn push_further(&mut self, element: T) {
-        self.several().push(element);
+        let mut several = mem::take(self).into_several();
+        several.push(element);
+        *self = Self::Several(several);
     }
 
     /// Room that several took is kept for the next several.
@@ -51,19 +53,18 @@ impl<T> Few<T> {
     pub(crate) fn extend(&mut self, further: Self) {
         match further {
             Self::One(element) => self.push(element),
-            Self::Several(further) => self.several().extend(further),
+            Self::Several(further) => {
+                let mut several = mem::take(self).into_several();
+                several.extend(further);
+                *self = Self::Several(several);
+            }
         }
     }
 
-    fn several(&mut self) -> &mut Vec<T> {
-        if let Self::One(_) = self
-            && let Self::One(one) = mem::take(self)
-        {
-            *self = Self::Several(vec![one]);
-        }
+    fn into_several(self) -> Vec<T> {
         match self {
+            Self::One(one) => vec![one],
             Self::Several(several) => several,
-            Self::One(_) => unreachable!("it was made several"),
         }
     }
 }
