@@ -187,7 +187,12 @@ impl World {
         let by = self.random.below(most);
         match self.random.below(20) {
             0 => self.now -= by,
-            1..=12 => self.now += by,
+            // Back over the start of a window or bucket, or to it.
+            1 => {
+                let window = self.random.of(&[500, 640, 1_000, 1_280]);
+                self.now -= self.now % window + self.random.below(3);
+            }
+            2..=13 => self.now += by,
             _ => {}
         }
     }
