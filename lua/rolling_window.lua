@@ -19,9 +19,9 @@ local function rolling_window()
     return state
   end
 
-  local function read(found)
-    local buckets = (#found - 9) / 8
-    if buckets < 2 or buckets > 128 or buckets % 1 ~= 0 then
+  local function read(found, quota)
+    local buckets = quota.buckets
+    if #found ~= 9 + 8 * buckets then
       return false
     end
     local tag, newest = unpack('<Bd', found)

@@ -31,12 +31,38 @@ fn server_ms(redis: &mut Connection) -> i64 {
     seconds * 1_000 + micros / 1_000
 }
 
-/// When a GCRA state without credits ends, as the contract says: at the end of its cell, in whole milliseconds.
-pub(super) fn stated_end(found: &[u8], unit: Unit) -> Option<u64> {
-    let [tag, at @ ..] = found else { return None };
-    let (at, rest) = at.split_first_chunk::<8>()?;
-    let is_gcra = matches!(unit, Unit::Gcra) && matches!(rest.len(), 0 | 4);
-    let at = Reader(at).whole()? + u64::from(!rest.is_empty());
-    let cell = 1 << (tag & 63);
-    is_gcra.then(|| ((at / cell + 1) * cell / 1_000 + 1) * 1_000)
+/// When a state ends, as the contract says: in whole milliseconds.
+pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
+    let mut reader = Reader(found);
+    let tag = reader.byte().unwrap();
+    let whole = |reader: &mut Reader<'_>| reader.whole().unwrap();
+    let ends = match unit {
+        Unit::Gcra => {
+            let at = whole(&mut reader);
+            let at = at + u64::from(!reader.0.is_empty());
+            let last = if reader.0.len() > 4 {
+                reader.u32().unwrap();
+                reader.u56().unwrap()
+            } else {
+                0
+            };
+            let cell = 1 << (tag & 63);
+            (at.max(last) / cell + 1) * cell
+        }
+        Unit::FixedWindow {
+            period_us,
+            offset_us,
+        } => whole(&mut reader) * period_us + offset_us,
+        Unit::SlidingWindow { period_us } => (whole(&mut reader) + 2) * period_us,
+        Unit::RollingWindow { period_us, buckets } => {
+            let buckets = u64::from(buckets);
+            (whole(&mut reader) + buckets) * (period_us / buckets)
+        }
+        Unit::SlidingLog { period_us } => {
+            let mut newest = Reader(&found[found.len() - 12..]);
+            whole(&mut newest) + period_us
+        }
+        other => panic!("no end is stated of {other:?}"),
+    };
+    (ends / 1_000 + 1) * 1_000
 }

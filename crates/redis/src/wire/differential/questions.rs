@@ -11,7 +11,11 @@ use crate::wire::{Request, Work};
 pub(super) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn of_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,11 +23,11 @@ impl Random {
         (z ^ (z >> 31)) % bound
     }
 
-    fn index(&mut self, length: usize) -> usize {
+    pub(super) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap()
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }
 }
