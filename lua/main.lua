@@ -157,4 +157,4 @@ for i = 1, #KEYS do
   end
 end
 
-return clock[1] .. ' ' .. clock[2] .. ' ' .. cmsgpack.pack(admitted, found)
+return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, found)
