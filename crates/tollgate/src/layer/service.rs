@@ -115,11 +115,11 @@ where
         config.limiter.backend_answered();
         if !decision.is_admitted() {
             let mut ledger = Ledger::default();
-            sole.enter(&mut ledger, key, decision);
+            sole.enter(&mut ledger, &key, decision);
             let response = config.refuse(&request, RefusalReason::QuotaExceeded, &ledger);
             return self.refused(response);
         }
-        let after = config.admit(&mut request, |ledger| sole.enter(ledger, key, decision));
+        let after = config.admit(&mut request, |ledger| sole.enter(ledger, &key, decision));
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
@@ -135,7 +135,7 @@ impl<S> RateLimitService<S> {
         match limiter.plan(&limiter.view(&request)) {
             Ok(Planned::Now(plan)) if plan.is_empty() => {
                 // Policies further in may still want the handle.
-                let after = self.config.admit(&mut request, |_| {});
+                let after = self.config.admit(&mut request, Ledger::clear);
                 ResponseFuture::calling(self.inner.call(request), after)
             }
             Ok(Planned::Now(plan)) => {
@@ -220,7 +220,7 @@ impl Config {
             Judged::Denied(ledger) => {
                 Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
-            Judged::Undecided => Ok(self.after(request, |_| {})),
+            Judged::Undecided => Ok(self.after(request, Ledger::clear)),
             Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }

@@ -98,10 +98,13 @@ impl<'a> Sole<'a> {
 
     /// What was decided, and who paid.
     #[inline(always)]
-    pub(crate) fn enter(self, ledger: &mut Ledger, key: Key, decision: &Decision) {
-        if let [verdict] = decision.verdicts() {
-            let verdict = PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict);
-            ledger.add(verdict, key, decision.at());
+    pub(crate) fn enter(self, ledger: &mut Ledger, key: &Key, decision: &Decision) {
+        match decision.verdicts() {
+            [verdict] => {
+                let verdict = PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict);
+                ledger.set(verdict, key, decision.at());
+            }
+            _ => ledger.clear(),
         }
     }
 
