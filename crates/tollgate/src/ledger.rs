@@ -60,6 +60,14 @@ impl Payment {
 }
 
 impl Ledger {
+    /// This one verdict, for which `key` paid at `at`.
+    pub(crate) fn of_one(verdict: PolicyVerdict, key: Key, at: Timestamp) -> Self {
+        Self {
+            report: Report::of_one(verdict),
+            payments: Few::One(Payment::of_one(key, Some(at), None)),
+        }
+    }
+
     /// Makes it this one verdict, for which `key` paid at `at`.
     #[inline]
     pub(crate) fn set(&mut self, verdict: PolicyVerdict, key: &Key, at: Timestamp) {
