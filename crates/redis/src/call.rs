@@ -37,11 +37,7 @@ pub(crate) async fn run(
     if jobs.is_empty() {
         return dispatch.free(lane);
     }
-    let (plan, call) = Plan::of(jobs.iter().map(|job| &job.request));
-    let keys = call.keys.len();
-    let command = command(&dispatch.link.script, &call);
-    let sha = dispatch.link.script.sha();
-    dispatch.counters.sent(&call, sha, jobs.len());
+    let (plan, keys, command) = prepare(&dispatch, &jobs);
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
@@ -92,14 +88,29 @@ fn broken_off(error: &RedisError) -> BackendError {
     }
 }
 
-fn command(script: &Script, call: &Call) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(script.sha()).arg(call.keys.len());
-    for key in &call.keys {
-        command.arg(&key[..]);
-    }
-    for run in &call.runs {
-        command.arg(&run[..]);
+/// How the call is to be read, how many keys it has, and what is sent.
+fn prepare(dispatch: &Dispatch, jobs: &[Job]) -> (Plan, usize, Cmd) {
+    let (plan, call) = Plan::of(jobs.iter().map(|job| &*job.request));
+    let script = &dispatch.link.script;
+    dispatch.counters.sent(&call, script.sha(), jobs.len());
+    (plan, call.keys.len(), command(script, &call))
+}
+
+fn command(script: &Script, call: &Call<'_>) -> Cmd {
+    let words = || {
+        call.keys
+            .iter()
+            .copied()
+            .chain(call.runs.iter().map(|run| &run[..]))
+    };
+    let bytes = 64 + words().map(<[u8]>::len).sum::<usize>();
+    let mut command = Cmd::with_capacity(3 + call.keys.len() + call.runs.len(), bytes);
+    command
+        .arg("EVALSHA")
+        .arg(script.sha())
+        .arg(call.keys.len());
+    for word in words() {
+        command.arg(word);
     }
     command
 }

@@ -17,6 +17,7 @@ use tollgate_testkit::Standalone;
 use super::numbers::Reader;
 use super::reply::Outcome;
 use super::{Plan, Reply, Request, Work, replay, state};
+use crate::name::Name;
 use crate::script::Script;
 
 /// A fixed sequence of numbers for each seed: SplitMix64.
@@ -122,7 +123,7 @@ struct World {
     script: String,
     families: Vec<Vec<Quota>>,
     scopes: Vec<Scope>,
-    model: HashMap<Box<[u8]>, State>,
+    model: HashMap<Name, State>,
     receipts: Vec<Receipt>,
     now: u64,
     requests: usize,
@@ -133,8 +134,8 @@ struct World {
 
 /// The model's states of one request, by number of charge.
 struct Model<'a> {
-    names: &'a [Box<[u8]>],
-    states: &'a mut HashMap<Box<[u8]>, State>,
+    names: &'a [Name],
+    states: &'a mut HashMap<Name, State>,
 }
 
 impl States for Model<'_> {
@@ -176,10 +177,10 @@ impl World {
         }
     }
 
-    fn name(scope: Scope, key: &Key) -> Box<[u8]> {
+    fn name(scope: Scope, key: &Key) -> Name {
         let mut name = format!("{}:", scope.policy()).into_bytes();
         name.extend_from_slice(key.as_bytes());
-        name.into()
+        name
     }
 
     fn move_time(&mut self) {
