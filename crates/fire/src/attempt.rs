@@ -171,9 +171,7 @@ impl Outcome {
 
 fn said(decision: &Decision) -> impl Iterator<Item = Said> {
     let verdicts = decision.verdicts().iter().enumerate();
-    verdicts.map(|(position, verdict)| {
-        Said::of(verdict, decision.verdict_at(position).as_micros())
-    })
+    verdicts.map(|(position, verdict)| Said::of(verdict, decision.verdict_at(position).as_micros()))
 }
 
 impl Said {

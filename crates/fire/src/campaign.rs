@@ -25,6 +25,10 @@ pub const DEADLINE: Duration = Duration::from_millis(250);
 /// How much later than that an answer may be seen: a client has to be given a processor by a machine that is busy.
 pub const SLACK: Duration = Duration::from_secs(2);
 
+/// How long clients ask before the first fault: they have to connect, and what nobody is told of must have happened after a
+/// while only where none acts.
+const CALM: Duration = Duration::from_secs(5);
+
 /// Fewer decisions than this are none that a run could be judged by.
 const FEWEST: u64 = 300;
 
@@ -93,8 +97,7 @@ impl Campaign {
         let mut rng = Rng::with_seed(self.seed);
         let (mut faults, mut disturbances) = (BTreeMap::new(), Vec::new());
         let mut waiting: Vec<Fault> = Vec::new();
-        // Starting takes a while: they connect.
-        sleep(Duration::from_millis(1_500));
+        sleep(CALM);
         let started_at = Instant::now();
         while started_at.elapsed() < self.time {
             if waiting.is_empty() {

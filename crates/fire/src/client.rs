@@ -245,7 +245,6 @@ impl Client {
         say(&Line::Ask(number, attempt))?;
         Ok(number)
     }
-
 }
 
 fn end(number: u64, outcome: &Outcome) -> std::io::Result<()> {

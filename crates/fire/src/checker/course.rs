@@ -122,11 +122,7 @@ impl Reader<'_> {
 
     fn moment(&self, attempt: &Attempt, said: &Said) -> Option<Moment> {
         let (from_us, to_us) = (attempt.sent_us, attempt.heard_us);
-        match self
-            .timeline
-            .eras_of(said.at_us, from_us, to_us)
-            .as_slice()
-        {
+        match self.timeline.eras_of(said.at_us, from_us, to_us).as_slice() {
             &[era] => Some(Moment {
                 era,
                 at_us: said.at_us,

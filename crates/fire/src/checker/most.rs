@@ -58,7 +58,9 @@ impl Most {
             .filter(|it| it.is_debit == doubt.is_debit)
             .map(|it| it.n)
             .sum();
-        let n = doubt.n.min(most(rule, doubt.is_debit).saturating_sub(counted));
+        let n = doubt
+            .n
+            .min(most(rule, doubt.is_debit).saturating_sub(counted));
         if n == 0 {
             return false;
         }
@@ -67,7 +69,12 @@ impl Most {
     }
 
     /// The same with all of these on top, each of which may have been taken by now or not.
-    pub(super) fn with(&self, rule: &Rule, at_us: u64, doubts: impl Iterator<Item = Doubt>) -> State {
+    pub(super) fn with(
+        &self,
+        rule: &Rule,
+        at_us: u64,
+        doubts: impl Iterator<Item = Doubt>,
+    ) -> State {
         let mut sums = [0_u64; 2];
         for doubt in doubts {
             let sum = &mut sums[usize::from(doubt.is_debit)];

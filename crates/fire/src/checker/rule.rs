@@ -114,10 +114,7 @@ impl Rule {
 
     /// A receipt of a charge from a full budget.
     fn receipt(&self, at_us: u64, n: u64) -> Option<Receipt> {
-        let (charge, at) = (
-            self.charge(n, Mode::Enforce),
-            Timestamp::from_micros(at_us),
-        );
+        let (charge, at) = (self.charge(n, Mode::Enforce), Timestamp::from_micros(at_us));
         let decision = decide(at, &[charge], &mut [self.full()][..]);
         Receipt::of(&charge, decision.verdicts().first()?, at)
     }

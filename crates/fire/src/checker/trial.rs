@@ -132,7 +132,10 @@ impl<'a> Trial<'a> {
             .map(|unsure| unsure.doubt);
         let mut harsh = self.most.with(rule, at_us, pending);
 
-        let (before, worst) = (self.ask(&kind, at_us, seen.cost)?, self.ask(&harsh, at_us, seen.cost)?);
+        let (before, worst) = (
+            self.ask(&kind, at_us, seen.cost)?,
+            self.ask(&harsh, at_us, seen.cost)?,
+        );
         allowed(seen, &before, &worst, is_blind)?;
 
         // Who looks at a budget after the clock has stepped back leaves it moved to the new time, whatever is said.
@@ -172,10 +175,7 @@ impl<'a> Trial<'a> {
 
     /// What may be lost from now on, may have been just now.
     fn begin_losses(&mut self, now: Moment) {
-        let begun = self
-            .course
-            .losses
-            .partition_point(|loss| loss.from <= now);
+        let begun = self.course.losses.partition_point(|loss| loss.from <= now);
         for loss in self.course.losses.drain(..begun) {
             self.losing.push((loss, Most::full(self.rule, loss.from)));
         }
@@ -183,10 +183,7 @@ impl<'a> Trial<'a> {
 
     /// What can happen no more has happened as late as it could, or as early.
     fn end_doubts(&mut self, now: Moment) {
-        let ended = self
-            .course
-            .unsure
-            .partition_point(|unsure| unsure.to < now);
+        let ended = self.course.unsure.partition_point(|unsure| unsure.to < now);
         let mut is_moved = false;
         for unsure in self.course.unsure.drain(..ended) {
             let at_us = unsure.to.at_us;
@@ -289,11 +286,15 @@ fn allowed(seen: &Seen, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Resu
     let (cost, said) = (seen.cost, &seen.said);
     if said.passes && !kind.is_allowed() {
         let left = kind.remaining();
-        return Err(format!("admitted a cost of {cost} when at most {left} was left"));
+        return Err(format!(
+            "admitted a cost of {cost} when at most {left} was left"
+        ));
     }
     if !said.passes && harsh.is_allowed() && !is_blind {
         let left = harsh.remaining();
-        return Err(format!("denied a cost of {cost} when at least {left} was left"));
+        return Err(format!(
+            "denied a cost of {cost} when at least {left} was left"
+        ));
     }
     if !said.passes && said.never != kind.never_passes() {
         return Err(format!("said never: {}, which it is not", said.never));

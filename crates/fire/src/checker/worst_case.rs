@@ -38,11 +38,7 @@ pub(super) fn exceeded(
         *back -= less;
         (*moment, seen.said.taken - less)
     };
-    let taken: Vec<_> = seen
-        .iter()
-        .map(&mut net)
-        .filter(|(_, n)| *n > 0)
-        .collect();
+    let taken: Vec<_> = seen.iter().map(&mut net).filter(|(_, n)| *n > 0).collect();
     let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
     let (mut first, mut sum) = (0, 0_u64);
     for &(last, cost) in &taken {

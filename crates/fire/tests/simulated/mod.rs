@@ -191,9 +191,8 @@ impl Simulation {
                 let taken = asked.iter().zip(&decided.verdicts);
                 let taken = taken.filter(|(_, said)| said.taken > 0);
                 let held = taken.zip(receipts);
-                self.held.extend(
-                    held.map(|((asked, said), receipt)| (asked.budget, *said, receipt)),
-                );
+                self.held
+                    .extend(held.map(|((asked, said), receipt)| (asked.budget, *said, receipt)));
             }
             outcome
         };
