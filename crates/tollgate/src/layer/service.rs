@@ -19,6 +19,8 @@ use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
 use crate::limiter::{Judged, Plan, Planned};
+#[cfg(feature = "axum")]
+use crate::status::Nearest;
 use crate::{RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
@@ -267,10 +269,11 @@ impl Config {
         status: RateLimitStatus,
         outer: RateLimitStatus,
     ) -> After {
-        let taken = status.ledger().for_another_layer(&self.limiter);
-        outer.ledger().append(taken);
+        status.show_in(&outer);
         let writes = self.writes_within(request, &outer);
         request.extensions_mut().insert(outer);
+        #[cfg(feature = "axum")]
+        request.extensions_mut().insert(Nearest(status.clone()));
         After {
             status: Some(status),
             writes,
@@ -300,7 +303,7 @@ impl Config {
 
     /// The answer to a refused request.
     pub(super) fn refuse<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &Request<B>,
         reason: RefusalReason<'_>,
         ledger: &Ledger,
@@ -316,9 +319,7 @@ impl Config {
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
                 let response = self.answers.refuse(reason, ledger, view, writes);
-                outer
-                    .ledger()
-                    .append(ledger.for_another_layer(&self.limiter));
+                RateLimitStatus::new(self, |own| *own = ledger.clone()).show_in(outer);
                 response
             }
         };
