@@ -14,6 +14,7 @@
 //! | `PeerCertificate`, with the feature `tls` | the caller's certificate: its common name, DNS name or URI |
 //! | [`Extension`] | what an outer layer found: an authenticated user |
 //! | [`from_fn`] | whatever a closure makes of the request |
+//! | [`from_async_fn`] | whatever somebody has to be asked for: see [`Policy::key_async`](crate::Policy::key_async) |
 //! | [`Global`] | everybody's |
 //!
 //! What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing).
