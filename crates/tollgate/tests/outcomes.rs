@@ -210,3 +210,37 @@ async fn a_stream_that_nobody_reads_to_its_end_is_charged_for_what_was_sent() {
     // then that is what it pays
     assert_eq!(left(&limiter).await, 850);
 }
+
+#[tokio::test]
+async fn who_goes_away_before_there_is_a_response_stays_charged() {
+    // given a policy that counts failures, and a service that takes its time
+    let policy =
+        Policy::new("api", Quota::per_hour(3)).count_if(|response| response.status() == 401);
+    let limiter = limiter(policy);
+    let service = service_fn(async |_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, Infallible>>().await
+    });
+    let service = RateLimitLayer::new(&limiter).layer(service);
+
+    // when a caller goes away who has not heard whether it has failed
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    let waits = tokio::time::timeout(Duration::from_millis(10), service.oneshot(request));
+    assert!(waits.await.is_err());
+
+    // then going away is no way to try for free
+    assert_eq!(left(&limiter).await, 2);
+}
+
+#[tokio::test]
+async fn a_service_that_fails_without_a_response_leaves_what_was_charged() {
+    let limiter = limiter(Policy::new("api", Quota::per_hour(3)).free_if(|_| true));
+    let service = service_fn(async |_: Request<Body>| {
+        Err::<Response<Body>, _>(std::io::Error::other("broken"))
+    });
+    let service = RateLimitLayer::new(&limiter).layer(service);
+
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    assert!(service.oneshot(request).await.is_err());
+
+    assert_eq!(left(&limiter).await, 2);
+}
