@@ -91,7 +91,7 @@ use crate::{Key, RequestView};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whose budget a request spends",
     note = "use `ClientIp`, `Header::new(\"x-api-key\")`, `Global`, a tuple of these, `key::from_fn(|request| ..)`, or \
-            implement `KeyExtractor`"
+            implement `KeyExtractor`; what has to be waited for (`key::from_async_fn`) is for `Policy::key_async`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The identity, or what could not be found.

@@ -148,7 +148,7 @@ fn kinds() -> [Kind; 16] {
             of: |policy| policy.key(Extension::new(|user: &User| user.0)),
             one: || of_user(1),
             other: || of_user(2),
-            lacks: Some((|| get("/"), "no extension keys::User")),
+            lacks: Some((|| get("/"), "no extension User")),
         },
         Kind {
             of: |policy| policy.key(from_fn(|request| request.uri().query().map(str::to_owned))),
