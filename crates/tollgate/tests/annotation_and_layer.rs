@@ -18,7 +18,8 @@ use common::served::Served;
 use common::{Waiting, at_a_standstill, header};
 use tollgate::key::Global;
 use tollgate::{
-    Algorithm, FailureKind, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, rate_limit,
+    Algorithm, FailureKind, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer,
+    RateLimitStatus, rate_limit,
 };
 
 #[rate_limit("2/hour")]
@@ -168,6 +169,24 @@ async fn a_policy_that_the_layer_charges_too_is_charged_twice_and_written_once()
     );
     assert!(header(&response, "ratelimit").starts_with("\"search\";r=6;t="));
     assert_eq!(left(&limiter, "search").await, 6);
+}
+
+#[tokio::test]
+async fn of_all_policies_each_is_told_once_as_it_stands_after_all_charges() {
+    let limiter = Limiter::from(Policy::new("search", Quota::per_hour(10)));
+    let headers = RateLimitHeaders::default().of_all_policies();
+    let app = Router::new()
+        .route("/", get(search_deeply))
+        .layer(RateLimitLayer::new(&limiter).headers(headers));
+    let server = Served::new(app).await;
+
+    let response = server.get("/").await;
+
+    assert!(header(&response, "ratelimit").starts_with("\"search\";r=6;t="));
+    assert!(
+        !header(&response, "ratelimit").contains(','),
+        "{response:?}"
+    );
 }
 
 #[tokio::test]

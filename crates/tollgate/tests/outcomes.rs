@@ -175,6 +175,7 @@ async fn what_was_sent_is_charged_when_the_body_has_ended() {
     let response = send(&limiter, "/200").await;
     // Nobody can tell that it is watched.
     assert_eq!(response.body().size_hint().exact(), Some(10));
+    assert!(!response.body().is_end_stream());
     assert_eq!(left(&limiter).await, 999);
     assert_eq!(
         response.into_body().collect().await.unwrap().to_bytes(),
@@ -182,6 +183,21 @@ async fn what_was_sent_is_charged_when_the_body_has_ended() {
     );
 
     assert_eq!(left(&limiter).await, 980);
+}
+
+#[tokio::test]
+async fn a_watched_body_that_is_empty_says_so_and_costs_what_nothing_costs() {
+    let limiter = limiter(Policy::new("api", Quota::per_hour(1000)).settle_by_bytes(|bytes| bytes));
+    let service =
+        service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+    let service = RateLimitLayer::new(&limiter).layer(service);
+
+    let response = service.oneshot(Request::new(Body::empty())).await.unwrap();
+
+    // As a server asks that sends no body then, and never reads it.
+    assert!(response.body().is_end_stream());
+    drop(response);
+    assert_eq!(left(&limiter).await, 1000);
 }
 
 #[tokio::test]
