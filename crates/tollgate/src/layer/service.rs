@@ -18,7 +18,9 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Plan, Planned};
+use crate::limiter::{Judged, Plan, Planned, Sole};
+#[cfg(feature = "axum")]
+use crate::status::Nearest;
 use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
@@ -108,7 +110,7 @@ where
         };
         let answer = sole.decide(&key);
         // Most requests are decided here, and all that they need is looked at where it lies.
-        let Some((decision, verdict)) = sole.decided(&answer) else {
+        let Some((decision, verdict)) = Sole::decided(&answer) else {
             let plan = sole.plan(key);
             return self.go_on(answer, plan, request);
         };
@@ -267,10 +269,11 @@ impl Config {
         status: RateLimitStatus,
         outer: RateLimitStatus,
     ) -> After {
-        let taken = status.ledger().for_another_layer(&self.limiter);
-        outer.ledger().append(taken);
+        status.show_in(&outer);
         let writes = self.writes_within(request, &outer);
         request.extensions_mut().insert(outer);
+        #[cfg(feature = "axum")]
+        request.extensions_mut().insert(Nearest(status.clone()));
         After {
             status: Some(status),
             writes,
@@ -301,7 +304,7 @@ impl Config {
     /// The answer to a request that one quota refuses, of which no other was asked.
     #[inline]
     fn deny<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &Request<B>,
         verdict: PolicyVerdict,
         key: Key,
@@ -317,7 +320,7 @@ impl Config {
 
     /// The answer to a refused request.
     pub(super) fn refuse<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &Request<B>,
         reason: RefusalReason<'_>,
         ledger: &Ledger,
@@ -333,9 +336,7 @@ impl Config {
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
                 let response = self.answers.refuse(reason, ledger, view, writes);
-                outer
-                    .ledger()
-                    .append(ledger.for_another_layer(&self.limiter));
+                RateLimitStatus::new(self, |own| *own = ledger.clone()).show_in(outer);
                 response
             }
         };
