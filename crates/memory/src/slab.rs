@@ -32,8 +32,8 @@ pub(crate) struct Slab {
 /// 640 bytes: little enough that an idle limiter with many shards stays small.
 const CHUNK: Slot = 16;
 const NONE: Slot = Slot::MAX;
-/// Only for the state of a vacancy, which owns nothing and is never asked.
-const ANY_QUOTA: Quota = Quota::per_second(1);
+/// Only for the state of a vacancy, or of what was moved away: it owns nothing and is never asked.
+pub(crate) const ANY_QUOTA: Quota = Quota::per_second(1);
 
 impl Slab {
     pub(crate) const fn new() -> Self {
