@@ -8,9 +8,9 @@ use tollgate_core::{Charge, Clock, Decision, MAX_CHARGES, Quota, State, States, 
 use crate::hashing::Hashing;
 use crate::shard::Shard;
 use crate::shards::Shards;
-use crate::slab::{ANY_QUOTA, Slot};
 use crate::sought::Sought;
 use crate::sync::MutexGuard;
+use crate::table::{ANY_QUOTA, Slot};
 
 /// Room on the stack for the largest call there can be, so that none allocates. It is filled where it lies: moving it would
 /// cost more than deciding.
@@ -45,9 +45,7 @@ struct Held<'s, 'a> {
 
 /// Decides a call of any number of charges up to [`MAX_CHARGES`].
 ///
-/// Every call locks in ascending order, so that no two wait for each other. The time is read when all locks are held: of
-/// two calls that meet in a shard the one decided later then also has the later time, and no window is entered, left and
-/// entered again.
+/// Every call locks in ascending order, so that no two wait for each other.
 pub(crate) fn decide_several(
     shards: &Shards,
     hashing: &Hashing,
@@ -76,15 +74,23 @@ pub(crate) fn decide_several(
         }
     }
 
+    let came_at = clock.now();
     let mut locked: PerCharge<MutexGuard<'_, Shard>> = SmallVec::new();
     for number in &numbers {
         locked.push(shards.lock(*number));
     }
-    let now = clock.now();
+    // As in `Shard::time`, of all of them.
+    let now = if locked.iter().any(|shard| shard.is_past(came_at)) {
+        clock.now()
+    } else {
+        came_at
+    };
     let mut homes: PerCharge<Home> = SmallVec::new();
     for place in &mut places {
         place.lock = position(&numbers, place.shard);
-        homes.push(match locked[place.lock].find(&place.sought) {
+        let shard = &mut locked[place.lock];
+        shard.set_time(now);
+        homes.push(match shard.find(&place.sought) {
             Some(slot) => Home::Kept(place.lock, slot),
             None => Home::Fresh(State::full(place.quota)),
         });
