@@ -105,7 +105,7 @@ impl Scope {
 
 /// Which list a number is in, and where: list *n* begins with the number 2^*n* − 1.
 fn list_and_place(number: u32) -> (usize, usize) {
-    let nth = u64::from(number) + 1;
+    let nth = number.saturating_add(1);
     let list = nth.ilog2();
     (list as usize, (nth - (1 << list)) as usize)
 }
