@@ -42,7 +42,7 @@ impl Decider for FixedWindow {
         }
     }
 
-    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         if cost > self.limit {
             Passage::NEVER
         } else if cost == 0 || state.count + cost <= self.limit {

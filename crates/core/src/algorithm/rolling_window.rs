@@ -133,7 +133,7 @@ impl Decider for RollingWindow {
         }
     }
 
-    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }
