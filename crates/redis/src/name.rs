@@ -3,7 +3,7 @@
 //! The unit is what makes states incompatible, the limit is not part of it. Policy and identity are escaped so that no
 //! two identities have one name and none can write a hash tag or leave its place.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -13,6 +13,9 @@ use crate::slot;
 
 /// How much of a keyed hash stands for an identity: as many bits as nobody ever hits by chance.
 const HASH_BYTES: usize = 16;
+
+/// What a state is called.
+pub(crate) type Name = Vec<u8>;
 
 /// How names are made.
 #[derive(Clone)]
@@ -39,41 +42,64 @@ impl Names {
     }
 
     /// The name of one state.
-    pub(crate) fn of(&self, scope: Scope, key: &Key) -> Box<[u8]> {
-        let mut identity = Vec::with_capacity(64);
-        match &self.secret {
-            Some(secret) => hashed(&mut identity, secret, key.as_bytes()),
-            None => escaped(&mut identity, key.as_bytes()),
-        }
-
-        let mut name = String::with_capacity(64 + identity.len());
-        name.push_str(&self.prefix);
-        name.push(':');
-        if let Some(partitions) = self.partitions {
-            // Writing to a string does not fail.
-            let _written = write!(name, "{{{}}}:", slot::crc16(&identity) % partitions);
-        }
-        for byte in scope.policy().bytes() {
+    pub(crate) fn of(&self, scope: Scope, key: &Key) -> Name {
+        let parts = [
+            self.prefix.as_bytes(),
+            scope.policy().as_bytes(),
+            key.as_bytes(),
+        ];
+        let mut name = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 48);
+        name.extend_from_slice(self.prefix.as_bytes());
+        name.push(b':');
+        let tag = name.len();
+        for &byte in scope.policy().as_bytes() {
             if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
-                name.push(char::from(byte));
+                name.push(byte);
             } else {
-                let _written = write!(name, "%{byte:02x}");
+                name.push(b'%');
+                name.extend(hexadecimal(byte));
             }
         }
-        let _written = write!(name, ":{}/", scope.slot());
-        let _written = match scope.unit() {
+        name.push(b':');
+        number(&mut name, scope.slot());
+        name.push(b'/');
+        match scope.unit() {
             Unit::FixedWindow {
                 period_us,
                 offset_us,
-            } => write!(name, "f{period_us}+{offset_us}:"),
-            Unit::SlidingWindow { period_us } => write!(name, "s{period_us}:"),
-            Unit::RollingWindow { period_us, buckets } => write!(name, "r{period_us}x{buckets}:"),
-            Unit::SlidingLog { period_us } => write!(name, "l{period_us}:"),
-            _ => write!(name, "g:"),
-        };
-        let mut name = name.into_bytes();
-        name.append(&mut identity);
-        name.into()
+            } => {
+                name.push(b'f');
+                number(&mut name, period_us);
+                name.push(b'+');
+                number(&mut name, offset_us);
+            }
+            Unit::SlidingWindow { period_us } => {
+                name.push(b's');
+                number(&mut name, period_us);
+            }
+            Unit::RollingWindow { period_us, buckets } => {
+                name.push(b'r');
+                number(&mut name, period_us);
+                name.push(b'x');
+                number(&mut name, buckets);
+            }
+            Unit::SlidingLog { period_us } => {
+                name.push(b'l');
+                number(&mut name, period_us);
+            }
+            _ => name.push(b'g'),
+        }
+        name.push(b':');
+        let identity = name.len();
+        match &self.secret {
+            Some(secret) => hashed(&mut name, secret, key.as_bytes()),
+            None => escaped(&mut name, key.as_bytes()),
+        }
+        if let Some(partitions) = self.partitions {
+            let partition = slot::crc16(&name[identity..]) % partitions;
+            name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
+        }
+        name
     }
 }
 
@@ -89,16 +115,24 @@ impl fmt::Debug for Names {
 }
 
 /// `h` is the kind of no identity.
-fn hashed(name: &mut Vec<u8>, secret: &Hmac<Sha256>, key: &[u8]) {
+fn hashed(name: &mut Name, secret: &Hmac<Sha256>, key: &[u8]) {
     let hash = secret.clone().chain_update(key).finalize().into_bytes();
     name.push(b'h');
-    for byte in hash.iter().take(HASH_BYTES) {
-        name.extend([byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+    for &byte in hash.iter().take(HASH_BYTES) {
+        name.extend(hexadecimal(byte));
     }
 }
 
+fn hexadecimal(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)])
+}
+
+fn number(name: &mut Name, number: impl itoa::Integer) {
+    name.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// The kind as a letter, then the content as it is but for what a hash tag is made of.
-fn escaped(name: &mut Vec<u8>, key: &[u8]) {
+fn escaped(name: &mut Name, key: &[u8]) {
     let Some((kind, content)) = key.split_first() else {
         return;
     };

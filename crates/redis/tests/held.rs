@@ -130,8 +130,8 @@ impl Held {
         // Behind what nobody waits for.
         self.backend.decide(&[]).await.unwrap();
         let calls = self.backend.stats().calls - before.1;
-        // The first leaves alone, and the last takes along what is left.
-        let full = u32::try_from(calls).unwrap() - 2;
+        // The last takes along what is left.
+        let full = u32::try_from(calls).unwrap() - 1;
         (on_core(&self.server) - before.0) / full
     }
 

@@ -34,19 +34,55 @@ struct Payment {
     raised: bool,
 }
 
-impl Ledger {
-    /// One verdict more, for which `key` paid at `at`.
-    #[inline]
-    pub(crate) fn add(&mut self, verdict: PolicyVerdict, key: Key, at: Timestamp) {
-        self.report.add(verdict);
-        self.payments.push(Payment {
+impl Payment {
+    /// What one verdict took.
+    fn of_one(key: Key, at: Option<Timestamp>, outcome: Option<Outcome>) -> Self {
+        Self {
             verdicts: 1,
             key,
             limiter: None,
-            at: Some(at),
-            outcome: None,
+            at,
+            outcome,
             raised: false,
-        });
+        }
+    }
+
+    /// Makes it what one verdict took. Written where it stands, not made elsewhere and moved.
+    #[inline]
+    fn set(&mut self, key: &Key, at: Timestamp) {
+        self.verdicts = 1;
+        self.key = key.clone();
+        self.limiter = None;
+        self.at = Some(at);
+        self.outcome = None;
+        self.raised = false;
+    }
+}
+
+impl Ledger {
+    /// This one verdict, for which `key` paid at `at`.
+    pub(crate) fn of_one(verdict: PolicyVerdict, key: Key, at: Timestamp) -> Self {
+        Self {
+            report: Report::of_one(verdict),
+            payments: Few::One(Payment::of_one(key, Some(at), None)),
+        }
+    }
+
+    /// Makes it this one verdict, for which `key` paid at `at`.
+    #[inline]
+    pub(crate) fn set(&mut self, verdict: PolicyVerdict, key: &Key, at: Timestamp) {
+        self.report.set(verdict);
+        match self.payments.one_mut() {
+            Some(payment) => payment.set(key, at),
+            None => self.set_payment(key, at),
+        }
+    }
+
+    #[inline(never)]
+    fn set_payment(&mut self, key: &Key, at: Timestamp) {
+        self.payments.clear();
+        self.payments
+            .push(Payment::of_one(key.clone(), Some(at), None));
     }
 
     /// Nothing was charged.
@@ -70,14 +106,7 @@ impl Ledger {
         if let Some((labels, mode, key, policy)) = plan.sole()
             && let [verdict] = decision.verdicts()
         {
-            let payment = Payment {
-                verdicts: 1,
-                key: key.clone(),
-                limiter: None,
-                at: at(0),
-                outcome: policy.outcome.clone(),
-                raised: false,
-            };
+            let payment = Payment::of_one(key.clone(), at(0), policy.outcome.clone());
             return Self {
                 report: Report::of_one(PolicyVerdict::new(labels, mode, *verdict)),
                 payments: Few::One(payment),

@@ -18,13 +18,14 @@ use self::expiry::{ends_ms, stated_end_us};
 use self::questions::{Calls, Questions, name};
 use super::reply::Outcome;
 use super::{Plan, Reply, Request, Work, replay, state};
+use crate::name::Name;
 use crate::script::Script;
 
 struct World {
     questions: Questions,
     redis: Connection,
     script: String,
-    model: HashMap<Box<[u8]>, State>,
+    model: HashMap<Name, State>,
     requests: usize,
     admitted: usize,
     /// By how the script answers a request that is alone: a number, or a text with `+` or `-` in it.
@@ -33,8 +34,8 @@ struct World {
 
 /// The model's states of one request, by number of charge.
 struct Model<'a> {
-    names: &'a [Box<[u8]>],
-    states: &'a mut HashMap<Box<[u8]>, State>,
+    names: &'a [Name],
+    states: &'a mut HashMap<Name, State>,
 }
 
 impl States for Model<'_> {

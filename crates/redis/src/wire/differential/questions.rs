@@ -5,6 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Receipt, Scope};
 
+use crate::name::Name;
 use crate::wire::{Request, Work};
 
 /// A fixed sequence of numbers for each seed: SplitMix64.
@@ -277,8 +278,8 @@ impl Questions {
     }
 }
 
-pub(super) fn name(scope: Scope, key: &Key) -> Box<[u8]> {
+pub(super) fn name(scope: Scope, key: &Key) -> Name {
     let mut name = format!("{}:", scope.policy()).into_bytes();
     name.extend_from_slice(key.as_bytes());
-    name.into()
+    name
 }
