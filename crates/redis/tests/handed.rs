@@ -130,7 +130,7 @@ fn ended(runtime: &Handle, ends: &AtomicUsize) -> usize {
 
 fn in_every_order(play: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(2);
     builder.check(play);
 }
 
