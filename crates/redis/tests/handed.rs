@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "what the module offers the backend"
+    clippy::drop_non_drop,
+    clippy::let_unit_value,
+    clippy::unused_self,
+    reason = "a runtime that is a few threads has nothing to be left, to hand out, or to know"
 )]
 
 #[path = "../src/handed.rs"]
