@@ -155,20 +155,24 @@ impl Sentinels {
             if self.servers[number].pid().is_none() {
                 self.servers[number].restart();
                 self.follow(number, master);
+                until("the replica follows", || follows(&self.servers[number]));
             }
         }
     }
 
-    /// Makes one server the other's replica.
-    ///
-    /// # Panics
-    ///
-    /// If it cannot be.
+    /// Tells one server to be the other's replica.
     pub fn follow(&self, replica: usize, master: usize) {
         let port = self.port(master).to_string();
-        let replica = &self.servers[replica];
-        let _following = replica.command(&["REPLICAOF", "127.0.0.1", &port]);
-        until("the replica follows", || follows(replica));
+        // One that changes its role closes its connections, this one too.
+        let _following = self.servers[replica].try_command(&["REPLICAOF", "127.0.0.1", &port]);
+    }
+
+    /// Whether one server is the master that all Sentinels name, and the other its replica and up to date.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.named().is_some_and(|master| {
+            is_master(&self.servers[master]) && follows(&self.servers[1 - master])
+        })
     }
 
     /// Where a server is spoken to.

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::history::Effect;
 
 /// Far more than a failover takes on a busy machine.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 impl Stage {
     pub(super) fn fail_over(&mut self) -> Result<Effect> {
@@ -50,6 +50,7 @@ impl Stage {
                 })?;
                 join(sentinels.networks());
                 sentinels.follow(old, new);
+                until("the fleet is whole", || sentinels.is_whole())?;
             }
             Self::Cluster(cluster) => {
                 let (old, new) = pair(cluster);
