@@ -18,7 +18,7 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Plan, Planned, Sole};
+use crate::limiter::{Judged, Met, Plan, Planned, Sole, Turned};
 #[cfg(feature = "axum")]
 use crate::status::Nearest;
 use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
@@ -102,11 +102,10 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let config = &self.config;
-        let Some(sole) = config.limiter.sole() else {
-            return self.call_with_plan(request);
-        };
-        let Some(key) = sole.key(&request) else {
-            return self.call_with_plan(request);
+        let (sole, key) = match config.limiter.meet(&request) {
+            Met::Sole(sole, key) => (sole, key),
+            Met::Nothing => return self.call_uncharged(request),
+            Met::Planned(planned) => return self.call_planned(planned, request),
         };
         let answer = sole.decide(&key);
         // Most requests are decided here, and all that they need is looked at where it lies.
@@ -128,18 +127,29 @@ where
 
 impl<S> RateLimitService<S> {
     #[inline(never)]
-    fn call_with_plan<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
+    fn call_uncharged<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        R: ResponseBody,
+    {
+        // Policies further in may still want the handle.
+        let after = self.config.admit(&mut request, Ledger::clear);
+        ResponseFuture::calling(self.inner.call(request), after)
+    }
+
+    #[inline(never)]
+    fn call_planned<B, R>(
+        &mut self,
+        planned: Result<Planned, Turned>,
+        mut request: Request<B>,
+    ) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         R: ResponseBody,
     {
         let limiter = &self.config.limiter;
-        match limiter.plan(&limiter.view(&request)) {
-            Ok(Planned::Now(plan)) if plan.is_empty() => {
-                // Policies further in may still want the handle.
-                let after = self.config.admit(&mut request, Ledger::clear);
-                ResponseFuture::calling(self.inner.call(request), after)
-            }
+        match planned {
+            Ok(Planned::Now(plan)) if plan.is_empty() => self.call_uncharged(request),
             Ok(Planned::Now(plan)) => {
                 let answer = limiter.decide(&plan);
                 match answer.peek() {
@@ -235,8 +245,7 @@ impl Config {
         request: &mut Request<B>,
         enter: impl FnOnce(&mut Ledger),
     ) -> After {
-        if self.answers.writes() == Writes::Nothing && !self.status && !self.limiter.has_outcomes()
-        {
+        if self.is_silent {
             return After::default();
         }
         self.after(request, enter)
