@@ -91,7 +91,8 @@ impl Unit {
 /// # Clocks that step
 ///
 /// A clock that steps back by *D* never refills a budget. It may make one look up to *D* fuller, never fuller than full:
-/// a state further ahead of now than eight budgets is brought back to that, windows move to now's window with their
+/// a state further ahead of now than eight budgets is brought back to that. A window stays where it is while the clock is
+/// less than a period behind it, and takes what is charged meanwhile; further back, it moves to now's window with its
 /// counts. A step forward drains what it covers.
 #[derive(Clone, Debug)]
 pub struct State(Repr);

@@ -235,6 +235,30 @@ mod tests {
         }
     }
 
+    /// Whoever has found out which keys meet in one process, by what they cost or by trying, has found out nothing about
+    /// another, or the same when it is started again.
+    #[test]
+    fn pitfall_keys_that_meet_in_one_backend_spread_in_another() {
+        // given keys that all meet in one of 4,096 places
+        let (known, scope) = (Hashing::random(), scope("hashing"));
+        let place = |hashing: &Hashing, n: u64| {
+            hashing.hash_bytes(scope, format!("caller-{n}").as_bytes()) & 4_095
+        };
+        let crafted: Vec<_> = (0..2_000_000)
+            .filter(|&n| place(&known, n) == 0)
+            .take(256)
+            .collect();
+        assert_eq!(crafted.len(), 256);
+
+        // when others hash them
+        for other in [(); 20].map(|()| Hashing::random()) {
+            let places: HashSet<_> = crafted.iter().map(|&n| place(&other, n)).collect();
+
+            // then they are apart, but for a few as with any 256 keys: eight meet on average
+            assert!(places.len() > 256 - 48, "{} places", places.len());
+        }
+    }
+
     #[test]
     fn two_backends_place_the_same_key_differently() {
         let hashes = [(); 2].map(|()| Hashing::random().hash_bytes(scope("hashing"), b"alice"));

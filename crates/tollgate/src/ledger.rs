@@ -35,19 +35,77 @@ struct Payment {
     raised: bool,
 }
 
-impl Ledger {
-    /// One verdict more, for which `key` paid at `at`.
-    #[inline]
-    pub(crate) fn add(&mut self, verdict: PolicyVerdict, key: Key, at: Timestamp) {
-        self.report.add(verdict);
-        self.payments.push(Payment {
+impl Payment {
+    /// What one verdict took.
+    fn of_one(key: Key, at: Option<Timestamp>, outcome: Option<Outcome>) -> Self {
+        Self {
             verdicts: 1,
             key,
             of: None,
-            at: Some(at),
-            outcome: None,
+            at,
+            outcome,
             raised: false,
-        });
+        }
+    }
+
+    /// Makes it what one verdict took. Written where it stands, not made elsewhere and moved.
+    #[inline]
+    fn set(&mut self, key: &Key, at: Timestamp) {
+        self.verdicts = 1;
+        self.key = key.clone();
+        self.of = None;
+        self.at = Some(at);
+        self.outcome = None;
+        self.raised = false;
+    }
+
+    fn is_of(&self, status: &RateLimitStatus) -> bool {
+        self.of.as_ref().is_some_and(|of| of.is(status))
+    }
+
+    fn correct(&mut self, limiter: &Limiter, verdict: &mut PolicyVerdict, cost: u64) {
+        let taken = verdict.verdict().taken();
+        let receipt = self.at.and_then(|at| verdict.receipt(&self.key, at));
+        let Some(receipt) = receipt else {
+            return;
+        };
+        if self.raised && cost < taken {
+            return;
+        }
+        self.raised |= cost > taken;
+        if cost < taken {
+            limiter.credit(receipt, taken - cost);
+        } else if cost > taken {
+            limiter.debit(&receipt, cost - taken);
+        }
+        verdict.correct_to(cost);
+    }
+}
+
+impl Ledger {
+    /// This one verdict, for which `key` paid at `at`.
+    pub(crate) fn of_one(verdict: PolicyVerdict, key: Key, at: Timestamp) -> Self {
+        Self {
+            report: Report::of_one(verdict),
+            payments: Few::One(Payment::of_one(key, Some(at), None)),
+        }
+    }
+
+    /// Makes it this one verdict, for which `key` paid at `at`.
+    #[inline]
+    pub(crate) fn set(&mut self, verdict: PolicyVerdict, key: &Key, at: Timestamp) {
+        self.report.set(verdict);
+        match self.payments.one_mut() {
+            Some(payment) => payment.set(key, at),
+            None => self.set_payment(key, at),
+        }
+    }
+
+    #[inline(never)]
+    fn set_payment(&mut self, key: &Key, at: Timestamp) {
+        self.payments.clear();
+        self.payments
+            .push(Payment::of_one(key.clone(), Some(at), None));
     }
 
     /// Nothing was charged.
@@ -71,14 +129,7 @@ impl Ledger {
         if let Some((labels, mode, key, policy)) = plan.sole()
             && let [verdict] = decision.verdicts()
         {
-            let payment = Payment {
-                verdicts: 1,
-                key: key.clone(),
-                of: None,
-                at: at(0),
-                outcome: policy.outcome.clone(),
-                raised: false,
-            };
+            let payment = Payment::of_one(key.clone(), at(0), policy.outcome.clone());
             return Self {
                 report: Report::of_one(PolicyVerdict::new(labels, mode, *verdict)),
                 payments: Few::One(payment),
@@ -243,27 +294,3 @@ impl Ledger {
 
 /// What a charge should be, if it should be anything else than it is.
 type Cost<'a> = dyn FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64> + 'a;
-
-impl Payment {
-    fn is_of(&self, status: &RateLimitStatus) -> bool {
-        self.of.as_ref().is_some_and(|of| of.is(status))
-    }
-
-    fn correct(&mut self, limiter: &Limiter, verdict: &mut PolicyVerdict, cost: u64) {
-        let taken = verdict.verdict().taken();
-        let receipt = self.at.and_then(|at| verdict.receipt(&self.key, at));
-        let Some(receipt) = receipt else {
-            return;
-        };
-        if self.raised && cost < taken {
-            return;
-        }
-        self.raised |= cost > taken;
-        if cost < taken {
-            limiter.credit(receipt, taken - cost);
-        } else if cost > taken {
-            limiter.debit(&receipt, cost - taken);
-        }
-        verdict.correct_to(cost);
-    }
-}

@@ -59,29 +59,20 @@ thread_local! {
 const MOST_SPARE: usize = 128;
 
 impl RateLimitStatus {
-    /// What was decided is entered where it stays.
+    /// What was decided is entered where it stays, in the place of what was decided about another request.
     #[inline]
     pub(crate) fn new(config: &Arc<Config>, enter: impl FnOnce(&mut Ledger)) -> Self {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-        if let Ok(Some(mut spare)) = spare
-            && let Some(shared) = Arc::get_mut(&mut spare.0)
-        {
-            let ledger = unlocked(&mut shared.ledger);
-            ledger.clear();
-            enter(ledger);
+        let mut status = spare.ok().flatten().unwrap_or_default();
+        // Nobody else holds what is spare.
+        if let Some(shared) = Arc::get_mut(&mut status.0) {
+            enter(unlocked(&mut shared.ledger));
             // Nearly always the same: threads would fight over its count.
             if !matches!(&shared.config, Some(last) if Arc::ptr_eq(last, config)) {
                 shared.config = Some(Arc::clone(config));
             }
-            return spare;
         }
-        let mut ledger = Ledger::default();
-        enter(&mut ledger);
-        Self(Arc::new(Shared {
-            ledger: Mutex::new(ledger),
-            config: Some(Arc::clone(config)),
-            outer: OnceLock::new(),
-        }))
+        status
     }
 
     /// Lets `f` read what took part, at the end of a request.

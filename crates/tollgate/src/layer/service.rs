@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
-use tollgate_core::{BackendError, Decide, Decision};
+use tollgate_core::{BackendError, Decide, Decision, Timestamp};
 use tower_service::Service;
 
 #[cfg(feature = "tonic")]
@@ -21,7 +21,7 @@ use crate::ledger::Ledger;
 use crate::limiter::{Judged, Plan, Planned};
 #[cfg(feature = "axum")]
 use crate::status::Nearest;
-use crate::{RateLimitStatus, ResponseBody, ResponseView};
+use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -110,18 +110,18 @@ where
         };
         let answer = sole.decide(&key);
         // Most requests are decided here, and all that they need is looked at where it lies.
-        let Some(Ok(decision)) = answer.peek() else {
+        let Some((decision, verdict)) = sole.decided(&answer) else {
             let plan = sole.plan(key);
             return self.go_on(answer, plan, request);
         };
         config.limiter.backend_answered();
         if !decision.is_admitted() {
-            let mut ledger = Ledger::default();
-            sole.enter(&mut ledger, key, decision);
-            let response = config.refuse(&request, RefusalReason::QuotaExceeded, &ledger);
+            let response = config.deny(&request, sole.named(verdict), key, decision.at());
             return self.refused(response);
         }
-        let after = config.admit(&mut request, |ledger| sole.enter(ledger, key, decision));
+        let after = config.admit(&mut request, |ledger| {
+            ledger.set(sole.named(verdict), &key, decision.at());
+        });
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
@@ -137,7 +137,7 @@ impl<S> RateLimitService<S> {
         match limiter.plan(&limiter.view(&request)) {
             Ok(Planned::Now(plan)) if plan.is_empty() => {
                 // Policies further in may still want the handle.
-                let after = self.config.admit(&mut request, |_| {});
+                let after = self.config.admit(&mut request, Ledger::clear);
                 ResponseFuture::calling(self.inner.call(request), after)
             }
             Ok(Planned::Now(plan)) => {
@@ -222,7 +222,7 @@ impl Config {
             Judged::Denied(ledger) => {
                 Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
-            Judged::Undecided => Ok(self.after(request, |_| {})),
+            Judged::Undecided => Ok(self.after(request, Ledger::clear)),
             Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }
@@ -299,6 +299,23 @@ impl Config {
             outer.give_back();
         }
         too_late(&self.limiter.view(request)).map(R::from_bytes)
+    }
+
+    /// The answer to a request that one quota refuses, of which no other was asked.
+    #[inline]
+    fn deny<B, R: ResponseBody>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        verdict: PolicyVerdict,
+        key: Key,
+        at: Timestamp,
+    ) -> Response<R> {
+        let is_outermost = request.extensions().get::<RateLimitStatus>().is_none();
+        if is_outermost && let Some(response) = self.answers.deny(&verdict, request) {
+            return response.map(R::from_bytes);
+        }
+        let ledger = Ledger::of_one(verdict, key, at);
+        self.refuse(request, RefusalReason::QuotaExceeded, &ledger)
     }
 
     /// The answer to a refused request.

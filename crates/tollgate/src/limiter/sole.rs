@@ -8,10 +8,9 @@ use std::slice;
 use std::sync::Arc;
 
 use http::{Method, Request};
-use tollgate_core::{Charge, Decide, Decision, Mode};
+use tollgate_core::{Charge, Decide, Decision, Mode, Verdict};
 
 use super::{Limiter, Plan};
-use crate::ledger::Ledger;
 use crate::policy::Limit;
 use crate::request::peer;
 use crate::{Key, Policy, PolicyVerdict};
@@ -96,13 +95,22 @@ impl<'a> Sole<'a> {
         self.limiter.0.backend.decide(slice::from_ref(&charge))
     }
 
-    /// What was decided, and who paid.
-    #[inline(always)]
-    pub(crate) fn enter(self, ledger: &mut Ledger, key: Key, decision: &Decision) {
-        if let [verdict] = decision.verdicts() {
-            let verdict = PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict);
-            ledger.add(verdict, key, decision.at());
-        }
+    /// What was decided, if that is known already.
+    #[inline]
+    pub(crate) fn decided(self, answer: &Decide) -> Option<(&Decision, &Verdict)> {
+        let Some(Ok(decision)) = answer.peek() else {
+            return None;
+        };
+        let [verdict] = decision.verdicts() else {
+            return None;
+        };
+        Some((decision, verdict))
+    }
+
+    /// The verdict under its name.
+    #[inline]
+    pub(crate) fn named(self, verdict: &Verdict) -> PolicyVerdict {
+        PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict)
     }
 
     /// What was asked, to be remembered.
