@@ -11,6 +11,8 @@ use crate::callgrind::Counter;
 const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::CheckAddress, 340),
     (Scenario::CheckText, 435),
+    (Scenario::CheckTwo, 1_800),
+    (Scenario::CheckEight, 6_200),
     (Scenario::TollgatePlain, 645),
     (Scenario::TollgateStatus, 1_270),
     (Scenario::TollgateFields, 1_890),

@@ -12,6 +12,7 @@ use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Ve
 
 use crate::cluster::Cluster;
 use crate::fleet::gone;
+use crate::name::Name;
 use crate::slot;
 use crate::wire::{OwnedCharge, Request, Work};
 
@@ -150,7 +151,7 @@ impl Whole<'_> {
 
 /// What has been taken, and is given back unless it is kept.
 struct Taken {
-    receipts: Vec<(Mode, Box<[u8]>, Receipt)>,
+    receipts: Vec<(Mode, Name, Receipt)>,
     cluster: Arc<Cluster>,
 }
 
@@ -169,7 +170,7 @@ impl Taken {
         let _ended = self.spawn(enforced).await;
     }
 
-    fn spawn(&self, receipts: Vec<(Mode, Box<[u8]>, Receipt)>) -> tokio::task::JoinHandle<()> {
+    fn spawn(&self, receipts: Vec<(Mode, Name, Receipt)>) -> tokio::task::JoinHandle<()> {
         let cluster = Arc::clone(&self.cluster);
         self.cluster.runtime.spawn(async move {
             let deadline = Instant::now() + cluster.limits.deadline;

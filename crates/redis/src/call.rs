@@ -25,59 +25,55 @@ const GRACE: Duration = Duration::from_secs(2);
 /// so all the time is told.
 const MOST_LOADS: u32 = 3;
 
-/// Sends the batch and answers everybody in it, each within its deadline.
+/// Sends the batch and answers everybody in it, each within its deadline. Whether the lane is free for another.
 pub(crate) async fn run(
-    dispatch: Arc<Dispatch>,
+    dispatch: &Arc<Dispatch>,
     lane: usize,
     mut connection: MultiplexedConnection,
     mut jobs: Vec<Job>,
-) {
+) -> bool {
     // Whoever drives this may have come late, or not at all.
     dispatch.drop_unwanted(&mut jobs);
     if jobs.is_empty() {
-        return dispatch.free(lane);
+        return true;
     }
-    let (plan, call) = Plan::of(jobs.iter().map(|job| &job.request));
-    let keys = call.keys.len();
-    let command = command(&dispatch.link.script, &call);
-    let sha = dispatch.link.script.sha();
-    dispatch.counters.sent(&call, sha, jobs.len());
+    let (plan, keys, command) = prepare(dispatch, &jobs);
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
         let mut asked = pin!(ask(&mut connection, script, &command, asking));
-        wait(&dispatch, lane, &mut jobs, asked.as_mut()).await
+        wait(dispatch, lane, &mut jobs, asked.as_mut()).await
     };
     match result {
         Some(Ok(value)) => {
             dispatch.counters.received(length(&value));
             let said = answers(value, &plan, keys, &jobs);
             let unreadable = said.as_ref().err().map(again);
-            deliver(jobs, said, &dispatch);
+            deliver(jobs, said, dispatch);
             match unreadable {
                 // It may have been the answer to something else, and the next one to this: who goes on listening is
                 // told what was meant for others for as long as the connection lasts.
                 Some(error) => dispatch.broken(lane, &error),
-                None => dispatch.free(lane),
+                None => return true,
             }
         }
         Some(Err(error)) => {
             if let Some(cluster) = dispatch.cluster.upgrade()
                 && let Some(redirect) = Redirect::of(&error, jobs.len())
             {
-                dispatch.free(lane);
-                return cluster.send_on(jobs, &redirect);
+                cluster.send_on(jobs, &redirect);
+                return true;
             }
             let failed = broken_off(&error);
             fail(&mut jobs, || again(&failed));
-            if wants_reconnect(&error) {
-                dispatch.broken(lane, &failed);
-            } else {
-                dispatch.free(lane);
+            if !wants_reconnect(&error) {
+                return true;
             }
+            dispatch.broken(lane, &failed);
         }
         None => dispatch.broken(lane, &BackendError::new(dispatch.timed_out(), "")),
     }
+    false
 }
 
 /// What a failed call says. Who answers has shown that it is a Redis: what cannot be parsed is half an answer, and the charges
@@ -92,14 +88,29 @@ fn broken_off(error: &RedisError) -> BackendError {
     }
 }
 
-fn command(script: &Script, call: &Call) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(script.sha()).arg(call.keys.len());
-    for key in &call.keys {
-        command.arg(&key[..]);
-    }
-    for run in &call.runs {
-        command.arg(&run[..]);
+/// How the call is to be read, how many keys it has, and what is sent.
+fn prepare(dispatch: &Dispatch, jobs: &[Job]) -> (Plan, usize, Cmd) {
+    let (plan, call) = Plan::of(jobs.iter().map(|job| &*job.request));
+    let script = &dispatch.link.script;
+    dispatch.counters.sent(&call, script.sha(), jobs.len());
+    (plan, call.keys.len(), command(script, &call))
+}
+
+fn command(script: &Script, call: &Call<'_>) -> Cmd {
+    let words = || {
+        call.keys
+            .iter()
+            .copied()
+            .chain(call.runs.iter().map(|run| &run[..]))
+    };
+    let bytes = 64 + words().map(<[u8]>::len).sum::<usize>();
+    let mut command = Cmd::with_capacity(3 + call.keys.len() + call.runs.len(), bytes);
+    command
+        .arg("EVALSHA")
+        .arg(script.sha())
+        .arg(call.keys.len());
+    for word in words() {
+        command.arg(word);
     }
     command
 }

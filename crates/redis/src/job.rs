@@ -1,6 +1,5 @@
 //! One request on its way: who waits for it, and until when.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::wire::{Request, Work};
 pub(crate) type Said = Result<Option<Decision>, BackendError>;
 
 /// Where in a cluster a job belongs. Jobs of one route may share a call; elsewhere there is one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) slot: u16,
     /// Whether the slot is on its way to the node, which must be told that we know.
@@ -27,7 +26,7 @@ pub(crate) struct Route {
 
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) request: Request,
+    pub(crate) request: Arc<Request>,
     pub(crate) route: Route,
     /// How often a node has sent it on.
     pub(crate) sent_on: u32,
@@ -44,7 +43,7 @@ impl Job {
     pub(crate) fn awaited(request: Request, deadline: Instant) -> (Self, oneshot::Receiver<Heard>) {
         let (waiter, answer) = oneshot::channel();
         let job = Self {
-            request,
+            request: Arc::new(request),
             route: Route::default(),
             sent_on: 0,
             waiter: Some(waiter),
@@ -60,7 +59,7 @@ impl Job {
 
     pub(crate) fn unattended(request: Request, counters: &Arc<Counters>) -> Self {
         Self {
-            request,
+            request: Arc::new(request),
             route: Route::default(),
             sent_on: 0,
             waiter: None,
@@ -93,10 +92,7 @@ impl Job {
         self.answered = true;
         let heard = Heard {
             said: Some(said),
-            undo: Some((
-                Arc::clone(dispatch),
-                mem::replace(&mut self.request, Request::nothing()),
-            )),
+            undo: Some((Arc::clone(dispatch), Arc::clone(&self.request))),
         };
         match self.waiter.take() {
             Some(waiter) => drop(waiter.send(heard)),
@@ -132,7 +128,7 @@ impl Job {
 #[derive(Debug)]
 pub(crate) struct Heard {
     said: Option<Said>,
-    undo: Option<(Arc<Dispatch>, Request)>,
+    undo: Option<(Arc<Dispatch>, Arc<Request>)>,
 }
 
 impl Heard {

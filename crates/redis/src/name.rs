@@ -3,7 +3,7 @@
 //! The unit is what makes states incompatible, the limit is not part of it. Policy and identity are escaped so that no
 //! two identities have one name and none can write a hash tag or leave its place.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -13,6 +13,9 @@ use crate::slot;
 
 /// How much of a keyed hash stands for an identity: as many bits as nobody ever hits by chance.
 const HASH_BYTES: usize = 16;
+
+/// What a state is called.
+pub(crate) type Name = Vec<u8>;
 
 /// How names are made.
 #[derive(Clone)]
@@ -39,41 +42,64 @@ impl Names {
     }
 
     /// The name of one state.
-    pub(crate) fn of(&self, scope: Scope, key: &Key) -> Box<[u8]> {
-        let mut identity = Vec::with_capacity(64);
-        match &self.secret {
-            Some(secret) => hashed(&mut identity, secret, key.as_bytes()),
-            None => escaped(&mut identity, key.as_bytes()),
-        }
-
-        let mut name = String::with_capacity(64 + identity.len());
-        name.push_str(&self.prefix);
-        name.push(':');
-        if let Some(partitions) = self.partitions {
-            // Writing to a string does not fail.
-            let _written = write!(name, "{{{}}}:", slot::crc16(&identity) % partitions);
-        }
-        for byte in scope.policy().bytes() {
+    pub(crate) fn of(&self, scope: Scope, key: &Key) -> Name {
+        let parts = [
+            self.prefix.as_bytes(),
+            scope.policy().as_bytes(),
+            key.as_bytes(),
+        ];
+        let mut name = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 48);
+        name.extend_from_slice(self.prefix.as_bytes());
+        name.push(b':');
+        let tag = name.len();
+        for &byte in scope.policy().as_bytes() {
             if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
-                name.push(char::from(byte));
+                name.push(byte);
             } else {
-                let _written = write!(name, "%{byte:02x}");
+                name.push(b'%');
+                name.extend(hexadecimal(byte));
             }
         }
-        let _written = write!(name, ":{}/", scope.slot());
-        let _written = match scope.unit() {
+        name.push(b':');
+        number(&mut name, scope.slot());
+        name.push(b'/');
+        match scope.unit() {
             Unit::FixedWindow {
                 period_us,
                 offset_us,
-            } => write!(name, "f{period_us}+{offset_us}:"),
-            Unit::SlidingWindow { period_us } => write!(name, "s{period_us}:"),
-            Unit::RollingWindow { period_us, buckets } => write!(name, "r{period_us}x{buckets}:"),
-            Unit::SlidingLog { period_us } => write!(name, "l{period_us}:"),
-            _ => write!(name, "g:"),
-        };
-        let mut name = name.into_bytes();
-        name.append(&mut identity);
-        name.into()
+            } => {
+                name.push(b'f');
+                number(&mut name, period_us);
+                name.push(b'+');
+                number(&mut name, offset_us);
+            }
+            Unit::SlidingWindow { period_us } => {
+                name.push(b's');
+                number(&mut name, period_us);
+            }
+            Unit::RollingWindow { period_us, buckets } => {
+                name.push(b'r');
+                number(&mut name, period_us);
+                name.push(b'x');
+                number(&mut name, buckets);
+            }
+            Unit::SlidingLog { period_us } => {
+                name.push(b'l');
+                number(&mut name, period_us);
+            }
+            _ => name.push(b'g'),
+        }
+        name.push(b':');
+        let identity = name.len();
+        match &self.secret {
+            Some(secret) => hashed(&mut name, secret, key.as_bytes()),
+            None => escaped(&mut name, key.as_bytes()),
+        }
+        if let Some(partitions) = self.partitions {
+            let partition = slot::crc16(&name[identity..]) % partitions;
+            name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
+        }
+        name
     }
 }
 
@@ -89,16 +115,24 @@ impl fmt::Debug for Names {
 }
 
 /// `h` is the kind of no identity.
-fn hashed(name: &mut Vec<u8>, secret: &Hmac<Sha256>, key: &[u8]) {
+fn hashed(name: &mut Name, secret: &Hmac<Sha256>, key: &[u8]) {
     let hash = secret.clone().chain_update(key).finalize().into_bytes();
     name.push(b'h');
-    for byte in hash.iter().take(HASH_BYTES) {
-        name.extend([byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+    for &byte in hash.iter().take(HASH_BYTES) {
+        name.extend(hexadecimal(byte));
     }
 }
 
+fn hexadecimal(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)])
+}
+
+fn number(name: &mut Name, number: impl itoa::Integer) {
+    name.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// The kind as a letter, then the content as it is but for what a hash tag is made of.
-fn escaped(name: &mut Vec<u8>, key: &[u8]) {
+fn escaped(name: &mut Name, key: &[u8]) {
     let Some((kind, content)) = key.split_first() else {
         return;
     };
@@ -127,9 +161,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn no_two_identities_have_one_name() {
-        let quota = Quota::per_second(10);
+    /// Identities that look like something else.
+    fn odd() -> Vec<Key> {
         let odd: [&[u8]; 12] = [
             b"",
             b"a",
@@ -146,16 +179,22 @@ mod tests {
         ];
         let mut keys: Vec<_> = odd.iter().map(|bytes| Key::bytes(bytes)).collect();
         keys.extend([Key::global(), Key::missing(), Key::bytes(&[b'x'; 10_000])]);
+        keys.extend([Key::bytes(&[b'{'; 10_000]), Key::bytes(&[0xff; 10_000])]);
         keys.push(Key::from("4\u{1}\u{2}\u{3}\u{4}"));
         keys.push(Key::from(std::net::Ipv4Addr::new(1, 2, 3, 4)));
         keys.push(Key::tuple([&Key::from("a"), &Key::from("b")]));
+        keys
+    }
 
+    #[test]
+    fn no_two_identities_have_one_name() {
+        let quota = Quota::per_second(10);
         let names = Names::new("tollgate".to_owned());
         let mut seen = HashSet::new();
         for policy in ["p", "p:0/g", "{p}", "p%3a0"] {
             let scope = Scope::of(policy, 0, &quota);
-            for key in &keys {
-                let name = names.of(scope, key);
+            for key in odd() {
+                let name = names.of(scope, &key);
                 assert!(!name.contains(&b'{') && !name.contains(&b'}'));
                 assert!(seen.insert(name), "{policy} {key:?}");
             }
@@ -167,19 +206,22 @@ mod tests {
         let quota = Quota::per_second(10);
         let mut names = Names::new("tollgate".to_owned());
         names.partitions = Some(64);
-        let tags = |key: &Key| {
-            ["login", "{1}", "mail"].map(|policy| {
-                let name = names.of(Scope::of(policy, 0, &quota), key);
-                let name = String::from_utf8_lossy(&name).into_owned();
-                assert!(name.starts_with("tollgate:{"), "{name}");
-                assert_eq!(name.matches(['{', '}']).count(), 2, "{name}");
-                name.split_terminator(['{', '}']).nth(1).map(str::to_owned)
-            })
-        };
+        let plain = (0..2_000).map(|n| Key::from(format!("{{{n}}}").as_str()));
         let mut seen = HashSet::new();
-        for n in 0..2_000 {
-            let [first, second, third] = tags(&Key::from(format!("{{{n}}}").as_str()));
-            assert!(first == second && second == third);
+        for key in plain.chain(odd()) {
+            let tags = ["login", "{1}", "mail"].map(|policy| {
+                let name = names.of(Scope::of(policy, 0, &quota), &key);
+                let text = String::from_utf8_lossy(&name).into_owned();
+                assert!(text.starts_with("tollgate:{"), "{text}");
+                assert_eq!(text.matches(['{', '}']).count(), 2, "{text}");
+                let tag = text.split_terminator(['{', '}']).nth(1);
+                // Where the tag leads is where the server looks.
+                let leads_to = tag.map(|tag| slot::of(tag.as_bytes()));
+                assert_eq!(leads_to, Some(slot::of(&name)), "{text}");
+                tag.map(str::to_owned)
+            });
+            let [first, second, third] = tags;
+            assert!(first == second && second == third, "{key:?}");
             seen.insert(first);
         }
         assert_eq!(seen.len(), 64);

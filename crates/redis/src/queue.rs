@@ -1,13 +1,13 @@
 //! Who waits for a node, in the order in which calls take them along.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::job::{Job, Route};
 
 /// Jobs that one call may carry together wait together: in a cluster those of one slot. Elsewhere that is all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    groups: HashMap<Route, VecDeque<Job>>,
+    groups: BTreeMap<Route, VecDeque<Job>>,
     /// Whose turn it is. Each group that has a job stands here once.
     turns: VecDeque<Route>,
     len: usize,

@@ -34,7 +34,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn sent(&self, call: &Call, sha: &str, requests: usize) {
+    pub(crate) fn sent(&self, call: &Call<'_>, sha: &str, requests: usize) {
         let keys = call.keys.iter().map(|key| on_the_wire(key.len()));
         let runs = call.runs.iter().map(|run| on_the_wire(run.len()));
         let words = 3 + call.keys.len() + call.runs.len();

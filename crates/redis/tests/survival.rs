@@ -219,7 +219,8 @@ async fn a_replica_that_becomes_a_master_is_written_to_again() {
 
     let port = master.port().to_string();
     let _set = server.command(&["REPLICAOF", "127.0.0.1", &port]);
-    assert!(budget.take(&backend, 1).await.is_err());
+    let error = budget.take(&backend, 1).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::ReadOnly, "{error}");
     let _set = server.command(&["REPLICAOF", "NO", "ONE"]);
 
     let writes = async {

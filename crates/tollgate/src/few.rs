@@ -26,6 +26,15 @@ impl<T> Few<T> {
         }
     }
 
+    /// The usual one, where it stands.
+    #[inline]
+    pub(crate) fn one_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::One(one) => Some(one),
+            Self::Several(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, element: T) {
         match self {

@@ -36,7 +36,7 @@ pub use self::service::RateLimitService;
 use bytes::Bytes;
 use http::Response;
 
-use crate::answer::{Answers, GrpcAnswers, Jitter, RateLimitHeaders, Refusal, Respond};
+use crate::answer::{Answers, GrpcAnswers, Jitter, RateLimitHeaders, Refusal, Respond, Writes};
 use crate::limiter::Limiter;
 
 /// Limits the requests to the service that it wraps.
@@ -99,6 +99,8 @@ pub(crate) struct Config {
     pub(crate) answers: Answers,
     /// Whether requests carry a handle.
     status: bool,
+    /// Whether nothing is left to be done for a request that passes, as follows from all that.
+    is_silent: bool,
 }
 
 impl RateLimitLayer {
@@ -109,6 +111,7 @@ impl RateLimitLayer {
                 limiter: limiter.into(),
                 answers: Answers::default(),
                 status: true,
+                is_silent: false,
             }),
         }
     }
@@ -222,7 +225,10 @@ impl RateLimitLayer {
     }
 
     fn change(&mut self, f: impl FnOnce(&mut Config)) {
-        f(Arc::make_mut(&mut self.config));
+        let config = Arc::make_mut(&mut self.config);
+        f(config);
+        let writes = config.answers.writes() != Writes::Nothing;
+        config.is_silent = !writes && !config.status && !config.limiter.has_outcomes();
     }
 }
 

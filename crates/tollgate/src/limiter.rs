@@ -26,8 +26,8 @@ pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
-pub(crate) use self::planning::{Planned, Resolving};
-pub(crate) use self::sole::Sole;
+pub(crate) use self::planning::{Planned, Resolving, Turned};
+pub(crate) use self::sole::Met;
 use self::sole::SolePolicy;
 
 #[cfg(feature = "axum")]
@@ -86,7 +86,10 @@ struct Inner {
     has_outcomes: bool,
     /// As it comes: no headers are read for the client's address, and no path is matched.
     needs_only_the_peer: bool,
+    /// The only policy, if no path is matched, and if it can be decided alone.
     sole: Option<SolePolicy>,
+    /// Those of the matched that can be decided alone, in their order, if paths are.
+    soles: Box<[Option<SolePolicy>]>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
@@ -104,8 +107,8 @@ impl Limiter {
 
     /// Decides whether the identity `key` may do once more what the policy named `policy` limits, and counts it if so.
     ///
-    /// Nothing is read from any request: the policy's conditions and key are not asked. See [`Check`] for other costs and
-    /// for asking without counting.
+    /// Nothing is read from any request: the policy's conditions and key are not asked. Its lists and tiers hold, since they are
+    /// about identities. See [`Check`] for other costs and for asking without counting.
     pub fn check(&self, policy: &str, key: impl Into<Key>) -> Check<'_> {
         Check::new(self, policy, key.into())
     }
@@ -275,14 +278,20 @@ impl Limiter {
         let matched = that(Policy::is_for_requests);
         let for_messages = that(Policy::is_for_messages);
         // Where there are messages, requests are looked at more closely: see `Inner::plan`.
-        let needs_only_the_peer =
-            client.is_peer() && matcher.is_none() && !ignores_path_case && for_messages.is_empty();
-        let sole = SolePolicy::of(&matched).filter(|_| needs_only_the_peer);
+        let has_messages = !for_messages.is_empty();
+        let looks_at_paths = matcher.is_some() || ignores_path_case || has_messages;
+        let soles = matched.iter().map(|policy| SolePolicy::of(policy, &client));
+        let (sole, soles) = match &*matched {
+            [policy] if !looks_at_paths => (SolePolicy::of(policy, &client), Box::default()),
+            _ if matcher.is_some() && !has_messages => (None, soles.collect()),
+            _ => (None, Box::default()),
+        };
         Self(Arc::new(Inner {
             local: LocalBudgets::for_policies(&policies),
             has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
-            needs_only_the_peer,
+            needs_only_the_peer: client.is_peer() && !looks_at_paths,
             sole,
+            soles,
             matched,
             for_messages,
             attends_messages: AtomicBool::new(false),

@@ -116,9 +116,16 @@ impl Report {
         )
     }
 
+    /// Makes it this one verdict.
     #[inline]
-    pub(crate) fn add(&mut self, verdict: PolicyVerdict) {
-        self.0.push(verdict);
+    pub(crate) fn set(&mut self, verdict: PolicyVerdict) {
+        match self.0.one_mut() {
+            Some(one) => *one = verdict,
+            None => {
+                self.0.clear();
+                self.0.push(verdict);
+            }
+        }
     }
 
     #[inline]

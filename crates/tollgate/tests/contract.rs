@@ -16,8 +16,9 @@ use std::task::Poll;
 
 use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Request, Response};
+use tokio::sync::Semaphore;
 use tollgate::key::Global;
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, key};
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_test::{assert_request_eq, mock};
@@ -286,6 +287,56 @@ async fn a_client_that_goes_away_while_the_service_works_takes_the_service_s_fut
     drop(response);
 
     assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_before_anybody_asked_for_its_answer_leaves_nothing_behind() {
+    let strict = Strict::default();
+    let (layer, backend) = one_an_hour_later();
+    let mut service = layer.layer(strict.clone());
+
+    drop(service.ready().await.unwrap().call(from("10.0.0.1")));
+
+    assert_eq!((backend.pending(), strict.calls()), (0, 0));
+    backend.gate.add_permits(1);
+    let next = service.oneshot(from("10.0.0.1")).await.unwrap();
+    assert_eq!(next.status(), 200);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_its_key_is_looked_up_is_charged_nothing() {
+    let strict = Strict::default();
+    let known = Arc::new(Semaphore::new(0));
+    let looked_up = Arc::clone(&known);
+    let key = key::from_async_fn(move |_| {
+        let looked_up = Arc::clone(&looked_up);
+        async move { looked_up.acquire().await.ok().map(|_| "anna") }
+    });
+    let layer = RateLimitLayer::new(Policy::new("one", Quota::per_hour(1)).key_async(key));
+    let mut service = layer.layer(strict.clone());
+
+    let mut waiting = Box::pin(service.ready().await.unwrap().call(from("10.0.0.1")));
+    assert_pending(&poll_once(&mut waiting).await);
+    drop(waiting);
+
+    assert_eq!((Arc::strong_count(&known), strict.calls()), (2, 0));
+    known.add_permits(1);
+    let next = service.oneshot(from("10.0.0.1")).await.unwrap();
+    assert_eq!(next.status(), 200);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_with_its_refusal_unread_leaves_the_service_free() {
+    let stack = ServiceBuilder::new()
+        .layer(one_an_hour())
+        .layer(ConcurrencyLimitLayer::new(1));
+    let service = stack.service(Strict::default());
+    service.clone().oneshot(from("10.0.0.1")).await.unwrap();
+
+    let mut refused = service.clone();
+    drop(refused.ready().await.unwrap().call(from("10.0.0.1")));
+
+    assert!(poll_ready_once(&mut service.clone()).await.is_ready());
 }
 
 #[tokio::test]

@@ -162,7 +162,7 @@ mod tests {
         let credit = || {
             let request = Request {
                 work: Work::Credit(receipt(), 1),
-                names: [Box::from(*b"name")].into_iter().collect(),
+                names: [b"name".to_vec()].into_iter().collect(),
             };
             Job::unattended(request, &cluster.counters)
         };

@@ -1,8 +1,8 @@
 //! Many requests as one call of the script.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::lower::{Lowered, Request};
 
@@ -20,8 +20,8 @@ const COSTS_NOTHING: &[u8] = &[0; 8];
 
 /// What is sent: KEYS and ARGV.
 #[derive(Debug, Default)]
-pub(crate) struct Call {
-    pub(crate) keys: Vec<Box<[u8]>>,
+pub(crate) struct Call<'a> {
+    pub(crate) keys: Vec<&'a [u8]>,
     pub(crate) runs: Vec<Vec<u8>>,
 }
 
@@ -36,10 +36,35 @@ pub(crate) struct Plan {
 
 /// Equal requests that are decided one after the other.
 struct Group {
-    lowered: Lowered,
-    members: Vec<usize>,
+    /// Which of the words they are told in.
+    words: usize,
+    members: SmallVec<[usize; 2]>,
     /// Groups of one wave have no key in common, so that it does not matter which of them comes first.
     wave: usize,
+}
+
+/// The requests of a call, and what is said of them.
+#[derive(Default)]
+struct Groups {
+    groups: Vec<Group>,
+    /// Most requests of a call ask the same, of different states.
+    words: Vec<Lowered>,
+}
+
+/// The states that the requests of a call speak of, numbered as they are met.
+#[derive(Default)]
+struct Met<'a> {
+    names: Vec<&'a [u8]>,
+    numbers: BTreeMap<&'a [u8], u8>,
+}
+
+impl<'a> Met<'a> {
+    fn number(&mut self, name: &'a [u8]) -> u8 {
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.names.push(name);
+            u8::try_from(self.names.len() - 1).unwrap_or(u8::MAX)
+        })
+    }
 }
 
 impl Plan {
@@ -47,110 +72,122 @@ impl Plan {
     /// put next to those that look like them, so that a quota travels once.
     ///
     /// The requests must have no more than [`MAX_KEYS`] names between them.
-    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call) {
+    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let mut groups = group(&requests);
-        groups.sort_by(|a, b| {
-            let shape = |group: &Group| (group.wave, group.members.len());
-            (shape(a), &a.lowered.shape).cmp(&(shape(b), &b.lowered.shape))
-        });
-
+        let mut met = Met::default();
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
-            keys: vec![SmallVec::new(); requests.len()],
+            keys: (requests.iter())
+                .map(|request| request.names.iter().map(|name| met.number(name)).collect())
+                .collect(),
         };
-        let mut call = Call::default();
-        let mut numbers: HashMap<&[u8], u8> = HashMap::with_capacity(requests.len());
-        let mut last: Option<&Group> = None;
+        let Groups { mut groups, words } = Groups::of(&requests, &plan.keys, met.names.len());
+        groups.sort_by(|a, b| {
+            let shape = |group: &Group| (group.wave, group.members.len());
+            (shape(a), &words[a.words].shape).cmp(&(shape(b), &words[b.words].shape))
+        });
+
+        let mut call = Call {
+            keys: Vec::with_capacity(met.names.len()),
+            runs: Vec::new(),
+        };
+        // By the number under which a state was met: that under which it is sent.
+        let mut numbers = vec![None; met.names.len()];
+        let mut last: Option<(usize, &[u8])> = None;
         for group in &groups {
             for &member in &group.members {
-                for name in &requests[member].names {
-                    let number = *numbers.entry(name).or_insert_with(|| {
-                        call.keys.push(name.clone());
+                for key in &mut plan.keys[member] {
+                    let met_as = usize::from(*key);
+                    *key = *numbers[met_as].get_or_insert_with(|| {
+                        call.keys.push(met.names[met_as]);
                         u8::try_from(call.keys.len() - 1).unwrap_or(u8::MAX)
                     });
-                    plan.keys[member].push(number);
                 }
                 plan.order.push(member);
             }
-            let continues = last.is_some_and(|last| last.continues_with(group));
-            if !continues {
-                call.runs.push(group.head());
+            let words = &words[group.words];
+            let head = (group.members.len(), &words.shape[..]);
+            if last != Some(head) {
+                call.begin_run(head);
+                last = Some(head);
             }
             if let (Some(run), Some(&member)) = (call.runs.last_mut(), group.members.first()) {
-                let names = group.lowered.names.iter();
+                let names = words.names.iter();
                 run.extend(names.map(|&name| plan.keys[member][name] + 1));
-                run.extend_from_slice(&group.lowered.behind);
+                run.extend_from_slice(&words.behind);
             }
-            last = Some(group);
         }
         let timeless = |position: &usize| requests[*position].names.is_empty();
         plan.order.extend((0..requests.len()).filter(timeless));
-        call.drop_obvious_numbers(groups.first());
+        call.drop_obvious_numbers(groups.first().map(|group| &words[group.words]));
         call.shorten_if_alone();
         (plan, call)
     }
 }
 
-fn group(requests: &[&Request]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::with_capacity(requests.len());
-    // By name of a state: the group that spoke of it last.
-    let mut latest: HashMap<&[u8], usize> = HashMap::with_capacity(requests.len());
-    for (position, request) in requests.iter().enumerate() {
-        if request.names.is_empty() {
-            // Asks for the time only.
-            continue;
+impl Groups {
+    /// `states` says for each request which of `count` states its names are.
+    fn of(requests: &[&Request], states: &[SmallVec<[u8; 2]>], count: usize) -> Self {
+        let mut this = Self::default();
+        // By state: the group that spoke of it last.
+        let mut latest: Vec<Option<usize>> = vec![None; count];
+        let mut previous = None;
+        for (position, (&request, states)) in requests.iter().zip(states).enumerate() {
+            let Some(&first) = states.first() else {
+                // Asks for the time only.
+                continue;
+            };
+            if !previous.is_some_and(|previous| request.asks_as(previous)) {
+                this.words.push(request.lower());
+            }
+            previous = Some(request);
+            let words = this.words.len() - 1;
+            if request.is_one_charge()
+                && let Some(group) = latest[usize::from(first)]
+                && requests[this.groups[group].members[0]].is_one_charge()
+                && this.shape(group) == &this.words[words].shape[..]
+                && this.groups[group].members.len() < usize::from(u8::MAX)
+            {
+                this.groups[group].members.push(position);
+                continue;
+            }
+            let before = (states.iter()).filter_map(|state| latest[usize::from(*state)]);
+            let wave = (before.map(|group| this.groups[group].wave + 1))
+                .max()
+                .unwrap_or(0);
+            for state in states {
+                latest[usize::from(*state)] = Some(this.groups.len());
+            }
+            this.groups.push(Group {
+                words,
+                members: smallvec![position],
+                wave,
+            });
         }
-        let lowered = request.lower();
-        if request.is_one_charge()
-            && let Some(&group) = latest.get(&*request.names[0])
-            && requests[groups[group].members[0]].is_one_charge()
-            && groups[group].lowered.shape == lowered.shape
-            && groups[group].members.len() < usize::from(u8::MAX)
-        {
-            groups[group].members.push(position);
-            continue;
-        }
-        let before = request.names.iter().filter_map(|name| latest.get(&**name));
-        let wave = before
-            .map(|&group| groups[group].wave + 1)
-            .max()
-            .unwrap_or(0);
-        for name in &request.names {
-            latest.insert(name, groups.len());
-        }
-        groups.push(Group {
-            lowered,
-            members: vec![position],
-            wave,
-        });
+        this
     }
-    groups
+
+    fn shape(&self, group: usize) -> &[u8] {
+        &self.words[self.groups[group].words].shape
+    }
 }
 
-impl Group {
-    fn continues_with(&self, next: &Self) -> bool {
-        self.members.len() == next.members.len() && self.lowered.shape == next.lowered.shape
-    }
-
+impl Call<'_> {
     /// How many times each request, then what they share.
-    fn head(&self) -> Vec<u8> {
-        let shape = &self.lowered.shape;
+    fn begin_run(&mut self, (times, shape): (usize, &[u8])) {
         let mut run = Vec::with_capacity(1 + shape.len() + 64);
-        run.push(u8::try_from(self.members.len()).unwrap_or(u8::MAX));
+        run.push(u8::try_from(times).unwrap_or(u8::MAX));
         run.extend_from_slice(shape);
-        run
+        self.runs.push(run);
     }
-}
 
-impl Call {
     /// A single run that speaks of each key once, in order, need not say so.
-    fn drop_obvious_numbers(&mut self, group: Option<&Group>) {
-        if let ([run], Some(group)) = (&mut self.runs[..], group) {
-            let head = group.lowered.shape.len() + 1;
+    fn drop_obvious_numbers(&mut self, words: Option<&Lowered>) {
+        if let ([run], Some(words)) = (&mut self.runs[..], words) {
+            let head = words.shape.len() + 1;
             let numbers = (1..=self.keys.len()).map(|number| u8::try_from(number).unwrap_or(0));
-            if group.lowered.is_decision()
-                && group.lowered.names.len() == 1
+            if words.is_decision()
+                && words.names.len() == 1
                 && run
                     .get(head..)
                     .is_some_and(|said| numbers.eq(said.iter().copied()))

@@ -1,9 +1,10 @@
 //! What one request asks, in the script's words.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Algorithm, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
-use super::numbers::put;
+use super::numbers::{Words, put};
+use crate::name::Name;
 
 /// A charge that outlives the caller's borrow.
 #[derive(Clone, Debug)]
@@ -53,18 +54,18 @@ impl Work {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) work: Work,
-    pub(crate) names: SmallVec<[Box<[u8]>; 2]>,
+    pub(crate) names: SmallVec<[Name; 2]>,
 }
 
 /// A request in the script's words: the head of a run, which equal requests share, and which of its names it speaks of.
 #[derive(Debug)]
 pub(super) struct Lowered {
     /// The verb and the charges.
-    pub(super) shape: Vec<u8>,
+    pub(super) shape: Words,
     /// Positions in the request's names, one for each charge of the shape.
     pub(super) names: SmallVec<[usize; 4]>,
     /// What stands behind the number of the key: the receipt of a credit.
-    pub(super) behind: Vec<u8>,
+    pub(super) behind: Words,
 }
 
 const DECIDE: u8 = 0;
@@ -98,11 +99,17 @@ impl Request {
         };
         // What does not take one of the short paths.
         let settled = |unit| 2 + of(unit);
+        let given_back = |unit| match unit {
+            // It may have to look at 32 credits before it, and to write them.
+            Unit::Gcra => 12,
+            unit => settled(unit),
+        };
         match &self.work {
             Work::Decide(charges) => (charges.iter())
                 .map(|charge| of(charge.scope.unit()) + usize::from(charge.mode != Mode::Enforce))
                 .sum(),
-            Work::Credit(receipt, _) | Work::Debit(receipt, _) => settled(receipt.scope().unit()),
+            Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
+            Work::Debit(receipt, _) => settled(receipt.scope().unit()),
             Work::Reset(scope) => settled(scope.unit()),
         }
     }
@@ -116,7 +123,24 @@ impl Lowered {
 
 impl Request {
     pub(super) fn is_one_charge(&self) -> bool {
-        matches!(&self.work, Work::Decide(charges) if charges.len() == 1)
+        self.one_charge().is_some()
+    }
+
+    /// Whether both are one charge and ask the same, of whichever states.
+    pub(super) fn asks_as(&self, other: &Self) -> bool {
+        let asked = |charge: &OwnedCharge| (charge.quota, charge.cost, charge.mode);
+        self.one_charge()
+            .is_some_and(|one| other.one_charge().map(asked) == Some(asked(one)))
+    }
+
+    fn one_charge(&self) -> Option<&OwnedCharge> {
+        match &self.work {
+            Work::Decide(charges) => match &charges[..] {
+                [charge] => Some(charge),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     pub(super) fn lower(&self) -> Lowered {
@@ -124,20 +148,20 @@ impl Request {
             Work::Decide(charges) => self.decide(charges),
             Work::Credit(receipt, n) => {
                 let (at, (full_us, full_rest)) = (receipt.at().as_micros(), receipt.full_at());
-                let mut behind = Vec::with_capacity(20);
+                let mut behind = Words::new();
                 put(&mut behind, at);
                 put(&mut behind, full_us);
                 behind.extend_from_slice(&full_rest.to_le_bytes());
                 settle(CREDIT, receipt, (*n).min(receipt.cost()), behind)
             }
-            Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Vec::new()),
+            Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Words::new()),
             Work::Reset(scope) => {
-                let mut shape = vec![RESET, 1];
+                let mut shape: Words = smallvec![RESET, 1];
                 put_unit(&mut shape, scope.unit());
                 Lowered {
                     shape,
                     names: SmallVec::from_slice(&[0]),
-                    behind: Vec::new(),
+                    behind: Words::new(),
                 }
             }
         }
@@ -173,7 +197,7 @@ impl Request {
             wanted.extend((0..charges.len()).map(|index| (index, PROBE, 0)));
         }
 
-        let mut shape = vec![DECIDE, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
+        let mut shape: Words = smallvec![DECIDE, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
         let mut names = SmallVec::new();
         for (index, mode, cost) in wanted {
             let quota = &charges[index].quota;
@@ -185,13 +209,13 @@ impl Request {
         Lowered {
             shape,
             names,
-            behind: Vec::new(),
+            behind: Words::new(),
         }
     }
 }
 
-fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Vec<u8>) -> Lowered {
-    let mut shape = vec![verb, 1];
+fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Lowered {
+    let mut shape: Words = smallvec![verb, 1];
     let quota = receipt.quota();
     // No budget owes more.
     let n = n.min(quota.capacity() * DEBT_CEILING);
@@ -204,7 +228,7 @@ fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Vec<u8>) -> Lowered {
 }
 
 /// The number of the algorithm, the mode, the cost and the quota's parameters.
-fn put_charge(out: &mut Vec<u8>, mode: u8, cost: u64, quota: &Quota) {
+fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
     let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
     match quota.algorithm() {
         Algorithm::Gcra => {
@@ -216,7 +240,7 @@ fn put_charge(out: &mut Vec<u8>, mode: u8, cost: u64, quota: &Quota) {
 }
 
 /// A charge of some quota of this unit: a reset must know what it forgets, and does not depend on how much.
-fn put_unit(out: &mut Vec<u8>, unit: Unit) {
+fn put_unit(out: &mut Words, unit: Unit) {
     match unit {
         Unit::Gcra => put_gcra(out, PROBE, &Interval::of(1, 1), 0, 1),
         _ => put_window(out, PROBE, 0, 1, unit),
@@ -250,7 +274,7 @@ impl Interval {
 /// How long the cost and a full budget take to drain, worked out here since the script's time is dearer. The tag says how
 /// wide the cells are at whose ends states expire: the largest power of two no longer than a full drain, so that nothing
 /// outlives its meaning by more than that.
-fn put_gcra(out: &mut Vec<u8>, mode: u8, interval: &Interval, cost: u64, burst: u64) {
+fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u64) {
     let ((us, rest), (full_us, full_rest)) = (interval.times(cost), interval.times(burst));
     // Expiries are whole milliseconds: cells below 2^10 µs would tell nothing apart.
     let cell = full_us.max(1 << 10).ilog2().min(48);
@@ -263,7 +287,7 @@ fn put_gcra(out: &mut Vec<u8>, mode: u8, interval: &Interval, cost: u64, burst: 
     put(out, full_rest);
 }
 
-fn put_window(out: &mut Vec<u8>, mode: u8, cost: u64, limit: u64, unit: Unit) {
+fn put_window(out: &mut Words, mode: u8, cost: u64, limit: u64, unit: Unit) {
     let (number, period, third) = match unit {
         Unit::FixedWindow {
             period_us,

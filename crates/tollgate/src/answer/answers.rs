@@ -8,14 +8,15 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::expose::{expose, names};
-use super::fields::{has_fields, state, write_chosen_fields};
+use super::fields::{has_fields, write_chosen_fields};
 use super::grpc::{Dialect, GrpcAnswers};
+use super::jitter::Drawn;
 use super::prepared::NO_STORE;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
 use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond, write_usual_fields};
-use crate::RequestView;
 use crate::ledger::Ledger;
+use crate::{PolicyVerdict, RequestView};
 
 /// What the answers of one layer look like.
 #[derive(Clone)]
@@ -158,12 +159,14 @@ impl Answers {
         if let Some(dialect) = Dialect::of(&request) {
             return self.complete(self.grpc.answer(dialect, &refusal), &refusal, writes);
         }
+        if let [sole] = ledger.report().verdicts()
+            && let Some(complete) = self.prepared(sole, jitter, writes)
+        {
+            return complete;
+        }
         let response = match &self.respond {
             Some(respond) => respond.respond(&refusal),
-            None => match self.prepared_problem(&refusal, writes) {
-                Some(complete) => return complete,
-                None => ProblemJson.respond(&refusal),
-            },
+            None => ProblemJson.respond(&refusal),
         };
         self.complete(response, &refusal, writes)
     }
@@ -211,29 +214,37 @@ impl Answers {
         }
     }
 
-    /// The answer if one quota refuses for now and no other took part, which is nearly always.
-    fn prepared_problem(&self, refusal: &Refusal<'_>, writes: Writes) -> Option<Response<Bytes>> {
-        let [sole] = refusal.ledger().report().verdicts() else {
+    /// The answer to a request that one quota refuses, and in which no other took part, unless there is more to it than
+    /// there nearly always is.
+    #[inline]
+    pub(crate) fn deny<B>(
+        &self,
+        sole: &PolicyVerdict,
+        request: &Request<B>,
+    ) -> Option<Response<Bytes>> {
+        // Every call of gRPC is a POST.
+        if request.method() == Method::POST {
             return None;
-        };
-        if writes == Writes::Chosen || self.exposed.is_some() {
+        }
+        let jitter = self.jitter.map(Jitter::draw);
+        self.prepared(sole, jitter, self.writes)
+    }
+
+    /// What was prepared for a refusal by one quota for now, if that is what refusals look like.
+    #[inline]
+    fn prepared(
+        &self,
+        sole: &PolicyVerdict,
+        jitter: Option<Drawn>,
+        writes: Writes,
+    ) -> Option<Response<Bytes>> {
+        if self.respond.is_some() || self.exposed.is_some() || writes == Writes::Chosen {
             return None;
         }
         let wait = sole.verdict().retry_after().filter(|_| sole.refuses())?;
-        let seconds = told_seconds(refusal.told(wait));
+        let seconds = told_seconds(jitter.map_or(wait, |drawn| drawn.lengthen(wait)));
         let prepared = &sole.labels().refusal;
-        let mut response = Response::new(Bytes::from_static(prepared.problem.as_bytes()));
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        let headers = response.headers_mut();
-        let mut changing = if writes == Writes::Usual {
-            let mut changing = prepared.with_fields.copy_to(headers);
-            *changing.next()? = state(sole, Some(seconds));
-            changing
-        } else {
-            prepared.without.copy_to(headers)
-        };
-        *changing.next()? = retry_after(seconds);
-        Some(response)
+        Some(prepared.response(sole, seconds, writes == Writes::Usual))
     }
 }
 

@@ -1,10 +1,14 @@
 //! Headers that are prepared once and copied for each answer.
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, ValuesMut};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY};
+use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY, state};
 use super::problem::{PROBLEM_JSON, problem_body};
+use super::rendered::{About, Says, render_headers};
+use super::retry_after::retry_after;
+use crate::report::PolicyVerdict;
 
 /// A map of headers of which the first few change from answer to answer.
 ///
@@ -22,12 +26,21 @@ impl Prepared {
         Self(map)
     }
 
-    /// Makes `headers` a copy, and shows the values that change, in their order.
+    /// Makes `headers` a copy in which the first have these values, in their order.
     #[inline]
-    pub(crate) fn copy_to<'a>(&self, headers: &'a mut HeaderMap) -> ValuesMut<'a, HeaderValue> {
+    pub(crate) fn copy_to<const N: usize>(
+        &self,
+        headers: &mut HeaderMap,
+        values: [HeaderValue; N],
+    ) {
         headers.clone_from(&self.0);
         // In the order in which they were put in: nothing was ever taken out.
-        headers.values_mut()
+        let mut changing = headers.values_mut();
+        for value in values {
+            if let Some(header) = changing.next() {
+                *header = value;
+            }
+        }
     }
 }
 
@@ -62,6 +75,37 @@ impl PreparedRefusal {
             ]),
         }
     }
+
+    /// The answer to a caller who is to come back in so many seconds.
+    #[inline]
+    pub(super) fn response(
+        &'static self,
+        sole: &PolicyVerdict,
+        seconds: u64,
+        has_fields: bool,
+    ) -> Response<Bytes> {
+        let prepared = if has_fields {
+            &self.with_fields
+        } else {
+            &self.without
+        };
+        let says = Says {
+            about: About::of(prepared),
+            number: 0,
+            seconds,
+        };
+        let mut response = Response::new(Bytes::from_static(self.problem.as_bytes()));
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        render_headers(response.headers_mut(), says, |headers| {
+            let retry_after = retry_after(seconds);
+            if has_fields {
+                prepared.copy_to(headers, [state(sole, Some(seconds)), retry_after]);
+            } else {
+                prepared.copy_to(headers, [retry_after]);
+            }
+        });
+        response
+    }
 }
 
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -82,9 +126,7 @@ mod tests {
         let prepared = Prepared::new(names.clone().map(|name| (name, value("as it was"))));
 
         let mut headers = HeaderMap::new();
-        let mut changing = prepared.copy_to(&mut headers);
-        *changing.next().unwrap() = value("one");
-        *changing.next().unwrap() = value("two");
+        prepared.copy_to(&mut headers, [value("one"), value("two")]);
 
         let values = names.map(|name| headers[name].clone());
         assert_eq!(values, ["one", "two", "as it was", "as it was"]);

@@ -1,79 +1,138 @@
-//! Header values with numbers in them, which come back again and again.
+//! Headers with numbers in them, which come back again and again.
 
 use std::cell::RefCell;
+use std::thread::LocalKey;
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 
-/// What a value says.
+/// What a value, or a map of headers, says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Says {
-    /// What stands before the numbers. Compared by its address: it lives as long as the process.
-    pub(super) what: &'static str,
+    pub(super) about: About,
     pub(super) number: u64,
     pub(super) seconds: u64,
 }
 
-/// Values that a thread keeps at hand. An ordinary quota (10/s, 100/min) has fewer than this to say; of an extraordinary
-/// one each takes the place of another.
+/// What numbers are about: something that lives as long as the process, known by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct About(usize);
+
+impl About {
+    #[inline]
+    pub(super) fn of<T: ?Sized>(what: &'static T) -> Self {
+        Self(std::ptr::from_ref(what).addr())
+    }
+}
+
+/// So much of each kind a thread keeps at hand. An ordinary quota (10/s, 100/min) has fewer than this to say; of an
+/// extraordinary one each takes the place of another.
 const KEPT: usize = 128;
 const KEPT_BITS: u32 = KEPT.trailing_zeros();
 
+/// What is asked for less often is not worth the copy.
+const OFTEN: u8 = 3;
+
+type Memory<T> = RefCell<Vec<Kept<T>>>;
+
 thread_local! {
-    static RENDERED: RefCell<Vec<Option<Kept>>> = const { RefCell::new(Vec::new()) };
+    static VALUES: Memory<HeaderValue> = const { RefCell::new(Vec::new()) };
+    static MAPS: Memory<HeaderMap> = const { RefCell::new(Vec::new()) };
 }
 
-#[derive(Clone, Debug)]
-struct Kept {
+#[derive(Debug)]
+struct Kept<T> {
     says: Says,
-    /// Only of what was asked for twice: what comes once is not worth the place.
-    value: Option<HeaderValue>,
+    /// How often that was asked for, and nothing else in between.
+    times: u8,
+    rendered: Option<T>,
 }
 
 /// The value that says so: the one that this thread rendered before, or a new one. A copy of a value costs a tenth of
 /// writing its digits, checking them, and finding a place for them.
 #[inline]
-pub(super) fn rendered(says: Says, render: impl FnOnce(Says) -> HeaderValue) -> HeaderValue {
+pub(super) fn rendered(says: Says, render: impl FnOnce() -> HeaderValue) -> HeaderValue {
+    let mut value = HeaderValue::from_static("");
+    recall(&VALUES, says, &mut value, |value| *value = render());
+    value
+}
+
+/// Makes `headers` those that say so: a copy of what this thread rendered before, or what `render` makes of them.
+#[inline]
+pub(super) fn render_headers(
+    headers: &mut HeaderMap,
+    says: Says,
+    render: impl FnOnce(&mut HeaderMap),
+) {
+    recall(&MAPS, says, headers, render);
+}
+
+/// What is large is written where it is wanted, not moved there.
+#[inline]
+fn recall<T: Clone>(
+    memory: &'static LocalKey<Memory<T>>,
+    says: Says,
+    into: &mut T,
+    render: impl FnOnce(&mut T),
+) {
     let place = says.place();
-    let known = RENDERED.try_with(|kept| match kept.borrow().get(place) {
-        Some(Some(kept)) if kept.says.is(says) => kept.value.clone(),
-        _ => None,
+    let is_known = memory.try_with(|kept| match kept.borrow().get(place) {
+        Some(kept) if kept.says == says => match &kept.rendered {
+            Some(rendered) => {
+                into.clone_from(rendered);
+                true
+            }
+            None => false,
+        },
+        _ => false,
     });
-    match known {
-        Ok(Some(value)) => value,
-        _ => remember(place, says, render),
+    if is_known != Ok(true) {
+        render(into);
+        remember(memory, place, says, into);
     }
 }
 
 #[inline(never)]
-fn remember(place: usize, says: Says, render: impl FnOnce(Says) -> HeaderValue) -> HeaderValue {
-    let value = render(says);
+fn remember<T: Clone>(
+    memory: &'static LocalKey<Memory<T>>,
+    place: usize,
+    says: Says,
+    rendered: &T,
+) {
     // A thread that ends keeps nothing.
-    let _ = RENDERED.try_with(|kept| {
+    let _ = memory.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         if kept.is_empty() {
-            kept.resize(KEPT, None);
+            kept.resize_with(KEPT, || Kept {
+                says: Says::NOTHING,
+                times: 0,
+                rendered: None,
+            });
         }
-        let again = kept[place].as_ref().is_some_and(|kept| kept.says.is(says));
-        let value = again.then(|| value.clone());
-        kept[place] = Some(Kept { says, value });
+        let kept = &mut kept[place];
+        if kept.says == says {
+            kept.times += 1;
+        } else {
+            (kept.says, kept.times) = (says, 1);
+        }
+        // Once it is kept, nobody comes here for it.
+        kept.rendered = (kept.times == OFTEN).then(|| rendered.clone());
     });
-    value
 }
 
 impl Says {
-    #[inline]
-    fn is(self, other: Self) -> bool {
-        std::ptr::eq(self.what, other.what)
-            && self.number == other.number
-            && self.seconds == other.seconds
-    }
+    /// Nothing lives there.
+    const NOTHING: Self = Self {
+        about: About(0),
+        number: 0,
+        seconds: 0,
+    };
 
     #[inline]
     fn place(self) -> usize {
         // 2^64 over the golden ratio: its multiples spread over the upper bits.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-        let says = self.number ^ self.seconds.rotate_left(32) ^ self.what.as_ptr().addr() as u64;
+        let says = self.number ^ self.seconds.rotate_left(32) ^ self.about.0 as u64;
         (says.wrapping_mul(SPREAD) >> (u64::BITS - KEPT_BITS)) as usize
     }
 }
@@ -82,9 +141,19 @@ impl Says {
 mod tests {
     use super::*;
 
-    fn render(says: Says) -> HeaderValue {
-        let text = format!("{}{};t={}", says.what, says.number, says.seconds);
-        rendered(says, |_| HeaderValue::from_str(&text).unwrap())
+    fn says(what: &'static str, number: u64, seconds: u64) -> Says {
+        Says {
+            about: About::of(what),
+            number,
+            seconds,
+        }
+    }
+
+    fn render(what: &'static str, number: u64, seconds: u64) -> HeaderValue {
+        let text = format!("{what}{number};t={seconds}");
+        rendered(says(what, number, seconds), || {
+            HeaderValue::from_str(&text).unwrap()
+        })
     }
 
     #[test]
@@ -93,29 +162,21 @@ mod tests {
         for round in 0..3 {
             for number in 0..300_u64 {
                 for (what, seconds) in [("\"a\";r=", number / 7), ("\"b\";r=", round)] {
-                    let says = Says {
-                        what,
-                        number,
-                        seconds,
-                    };
                     let expected = format!("{what}{number};t={seconds}");
-                    assert_eq!(render(says), expected);
-                    assert_eq!(render(says), expected);
+                    for _ in 0..=OFTEN {
+                        assert_eq!(render(what, number, seconds), expected);
+                    }
                 }
             }
         }
     }
 
     #[test]
-    fn a_value_that_was_asked_for_twice_is_not_rendered_again() {
-        let says = Says {
-            what: "again",
-            number: 1,
-            seconds: 1,
-        };
-        render(says);
-        render(says);
-        let again = rendered(says, |_| panic!("rendered a third time"));
+    fn a_value_that_was_asked_for_often_is_not_rendered_again() {
+        for _ in 0..OFTEN {
+            render("again", 1, 1);
+        }
+        let again = rendered(says("again", 1, 1), || panic!("rendered once more"));
         assert_eq!(again, "again1;t=1");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::rendered::{Says, rendered};
+use super::rendered::{About, Says, rendered};
 
 /// Whole seconds, rounded up: who waits so long has waited long enough.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
@@ -19,11 +19,11 @@ pub(super) fn told_seconds(wait: Duration) -> u64 {
 /// The value of `Retry-After`.
 pub(super) fn retry_after(seconds: u64) -> HeaderValue {
     let says = Says {
-        what: "retry-after",
+        about: About::of("retry-after"),
         number: 0,
         seconds,
     };
-    rendered(says, |says| HeaderValue::from(says.seconds))
+    rendered(says, || HeaderValue::from(seconds))
 }
 
 #[cfg(test)]

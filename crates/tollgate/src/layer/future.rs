@@ -100,7 +100,7 @@ impl<S, B> Waiting<S, B> {
                         }
                     };
                     if plan.is_empty() {
-                        let after = config.admit(&mut self.request, |_| {});
+                        let after = config.admit(&mut self.request, Ledger::clear);
                         return Poll::Ready(Outcome::Passed(after));
                     }
                     let decide = limiter.decide(&plan);

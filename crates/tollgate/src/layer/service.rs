@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
-use tollgate_core::{BackendError, Decide, Decision};
+use tollgate_core::{BackendError, Decide, Decision, Timestamp};
 use tower_service::Service;
 
 #[cfg(feature = "tonic")]
@@ -18,8 +18,10 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Plan, Planned};
-use crate::{RateLimitStatus, ResponseBody, ResponseView};
+use crate::limiter::{Judged, Met, Plan, Planned, Sole, Turned};
+#[cfg(feature = "axum")]
+use crate::status::Nearest;
+use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
 #[derive(Clone, Debug)]
@@ -100,44 +102,54 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let config = &self.config;
-        let Some(sole) = config.limiter.sole() else {
-            return self.call_with_plan(request);
-        };
-        let Some(key) = sole.key(&request) else {
-            return self.call_with_plan(request);
+        let (sole, key) = match config.limiter.meet(&request) {
+            Met::Sole(sole, key) => (sole, key),
+            Met::Nothing => return self.call_uncharged(request),
+            Met::Planned(planned) => return self.call_planned(planned, request),
         };
         let answer = sole.decide(&key);
         // Most requests are decided here, and all that they need is looked at where it lies.
-        let Some(Ok(decision)) = answer.peek() else {
+        let Some((decision, verdict)) = Sole::decided(&answer) else {
             let plan = sole.plan(key);
             return self.go_on(answer, plan, request);
         };
         config.limiter.backend_answered();
         if !decision.is_admitted() {
-            let mut ledger = Ledger::default();
-            sole.enter(&mut ledger, key, decision);
-            let response = config.refuse(&request, RefusalReason::QuotaExceeded, &ledger);
+            let response = config.deny(&request, sole.named(verdict), key, decision.at());
             return self.refused(response);
         }
-        let after = config.admit(&mut request, |ledger| sole.enter(ledger, key, decision));
+        let after = config.admit(&mut request, |ledger| {
+            ledger.set(sole.named(verdict), &key, decision.at());
+        });
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
 
 impl<S> RateLimitService<S> {
     #[inline(never)]
-    fn call_with_plan<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
+    fn call_uncharged<B, R>(&mut self, mut request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        R: ResponseBody,
+    {
+        // Policies further in may still want the handle.
+        let after = self.config.admit(&mut request, Ledger::clear);
+        ResponseFuture::calling(self.inner.call(request), after)
+    }
+
+    #[inline(never)]
+    fn call_planned<B, R>(
+        &mut self,
+        planned: Result<Planned, Turned>,
+        mut request: Request<B>,
+    ) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         R: ResponseBody,
     {
         let limiter = &self.config.limiter;
-        match limiter.plan(&limiter.view(&request)) {
-            Ok(Planned::Now(plan)) if plan.is_empty() => {
-                // Policies further in may still want the handle.
-                let after = self.config.admit(&mut request, |_| {});
-                ResponseFuture::calling(self.inner.call(request), after)
-            }
+        match planned {
+            Ok(Planned::Now(plan)) if plan.is_empty() => self.call_uncharged(request),
             Ok(Planned::Now(plan)) => {
                 let answer = limiter.decide(&plan);
                 match answer.peek() {
@@ -220,7 +232,7 @@ impl Config {
             Judged::Denied(ledger) => {
                 Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
-            Judged::Undecided => Ok(self.after(request, |_| {})),
+            Judged::Undecided => Ok(self.after(request, Ledger::clear)),
             Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }
@@ -233,8 +245,7 @@ impl Config {
         request: &mut Request<B>,
         enter: impl FnOnce(&mut Ledger),
     ) -> After {
-        if self.answers.writes() == Writes::Nothing && !self.status && !self.limiter.has_outcomes()
-        {
+        if self.is_silent {
             return After::default();
         }
         self.after(request, enter)
@@ -267,10 +278,11 @@ impl Config {
         status: RateLimitStatus,
         outer: RateLimitStatus,
     ) -> After {
-        let taken = status.ledger().for_another_layer(&self.limiter);
-        outer.ledger().append(taken);
+        status.show_in(&outer);
         let writes = self.writes_within(request, &outer);
         request.extensions_mut().insert(outer);
+        #[cfg(feature = "axum")]
+        request.extensions_mut().insert(Nearest(status.clone()));
         After {
             status: Some(status),
             writes,
@@ -298,9 +310,26 @@ impl Config {
         too_late(&self.limiter.view(request)).map(R::from_bytes)
     }
 
+    /// The answer to a request that one quota refuses, of which no other was asked.
+    #[inline]
+    fn deny<B, R: ResponseBody>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        verdict: PolicyVerdict,
+        key: Key,
+        at: Timestamp,
+    ) -> Response<R> {
+        let is_outermost = request.extensions().get::<RateLimitStatus>().is_none();
+        if is_outermost && let Some(response) = self.answers.deny(&verdict, request) {
+            return response.map(R::from_bytes);
+        }
+        let ledger = Ledger::of_one(verdict, key, at);
+        self.refuse(request, RefusalReason::QuotaExceeded, &ledger)
+    }
+
     /// The answer to a refused request.
     pub(super) fn refuse<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &Request<B>,
         reason: RefusalReason<'_>,
         ledger: &Ledger,
@@ -316,9 +345,7 @@ impl Config {
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
                 let response = self.answers.refuse(reason, ledger, view, writes);
-                outer
-                    .ledger()
-                    .append(ledger.for_another_layer(&self.limiter));
+                RateLimitStatus::new(self, |own| *own = ledger.clone()).show_in(outer);
                 response
             }
         };

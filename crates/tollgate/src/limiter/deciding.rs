@@ -7,10 +7,10 @@ use http::Request;
 use tollgate_core::{Answer, BackendError, Decision};
 
 use super::planning::{self, Planned, Turned};
-use super::{Fallback, Inner, Limiter, Plan, Sole};
+use super::{Fallback, Inner, Limiter, Plan};
 use crate::key::ClientIp;
 use crate::ledger::Ledger;
-use crate::matching::{Matcher, PathForms};
+use crate::matching::{Covering, Matcher, PathForms};
 use crate::request::FoundClient;
 use crate::{Policy, RequestView};
 
@@ -48,20 +48,34 @@ impl Limiter {
         request: &RequestView<'_>,
     ) -> Result<Planned, Turned> {
         let found = FoundClient::new();
-        let plan = planning::plan(policies.iter(), &request.remembering(&found), None);
-        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
-            self.warn_of_missing_peer();
-        }
-        plan
+        self.warned(planning::plan(
+            policies.iter(),
+            &request.remembering(&found),
+            None,
+        ))
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
-        let plan = if self.0.needs_only_the_peer {
+        self.warned(if self.0.needs_only_the_peer {
             planning::plan(self.0.matched.iter(), request, None)
         } else {
             self.0.plan(request)
-        };
+        })
+    }
+
+    /// The same, if it is known already which policies cover the path.
+    pub(super) fn plan_covering(
+        &self,
+        covering: &Covering<'_>,
+        path: &PathForms<'_>,
+        request: &RequestView<'_>,
+    ) -> Result<Planned, Turned> {
+        let matched = &self.0.matched;
+        self.warned(plan_covering(matched, covering, path, request))
+    }
+
+    fn warned(&self, plan: Result<Planned, Turned>) -> Result<Planned, Turned> {
         if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
@@ -73,11 +87,7 @@ impl Limiter {
     pub(crate) fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planned, Turned> {
         let inner = &*self.0;
         let matcher = inner.message_matcher.as_ref();
-        let plan = inner.plan_under(&inner.for_messages, matcher, call);
-        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
-            self.warn_of_missing_peer();
-        }
-        plan
+        self.warned(inner.plan_under(&inner.for_messages, matcher, call))
     }
 
     /// Somebody charges messages.
@@ -102,12 +112,6 @@ impl Limiter {
                  limiter; callers over a Unix socket have no address, so limit them by another key"
             );
         }
-    }
-
-    /// The only quota of the only policy, if that is all there is: as nearly always.
-    #[inline]
-    pub(crate) fn sole(&self) -> Option<Sole<'_>> {
-        Sole::of(self)
     }
 
     /// Asks the backend.
@@ -203,9 +207,7 @@ impl Inner {
         let Some(matcher) = matcher else {
             return planning::plan(all, &request, Some(&path));
         };
-        let covering = matcher.covering(&path);
-        let candidates = covering.iter().filter_map(|index| matched.get(index));
-        planning::plan(candidates, &request, Some(&path))
+        plan_covering(matched, &matcher.covering(&path), &path, &request)
     }
 
     #[cold]
@@ -218,4 +220,15 @@ impl Inner {
             );
         }
     }
+}
+
+fn plan_covering(
+    matched: &[Arc<Policy>],
+    covering: &Covering<'_>,
+    path: &PathForms<'_>,
+    request: &RequestView<'_>,
+) -> Result<Planned, Turned> {
+    let covering = covering.as_slice().iter();
+    let candidates = covering.filter_map(|index| matched.get(*index));
+    planning::plan(candidates, request, Some(path))
 }

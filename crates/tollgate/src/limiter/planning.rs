@@ -54,20 +54,37 @@ enum Found {
     Tier(Arc<Policy>, Key, FoundTier),
 }
 
+/// What some policies let pass for nothing, whoever it is from.
+pub(super) struct Special {
+    is_preflight: bool,
+    is_health_check: bool,
+}
+
+impl Special {
+    pub(super) fn of(request: &RequestView<'_>) -> Self {
+        Self {
+            is_preflight: request.is_preflight(),
+            is_health_check: request.is_health_check(),
+        }
+    }
+
+    pub(super) fn is_free_under(&self, policy: &Policy) -> bool {
+        (self.is_preflight && !policy.charges_preflights)
+            || (self.is_health_check && !policy.charges_health)
+    }
+}
+
 /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
 pub(super) fn plan<'p>(
     candidates: impl Iterator<Item = &'p Arc<Policy>>,
     request: &RequestView<'_>,
     path: Option<&PathForms<'_>>,
 ) -> Result<Planned, Turned> {
-    let is_preflight = request.is_preflight();
-    let is_health_check = request.is_health_check();
+    let special = Special::of(request);
     let mut plan = Plan::empty();
     let mut resolving: Option<Resolving> = None;
     for policy in candidates {
-        if (is_preflight && !policy.charges_preflights)
-            || (is_health_check && !policy.charges_health)
-        {
+        if special.is_free_under(policy) {
             continue;
         }
         let (routing, routed);

@@ -1,4 +1,4 @@
-//! One policy with one quota, which is all that most limiters have: decided without a plan.
+//! One policy with one quota, which is all that most requests meet: decided without a plan.
 //!
 //! The same steps as with a [`Plan`], one after the other, on a key that stays where its extractor put it. A plan is
 //! made only when there is something to be remembered, which is when the request does not pass at once.
@@ -8,30 +8,29 @@ use std::slice;
 use std::sync::Arc;
 
 use http::{Method, Request};
-use tollgate_core::{Charge, Decide, Decision, Mode};
+use tollgate_core::{Charge, Decide, Decision, Mode, Verdict};
 
+use super::planning::{Planned, Special, Turned};
 use super::{Limiter, Plan};
-use crate::ledger::Ledger;
+use crate::client::ClientAddress;
+use crate::matching::{Covering, Matcher, PathForms};
 use crate::policy::Limit;
-use crate::request::peer;
-use crate::{Key, Policy, PolicyVerdict};
+use crate::request::{FoundClient, Routing, peer};
+use crate::{Key, Policy, PolicyVerdict, RequestView};
 
-/// The only quota of the only policy, and what is known of it before any request comes.
+/// A policy with but one quota, and what is known of it before any request comes.
 pub(super) struct SolePolicy {
     policy: Arc<Policy>,
     limit: Limit,
     cost: u64,
     mode: Mode,
-    /// Whether nothing but the peer's address is asked for.
+    /// Whether nothing but the peer's address is asked for, once the path is known to be covered.
     is_by_peer: bool,
 }
 
 impl SolePolicy {
-    /// If there is but one, and nothing about it has to be found out.
-    pub(super) fn of(matched: &[Arc<Policy>]) -> Option<Self> {
-        let [policy] = matched else {
-            return None;
-        };
+    /// If nothing about it has to be found out.
+    pub(super) fn of(policy: &Arc<Policy>, client: &ClientAddress) -> Option<Self> {
         let [limit] = &policy.limits[..] else {
             return None;
         };
@@ -42,48 +41,118 @@ impl SolePolicy {
             limit: limit.clone(),
             cost,
             mode: policy.mode(),
-            is_by_peer: policy.key.is_client_ip() && !policy.has_conditions(),
+            is_by_peer: policy.key.is_client_ip()
+                && client.is_peer()
+                && !policy.has_conditions_beside_paths(),
         })
+    }
+
+    /// Whose budget is known without another look at the request, as it mostly is.
+    #[inline(always)]
+    fn payer(&self, method: &Method, peer: impl FnOnce() -> Option<IpAddr>) -> Option<Key> {
+        // Of these some are exempt.
+        if !self.is_by_peer || matches!(*method, Method::OPTIONS | Method::POST) {
+            return None;
+        }
+        match peer() {
+            Some(IpAddr::V4(address)) => Some(Key::from(address)),
+            _ => None,
+        }
     }
 }
 
-/// A limiter with one quota, asked about one request.
+/// What a request meets in a limiter.
+pub(crate) enum Met<'a> {
+    /// One quota, and who pays.
+    Sole(Sole<'a>, Key),
+    Nothing,
+    /// Several, or one about which something has to be found out.
+    Planned(Result<Planned, Turned>),
+}
+
+/// One quota of a limiter, asked about one request.
 #[derive(Clone, Copy)]
 pub(crate) struct Sole<'a> {
     limiter: &'a Limiter,
     sole: &'a SolePolicy,
 }
 
-impl<'a> Sole<'a> {
-    #[inline]
-    pub(super) fn of(limiter: &'a Limiter) -> Option<Self> {
-        let sole = limiter.0.sole.as_ref()?;
-        Some(Self { limiter, sole })
-    }
-
-    /// Whose budget the request spends, if it can be said so simply.
-    #[inline]
-    pub(crate) fn key<B>(self, request: &Request<B>) -> Option<Key> {
-        // Of these some are exempt.
-        let is_special = matches!(*request.method(), Method::OPTIONS | Method::POST);
-        if self.sole.is_by_peer
-            && !is_special
-            && let Some(IpAddr::V4(address)) = peer(request.extensions())
+impl Limiter {
+    /// Which policies cover the request, and whose budgets it spends.
+    // Every request asks, and once: a call costs as much again.
+    #[inline(always)]
+    pub(crate) fn meet<B>(&self, request: &Request<B>) -> Met<'_> {
+        if let Some(sole) = &self.0.sole
+            && let Some(key) = sole.payer(request.method(), || peer(request.extensions()))
         {
-            return Some(Key::from(address));
+            let limiter = self;
+            return Met::Sole(Sole { limiter, sole }, key);
         }
-        self.key_of_any(request)
+        self.meet_any(&self.view(request))
     }
 
     #[inline(never)]
-    fn key_of_any<B>(self, request: &Request<B>) -> Option<Key> {
-        let request = self.limiter.view(request);
-        let policy = &self.sole.policy;
-        let is_covered =
-            !request.is_preflight() && !request.is_health_check() && policy.covers(&request);
-        is_covered.then(|| policy.key.extract(&request).ok())?
+    fn meet_any(&self, request: &RequestView<'_>) -> Met<'_> {
+        let inner = &*self.0;
+        if let Some(sole) = &inner.sole {
+            let met = self.meet_sole(sole, request);
+            return met.unwrap_or_else(|| Met::Planned(self.plan(request)));
+        }
+        match &inner.matcher {
+            Some(matcher) if !inner.soles.is_empty() => self.meet_matched(matcher, request),
+            _ => Met::Planned(self.plan(request)),
+        }
     }
 
+    #[inline]
+    fn meet_matched(&self, matcher: &Matcher, request: &RequestView<'_>) -> Met<'_> {
+        let inner = &*self.0;
+        let path = PathForms::of(request.original_uri().path(), inner.ignores_path_case);
+        let covering = matcher.covering(&path);
+        let sole = match covering.as_slice() {
+            [] => return Met::Nothing,
+            [only] => inner.soles.get(*only).and_then(Option::as_ref),
+            _ => None,
+        };
+        if let Some(sole) = sole
+            && let Some(key) = sole.payer(request.method(), || request.peer())
+        {
+            let limiter = self;
+            return Met::Sole(Sole { limiter, sole }, key);
+        }
+        self.meet_covering(sole, &covering, &path, request)
+    }
+
+    #[inline(never)]
+    fn meet_covering<'a>(
+        &'a self,
+        sole: Option<&'a SolePolicy>,
+        covering: &Covering<'_>,
+        path: &PathForms<'_>,
+        request: &RequestView<'_>,
+    ) -> Met<'a> {
+        let found = FoundClient::new();
+        let request = request.remembering(&found);
+        let met = sole.and_then(|sole| {
+            let routes = sole.policy.patterns().routes;
+            self.meet_sole(sole, &request.routed(&Routing { path, routes }))
+        });
+        met.unwrap_or_else(|| Met::Planned(self.plan_covering(covering, path, &request)))
+    }
+
+    /// Nothing, if it cannot be said so simply.
+    fn meet_sole<'a>(&'a self, sole: &'a SolePolicy, request: &RequestView<'_>) -> Option<Met<'a>> {
+        let limiter = self;
+        let policy = &sole.policy;
+        if Special::of(request).is_free_under(policy) || !policy.covers(request) {
+            return Some(Met::Nothing);
+        }
+        let key = policy.key.extract(request).ok()?;
+        Some(Met::Sole(Sole { limiter, sole }, key))
+    }
+}
+
+impl Sole<'_> {
     #[inline]
     pub(crate) fn decide(self, key: &Key) -> Decide {
         let charge = Charge {
@@ -96,13 +165,22 @@ impl<'a> Sole<'a> {
         self.limiter.0.backend.decide(slice::from_ref(&charge))
     }
 
-    /// What was decided, and who paid.
-    #[inline(always)]
-    pub(crate) fn enter(self, ledger: &mut Ledger, key: Key, decision: &Decision) {
-        if let [verdict] = decision.verdicts() {
-            let verdict = PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict);
-            ledger.add(verdict, key, decision.at());
-        }
+    /// What was decided, if that is known already.
+    #[inline]
+    pub(crate) fn decided(answer: &Decide) -> Option<(&Decision, &Verdict)> {
+        let Some(Ok(decision)) = answer.peek() else {
+            return None;
+        };
+        let [verdict] = decision.verdicts() else {
+            return None;
+        };
+        Some((decision, verdict))
+    }
+
+    /// The verdict under its name.
+    #[inline]
+    pub(crate) fn named(self, verdict: &Verdict) -> PolicyVerdict {
+        PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict)
     }
 
     /// What was asked, to be remembered.

@@ -47,10 +47,10 @@ pub(crate) enum Covering<'a> {
 }
 
 impl Covering<'_> {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn as_slice(&self) -> &[usize] {
         match self {
-            Self::Known(policies) => policies.iter().copied(),
-            Self::Joined(policies) => policies.iter().copied(),
+            Self::Known(policies) => policies,
+            Self::Joined(policies) => policies,
         }
     }
 }
@@ -99,12 +99,18 @@ impl Matcher {
     }
 
     /// The policies that the path belongs to.
+    #[inline]
     pub(crate) fn covering(&self, path: &PathForms<'_>) -> Covering<'_> {
         // Nearly every path has one form, and nearly every limiter one tier.
         if let (Some(path), [tier]) = (path.only(), &*self.tiers) {
             let leaf = tier.find(path);
             return Covering::Known(leaf.map_or(&*self.unrouted, |leaf| &leaf.covering));
         }
+        self.covering_any(path)
+    }
+
+    #[inline(never)]
+    fn covering_any(&self, path: &PathForms<'_>) -> Covering<'_> {
         let finds = path
             .iter()
             .flat_map(|path| self.tiers.iter().filter_map(|tier| tier.find(path)));

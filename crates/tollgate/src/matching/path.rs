@@ -16,6 +16,7 @@ pub(crate) struct PathForms<'a> {
 }
 
 impl<'a> PathForms<'a> {
+    #[inline]
     pub(crate) fn of(path: &'a str, ignore_case: bool) -> Self {
         if is_plain(path, ignore_case) {
             return Self {
@@ -23,6 +24,11 @@ impl<'a> PathForms<'a> {
                 tidied: None,
             };
         }
+        Self::of_several(path, ignore_case)
+    }
+
+    #[inline(never)]
+    fn of_several(path: &str, ignore_case: bool) -> Self {
         let as_sent = canonical(path, ignore_case);
         let untidy = as_sent.len() > 1 && (as_sent.ends_with('/') || as_sent.contains("//"));
         Self {
@@ -52,40 +58,47 @@ impl<'a> PathForms<'a> {
     }
 }
 
-/// What a byte of a path may need.
-const DECODING: u8 = 1;
-const LOWERING: u8 = 2;
-const SLASH: u8 = 4;
-
-const NEEDS: [u8; 256] = {
-    let mut needs = [DECODING; 256];
-    let mut byte = b'!';
-    while byte <= b'~' {
-        needs[byte as usize] = match byte {
-            b'%' => DECODING,
-            b'/' => SLASH,
-            b'A'..=b'Z' => LOWERING,
-            _ => 0,
-        };
-        byte += 1;
-    }
-    needs
-};
-
-/// Whether the path has but one form, and this is it. Nearly every path has, which a look into a table for each byte tells.
+/// Whether the path has but one form, and this is it. Nearly every path has, which is seen eight bytes at a time.
 fn is_plain(path: &str, ignore_case: bool) -> bool {
-    let unwanted = if ignore_case {
-        DECODING | LOWERING
-    } else {
-        DECODING
+    let bytes = path.as_bytes();
+    // What it has in common with the word before it is seen twice.
+    let last = match bytes.last_chunk() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => bytes
+            .iter()
+            .fold(each(b'a'), |word, byte| word << 8 | u64::from(*byte)),
     };
-    let (mut found, mut previous) = (0, 0);
-    for byte in path.bytes() {
-        let needs = NEEDS[usize::from(byte)];
-        found |= (needs & unwanted) | (needs & previous & SLASH);
-        previous = needs;
+    let mut found = doubtful(last) | slashes(last) & slashes(last) << 8;
+    let mut before = 0;
+    for word in bytes.as_chunks().0 {
+        let word = u64::from_le_bytes(*word);
+        found |= doubtful(word) | slashes(word) & (slashes(word) << 8 | before);
+        before = slashes(word) >> 56;
     }
-    found == 0 && (previous != SLASH || path.len() == 1)
+    let ends_with_slash = bytes.len() > 1 && bytes.ends_with(b"/");
+    let has_capitals = ignore_case && bytes.iter().any(u8::is_ascii_uppercase);
+    found == 0 && !ends_with_slash && !has_capitals
+}
+
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// The highest bit of a byte says something about it.
+const BITS: u64 = each(0x80);
+
+/// Whether one of the bytes is a percent sign or no visible character. Which one, only the lowest bit tells.
+fn doubtful(word: u64) -> u64 {
+    let below = word.wrapping_sub(each(b'!')) & !word;
+    let percent = word ^ each(b'%');
+    let percent = percent.wrapping_sub(each(1)) & !percent;
+    let above = word.wrapping_add(each(1)) | word;
+    (below | percent | above) & BITS
+}
+
+/// Which of the bytes are slashes, if none is [`doubtful`].
+fn slashes(word: u64) -> u64 {
+    !(word ^ each(b'/')).wrapping_add(each(0x7f)) & BITS
 }
 
 /// Every character in one form, slashes as they came.
@@ -158,6 +171,28 @@ mod tests {
         // A percent sign that encodes nothing is itself.
         assert_eq!(last("/100%"), last("/100%25"));
         assert_eq!(last("/%zz"), last("/%25zz"));
+    }
+
+    #[test]
+    fn a_path_is_plain_if_it_has_no_other_form() {
+        // given paths of every length up to some words, with something odd at every place
+        let oddities = (0..=0x7f).map(|byte| char::from(byte).to_string());
+        let oddities = oddities.chain(["//", "/\u{e9}", "%61/", "\u{80}\u{ff}"].map(str::to_owned));
+        for oddity in oddities {
+            for length in 0..20 {
+                for place in 1..=length + 1 {
+                    let mut path = "/Abcdefg/ijklmnopqrst"[..=length].to_owned();
+                    path.insert_str(place, &oddity);
+
+                    for ignore_case in [false, true] {
+                        let is_plain = is_plain(&path, ignore_case);
+
+                        let only = tidy(&canonical(&path, ignore_case)) == path;
+                        assert_eq!(is_plain, only, "{path:?} {ignore_case}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

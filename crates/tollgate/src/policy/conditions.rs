@@ -193,8 +193,10 @@ impl Policy {
         }
     }
 
-    pub(crate) fn has_conditions(&self) -> bool {
-        self.conditions.is_some()
+    /// Whether more than the path decides what it covers.
+    pub(crate) fn has_conditions_beside_paths(&self) -> bool {
+        let conditions = self.conditions.as_ref();
+        conditions.is_some_and(|conditions| conditions.look_beside_paths())
     }
 
     /// The patterns of paths.
@@ -284,6 +286,14 @@ impl Conditions {
         } else {
             None
         }
+    }
+
+    fn look_beside_paths(&self) -> bool {
+        !(self.methods.is_empty()
+            && self.exempt_methods.is_empty()
+            && self.hosts.is_empty()
+            && self.exempt_networks.is_empty()
+            && self.when.is_empty())
     }
 
     fn hold(&self, request: &RequestView<'_>) -> bool {

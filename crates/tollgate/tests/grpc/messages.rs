@@ -25,6 +25,8 @@ use crate::common::log::Log;
 use crate::common::{Waiting, at_a_standstill};
 use crate::serving::{Served, client, incoming, raw};
 
+mod small;
+
 /// A shop under a limiter's two layers, and a client of it.
 async fn served(limiter: &Limiter) -> (OrdersClient<Channel>, Shop, SocketAddr) {
     let shop = Shop::default();

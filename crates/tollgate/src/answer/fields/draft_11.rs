@@ -15,8 +15,9 @@ use super::standing::{Standing, told_wait};
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
 use crate::Quota;
 use crate::answer::Prepared;
-use crate::answer::rendered::{Says, rendered};
+use crate::answer::rendered::{About, Says, render_headers, rendered};
 use crate::answer::retry_after::whole_seconds;
+use crate::policy::Labels;
 use crate::report::{PolicyVerdict, Report};
 
 /// A quota's member of the `RateLimit-Policy` field.
@@ -44,12 +45,20 @@ pub(crate) fn write_usual_fields(headers: &mut HeaderMap, report: &Report) {
         && let [sole] = report.verdicts()
         && sole.counts()
     {
-        if let Some(value) = sole.labels().fields.copy_to(headers).next() {
-            *value = state(sole, None);
-        }
+        write_sole(headers, sole);
         return;
     }
     append_usual(headers, report);
+}
+
+/// Both fields, where there is nothing else and no other quota took part.
+#[inline]
+fn write_sole(headers: &mut HeaderMap, sole: &PolicyVerdict) {
+    let labels = sole.labels();
+    let says = says(About::of(&labels.fields), sole, None);
+    render_headers(headers, says, |headers| {
+        labels.fields.copy_to(headers, [render(labels, says)]);
+    });
 }
 
 #[inline(never)]
@@ -113,25 +122,32 @@ fn policies(report: &Report) -> HeaderValue {
 /// How a quota stands.
 #[inline]
 pub(in super::super) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
+    let labels = one.labels();
+    let says = says(About::of(labels), one, told);
+    rendered(says, || render(labels, says))
+}
+
+/// What is said of a quota.
+#[inline]
+fn says(about: About, one: &PolicyVerdict, told: Option<u64>) -> Says {
     let standing = Standing::of(one, told);
-    let says = Says {
-        what: &one.labels().state,
+    Says {
+        about,
         number: standing.remaining,
         seconds: if standing.never {
             NEVER
         } else {
             standing.seconds
         },
-    };
-    rendered(says, render)
+    }
 }
 
 /// No time at all, as there is no `Retry-After`: the time until the budget is full would be read as one to come back at.
 const NEVER: u64 = u64::MAX;
 
-fn render(says: Says) -> HeaderValue {
+fn render(labels: &Labels, says: Says) -> HeaderValue {
     let mut member = Line::new();
-    member.text(says.what);
+    member.text(&labels.state);
     member.integer(says.number);
     if says.seconds != NEVER {
         member.text(";t=");

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::line::Line;
 use super::standing::Standing;
-use crate::answer::rendered::{Says, rendered};
+use crate::answer::rendered::{About, Says, rendered};
 
 /// The names of the limit, of what remains, and of the time.
 type Names = [HeaderName; 3];
@@ -46,13 +46,13 @@ pub(super) fn write(headers: &mut HeaderMap, names: &Names, standing: Standing) 
 
 fn integer(number: u64) -> HeaderValue {
     let says = Says {
-        what: "integer",
+        about: About::of("integer"),
         number,
         seconds: 0,
     };
-    rendered(says, |says| {
+    rendered(says, || {
         let mut line = Line::new();
-        line.integer(says.number);
+        line.integer(number);
         line.value()
     })
 }

@@ -34,8 +34,8 @@ fn covers(route: &str, form: &str) -> bool {
 fn covering(matcher: &Matcher, path: &str) -> Vec<usize> {
     matcher
         .covering(&PathForms::of(path, false))
-        .iter()
-        .collect()
+        .as_slice()
+        .to_vec()
 }
 
 #[test]
