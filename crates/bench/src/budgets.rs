@@ -11,7 +11,7 @@ use crate::callgrind::Counter;
 const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::CheckAddress, 340),
     (Scenario::CheckText, 435),
-    (Scenario::CheckTwo, 1_800),
+    (Scenario::CheckTwo, 1_570),
     (Scenario::CheckEight, 6_200),
     (Scenario::TollgatePlain, 645),
     (Scenario::TollgateStatus, 1_270),

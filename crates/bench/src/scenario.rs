@@ -31,6 +31,9 @@ const CALLERS: u32 = 1000;
 /// A quota that nobody here reaches, and slow enough that what was spent is still remembered a round later.
 const PLENTY: Quota = Quota::per_day(1_000_000);
 
+/// The same for calls of several charges, a round of which takes longer: what was spent lasts for seconds.
+const LASTING: Quota = Quota::per_day(10_000);
+
 /// A quota that everybody here has used up after the first round.
 const LITTLE: Quota = Quota::per_day(1);
 
@@ -239,13 +242,13 @@ const MOST_CHARGES: usize = 8;
 pub fn with_charges(charges: usize) -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let scopes: [_; MOST_CHARGES] =
-        array::from_fn(|slot| Scope::of("bench", u16::try_from(slot).unwrap_or(0), &PLENTY));
+        array::from_fn(|slot| Scope::of("bench", u16::try_from(slot).unwrap_or(0), &LASTING));
     let charges = charges.min(MOST_CHARGES);
     each(move |caller| {
         let key = Key::from(black_box(IpAddr::V4(address(caller))));
         let all = scopes.map(|scope| Charge {
             scope,
-            quota: &PLENTY,
+            quota: &LASTING,
             key: &key,
             cost: 1,
             mode: Mode::Enforce,
@@ -383,17 +386,21 @@ fn governor_quota() -> governor::Quota {
 fn own_and_shared() -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let shared = Key::global();
-    let [own_scope, shared_scope] = [0, 1].map(|slot| Scope::of("bench", slot, &PLENTY));
+    let scopes = [(0, &LASTING), (1, &PLENTY)];
+    let [own_scope, shared_scope] = scopes.map(|(slot, quota)| Scope::of("bench", slot, quota));
     each(move |caller| {
         let own = Key::from(black_box(IpAddr::V4(address(caller))));
-        let charge = |scope, key| Charge {
+        let charge = |scope, quota, key| Charge {
             scope,
-            quota: &PLENTY,
+            quota,
             key,
             cost: 1,
             mode: Mode::Enforce,
         };
-        let charges = [charge(own_scope, &own), charge(shared_scope, &shared)];
+        let charges = [
+            charge(own_scope, &LASTING, &own),
+            charge(shared_scope, &PLENTY, &shared),
+        ];
         black_box(&backend.decide_now(&charges));
     })
 }

@@ -112,15 +112,18 @@ fn decide_apart(
         let passes = |state| charge.quota.passage(state, now_us, charge.cost) == Passage::Open;
         charge.mode != Mode::Enforce || passes(states.state(index))
     });
-    let verdicts = charges.iter().enumerate().map(|(index, charge)| {
+    let mut verdicts = SmallVec::with_capacity(charges.len());
+    for (index, charge) in charges.iter().enumerate() {
         let take = charge.mode.takes(admitted);
         let (quota, state) = (charge.quota, states.state(index));
-        match quota.quick_verdict(state, now_us, charge.cost, take) {
-            Some(verdict) => verdict,
-            None => quota.verdict(state, now_us, charge.cost, take),
-        }
-    });
-    Decision::new(now, admitted, verdicts)
+        verdicts.push(
+            match quota.quick_verdict(state, now_us, charge.cost, take) {
+                Some(verdict) => verdict,
+                None => quota.verdict(state, now_us, charge.cost, take),
+            },
+        );
+    }
+    Decision::of_several(now, admitted, verdicts)
 }
 
 impl Mode {

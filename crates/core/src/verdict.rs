@@ -206,10 +206,13 @@ pub struct Decision {
 #[derive(Clone)]
 enum Verdicts {
     One(Verdict),
-    Several(SmallVec<[Verdict; 2]>),
+    Several(List),
     /// By clocks of their own. In a box, so that a decision grows no larger for what only a cluster does.
     Apart(Box<Apart>),
 }
+
+/// A caller's own budget and one that all share are the commonest list.
+type List = SmallVec<[Verdict; 2]>;
 
 #[derive(Clone)]
 struct Apart {
@@ -255,10 +258,16 @@ impl Decision {
     /// A decision taken at `at`. `admitted` says whether every enforced charge passes.
     #[must_use]
     pub fn new(at: Timestamp, admitted: bool, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+        Self::of_several(at, admitted, verdicts.into_iter().collect())
+    }
+
+    /// The same for verdicts that are a list already.
+    #[inline]
+    pub(crate) fn of_several(at: Timestamp, admitted: bool, verdicts: List) -> Self {
         Self {
             at,
             admitted,
-            verdicts: Verdicts::Several(verdicts.into_iter().collect()),
+            verdicts: Verdicts::Several(verdicts),
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn decide_several(
     let mut place_of: PerCharge<usize> = SmallVec::new();
     let mut numbers: PerCharge<usize> = SmallVec::new();
     for charge in charges {
-        let sought = Sought::new(hashing, charge.scope, charge.key);
+        let sought = sought(hashing, charge);
         let known = places.iter().position(|place| place.sought == sought);
         place_of.push(known.unwrap_or(places.len()));
         if known.is_none() {
@@ -118,6 +118,12 @@ pub(crate) fn decide_several(
         }
     }
     decision
+}
+
+/// Not a part of the loop, which would have all secrets ready before it knows which of them are needed.
+#[inline(never)]
+fn sought<'b>(hashing: &Hashing, charge: &Charge<'b>) -> Sought<'b> {
+    Sought::new(hashing, charge.scope, charge.key)
 }
 
 /// Of the first that is not less, of a few in ascending order.

@@ -28,12 +28,13 @@
 //! * **Every answer is there at once**, and one about known keys allocates nothing: neither the call, whatever its size, nor
 //!   the decision on the usual one or two charges.
 //! * **Bounded work.** No call looks at more than 16 entries to find out whom to forget, and there is neither a sweep nor
-//!   a thread in the background. The longest that a call ever takes is the time in which one shard grows its index, or
-//!   moves its long keys together: up to a millisecond for its 8192 keys, a few times in the life of a shard. Others
-//!   wait only if they need the same shard. (Above 33 million keys shards hold more than 8192.)
+//!   a thread in the background. The longest that a call ever takes is the time in which one shard moves into a larger table,
+//!   or its long keys together: up to a millisecond for its 8192 keys, some dozens of times in the life of a shard.
+//!   Others wait only if they need the same shard. (Above 33 million keys shards hold more than 8192.)
 //! * **Bounded memory.** At most [`max_keys`](MemoryBackendBuilder::max_keys) keys, at most 64 bytes for each of them
-//!   beside the key's own, up to a third more for the bytes of long keys while keys of changing length come and go. The
-//!   buckets of a rolling window and the entries of a sliding log come on top: up to 1 KB and 16 KB per key.
+//!   beside the key's own, about 40 once there are as many as there may be, up to a third more for the bytes of long keys
+//!   while keys of changing length come and go. The buckets of a rolling window and the entries of a sliding log come on
+//!   top: up to 1 KB and 16 KB per key.
 //!
 //! # Who is forgotten
 //!

@@ -13,8 +13,8 @@ pub(crate) struct Shards(Box<[Padded]>);
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// At most. A shard that grows its index, or moves its long keys together, hashes or copies all of them, and that is the
-/// longest that any call ever takes: up to a millisecond. Smaller shards would waste more on their last chunks.
+/// At most. A shard that moves into a larger table, or its long keys together, copies all of them, and that is the longest that
+/// any call ever takes: up to a millisecond. Of smaller shards there would be more, and idle ones take memory as well.
 const KEYS_PER_SHARD: usize = 8192;
 /// So many that a few dozen threads seldom meet in one.
 const FEWEST: usize = 64;
@@ -23,7 +23,7 @@ const MOST: usize = 4096;
 /// Unless few keys are allowed: keys fall into shards at random, and a share of a handful would be full long before the
 /// whole is.
 const LEAST_KEYS_PER_SHARD: usize = 256;
-/// What slots and positions have room for, with much to spare.
+/// What positions in the arena have room for, with some to spare.
 const MOST_KEYS_PER_SHARD: usize = 1 << 20;
 
 impl Shards {
