@@ -27,7 +27,7 @@ use self::health::Health;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
-pub(crate) use self::sole::Met;
+pub(crate) use self::sole::{Met, Sole};
 use self::sole::SolePolicy;
 
 #[cfg(feature = "axum")]
