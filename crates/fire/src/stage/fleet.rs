@@ -88,6 +88,8 @@ impl Stage {
         };
         for tag in 0..12 {
             let slot = cluster.slot_of(&format!("{{{tag}}}"));
+            // Whoever has just become a master may not have been told of its slots.
+            until("somebody has the slot", || cluster.owner_of(slot).is_some())?;
             let from = cluster.owner_of(slot).ok_or("a slot of nobody's")?;
             // Never from or to the two that take each other's place.
             let to = match from {
