@@ -16,12 +16,13 @@ use common::stream::{BURST, MESSAGE, PER_CHUNK, Step, limiter, memory, passes_at
 use tollgate::MessageLimitLayer;
 
 /// Looks whether no more have passed than may, and so many more, and whether no more bytes are on their way than these, and what
-/// comes at once.
+/// comes at once. Only what waits is copied.
 fn check(more: u64, bytes: usize) -> impl Fn(Step) + Send + Sync + Clone {
     let held = (bytes / MESSAGE.len()) as u64;
     move |step: Step| {
         assert!(step.passed <= passes_at(step.elapsed) + more, "{step:?}");
         assert!(step.sent - step.passed <= held + PER_CHUNK, "{step:?}");
+        assert!(step.in_place || bytes > 0, "{step:?}");
     }
 }
 

@@ -88,6 +88,8 @@ pub struct Step {
     pub elapsed: Duration,
     pub sent: u64,
     pub passed: u64,
+    /// Whether what passed last is a part of what came, and no copy of it.
+    pub in_place: bool,
 }
 
 /// Sends so many messages through a layer, all of which pass, and has each step looked at. Returns how long it took.
@@ -99,17 +101,21 @@ pub async fn send(
     let start = Instant::now();
     let sent = Arc::new(AtomicU64::new(0));
     let taken = Arc::clone(&sent);
+    let chunk = Bytes::from(MESSAGE.repeat(usize::try_from(PER_CHUNK).unwrap()));
+    let place = chunk.clone();
     let service = service_fn(move |request: Request<MessageBody<Source>>| {
-        let (taken, look) = (Arc::clone(&taken), look.clone());
+        let (taken, look, place) = (Arc::clone(&taken), look.clone(), place.clone());
         async move {
             let mut body = request.into_body();
             let mut bytes = 0;
             while let Some(frame) = body.frame().await {
-                bytes += frame.unwrap().into_data().unwrap().len();
+                let data = frame.unwrap().into_data().unwrap();
+                bytes += data.len();
                 look(Step {
                     elapsed: start.elapsed(),
                     sent: taken.load(Ordering::Relaxed),
                     passed: (bytes / MESSAGE.len()) as u64,
+                    in_place: place.as_ptr_range().contains(&data.as_ptr()),
                 });
             }
             assert_eq!(bytes as u64, messages * MESSAGE.len() as u64);
@@ -121,7 +127,7 @@ pub async fn send(
         .body(Source {
             chunks: messages / PER_CHUNK,
             sent,
-            chunk: MESSAGE.repeat(usize::try_from(PER_CHUNK).unwrap()).into(),
+            chunk,
         })
         .unwrap();
     layer.layer(service).oneshot(request).await.unwrap();

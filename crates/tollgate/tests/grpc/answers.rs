@@ -1,11 +1,13 @@
-//! What a refused caller is told.
+//! What callers are told.
 
 use std::time::Duration;
 
 use tollgate::key::{self, Global, Header, KeyList};
 use tollgate::{
-    Block, FailureKind, GrpcAnswers, Limiter, OnFailure, OnMissing, Policy, Quota, RateLimitLayer,
+    Block, FailureKind, GrpcAnswers, Limiter, OnFailure, OnMissing, Policy, Quota,
+    RateLimitHeaders, RateLimitLayer,
 };
+use tollgate_testkit::shop::Order;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -64,6 +66,26 @@ async fn a_denial_says_why_and_when_to_come_back() {
         (&*info.reason, &*info.domain),
         ("RATE_LIMIT_EXCEEDED", "tollgate")
     );
+}
+
+#[tokio::test]
+async fn an_allowed_call_carries_the_fields_as_metadata_if_they_are_asked_for() {
+    for (headers, expected) in [
+        (RateLimitHeaders::default(), None),
+        (
+            RateLimitHeaders::default().over_grpc(),
+            Some("\"orders\";r=2;t=1200"),
+        ),
+    ] {
+        let policy = Policy::new("orders", Quota::per_hour(3));
+        let served = Served::behind(RateLimitLayer::new(policy).headers(headers)).await;
+
+        let order = Order::default();
+        let receipt = served.client().await.place(order).await.unwrap();
+
+        let field = receipt.metadata().get("ratelimit");
+        assert_eq!(field.map(|field| field.to_str().unwrap()), expected);
+    }
 }
 
 #[tokio::test]
