@@ -15,13 +15,13 @@ static FREE: Pool<Sentinels> = Pool::new();
 
 enum Server {
     Alone(Standalone),
-    Watched(Lent<Sentinels>),
+    Watched(Box<Lent<Sentinels>>),
     Encrypted(Tls),
 }
 
 impl Server {
     fn watched() -> Self {
-        Self::Watched(FREE.lend(Sentinels::start))
+        Self::Watched(Box::new(FREE.lend(Sentinels::start)))
     }
 
     fn builder(&self) -> RedisBackendBuilder {

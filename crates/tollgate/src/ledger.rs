@@ -58,6 +58,28 @@ impl Payment {
         self.outcome = None;
         self.raised = false;
     }
+
+    fn is_of(&self, status: &RateLimitStatus) -> bool {
+        self.of.as_ref().is_some_and(|of| of.is(status))
+    }
+
+    fn correct(&mut self, limiter: &Limiter, verdict: &mut PolicyVerdict, cost: u64) {
+        let taken = verdict.verdict().taken();
+        let receipt = self.at.and_then(|at| verdict.receipt(&self.key, at));
+        let Some(receipt) = receipt else {
+            return;
+        };
+        if self.raised && cost < taken {
+            return;
+        }
+        self.raised |= cost > taken;
+        if cost < taken {
+            limiter.credit(receipt, taken - cost);
+        } else if cost > taken {
+            limiter.debit(&receipt, cost - taken);
+        }
+        verdict.correct_to(cost);
+    }
 }
 
 impl Ledger {
@@ -272,27 +294,3 @@ impl Ledger {
 
 /// What a charge should be, if it should be anything else than it is.
 type Cost<'a> = dyn FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64> + 'a;
-
-impl Payment {
-    fn is_of(&self, status: &RateLimitStatus) -> bool {
-        self.of.as_ref().is_some_and(|of| of.is(status))
-    }
-
-    fn correct(&mut self, limiter: &Limiter, verdict: &mut PolicyVerdict, cost: u64) {
-        let taken = verdict.verdict().taken();
-        let receipt = self.at.and_then(|at| verdict.receipt(&self.key, at));
-        let Some(receipt) = receipt else {
-            return;
-        };
-        if self.raised && cost < taken {
-            return;
-        }
-        self.raised |= cost > taken;
-        if cost < taken {
-            limiter.credit(receipt, taken - cost);
-        } else if cost > taken {
-            limiter.debit(&receipt, cost - taken);
-        }
-        verdict.correct_to(cost);
-    }
-}

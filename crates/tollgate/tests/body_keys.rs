@@ -192,6 +192,20 @@ async fn a_body_that_is_too_long_is_nobodys_whether_it_says_so_or_not() {
 }
 
 #[tokio::test]
+async fn a_body_of_just_as_many_bytes_is_read_whether_it_says_so_or_not() {
+    let body = "user=a&longer=than-2";
+    assert_eq!(body.len(), 20);
+    let app = echo(FormField::new("user"));
+    let frames =
+        [body.as_bytes()].map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
+    let unstated = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+
+    assert_eq!(status(&app, request(FORM, body)).await, 200);
+    assert_eq!(status(&app, request(FORM, unstated)).await, 429);
+    assert_eq!(status(&app, request(FORM, body)).await, 429);
+}
+
+#[tokio::test]
 async fn a_body_that_says_it_is_too_long_is_not_waited_for() {
     /// Would be long, and never comes.
     struct Never;

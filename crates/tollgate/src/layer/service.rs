@@ -303,7 +303,7 @@ impl Config {
 
     /// The answer to a call whose caller has waited for as long as it said that it would.
     #[cfg(feature = "tonic")]
-    pub(super) fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
+    pub(crate) fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
         if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
             outer.give_back();
         }

@@ -15,6 +15,7 @@ use super::body::{BoxError, MessageBody};
 use super::sent::Sent;
 use super::service::{Answering, Settings, open};
 use crate::ResponseBody;
+use crate::layer::deadline::Deadline;
 use crate::ledger::Ledger;
 use crate::limiter::{Plan, Resolving as Planning};
 
@@ -49,13 +50,21 @@ pub(super) struct Resolving<S, B> {
     pub(super) settings: Settings,
     pub(super) ready: S,
     pub(super) request: Request<B>,
+    /// The caller's.
+    pub(super) deadline: Option<Deadline>,
 }
 
 impl<S, B> Resolving<S, B> {
     fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Plan, Response<R>>> {
         let config = &self.settings.config;
         let view = config.limiter.view(&self.request);
-        let planned = ready!(self.planning.poll(cx, &view));
+        let Poll::Ready(planned) = self.planning.poll(cx, &view) else {
+            let Some(deadline) = &mut self.deadline else {
+                return Poll::Pending;
+            };
+            ready!(deadline.poll(cx));
+            return Poll::Ready(Err(config.too_late(&self.request)));
+        };
         Poll::Ready(planned.map_err(|turned| {
             let nothing = Ledger::default();
             config.refuse(&self.request, turned.reason(), &nothing)

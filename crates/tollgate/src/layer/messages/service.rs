@@ -17,6 +17,7 @@ use super::meter::Meter;
 use super::received::Received;
 use crate::answer::{Dialect, GrpcCode, closed};
 use crate::layer::Config;
+use crate::layer::deadline::Deadline;
 use crate::ledger::Ledger;
 use crate::limiter::{Plan, Planned};
 use crate::{Messages, ResponseBody};
@@ -79,6 +80,7 @@ where
                     planning,
                     settings: self.settings.clone(),
                     ready,
+                    deadline: Deadline::of(&limiter.view(&request)),
                     request,
                 })
             }
