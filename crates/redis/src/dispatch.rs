@@ -31,6 +31,10 @@ const MAX_REQUESTS: usize = 64;
 /// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
+/// The most states of one call: a GCRA state that was given back to often is a kilobyte, which has to be read and answered.
+const MAX_STATES: usize = 96;
+const _: () = assert!(MAX_STATES <= MAX_KEYS, "keys are told by a byte");
+
 /// What those are told who find nobody to ask.
 const NO_ANSWER: &str = "no connection to Redis answers";
 
@@ -196,7 +200,7 @@ impl Dispatch {
             keys += job.request.names.len();
             weight += job.request.weight();
             count += 1;
-            let within = keys <= MAX_KEYS && weight <= MAX_WEIGHT && count <= MAX_REQUESTS;
+            let within = keys <= MAX_STATES && weight <= MAX_WEIGHT && count <= MAX_REQUESTS;
             count == 1 || (within && !job.route.alone)
         };
         queue.take_turn(fits, |job| jobs.push(job));
