@@ -1,5 +1,11 @@
 //! `tollgate-bench load` drives a real server and says how it went.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
