@@ -78,6 +78,7 @@ scenarios! {
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
     TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
     RouterHundredRoutes "matchit-hundred-routes" "axum's router, one path among a hundred routes",
+    AxumHundredRoutes "axum-hundred-routes" "the service as one of a hundred routes of axum's",
     GovernorPlain "tower-governor-plain" "tower_governor, allowed, headers off",
     GovernorHeaders "tower-governor-headers" "tower_governor, allowed, with headers",
     GovernorTyped "tower-governor-typed" "the same, on a response with a content type",
@@ -115,7 +116,9 @@ impl Scenario {
             | Self::RouterHundredRoutes
             | Self::LoopAddress
             | Self::LoopText => None,
-            Self::TollgateOneRoute | Self::TollgateHundredRoutes => Some(Self::BareRoute),
+            Self::TollgateOneRoute | Self::TollgateHundredRoutes | Self::AxumHundredRoutes => {
+                Some(Self::BareRoute)
+            }
             Self::TollgateTyped | Self::GovernorTyped | Self::AxumGovernorTyped => {
                 Some(Self::BareTyped)
             }
@@ -180,6 +183,12 @@ impl Scenario {
                 each(move |_| {
                     drop(black_box(router.at(black_box(ROUTED))));
                 })
+            }
+            Self::AxumHundredRoutes => {
+                let routes = (0..100).map(route);
+                serve_route(routes.fold(axum::Router::new(), |router, route| {
+                    router.route_service(&route, Nothing)
+                }))
             }
             Self::GovernorPlain => {
                 let mut config = GovernorConfigBuilder::default();
