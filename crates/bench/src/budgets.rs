@@ -11,15 +11,15 @@ use crate::callgrind::Counter;
 const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::CheckAddress, 340),
     (Scenario::CheckText, 435),
-    (Scenario::TollgatePlain, 645),
-    (Scenario::TollgateStatus, 1_270),
-    (Scenario::TollgateFields, 1_890),
-    (Scenario::TollgateHeaders, 2_190),
-    (Scenario::TollgateTyped, 2_100),
-    (Scenario::TollgateVaried, 2_860),
-    (Scenario::TollgateDenied, 2_450),
-    (Scenario::TollgateOneRoute, 1_780),
-    (Scenario::TollgateHundredRoutes, 1_890),
+    (Scenario::TollgatePlain, 605),
+    (Scenario::TollgateStatus, 1_150),
+    (Scenario::TollgateFields, 1_740),
+    (Scenario::TollgateHeaders, 1_985),
+    (Scenario::TollgateTyped, 2_040),
+    (Scenario::TollgateVaried, 2_800),
+    (Scenario::TollgateDenied, 2_040),
+    (Scenario::TollgateOneRoute, 1_100),
+    (Scenario::TollgateHundredRoutes, 1_210),
 ];
 
 /// Fails, naming each, if a scenario costs more than it may.

@@ -81,7 +81,8 @@ impl Ledger {
     #[inline(never)]
     fn set_payment(&mut self, key: &Key, at: Timestamp) {
         self.payments.clear();
-        self.payments.push(Payment::of_one(key.clone(), Some(at), None));
+        self.payments
+            .push(Payment::of_one(key.clone(), Some(at), None));
     }
 
     /// Nothing was charged.

@@ -18,7 +18,7 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Met, Plan, Planned, Turned};
+use crate::limiter::{Judged, Met, Plan, Planned, Sole, Turned};
 use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
@@ -107,7 +107,7 @@ where
         };
         let answer = sole.decide(&key);
         // Most requests are decided here, and all that they need is looked at where it lies.
-        let Some((decision, verdict)) = sole.decided(&answer) else {
+        let Some((decision, verdict)) = Sole::decided(&answer) else {
             let plan = sole.plan(key);
             return self.go_on(answer, plan, request);
         };
@@ -318,7 +318,7 @@ impl Config {
     ) -> Response<R> {
         let is_outermost = request.extensions().get::<RateLimitStatus>().is_none();
         if is_outermost && let Some(response) = self.answers.deny(&verdict, request) {
-            return response.map(R::from_bytes);
+            return response;
         }
         let ledger = Ledger::of_one(verdict, key, at);
         self.refuse(request, RefusalReason::QuotaExceeded, &ledger)

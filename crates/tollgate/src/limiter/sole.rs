@@ -167,7 +167,7 @@ impl Sole<'_> {
 
     /// What was decided, if that is known already.
     #[inline]
-    pub(crate) fn decided(self, answer: &Decide) -> Option<(&Decision, &Verdict)> {
+    pub(crate) fn decided(answer: &Decide) -> Option<(&Decision, &Verdict)> {
         let Some(Ok(decision)) = answer.peek() else {
             return None;
         };
