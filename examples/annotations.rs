@@ -1,17 +1,12 @@
 //! How do I limit a handler where it stands?
 //!
-//! `cargo run --example annotations` serves on 127.0.0.1:3000, or wherever `ADDR` says, and needs nothing else.
-
-#![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
-
-use std::env;
-use std::net::SocketAddr;
+//! `cargo run --example annotations`. The limits stand at the handlers, and nothing is registered anywhere.
 
 use axum::Router;
 use axum::routing::{get, post};
-use tokio::net::TcpListener;
 use tollgate::key::Global;
 use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, rate_limit};
+use tollgate_examples::serve;
 
 /// Three at once for each client address, and five a minute. Nobody may try more than a hundred a minute between them.
 #[rate_limit("5/min", burst = 3)]
@@ -37,8 +32,6 @@ async fn search_deeply() -> &'static str {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().init();
-
     let limiter = Limiter::builder()
         // For every request.
         .policy(Policy::new("everything", Quota::per_second(100)))
@@ -55,23 +48,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/export", get(|| async { "a lot\n" }).rate_limit("2/hour"))
         .layer(RateLimitLayer::new(limiter));
 
-    let address = env::var("ADDR").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(&address).await.map_err(|error| {
-        format!("cannot listen on {address}: {error}; choose another with ADDR")
-    })?;
-    let address = listener.local_addr()?;
-    println!("listening on http://{address}\n");
-    println!(
-        "  curl -i http://{address}/login -d 'open sesame'      # three at once, then five a minute"
-    );
-    println!("  curl -i http://{address}/search                      # ten a minute");
-    println!("  curl -i http://{address}/search/deeply               # each for five of them");
-    println!("  curl -i http://{address}/export                      # two an hour");
-
-    axum::serve(
-        listener,
-        app.into_make_service_with_connect_info::<SocketAddr>(),
-    )
-    .await?;
-    Ok(())
+    let tries = [
+        "curl -i URL/login -d 'open sesame'      # three at once, then five a minute",
+        "curl -i URL/search                      # ten a minute",
+        "curl -i URL/search/deeply               # each for five of them",
+        "curl -i URL/export                      # two an hour",
+    ];
+    serve(app, "handlers say themselves how they are limited", &tries).await
 }

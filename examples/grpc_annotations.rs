@@ -9,12 +9,11 @@
 
 use std::error::Error;
 
-use tokio_stream::StreamExt;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer, rate_limit};
 use tollgate_examples::greeter::greeter_client::GreeterClient;
 use tollgate_examples::greeter::greeter_server::{Greeter, GreeterServer};
 use tollgate_examples::greeter::{Greeting, Name};
-use tollgate_examples::{GreetingStream, Greetings, listen, refusal, tell};
+use tollgate_examples::{GreetingStream, Greetings, listen, tell, tell_each};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -59,20 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     for name in ["Barbara", "Donald"] {
         let names = tokio_stream::once(Name { name: name.into() });
-        match client.greet_each(names).await {
-            Ok(stream) => {
-                let mut greetings = stream.into_inner();
-                while let Some(greeting) = greetings.next().await {
-                    tell(greeting.map(Response::new));
-                }
-            }
-            Err(status) => say(&refusal(&status)),
-        }
+        tell_each(client.greet_each(names).await).await;
     }
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "an example is there to be watched")]
-fn say(text: &str) {
-    println!("{text}");
 }

@@ -4,16 +4,17 @@
 //! cargo run --example limits_in_proto
 //! ```
 //!
-//! The limits stand in `proto/limited.proto`. The server reads them when it starts, and would not start if one were wrong.
+//! The limits stand in `proto/limited.proto`, those of calls and those of messages. The server reads them when it starts, and would
+//! not start if one were wrong.
 
 use std::error::Error;
 
 use tollgate::proto::Contract;
-use tollgate::{Limiter, RateLimitLayer};
+use tollgate::{Limiter, MessageLimitLayer, RateLimitLayer};
 use tollgate_examples::greeter::Name;
 use tollgate_examples::limited::greeter_client::GreeterClient;
 use tollgate_examples::limited::greeter_server::GreeterServer;
-use tollgate_examples::{DESCRIPTORS, Greetings, listen, tell};
+use tollgate_examples::{DESCRIPTORS, Greetings, listen, tell_each};
 use tonic::transport::Server;
 
 #[tokio::main]
@@ -23,15 +24,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Finds policies for methods that do not exist, which those of the code could be.
     contract.check(&limiter)?;
     let server = Server::builder()
-        .layer(RateLimitLayer::new(limiter))
+        .layer(RateLimitLayer::new(&limiter))
+        // Only because there are limits of messages.
+        .layer(MessageLimitLayer::new(limiter))
         .add_service(GreeterServer::new(Greetings));
 
     let (url, incoming) = listen().await?;
     tokio::spawn(server.serve_with_incoming(incoming));
 
     let mut client = GreeterClient::connect(url).await?;
-    for name in ["Ada", "Grace", "Edsger"] {
-        tell(client.greet(Name { name: name.into() }).await);
-    }
+    let names = ["Ada", "Grace", "Edsger", "Barbara", "Donald"];
+    let names = names.map(|name| Name { name: name.into() });
+    tell_each(client.greet_each(tokio_stream::iter(names)).await).await;
     Ok(())
 }

@@ -1,24 +1,16 @@
 //! How do I limit a server that speaks HTTP and gRPC on one port?
 //!
-//! ```text
-//! cargo run --example rest_and_grpc
-//! curl -i http://127.0.0.1:3000/greet/Ada
-//! grpcurl -plaintext -import-path examples/proto -proto greeter.proto -d '{"name": "Ada"}' 127.0.0.1:3000 \
-//!   greeter.v1.Greeter/Greet
-//! ```
-//!
-//! One layer goes around both, so that a caller who switches the protocol has the same budget, and each is answered in its own.
+//! `cargo run --example rest_and_grpc`. One layer goes around both, so that a caller who switches the protocol has the same
+//! budget, and each is answered in its own.
 
 use std::error::Error;
-use std::net::SocketAddr;
 
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
-use tokio::net::TcpListener;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
-use tollgate_examples::Greetings;
 use tollgate_examples::greeter::greeter_server::GreeterServer;
+use tollgate_examples::{Greetings, serve};
 use tonic::service::Routes;
 
 #[tokio::main]
@@ -35,11 +27,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let grpc = Routes::new(GreeterServer::new(Greetings)).into_axum_router();
     let app = rest.merge(grpc).layer(RateLimitLayer::new(limiter));
 
-    let listener = TcpListener::bind("127.0.0.1:3000").await?;
-    // Without it nobody knows who the callers are, and all share one budget.
-    let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).await?;
-    Ok(())
+    let tries = [
+        "curl -i URL/greet/Ada",
+        "grpcurl -plaintext -import-path examples/proto -proto greeter.proto -d '{\"name\": \"Ada\"}' HOST greeter.v1.Greeter/Greet",
+    ];
+    serve(
+        app,
+        "each caller is greeted six times a minute, in either way",
+        &tries,
+    )
+    .await
 }
 
 async fn greet(Path(name): Path<String>) -> String {

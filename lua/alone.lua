@@ -4,7 +4,7 @@
 local run, key, state = ARGV[1], KEYS[1], nil
 local is_short = run and #run == 17
 if is_short then
-  local us, latest, tag = struct.unpack('<ddB', run)
+  local us, full, tag = struct.unpack('<ddB', run)
   local of, at = tag, 0
   state = redis.pcall('GET', key)
   if state then
@@ -13,14 +13,10 @@ if is_short then
       of, at = struct.unpack('<Bd', state)
     end
   end
-  latest = latest + now
-  if of == tag and at <= latest and at >= 0 and at % 1 == 0 then
-    local to = at + us
-    if at < now then
-      to = now + us
-    end
-    if to > latest then
-      return clock[1] .. '-' .. clock[2] .. (state or '')
+  if of == tag and at % 1 == 0 and at >= 0 and at <= now + full then
+    local to = (at < now and now or at) + us
+    if to > now + full then
+      return seconds .. '-' .. micros .. (state or '')
     end
     local cell = 2 ^ (tag - 128)
     local from = to - to % cell
@@ -33,6 +29,6 @@ if is_short then
     if at < now then
       return now
     end
-    return clock[1] .. '+' .. clock[2] .. state
+    return seconds .. '+' .. micros .. state
   end
 end

@@ -31,7 +31,7 @@ if not is_short and run and #run == 46 and #KEYS == 1 and #ARGV == 1 then
       redis.call('SETRANGE', key, '1', struct.pack('<dI4', to, to_rest))
     end
     if reply then
-      return clock[1] .. reply .. clock[2] .. state
+      return seconds .. reply .. micros .. state
     end
   end
 end

@@ -51,7 +51,7 @@ if #ARGV == 1 and #ARGV[1] == 46 then
         redis.call('SETRANGE', KEYS[i], '1', values[i])
       end
     end
-    return clock[1] .. ' ' .. clock[2] .. ' ' .. cmsgpack.pack(total, found)
+    return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(total, found)
   end
 end
 

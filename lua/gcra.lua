@@ -1,14 +1,17 @@
 -- GCRA: a bucket that drains at limit/period. The state is the point in time at which it will be empty, that is, the
 -- budget full again: whole microseconds `at`, and a `rest` in fractions of the quota's denominator.
 --
---   state   tag B, at d [, rest I4 [, at most 32 credits, the oldest first: at d, from d, length d, last d]]
+--   state   tag B, at d [, rest I4 [, last I7, at most 32 credits, the oldest first: at I7, from I7, length I7, last I7]]
 --   charge  how long the cost takes to drain: us d; how long a full budget takes: full d; tag B, denominator d; and the
 --           rests of both: rest d, full_rest d
 --
 -- The tag is 128 + n: expiries stand at ends of cells of 2^n microseconds, so that most writes leave the expiry alone.
--- Credits are there once something was given back, see `give_back`.
+-- Credits are there once something was given back, see `give_back`, and the latest of their ends before them: only a
+-- credit has to look at them, since they are as dear as ten decisions. Whatever they are, they only lessen what comes back.
 local function gcra()
-  local SHORT, LONG, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 13, 32, 32, 2, 2 ^ 52
+  local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 13, 20, 28, 32, 2, 2 ^ 52
+  -- Where in a list of credits, four numbers each, the parts of the first one stand.
+  local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
   -- How far a point lies ahead of now; nothing if it has passed.
   local function ahead(quota, us, rest)
@@ -46,32 +49,29 @@ local function gcra()
   end
 
   local function fresh()
-    return { at = 0, rest = 0, tag = 0, length = 0, from = 0, credits = false, changed = false }
+    return { at = 0, rest = 0, tag = 0, length = 0, from = 0, last = 0, found = '', changed = false }
   end
 
   local function read(found)
     local length = #found
-    local count = max((length - LONG) / CREDIT, 0)
-    if length ~= SHORT and (length < LONG or count % 1 ~= 0 or count > TOLD_APART) then
+    local count = (length - HEAD) / CREDIT
+    if length ~= SHORT and length ~= LONG and (count < 1 or count % 1 ~= 0 or count > TOLD_APART) then
       return false
     end
     local tag, at = unpack('<Bd', found)
     if tag < 128 or tag >= 192 or not is_whole(at) then
       return false
     end
-    local state = { at = at, rest = 0, tag = tag, length = length, from = at, credits = false, changed = false }
+    local state = { at = at, rest = 0, tag = tag, length = length, from = at, last = 0, found = found, changed = false }
     if length > SHORT then
-      state.rest = unpack('<I4', found, 10)
+      state.rest = unpack('<I4', found, SHORT + 1)
       state.from = at + 1
     end
-    if count > 0 then
-      state.credits = {}
-      for c = 1, count do
-        local given, from, taken, last = unpack('<dddd', found, LONG + 1 + (c - 1) * CREDIT)
-        if not (is_whole(given) and is_whole(from) and is_whole(taken) and is_whole(last)) then
-          return false
-        end
-        state.credits[c] = { at = given, from = from, length = taken, last = last }
+    if length > LONG then
+      state.last = unpack('<I7', found, LONG + 1)
+      state.from = max(state.from, state.last)
+      if not is_whole(state.last) then
+        return false
       end
     end
     return state
@@ -128,15 +128,29 @@ local function gcra()
     set(state, now + us, rest)
   end
 
+  -- The credits as they stand in the state.
+  local function packed(state)
+    return state.credits or state.found:sub(HEAD + 1)
+  end
+
+  local function credits_of(state)
+    local credits = packed(state)
+    local count = #credits / CREDIT * NEXT
+    credits = { unpack('<' .. ('I7'):rep(count), credits) }
+    -- Where the next one would start.
+    credits[count + 1] = nil
+    return credits
+  end
+
   -- Where a charge stands by now that was made at `at` and then stood at (us, rest). Charges stand in a queue, each in the
   -- stretch of time in which it drains. A credit takes a stretch out, and whoever stands behind it moves up.
   local function moved_up(credits, at, us, rest)
-    for c = 1, #credits do
-      local credit = credits[c]
-      if at <= credit.at and is_before(credit.from, 0, us, rest) then
-        us = max(us - credit.length, 0)
-        if is_before(us, rest, credit.from, 0) then
-          us, rest = credit.from, 0
+    for c = 1, #credits, NEXT do
+      local from = credits[c + FROM]
+      if at <= credits[c + AT] and is_before(from, 0, us, rest) then
+        us = max(us - credits[c + LENGTH], 0)
+        if is_before(us, rest, from, 0) then
+          us, rest = from, 0
         end
       end
     end
@@ -144,30 +158,40 @@ local function gcra()
   end
 
   -- Remembers what a later credit must know. What is merged errs on the strict side.
-  local function remember(credits, credit)
-    local kept = {}
-    for c = 1, #credits do
-      if credits[c].last > now then
-        kept[#kept + 1] = credits[c]
+  local function remember(state, credits, from, length, last)
+    local kept, size, latest = {}, 0, last
+    for c = 1, #credits, NEXT do
+      if credits[c + LAST] > now then
+        for part = AT, LAST do
+          kept[size + 1 + part] = credits[c + part]
+        end
+        size, latest = size + NEXT, max(latest, credits[c + LAST])
       end
     end
-    if #kept == TOLD_APART then
+    if size == TOLD_APART * NEXT then
       -- The oldest two neighbours that together are small beside what came after them.
-      local found, after = 1, 0
-      for c = #kept - 1, 1, -1 do
-        local newer = kept[c + 1].length
-        if (kept[c].length + newer) * COARSENESS <= after then
-          found = c
+      local older, after = 1, 0
+      for c = size + 1 - 2 * NEXT, 1, -NEXT do
+        local newer = kept[c + NEXT + LENGTH]
+        if (kept[c + LENGTH] + newer) * COARSENESS <= after then
+          older = c
         end
         after = after + newer
       end
-      local older = table.remove(kept, found)
-      local newer = kept[found]
-      newer.from, newer.last = min(newer.from, older.from), max(newer.last, older.last)
-      newer.length = min(newer.length + older.length, LONGEST)
+      local newer = older + NEXT
+      kept[newer + FROM] = min(kept[newer + FROM], kept[older + FROM])
+      kept[newer + LENGTH] = min(kept[newer + LENGTH] + kept[older + LENGTH], LONGEST)
+      kept[newer + LAST] = max(kept[newer + LAST], kept[older + LAST])
+      for c = older, size - NEXT do
+        kept[c] = kept[c + NEXT]
+      end
+      size = size - NEXT
     end
-    kept[#kept + 1] = credit
-    return kept
+    kept[size + 1 + AT], kept[size + 1 + FROM], kept[size + 1 + LENGTH], kept[size + 1 + LAST] = now, from, length, last
+    size = size + NEXT
+    state.credits, state.last = pack('<' .. ('I7'):rep(size), spread(kept, 1, size)), latest
+    -- So that it is written whole.
+    state.length, state.changed = 0, true
   end
 
   local function less(quota, us, rest, less_us, less_rest)
@@ -180,7 +204,8 @@ local function gcra()
   -- At most the time for which the charge still shows in the state comes back: from now to where it stands.
   local function give_back(state, charge, at, full_us, full_rest)
     local quota = charge.quota
-    local shows_us, shows_rest = ahead(quota, moved_up(state.credits or {}, at, full_us, full_rest))
+    local credits = credits_of(state)
+    local shows_us, shows_rest = ahead(quota, moved_up(credits, at, full_us, full_rest))
     local left_us, left_rest = ahead(quota, state.at, state.rest)
     local us, rest = quota.us, quota.rest
     if is_before(shows_us, shows_rest, us, rest) then
@@ -196,29 +221,25 @@ local function gcra()
     local last, from = state.at + (state.rest > 0 and 1 or 0), less(quota, shows_us, shows_rest, us, rest)
     left_us, left_rest = less(quota, left_us, left_rest, us, rest)
     set(state, now + left_us, left_rest)
-    local credit = { at = now, from = now + from, length = us + (rest > 0 and 1 or 0), last = last }
-    state.credits, state.changed = remember(state.credits or {}, credit), true
+    remember(state, credits, now + from, us + (rest > 0 and 1 or 0), last)
   end
 
   -- In place while the expiry stays what it is: in the same cell, of the same width.
   local function write(key, state, quota)
-    local at, rest, credits, cell = state.at, state.rest, state.credits, quota.cell
-    if not credits and state.tag == quota.tag then
-      local from = state.from - state.from % cell
-      if state.length == SHORT and rest == 0 and from == at - at % cell then
-        return redis.call('SETRANGE', key, '1', pack('<d', at))
-      elseif state.length == LONG and from == at + 1 - (at + 1) % cell then
-        return redis.call('SETRANGE', key, '1', pack('<dI4', at, rest))
+    local at, rest, last, cell = state.at, state.rest, state.last, quota.cell
+    local stays_short = state.length == SHORT and rest == 0
+    if state.tag == quota.tag and (stays_short or state.length > SHORT) then
+      local ends = stays_short and at or max(at + 1, last)
+      if ends - ends % cell == state.from - state.from % cell then
+        return redis.call('SETRANGE', key, '1', stays_short and pack('<d', at) or pack('<dI4', at, rest))
       end
     end
     local value, ends = pack('<Bd', quota.tag, at), at
-    if credits or rest > 0 then
+    if rest > 0 or last > 0 then
       value, ends = value .. pack('<I4', rest), at + 1
     end
-    for c = 1, credits and #credits or 0 do
-      local credit = credits[c]
-      value = value .. pack('<dddd', credit.at, credit.from, credit.length, credit.last)
-      ends = max(ends, credit.last)
+    if last > 0 then
+      value, ends = value .. pack('<I7', last) .. packed(state), max(ends, last)
     end
     set_until(key, value, ends - ends % cell + cell)
   end

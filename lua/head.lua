@@ -2,4 +2,5 @@
 -- is in README.md.
 local redis, struct = redis, struct
 local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
+local seconds, micros = clock[1], clock[2]
+local now = seconds * 1000000 + micros

@@ -40,7 +40,7 @@ local function state_of(i, charge)
   local state = states[i]
   if state == nil then
     if found[i] then
-      state = charge.rule.read(found[i])
+      state = charge.rule.read(found[i], charge.quota)
     else
       state = charge.rule.fresh(charge.quota)
     end
@@ -157,4 +157,4 @@ for i = 1, #KEYS do
   end
 end
 
-return clock[1] .. ' ' .. clock[2] .. ' ' .. cmsgpack.pack(admitted, found)
+return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, found)

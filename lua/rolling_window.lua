@@ -19,9 +19,9 @@ local function rolling_window()
     return state
   end
 
-  local function read(found)
-    local buckets = (#found - 9) / 8
-    if buckets < 2 or buckets > 128 or buckets % 1 ~= 0 then
+  local function read(found, quota)
+    local buckets = quota.buckets
+    if #found ~= 9 + 8 * buckets then
       return false
     end
     local tag, newest = unpack('<Bd', found)
@@ -41,7 +41,8 @@ local function rolling_window()
 
   local function advance(state, quota)
     local newest, bucket, buckets = state.newest, quota.bucket, quota.buckets
-    if newest == bucket then
+    if newest >= bucket and newest <= bucket + buckets then
+      -- After a step back of less than a period, too: the newest bucket stays until it is over.
       return
     elseif newest < bucket then
       for passed = bucket - min(bucket - newest, buckets) + 1, bucket do
@@ -72,17 +73,17 @@ local function rolling_window()
   end
 
   local function take(state, charge)
-    add(state, charge.quota.bucket, charge.cost)
+    add(state, state.newest, charge.cost)
   end
 
   local function debit(state, charge)
-    add(state, charge.quota.bucket, counted_up(state.sum, charge) - state.sum)
+    add(state, state.newest, counted_up(state.sum, charge) - state.sum)
   end
 
   local function give_back(state, charge, at)
     local quota = charge.quota
     local bucket = floor(at / quota.width)
-    if at <= now and bucket + quota.buckets > quota.bucket then
+    if at <= now and bucket + quota.buckets > state.newest then
       add(state, bucket, -min(charge.cost, state[bucket % quota.buckets]))
     end
   end

@@ -8,6 +8,8 @@
 -- `before`). So the sum over all entries is one subtraction, and what expires is found by bisection.
 local function sliding_log()
   local TAG, HEAD, ENTRY, WRAP = 251, 5, 12, 2 ^ 32
+  -- How many entries are read at once.
+  local CHUNK = 256
 
   local function entry(log, i)
     return unpack('<dI4', log, HEAD + 1 + (i - 1) * ENTRY)
@@ -35,15 +37,31 @@ local function sliding_log()
     return low
   end
 
-  -- Entries first to last, `more` behind them.
-  local function keep(state, first, last, more)
-    state.log = state.log:sub(1, HEAD) .. state.log:sub(HEAD + 1 + (first - 1) * ENTRY, HEAD + last * ENTRY) .. more
+  -- Entries first to last, between others.
+  local function keep(state, first, last, more, before)
+    local kept = state.log:sub(HEAD + 1 + (first - 1) * ENTRY, HEAD + last * ENTRY)
+    state.log = state.log:sub(1, HEAD) .. (before or '') .. kept .. more
     state.length, state.changed = (#state.log - HEAD) / ENTRY, true
     if state.length > 0 then
       state.newest, state.total = entry(state.log, state.length)
     else
       state.newest, state.total = 0, state.before
     end
+  end
+
+  -- Entries first to last, whose totals are `by` more.
+  local function raised(state, first, last, by)
+    local chunks = {}
+    for from = first, last, CHUNK do
+      local count = min(CHUNK, last - from + 1)
+      local format = '<' .. ('dI4'):rep(count)
+      local values = { unpack(format, state.log, HEAD + 1 + (from - 1) * ENTRY) }
+      for total = 2, 2 * count, 2 do
+        values[total] = (values[total] + by) % WRAP
+      end
+      chunks[#chunks + 1] = pack(format, spread(values, 1, 2 * count))
+    end
+    return table.concat(chunks)
   end
 
   local function sum(state)
@@ -123,12 +141,14 @@ local function sliding_log()
     if back == 0 then
       return
     end
-    local later = {}
-    for j = back == count and i + 1 or i, state.length do
-      local later_at, later_total = entry(state.log, j)
-      later[#later + 1] = pack('<dI4', later_at, (later_total - back) % WRAP)
+    local later = back == count and i + 1 or i
+    -- What counts is the difference of two totals: those before go up or those behind go down, whichever are fewer.
+    if i <= state.length / 2 then
+      state.before = (state.before + back) % WRAP
+      keep(state, later, state.length, '', raised(state, 1, i - 1, back))
+    else
+      keep(state, 1, i - 1, raised(state, later, state.length, -back))
     end
-    keep(state, 1, i - 1, table.concat(later))
   end
 
   local function write(key, state, quota)

@@ -36,9 +36,9 @@ local function sliding_window()
     if state.window < quota.window then
       state.previous = state.window + 1 == quota.window and state.current or 0
       state.window, state.current, state.changed = quota.window, 0, true
-    elseif state.window > quota.window then
-      -- The clock stepped back, perhaps from the start of a window to the end of the one before, where a previous count
-      -- weighs next to nothing. What it weighed is not known, so it counts in full, but never beyond what is full.
+    elseif state.window > quota.window + 1 then
+      -- The clock stepped back. What the previous count weighed is not known, so it counts in full, but never beyond the
+      -- limit. After a step of less than a period the window stays, and waits for the clock.
       state.current = max(state.current, min(quota.limit, state.previous + state.current))
       state.window, state.previous, state.changed = quota.window, 0, true
     end
@@ -54,7 +54,9 @@ local function sliding_window()
     if room < 0 then
       return false
     end
-    local high, low = product(state.previous, quota.period - now % quota.period)
+    -- Nothing of a window has passed while the clock, which has stepped back, is not there yet.
+    local left = state.window > quota.window and quota.period or quota.period - now % quota.period
+    local high, low = product(state.previous, left)
     local room_high, room_low = product(room, quota.period)
     return high < room_high or (high == room_high and low <= room_low)
   end

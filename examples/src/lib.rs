@@ -5,7 +5,7 @@ use std::pin::Pin;
 mod calls;
 mod serve;
 
-pub use self::calls::{listen, refusal, tell};
+pub use self::calls::{listen, refusal, tell, tell_each};
 pub use self::serve::serve;
 
 /// The messages, the client and the server of `proto/greeter.proto`.
@@ -80,7 +80,16 @@ fn greeting(name: &Name) -> Greeting {
 
 #[tonic::async_trait]
 impl limited::greeter_server::Greeter for Greetings {
+    type GreetEachStream = GreetingStream;
+
     async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
         Greeter::greet(self, request).await
+    }
+
+    async fn greet_each(
+        &self,
+        request: Request<Streaming<Name>>,
+    ) -> Result<Response<GreetingStream>, Status> {
+        Greeter::greet_each(self, request).await
     }
 }

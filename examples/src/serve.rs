@@ -10,7 +10,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 
 /// Serves `app` on 127.0.0.1:3000, or wherever `ADDR` says, with the addresses of its callers. Prints the commands to
-/// try, in which `URL` stands for where that is.
+/// try, in which `URL` stands for where that is, and `HOST` for the same without `http://`.
 ///
 /// # Errors
 ///
@@ -21,11 +21,13 @@ pub async fn serve(app: Router, about: &str, tries: &[&str]) -> Result<(), Box<d
     let listener = TcpListener::bind(&address).await.map_err(|error| {
         format!("cannot listen on {address}: {error}; choose another with ADDR")
     })?;
-    let url = format!("http://{}", listener.local_addr()?);
+    let host = listener.local_addr()?.to_string();
+    let url = format!("http://{host}");
     println!("listening on {url}; {about}\n");
     for command in tries {
-        println!("  {}", command.replace("URL", &url));
+        println!("  {}", command.replace("URL", &url).replace("HOST", &host));
     }
+    // With the connection's address, so that each caller has a budget of its own.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

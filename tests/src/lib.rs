@@ -34,11 +34,13 @@ pub mod amounts;
 pub mod calls;
 pub mod identities;
 pub mod model;
+mod pool;
 pub mod promises;
 mod subject;
 pub mod undo;
 
-pub use subject::{Budget, Elapsed, Subject, align, decide, every_algorithm};
+pub use pool::{Lent, Pool};
+pub use subject::{Budget, Elapsed, FAR_AHEAD_US, Subject, align, decide, every_algorithm};
 
 /// A test of every behaviour for one backend. Takes an expression that gives a future of a fresh [`Subject`].
 #[macro_export]

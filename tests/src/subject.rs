@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Scope};
 
+/// When the time of a server's tests begins: so far ahead that nothing expires by the server's own clock.
+pub const FAR_AHEAD_US: u64 = 3_500_000_000_000_000;
+
 /// A backend under test, and its time.
 pub trait Subject: Send + Sync {
     /// The backend. Always the same one.

@@ -3,20 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::{Backend, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Cluster;
-use tollgate_tests::{Budget, Elapsed, Subject};
+use tollgate_tests::{Budget, Elapsed, FAR_AHEAD_US, Lent, Pool, Subject};
 
-/// Far in the future, so that nothing expires by the servers' own clocks.
-const START: u64 = 3_500_000_000_000_000;
-
-/// Clusters that are free: starting one takes seconds, and every behaviour names its own budgets.
-static FREE: Mutex<Vec<Nodes>> = Mutex::new(Vec::new());
+static FREE: Pool<Nodes> = Pool::new();
 
 /// A cluster, and for each node a name of its own for the clock.
 struct Nodes {
@@ -38,7 +34,7 @@ impl Nodes {
         Self {
             cluster,
             clocks,
-            now: AtomicU64::new(START),
+            now: AtomicU64::new(FAR_AHEAD_US),
         }
     }
 
@@ -53,14 +49,13 @@ impl Nodes {
 
 struct OnCluster {
     backend: Arc<RedisBackend>,
-    nodes: Option<Nodes>,
+    nodes: Lent<Nodes>,
     partitions: u16,
 }
 
 impl OnCluster {
     async fn over(partitions: u16) -> Self {
-        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let nodes = free.unwrap_or_else(Nodes::start);
+        let nodes = FREE.lend(Nodes::start);
         for node in nodes.cluster.nodes() {
             let _flushed = node.command(&["FLUSHALL"]);
         }
@@ -77,16 +72,9 @@ impl OnCluster {
             .unwrap();
         Self {
             backend: Arc::new(backend),
-            nodes: Some(nodes),
+            nodes,
             partitions,
         }
-    }
-}
-
-impl Drop for OnCluster {
-    fn drop(&mut self) {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        free.extend(self.nodes.take());
     }
 }
 
@@ -97,9 +85,7 @@ impl Subject for OnCluster {
 
     fn advance(&self, by: Duration) -> Elapsed<'_> {
         let by = u64::try_from(by.as_micros()).unwrap();
-        if let Some(nodes) = &self.nodes {
-            nodes.advance(by);
-        }
+        self.nodes.advance(by);
         Box::pin(std::future::ready(()))
     }
 

@@ -2,38 +2,32 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::Backend;
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Sentinels, Standalone, Tls};
-use tollgate_tests::{Elapsed, Subject};
+use tollgate_tests::{Elapsed, FAR_AHEAD_US, Lent, Pool, Subject};
 
-/// Far in the future, so that nothing expires by the server's own clock.
-const START: u64 = 3_500_000_000_000_000;
-
-/// Servers that are free: starting them takes seconds.
-static FREE: Mutex<Vec<Sentinels>> = Mutex::new(Vec::new());
+static FREE: Pool<Sentinels> = Pool::new();
 
 enum Server {
     Alone(Standalone),
-    Watched(Box<Option<Sentinels>>),
+    Watched(Box<Lent<Sentinels>>),
     Encrypted(Tls),
 }
 
 impl Server {
     fn watched() -> Self {
-        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Self::Watched(Box::new(Some(free.unwrap_or_else(Sentinels::start))))
+        Self::Watched(Box::new(FREE.lend(Sentinels::start)))
     }
 
     fn builder(&self) -> RedisBackendBuilder {
         match self {
             Self::Alone(server) => RedisBackend::builder(&server.url()),
             Self::Watched(sentinels) => {
-                let sentinels = sentinels.as_ref().as_ref().unwrap();
                 RedisBackend::sentinel(sentinels.master_name(), sentinels.urls())
             }
             Self::Encrypted(tls) => {
@@ -46,19 +40,10 @@ impl Server {
     fn command(&self, words: &[&str]) {
         let answer = match self {
             Self::Alone(server) => server.command(words),
-            Self::Watched(sentinels) => sentinels.as_ref().as_ref().unwrap().command(words),
+            Self::Watched(sentinels) => sentinels.command(words),
             Self::Encrypted(tls) => tls.server.command(words),
         };
         assert_eq!(answer, "+OK\r\n");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Self::Watched(sentinels) = self {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            free.extend(sentinels.take());
-        }
     }
 }
 
@@ -71,7 +56,7 @@ struct OnServer {
 impl OnServer {
     async fn on(server: Server) -> Self {
         server.command(&["FLUSHALL"]);
-        server.command(&["SET", "clock", &START.to_string()]);
+        server.command(&["SET", "clock", &FAR_AHEAD_US.to_string()]);
         let backend = server
             .builder()
             .clock("clock")
@@ -85,7 +70,7 @@ impl OnServer {
         Self {
             backend: Arc::new(backend),
             server,
-            now: AtomicU64::new(START),
+            now: AtomicU64::new(FAR_AHEAD_US),
         }
     }
 }

@@ -8,13 +8,27 @@
 
 mod clients;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::{Limiter, MessageLimitLayer, Messages, Policy, Quota, RateLimitLayer};
 use tollgate_testkit::shop::{OrdersServer, Shop};
 use tonic::transport::Server;
+
+/// A shop under a limiter's two layers.
+async fn served(limiter: &Limiter) -> (SocketAddr, Shop) {
+    let shop = Shop::default();
+    let server = Server::builder()
+        .layer(RateLimitLayer::new(limiter))
+        .layer(MessageLimitLayer::new(limiter))
+        .add_service(OrdersServer::new(shop.clone()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    (address, shop)
+}
 
 const METHODS: [(&str, &str); 4] = [
     ("place", "Place"),
@@ -31,13 +45,7 @@ async fn grpcio_waits_as_long_as_it_is_told_and_then_succeeds_whichever_side_str
             .grpc(&format!("shop.v1.Orders/{method}"))
     });
     let limiter = Limiter::builder().policies(policies).build().unwrap();
-    let shop = Shop::default();
-    let server = Server::builder()
-        .layer(RateLimitLayer::new(limiter))
-        .add_service(OrdersServer::new(shop.clone()));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let (address, shop) = served(&limiter).await;
 
     // when each method is called, called again, and called with retries
     let said = clients::run("grpc_retry.py", &address.to_string()).await;
@@ -58,4 +66,25 @@ async fn grpcio_waits_as_long_as_it_is_told_and_then_succeeds_whichever_side_str
         assert!((1_000..4_000).contains(&waited_ms), "{said}");
     }
     assert_eq!(shop.calls(), 2 * METHODS.len());
+}
+
+#[tokio::test]
+async fn grpcio_reads_why_a_stream_ended_that_had_been_answered() {
+    // given conversations of three messages
+    let policy =
+        Policy::new("talk", Quota::per_hour(3)).per_message(Messages::received().end_stream());
+    let limiter = Limiter::builder().policy(policy).build().unwrap();
+    let (address, _) = served(&limiter).await;
+
+    // when there are more
+    let said = clients::run("grpc_stream.py", &address.to_string()).await;
+
+    // then the trailers say why, and when to come back
+    assert_eq!(said["answered"], 3, "{said}");
+    let ended = &said["ended"];
+    assert_eq!(ended["code"], "RESOURCE_EXHAUSTED", "{said}");
+    assert_eq!(ended["reason"], "RATE_LIMIT_EXCEEDED");
+    assert_eq!(ended["subjects"], serde_json::json!(["policy:talk"]));
+    let delay_ms = ended["retry_delay_ms"].as_u64().unwrap();
+    assert!((1_100_000..=1_200_000).contains(&delay_ms), "{said}");
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tollgate::key::Global;
 use tollgate::{Key, Limiter, MessageLimitLayer, Messages, Policy, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 use tollgate_testkit::shop::{Order, OrdersClient, OrdersServer, Shop};
+use tonic::Code;
 use tonic::transport::{Endpoint, Server};
 
 /// Messages a second, and how many at once: a block is a sixteenth of that.
@@ -57,12 +59,11 @@ async fn a_stream_holds_its_rate_to_a_block_and_asks_for_blocks() {
     const MESSAGES: u32 = 200_000;
 
     let (_redis, backend, limiter, mut client) = served(Quota::per_second(RATE).burst(BURST)).await;
-    // Not tiny: of frames below 256 bytes h2 lets no more than about a hundred wait, and closes the connection.
-    let order = Order {
-        note: vec![0; 32],
+    // Of seven bytes, which a client of tonic's puts into frames of 32.
+    let orders = (0..MESSAGES).map(|count| Order {
+        count: 1 + count % 100,
         ..Order::default()
-    };
-    let orders = (0..MESSAGES).map(move |_| order.clone());
+    });
 
     let start = Instant::now();
     let received = client.upload(tokio_stream::iter(orders)).await.unwrap();
@@ -74,6 +75,28 @@ async fn a_stream_holds_its_rate_to_a_block_and_asks_for_blocks() {
     assert!(u64::from(MESSAGES) <= BURST + refilled + BLOCK, "{took:?}");
     let calls = backend.stats().calls;
     assert!(calls < u64::from(MESSAGES) / 100, "{calls} calls");
+}
+
+#[tokio::test]
+async fn more_tiny_messages_than_may_wait_end_their_stream_and_no_other() {
+    // given a conversation on the same connection
+    let (_redis, _, limiter, client) = served(Quota::per_second(1_000).burst(500)).await;
+    let (sender, to_send) = mpsc::channel(1);
+    sender.send(Order::default()).await.unwrap();
+    let chat = client.clone().chat(ReceiverStream::new(to_send)).await;
+    let mut chat = chat.unwrap().into_inner();
+    chat.message().await.unwrap().unwrap();
+
+    // when a stream sends faster than that, in frames of one message each
+    let (flood, to_send) = mpsc::channel(1);
+    tokio::spawn(async move { while flood.send(Order::default()).await.is_ok() {} });
+    let ended = client.clone().upload(ReceiverStream::new(to_send)).await;
+
+    // then it ends, and the conversation goes on
+    assert_eq!(ended.unwrap_err().code(), Code::ResourceExhausted);
+    sender.send(Order::default()).await.unwrap();
+    chat.message().await.unwrap().unwrap();
+    assert_eq!(limiter.failures(), 0);
 }
 
 #[tokio::test]

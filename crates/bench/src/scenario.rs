@@ -84,6 +84,8 @@ scenarios! {
     AxumGovernorDenied "axum-governor-denied" "axum-governor, denied, with headers",
     CheckAddress "check-address" "memory backend, one GCRA check, address key",
     CheckText "check-text" "memory backend, one GCRA check, string key",
+    CheckTwo "check-two" "the same with two charges, one on a budget that all share",
+    CheckEight "check-eight" "the same with eight charges, each by another quota",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
     GovernorCheckText "governor-text" "governor, keyed check, string key",
     LoopAddress "loop-address" "building the address key alone",
@@ -114,7 +116,9 @@ impl Scenario {
             Self::TollgateTyped | Self::GovernorTyped | Self::AxumGovernorTyped => {
                 Some(Self::BareTyped)
             }
-            Self::CheckAddress | Self::GovernorCheckAddress => Some(Self::LoopAddress),
+            Self::CheckAddress | Self::CheckTwo | Self::CheckEight | Self::GovernorCheckAddress => {
+                Some(Self::LoopAddress)
+            }
             Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
             _ => Some(Self::Bare),
         }
@@ -193,6 +197,8 @@ impl Scenario {
                 let names = names();
                 check(move |caller| Key::from(black_box(&names[caller as usize])))
             }
+            Self::CheckTwo => own_and_shared(),
+            Self::CheckEight => with_charges(8),
             Self::GovernorCheckAddress => {
                 let limiter = governor::RateLimiter::keyed(governor_quota());
                 each(move |caller| {
@@ -371,6 +377,25 @@ fn governor_quota() -> governor::Quota {
     quota
         .unwrap_or(governor::Quota::per_second(NonZeroU32::MIN))
         .allow_burst(burst)
+}
+
+/// The usual pair: what one caller may have, and what all of them together may.
+fn own_and_shared() -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let shared = Key::global();
+    let [own_scope, shared_scope] = [0, 1].map(|slot| Scope::of("bench", slot, &PLENTY));
+    each(move |caller| {
+        let own = Key::from(black_box(IpAddr::V4(address(caller))));
+        let charge = |scope, key| Charge {
+            scope,
+            quota: &PLENTY,
+            key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let charges = [charge(own_scope, &own), charge(shared_scope, &shared)];
+        black_box(&backend.decide_now(&charges));
+    })
 }
 
 fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {

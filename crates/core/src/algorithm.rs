@@ -91,7 +91,8 @@ impl Unit {
 /// # Clocks that step
 ///
 /// A clock that steps back by *D* never refills a budget. It may make one look up to *D* fuller, never fuller than full:
-/// a state further ahead of now than eight budgets is brought back to that, windows move to now's window with their
+/// a state further ahead of now than eight budgets is brought back to that. A window stays where it is while the clock is
+/// less than a period behind it, and takes what is charged meanwhile; further back, it moves to now's window with its
 /// counts. A step forward drains what it covers.
 #[derive(Clone, Debug)]
 pub struct State(Repr);
@@ -175,12 +176,10 @@ trait Decider {
     /// Brings the state to now, whatever the limit: windows that have passed are gone.
     fn advance(&self, _state: &mut Self::State, _now: u64) {}
 
-    /// Brings a state that lies further ahead than this quota's debts may, since a clock stepped back or the quota before
-    /// held more, back to that. Only a decision does so: a receipt speaks for the quota of its day, which may hold less.
-    fn rebase(&self, _state: &mut Self::State, _now: u64) {}
-
-    /// Whether `cost` passes. A cost of 0 always does.
-    fn passage(&self, state: &Self::State, now: u64, cost: u64) -> Passage;
+    /// Whether `cost` passes. A cost of 0 always does. A state that lies further ahead than this quota's debts may, since a
+    /// clock stepped back or the quota before held more, is brought back to that. Only a decision does so: a receipt
+    /// speaks for the quota of its day, which may hold less.
+    fn passage(&self, state: &mut Self::State, now: u64, cost: u64) -> Passage;
 
     /// Takes `cost`, which need not fit, up to the ceiling for debts.
     fn take(&self, state: &mut Self::State, now: u64, cost: u64);
@@ -200,7 +199,6 @@ trait Decider {
         take: bool,
     ) -> (Passage, Point, Budget) {
         self.advance(state, now);
-        self.rebase(state, now);
         let passage = self.passage(state, now, cost);
         let mut full_at = Point::ZERO;
         if take && cost > 0 && passage == Passage::Open {
@@ -259,19 +257,20 @@ impl Quota {
     }
 
     /// Whether `cost` passes now. The state is brought to now, which changes nothing that anybody could tell.
+    #[inline]
     pub(crate) fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
-        with_rule!(self, state, |rule, inner| {
-            rule.advance(inner, now);
-            rule.rebase(inner, now);
-            rule.passage(inner, now, cost)
-        })
+        // The commonest algorithm first: the way through all of them is as long as the question.
+        if let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) {
+            return rule.passage(inner, now, cost);
+        }
+        self.passage_of_any(state, now, cost)
     }
 
-    /// Takes `cost` from a state that was just asked for passage. Says when the budget will be full again.
-    pub(crate) fn take(&self, state: &mut State, now: u64, cost: u64) -> Point {
+    #[inline(never)]
+    fn passage_of_any(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         with_rule!(self, state, |rule, inner| {
-            rule.take(inner, now, cost);
-            rule.full_at(inner)
+            rule.advance(inner, now);
+            rule.passage(inner, now, cost)
         })
     }
 
@@ -280,8 +279,7 @@ impl Quota {
         with_rule!(self, state, |rule, inner| rule.budget(inner, now))
     }
 
-    /// Passage, and the charge if it is open and `take` is asked for, and what is left, in one go: the same as the three
-    /// above one after the other.
+    /// Passage, the charge if it is open and `take` is asked for, when the budget will then be full again, and what is left.
     pub(crate) fn step(
         &self,
         state: &mut State,

@@ -49,37 +49,25 @@ pub fn decide(
         return Decision::of_one(now, charge.mode, verdict);
     }
 
+    if are_apart(charges) {
+        return decide_apart(now, charges, states);
+    }
     let mut groups = group(charges);
     let now_us = now.as_micros();
 
     let mut admitted = true;
-    for group in groups
-        .iter_mut()
-        .filter(|group| group.mode == Mode::Enforce)
-    {
+    for group in groups.iter().filter(|group| group.mode == Mode::Enforce) {
         let quota = charges[group.first].quota;
-        group.passage = quota.passage(states.state(group.first), now_us, group.cost);
-        admitted &= group.passage == Passage::Open;
+        let passage = quota.passage(states.state(group.first), now_us, group.cost);
+        admitted &= passage == Passage::Open;
     }
-    for group in groups
-        .iter_mut()
-        .filter(|group| group.mode == Mode::Enforce)
-    {
-        if admitted && group.cost > 0 {
+    for mode in [Mode::Enforce, Mode::Shadow, Mode::Probe] {
+        for group in groups.iter_mut().filter(|group| group.mode == mode) {
             let quota = charges[group.first].quota;
-            group.full_at = quota.take(states.state(group.first), now_us, group.cost);
-            group.taken = true;
+            let state = states.state(group.first);
+            group.takes = mode.takes(admitted);
+            (group.passage, group.full_at, _) = quota.step(state, now_us, group.cost, group.takes);
         }
-    }
-    for group in groups.iter_mut().filter(|group| group.mode == Mode::Shadow) {
-        let quota = charges[group.first].quota;
-        (group.passage, group.full_at, _) =
-            quota.step(states.state(group.first), now_us, group.cost, true);
-        group.taken = group.passage == Passage::Open;
-    }
-    for group in groups.iter_mut().filter(|group| group.mode == Mode::Probe) {
-        let quota = charges[group.first].quota;
-        group.passage = quota.passage(states.state(group.first), now_us, group.cost);
     }
 
     let verdicts = charges.iter().enumerate().map(|(index, charge)| {
@@ -88,19 +76,62 @@ pub fn decide(
             .iter()
             .find(|group| group.holds(&charges[group.first], charge));
         let state = states.state(index);
-        // Advances a state that only a charge of another mode has touched so far; no other effect.
+        // What the other groups have left, seen by this quota: brings the state to now and has no other effect.
         charge.quota.passage(state, now_us, 0);
         let budget = charge.quota.budget(state, now_us);
         let limit = charge.quota.capacity();
         match group {
             Some(group) => {
-                let taken = if group.taken { charge.cost } else { 0 };
+                let taken = if group.takes { charge.cost } else { 0 };
                 Verdict::new(group.passage, limit, budget, taken, group.full_at)
             }
             None => Verdict::unknown(limit),
         }
     });
-    Decision::new(now, admitted, verdicts.collect::<SmallVec<[_; 4]>>())
+    Decision::new(now, admitted, verdicts)
+}
+
+/// Whether no two charges speak of one state, as usual.
+fn are_apart(charges: &[Charge<'_>]) -> bool {
+    let mut before = charges.iter().enumerate();
+    before.all(|(index, charge)| {
+        let mut others = charges[..index].iter();
+        !others.any(|other| other.shares_state_with(charge))
+    })
+}
+
+/// Without groups, and all of a state at once: nobody else looks at it.
+fn decide_apart(
+    now: Timestamp,
+    charges: &[Charge<'_>],
+    states: &mut (impl States + ?Sized),
+) -> Decision {
+    let now_us = now.as_micros();
+    let mut numbered = charges.iter().enumerate();
+    let admitted = numbered.all(|(index, charge)| {
+        let passes = |state| charge.quota.passage(state, now_us, charge.cost) == Passage::Open;
+        charge.mode != Mode::Enforce || passes(states.state(index))
+    });
+    let verdicts = charges.iter().enumerate().map(|(index, charge)| {
+        let take = charge.mode.takes(admitted);
+        let (quota, state) = (charge.quota, states.state(index));
+        match quota.quick_verdict(state, now_us, charge.cost, take) {
+            Some(verdict) => verdict,
+            None => quota.verdict(state, now_us, charge.cost, take),
+        }
+    });
+    Decision::new(now, admitted, verdicts)
+}
+
+impl Mode {
+    /// Whether a charge of this mode that passes is taken.
+    fn takes(self, admitted: bool) -> bool {
+        match self {
+            Self::Enforce => admitted,
+            Self::Shadow => true,
+            Self::Probe => false,
+        }
+    }
 }
 
 /// Charges of one scope, key and mode.
@@ -110,7 +141,7 @@ struct Group {
     cost: u64,
     passage: Passage,
     full_at: Point,
-    taken: bool,
+    takes: bool,
 }
 
 impl Group {
@@ -133,7 +164,7 @@ fn group(charges: &[Charge<'_>]) -> SmallVec<[Group; 4]> {
                 cost: charge.cost,
                 passage: Passage::Open,
                 full_at: Point::ZERO,
-                taken: false,
+                takes: false,
             }),
         }
     }

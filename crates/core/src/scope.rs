@@ -17,7 +17,7 @@ use crate::{Quota, Unit};
 /// Scopes are interned for the life of the process: equal names give equal scopes, comparing two is comparing two
 /// addresses, and a copy is a word. What is kept is bounded by the policies that were ever configured, not by requests.
 #[derive(Clone, Copy)]
-pub struct Scope(&'static Name);
+pub struct Scope(&'static Numbered);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Name {
@@ -25,6 +25,15 @@ struct Name {
     slot: u16,
     unit: Unit,
 }
+
+/// A name that was given out.
+struct Numbered {
+    name: Name,
+    number: u32,
+}
+
+/// All of them by their numbers, in lists of one, two, four and so on: read without a lock, and nothing ever moves.
+static NUMBERED: [OnceLock<Box<[OnceLock<Scope>]>>; 32] = [const { OnceLock::new() }; 32];
 
 impl Scope {
     /// The scope of quota number `slot` (the first is 0) of the policy named `policy`.
@@ -44,28 +53,61 @@ impl Scope {
         if let Some(scope) = names.get(&name) {
             return *scope;
         }
-        let scope = Self(Box::leak(Box::new(name.clone())));
+        // Each takes up memory for good, which is full long before the numbers are used up.
+        let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let scope = Self(Box::leak(Box::new(Numbered {
+            name: name.clone(),
+            number,
+        })));
+        let (list, place) = list_and_place(number);
+        let list = NUMBERED[list].get_or_init(|| {
+            let empty = (0..1_u32 << list).map(|_| OnceLock::new());
+            empty.collect()
+        });
+        list[place].get_or_init(|| scope);
         names.insert(name, scope);
         scope
+    }
+
+    /// For backends that have no room for a word: the number of this scope in this process, small if scopes are few.
+    #[must_use]
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.0.number
+    }
+
+    /// The scope of this [number](Self::number), if there is one.
+    #[must_use]
+    pub fn numbered(number: u32) -> Option<Self> {
+        let (list, place) = list_and_place(number);
+        let scope = NUMBERED.get(list)?.get()?.get(place)?;
+        scope.get().copied()
     }
 
     /// The policy's name.
     #[must_use]
     pub fn policy(self) -> &'static str {
-        &self.0.policy
+        &self.0.name.policy
     }
 
     /// Which of the policy's quotas; the first is 0.
     #[must_use]
     pub fn slot(self) -> u16 {
-        self.0.slot
+        self.0.name.slot
     }
 
     /// What the states of this scope are counted in.
     #[must_use]
     pub fn unit(self) -> Unit {
-        self.0.unit
+        self.0.name.unit
     }
+}
+
+/// Which list a number is in, and where: list *n* begins with the number 2^*n* − 1.
+fn list_and_place(number: u32) -> (usize, usize) {
+    let nth = number.saturating_add(1);
+    let list = nth.ilog2();
+    (list as usize, (nth - (1 << list)) as usize)
 }
 
 impl PartialEq for Scope {
@@ -124,5 +166,20 @@ mod tests {
             (scope.policy(), scope.slot(), scope.unit()),
             ("scope-a", 0, quota.unit())
         );
+    }
+    #[test]
+    fn a_scope_is_found_by_its_number() {
+        // given more than a few lists of them
+        let quota = Quota::per_second(10);
+        let scopes: Vec<_> = (0..1000)
+            .map(|slot| Scope::of("scope-numbers", slot, &quota))
+            .collect();
+
+        // then each has its own
+        for scope in scopes {
+            assert_eq!(Scope::numbered(scope.number()), Some(scope));
+        }
+        assert_eq!(Scope::numbered(1_000_000), None);
+        assert_eq!(Scope::numbered(u32::MAX), None);
     }
 }

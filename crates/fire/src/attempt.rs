@@ -1,7 +1,7 @@
 //! What one attempt asked and heard, as a client writes it down.
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::{BackendError, Decision, FailureKind, Verdict};
+use tollgate_core::{BackendError, Decision, FailureKind, Mode, Verdict};
 
 /// One budget: which policy of the population, and whose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -12,6 +12,29 @@ pub struct Budget {
     pub caller: u32,
 }
 
+/// What a charge asks for: core's [`Mode`], to be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Manner {
+    /// All of them or none.
+    Enforce,
+    /// On its own.
+    Shadow,
+    /// Nothing is taken.
+    Probe,
+}
+
+impl Manner {
+    /// The same in core's words.
+    #[must_use]
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Enforce => Mode::Enforce,
+            Self::Shadow => Mode::Shadow,
+            Self::Probe => Mode::Probe,
+        }
+    }
+}
+
 /// One charge of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
@@ -19,13 +42,51 @@ pub struct Asked {
     pub budget: Budget,
     /// How much.
     pub cost: u64,
+    /// In which way.
+    pub manner: Manner,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    /// To decide about these charges, as one call.
+    Decide(Vec<Asked>),
+    /// To give back so much of a charge of which this was said.
+    Credit(Budget, Said, u64),
+    /// To take so much more, past the capacity if need be.
+    Debit(Budget, u64),
+    /// To forget what was taken.
+    Reset(Budget),
+}
+
+impl Verb {
+    /// The charges, if it is a question.
+    #[must_use]
+    pub fn asked(&self) -> &[Asked] {
+        match self {
+            Self::Decide(asked) => asked,
+            _ => &[],
+        }
+    }
+
+    /// The budgets that it speaks of.
+    pub fn budgets(&self) -> impl Iterator<Item = Budget> {
+        let only = match self {
+            Self::Decide(_) => None,
+            Self::Credit(budget, ..) | Self::Debit(budget, _) | Self::Reset(budget) => {
+                Some(*budget)
+            }
+        };
+        let asked = self.asked().iter().map(|asked| asked.budget);
+        asked.chain(only)
+    }
 }
 
 /// One call, from when it was made to when it was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// What was asked.
-    pub charges: Vec<Asked>,
+    /// What was to be done.
+    pub verb: Verb,
     /// When it was made, in µs of the client's clock.
     pub sent_us: u64,
     /// When it was answered.
@@ -42,6 +103,10 @@ pub struct Attempt {
 pub enum Outcome {
     /// It was decided.
     Decided(Decided),
+    /// What was to be forgotten is.
+    Reset,
+    /// It is on its way, and nobody is told what comes of it: a credit or a debit.
+    Told,
     /// It failed, and the error says that nothing was taken.
     Failed(String),
     /// Nobody knows whether it was decided: no answer came, or the client died before it did.
@@ -51,9 +116,7 @@ pub enum Outcome {
 /// A decision, in numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {
-    /// When, by the backend's clock.
-    pub at_us: u64,
-    /// Whether all of it was taken.
+    /// Whether every enforced charge was taken.
     pub admitted: bool,
     /// About each charge.
     pub verdicts: Vec<Said>,
@@ -62,6 +125,10 @@ pub struct Decided {
 /// What was said about one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
+    /// When, by the clock of whoever said it.
+    pub at_us: u64,
+    /// Whether anybody was asked. On a cluster whoever was to come after a denial may not have been.
+    pub known: bool,
     /// Whether it passes by itself.
     pub passes: bool,
     /// Whether it never can.
@@ -82,26 +149,38 @@ impl Outcome {
     pub fn of(answer: &Result<Decision, BackendError>) -> Self {
         match answer {
             Ok(decision) => Self::Decided(Decided {
-                at_us: decision.at().as_micros(),
                 admitted: decision.is_admitted(),
-                verdicts: decision.verdicts().iter().map(Said::of).collect(),
+                verdicts: said(decision).collect(),
             }),
-            // The only two kinds after which charges may have been taken, as their documentation says.
-            Err(error) => match error.kind() {
-                FailureKind::TimedOut { .. } | FailureKind::Unreachable => {
-                    Self::Unknown(error.to_string())
-                }
-                _ => Self::Failed(error.to_string()),
-            },
+            Err(error) => Self::of_error(error),
+        }
+    }
+
+    /// What a failure comes to.
+    #[must_use]
+    pub fn of_error(error: &BackendError) -> Self {
+        // The only two kinds after which charges may have been taken, as their documentation says.
+        match error.kind() {
+            FailureKind::TimedOut { .. } | FailureKind::Unreachable => {
+                Self::Unknown(error.to_string())
+            }
+            _ => Self::Failed(error.to_string()),
         }
     }
 }
 
+fn said(decision: &Decision) -> impl Iterator<Item = Said> {
+    let verdicts = decision.verdicts().iter().enumerate();
+    verdicts.map(|(position, verdict)| Said::of(verdict, decision.verdict_at(position).as_micros()))
+}
+
 impl Said {
-    fn of(verdict: &Verdict) -> Self {
+    fn of(verdict: &Verdict, at_us: u64) -> Self {
         let micros =
             |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         Self {
+            at_us,
+            known: verdict.is_allowed() || verdict.is_denied(),
             passes: verdict.is_allowed(),
             never: verdict.never_passes(),
             taken: verdict.taken(),

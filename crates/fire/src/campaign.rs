@@ -9,7 +9,7 @@ use fastrand::Rng;
 use tollgate_core::Backend;
 
 use crate::Result;
-use crate::attempt::{Asked, Attempt, Budget, Outcome};
+use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Verb};
 use crate::checker::{Findings, check};
 use crate::client::{Orders, Place, now_us};
 use crate::crew::Crew;
@@ -24,6 +24,10 @@ pub const DEADLINE: Duration = Duration::from_millis(250);
 
 /// How much later than that an answer may be seen: a client has to be given a processor by a machine that is busy.
 pub const SLACK: Duration = Duration::from_secs(2);
+
+/// How long clients ask before the first fault: they have to connect, and what nobody is told of must have happened after a
+/// while only where none acts.
+const CALM: Duration = Duration::from_secs(5);
 
 /// Fewer decisions than this are none that a run could be judged by.
 const FEWEST: u64 = 300;
@@ -93,8 +97,7 @@ impl Campaign {
         let mut rng = Rng::with_seed(self.seed);
         let (mut faults, mut disturbances) = (BTreeMap::new(), Vec::new());
         let mut waiting: Vec<Fault> = Vec::new();
-        // Starting takes a while: they connect.
-        sleep(Duration::from_millis(1_500));
+        sleep(CALM);
         let started_at = Instant::now();
         while started_at.elapsed() < self.time {
             if waiting.is_empty() {
@@ -115,7 +118,7 @@ impl Campaign {
                 *faults.entry(fault.name()).or_default() += 1;
             }
             let mut meanwhile = |stage: &mut Stage, done: &mut Vec<Disturbance>| match second {
-                Some(Fault::ClientDies) => crew.replace_one(),
+                Some(Fault::ClientDies) => replace_one(&mut crew, done),
                 Some(second) => stage.suffer(second, done, |_, _| Ok(())),
                 None => Ok(()),
             };
@@ -128,7 +131,7 @@ impl Campaign {
                 meanwhile(&mut stage, &mut disturbances)?;
             }
             if fault == Fault::ClientDies {
-                crew.replace_one()?;
+                replace_one(&mut crew, &mut disturbances)?;
             }
             sleep(Duration::from_millis(rng.u64(300..1_800)));
         }
@@ -141,10 +144,19 @@ impl Campaign {
             quotas: Population::of(self.seed).quotas().to_vec(),
             attempts,
             disturbances,
+            is_apart: self.topology == Topology::Cluster,
         };
         progress("checking");
         Ok(report(self.topology, &history, &stage, faults))
     }
+}
+
+/// Whoever dies takes with it what nobody was to hear of.
+fn replace_one(crew: &mut Crew, done: &mut Vec<Disturbance>) -> Result<()> {
+    let from_us = now_us();
+    crew.replace_one()?;
+    done.push(Disturbance::trouble(from_us, now_us()));
+    Ok(())
 }
 
 /// Asks, when all is quiet, what remains of every budget.
@@ -163,11 +175,15 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
         for caller in 0..SHARED_CALLERS {
             for policy in 0..population.quotas().len() {
                 let budget = Budget { policy, caller };
-                let asked = [Asked { budget, cost: 0 }];
-                let (key, sent_us) = (population.key(caller), now_us());
-                let answer = backend.decide(&population.charges(&asked, &key)).await;
+                let asked = [Asked {
+                    budget,
+                    cost: 0,
+                    manner: Manner::Probe,
+                }];
+                let (keys, sent_us) = (population.keys(&asked), now_us());
+                let answer = backend.decide(&population.charges(&asked, &keys)).await;
                 attempts.push(Attempt {
-                    charges: asked.to_vec(),
+                    verb: Verb::Decide(asked.to_vec()),
                     sent_us,
                     heard_us: now_us(),
                     promised_us: None,
@@ -232,7 +248,7 @@ fn evidence(history: &History, findings: &Findings) -> Vec<String> {
         let from_us = last_us.saturating_sub(u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX));
         let is_near = |sent_us: u64, heard_us: u64| sent_us <= last_us && heard_us >= from_us;
         let is_same = |attempt: &&Attempt| {
-            let mut budgets = attempt.charges.iter().map(|asked| Some(asked.budget));
+            let mut budgets = attempt.verb.budgets().map(Some);
             is_near(attempt.sent_us, attempt.heard_us)
                 && (wrong.budget.is_none() || budgets.any(|budget| budget == wrong.budget))
         };

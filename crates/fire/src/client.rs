@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use crate::Result;
-use crate::attempt::{Asked, Attempt, Outcome};
+use crate::attempt::{Asked, Attempt, Budget, Decided, Manner, Outcome, Said, Verb};
 use crate::population::{Population, SHARED_CALLERS};
 
 /// The longest that a client waits to see whether a retry passes as promised.
@@ -19,6 +19,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// How long a worker pauses when nothing answers: what is asked meanwhile only makes more unknowns.
 const BREATH: Duration = Duration::from_millis(60);
+
+/// How many receipts a worker keeps to settle them some day.
+const MOST_HELD: usize = 24;
 
 /// What a client is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,6 +134,7 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
     let orders = &client.orders;
     let own = SHARED_CALLERS + orders.number * orders.workers + worker;
     let mut rng = Rng::with_seed(orders.seed ^ (u64::from(own) << 32));
+    let mut held = Vec::new();
     while !client.is_over.load(Ordering::Acquire) {
         let is_own = rng.u8(0..4) == 0;
         let caller = if is_own {
@@ -143,10 +147,15 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
         } else {
             client.population.ask(&mut rng, caller)
         };
-        let outcome = client.attempt(&asked, None).await?;
-        if is_own && let Some((promised_us, wait)) = promise(&outcome) {
+        let (outcome, taken) = client.ask(asked.clone(), None).await?;
+        if is_own && let Some((promised_us, wait)) = promise(&asked, &outcome) {
             tokio::time::sleep(wait).await;
-            client.attempt(&asked, Some(promised_us)).await?;
+            client.ask(asked, Some(promised_us)).await?;
+        }
+        held.extend(taken);
+        client.settle(&mut rng, &mut held)?;
+        if rng.u8(0..60) == 0 {
+            client.reset(&mut rng, caller).await?;
         }
         let pause = Duration::from_micros(rng.u64(0..=orders.pause_us));
         let breath = match outcome {
@@ -158,42 +167,108 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What was taken, and may be corrected.
+type Taken = (Budget, Said, Receipt);
+
 impl Client {
-    async fn attempt(&self, asked: &[Asked], promised_us: Option<u64>) -> std::io::Result<Outcome> {
+    async fn ask(
+        &self,
+        asked: Vec<Asked>,
+        promised_us: Option<u64>,
+    ) -> std::io::Result<(Outcome, Vec<Taken>)> {
+        let number = self.begin(Verb::Decide(asked.clone()), promised_us)?;
+        let keys = self.population.keys(&asked);
+        let charges = self.population.charges(&asked, &keys);
+        let answer = self.backend.decide(&charges).await;
+        let outcome = Outcome::of(&answer);
+        end(number, &outcome)?;
+        let mut taken = Vec::new();
+        if let (Ok(decision), Outcome::Decided(decided)) = (&answer, &outcome) {
+            let said = asked.iter().zip(&decided.verdicts);
+            let said = said.filter(|(_, said)| said.taken > 0);
+            let budgets = said.map(|(asked, said)| (asked.budget, *said));
+            let receipts = decision.receipts(&charges);
+            taken.extend(
+                budgets
+                    .zip(receipts)
+                    .map(|((budget, said), it)| (budget, said, it)),
+            );
+        }
+        Ok((outcome, taken))
+    }
+
+    /// Corrects some of what was taken, sooner or later.
+    fn settle(&self, rng: &mut Rng, held: &mut Vec<Taken>) -> std::io::Result<()> {
+        while held.len() > MOST_HELD || (!held.is_empty() && rng.u8(0..10) == 0) {
+            let (budget, said, receipt) = held.swap_remove(rng.usize(0..held.len()));
+            match rng.u8(0..8) {
+                0..=2 => {
+                    let n = rng.u64(1..=said.taken);
+                    let number = self.begin(Verb::Credit(budget, said, n), None)?;
+                    self.backend.credit(receipt, n);
+                    end(number, &Outcome::Told)?;
+                }
+                3 => {
+                    let n = rng.u64(1..=(receipt.quota().capacity() / 4).clamp(1, 12));
+                    let number = self.begin(Verb::Debit(budget, n), None)?;
+                    self.backend.debit(&receipt, n);
+                    end(number, &Outcome::Told)?;
+                }
+                // Most requests cost what was expected.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn reset(&self, rng: &mut Rng, caller: u32) -> std::io::Result<()> {
+        let policy = self.population.resettable(rng);
+        let number = self.begin(Verb::Reset(Budget { policy, caller }), None)?;
+        let (scope, key) = (self.population.scope(policy), self.population.key(caller));
+        let outcome = match self.backend.reset(scope, &key).await {
+            Ok(()) => Outcome::Reset,
+            Err(error) => Outcome::of_error(&error),
+        };
+        end(number, &outcome)
+    }
+
+    /// Writes down what is about to be done, before it is.
+    fn begin(&self, verb: Verb, promised_us: Option<u64>) -> std::io::Result<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let caller = asked.first().map_or(0, |asked| asked.budget.caller);
-        let key = self.population.key(caller);
         let attempt = Attempt {
-            charges: asked.to_vec(),
+            verb,
             sent_us: now_us(),
             heard_us: 0,
             promised_us,
             outcome: Outcome::Unknown(String::new()),
         };
         say(&Line::Ask(number, attempt))?;
-        let answer = self.backend.decide(&self.population.charges(asked, &key));
-        let outcome = Outcome::of(&answer.await);
-        say(&Line::Hear(number, now_us(), outcome.clone()))?;
-        Ok(outcome)
+        Ok(number)
     }
 }
 
+fn end(number: u64, outcome: &Outcome) -> std::io::Result<()> {
+    say(&Line::Hear(number, now_us(), outcome.clone()))
+}
+
 /// When a denied attempt is to pass by the backend's clock, and how long that is from now.
-fn promise(outcome: &Outcome) -> Option<(u64, Duration)> {
-    let Outcome::Decided(decided) = outcome else {
+fn promise(asked: &[Asked], outcome: &Outcome) -> Option<(u64, Duration)> {
+    let Outcome::Decided(Decided { admitted, verdicts }) = outcome else {
         return None;
     };
-    let mut verdicts = decided.verdicts.iter();
-    if decided.admitted || verdicts.any(|said| said.never) {
+    let enforced = asked.iter().zip(verdicts);
+    let enforced: Vec<_> = enforced
+        .filter(|(asked, _)| asked.manner == Manner::Enforce)
+        .map(|(_, said)| said)
+        .collect();
+    if *admitted || enforced.iter().any(|said| said.never) {
         return None;
     }
-    let longest_us = decided
-        .verdicts
-        .iter()
-        .map(|said| said.retry_after_us)
-        .max()?;
-    let wait = Duration::from_micros(longest_us);
-    (wait < LONGEST_WAIT).then_some((decided.at_us + longest_us, wait))
+    let last = enforced
+        .into_iter()
+        .max_by_key(|said| said.at_us + said.retry_after_us)?;
+    let wait = Duration::from_micros(last.retry_after_us);
+    (wait < LONGEST_WAIT).then_some((last.at_us + last.retry_after_us, wait))
 }
 
 fn say(line: &Line) -> std::io::Result<()> {

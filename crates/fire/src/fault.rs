@@ -21,8 +21,14 @@ pub enum Fault {
     Latency(Duration),
     /// That many bytes in a second, each way.
     Narrow(u32),
-    /// Nothing passes for a while, and then all of it.
+    /// So many of a hundred packets are lost, and sent again after a while.
+    Lossy(u8),
+    /// Nothing passes between clients and servers for a while, and then all of it.
     Partition(Duration),
+    /// Nobody reads answers for a while, so that what was asked for is done and they all come late.
+    Deaf(Duration),
+    /// Somebody else asks for a lot and does not read it, so that it piles up in the server.
+    SlowReader,
     /// Half of an answer comes, and then the connection is closed.
     Truncate,
     /// An answer does not come, and the connection is closed.
@@ -37,6 +43,12 @@ pub enum Fault {
     OutOfMemory,
     /// The master of a fleet is killed, another takes over, and the old one comes back as its replica.
     Failover,
+    /// Replicas hear nothing of their masters for a while.
+    ReplicaParted(Duration),
+    /// That, and then the master is killed: what takes over is as old.
+    StaleFailover(Duration),
+    /// A master is parted from the rest of its fleet, but not from clients, until another has taken over.
+    Isolated,
     /// Slots move to another node while they are asked for.
     Reshard,
     /// SIGKILL to a client in the middle of whatever it does.
@@ -71,21 +83,28 @@ impl Topology {
     /// The faults of one round, each once, in an order of the seed's.
     #[must_use]
     pub fn round(self, rng: &mut Rng, has_clock: bool) -> Vec<Fault> {
-        let mut faults = vec![Fault::ScriptFlush, Fault::ClientKill, Fault::ClientDies];
+        let mut faults = vec![
+            Fault::ScriptFlush,
+            Fault::ClientKill,
+            Fault::ClientDies,
+            Fault::FlushAll,
+            Fault::SlowReader,
+            Fault::Latency(millis(rng, 1..300)),
+            Fault::Narrow(rng.u32(2_000..40_000)),
+            Fault::Lossy(rng.u8(1..40)),
+            Fault::Partition(millis(rng, 100..2_500)),
+            Fault::Deaf(millis(rng, 100..2_500)),
+        ];
         match self {
             Self::Single => {
                 faults.extend([
                     Fault::Kill,
-                    Fault::FlushAll,
                     Fault::OutOfMemory,
                     Fault::Truncate,
                     Fault::Drop,
                     Fault::HalfClose,
                     Fault::Stall,
                     Fault::Stop(millis(rng, 100..5_000)),
-                    Fault::Latency(millis(rng, 1..300)),
-                    Fault::Narrow(rng.u32(2_000..40_000)),
-                    Fault::Partition(millis(rng, 100..2_500)),
                 ]);
                 if has_clock {
                     let forward = rng.i64(100_000..20_000_000);
@@ -94,14 +113,18 @@ impl Topology {
             }
             Self::Sentinel => faults.extend([
                 Fault::Failover,
-                Fault::FlushAll,
-                // Shorter than what makes the Sentinels act: an isolated master is another promise.
+                Fault::ReplicaParted(millis(rng, 100..2_500)),
+                Fault::StaleFailover(millis(rng, 100..1_500)),
+                Fault::Isolated,
+                // Shorter than what makes the Sentinels act: that has a fault of its own.
                 Fault::Stop(millis(rng, 100..250)),
             ]),
             Self::Cluster => faults.extend([
                 Fault::Failover,
+                Fault::ReplicaParted(millis(rng, 100..2_500)),
+                Fault::StaleFailover(millis(rng, 100..1_500)),
+                Fault::Isolated,
                 Fault::Reshard,
-                Fault::FlushAll,
                 Fault::Stop(millis(rng, 100..400)),
             ]),
         }
@@ -131,7 +154,10 @@ impl Fault {
             Self::ClientKill => "CLIENT KILL",
             Self::Latency(_) => "latency",
             Self::Narrow(_) => "bandwidth",
+            Self::Lossy(_) => "packet loss",
             Self::Partition(_) => "partition",
+            Self::Deaf(_) => "answers not read",
+            Self::SlowReader => "slow reader",
             Self::Truncate => "truncated answers",
             Self::Drop => "dropped answers",
             Self::HalfClose => "half-closed connections",
@@ -139,6 +165,9 @@ impl Fault {
             Self::Clock(_) => "clock step",
             Self::OutOfMemory => "no memory",
             Self::Failover => "failover",
+            Self::ReplicaParted(_) => "replica parted",
+            Self::StaleFailover(_) => "failover to a stale replica",
+            Self::Isolated => "master isolated",
             Self::Reshard => "resharding",
             Self::ClientDies => "client killed",
         }

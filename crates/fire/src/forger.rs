@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::Result;
 
-/// How the script is wrong. Each acts in about one of twenty calls.
+/// How the script is wrong. The first five act in about one of twenty calls, the others always: what they concern is rare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgery {
     /// What was decided is not written.
@@ -21,16 +21,37 @@ pub enum Forgery {
     ForgetState,
     /// What is written never expires.
     ForgetExpiry,
+    /// A denied request keeps what it could get.
+    TakeInPart,
+    /// What is charged in shadow is not.
+    SkipShadow,
+    /// A probe takes what it asks about.
+    ProbeTakes,
+    /// What is given back is given back twice.
+    CreditTwice,
+    /// What is given back is not.
+    CreditLost,
+    /// What is taken afterwards is not.
+    DebitLost,
+    /// A reset says that it is done, and did nothing.
+    ResetIdle,
 }
 
 impl Forgery {
     /// Each.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 12] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
         Self::ForgetState,
         Self::ForgetExpiry,
+        Self::TakeInPart,
+        Self::SkipShadow,
+        Self::ProbeTakes,
+        Self::CreditTwice,
+        Self::CreditLost,
+        Self::DebitLost,
+        Self::ResetIdle,
     ];
 
     /// What it is called.
@@ -42,11 +63,52 @@ impl Forgery {
             Self::Neighbour => "neighbour",
             Self::ForgetState => "forget-state",
             Self::ForgetExpiry => "forget-expiry",
+            Self::TakeInPart => "take-in-part",
+            Self::SkipShadow => "skip-shadow",
+            Self::ProbeTakes => "probe-takes",
+            Self::CreditTwice => "credit-twice",
+            Self::CreditLost => "credit-lost",
+            Self::DebitLost => "debit-lost",
+            Self::ResetIdle => "reset-idle",
         }
     }
 
+    /// A few words of the script, and wrong ones, if that is how it is wrong.
+    fn words(self) -> Option<(&'static str, String)> {
+        let give_back = "charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)";
+        let settles = "if state_of(i, charge) then";
+        Some(match self {
+            Self::TakeInPart => (
+                "if open and charge.cost > 0 then",
+                "if charge.cost > 0 and charge.rule.passes(states[i], charge) then".to_owned(),
+            ),
+            Self::SkipShadow => ("charge.mode == SHADOW and", "false and".to_owned()),
+            Self::ProbeTakes => ("charge.mode == SHADOW and", String::new()),
+            Self::CreditTwice => (give_back, format!("{give_back} {give_back}")),
+            Self::CreditLost => (
+                settles,
+                "if verb ~= CREDIT and state_of(i, charge) then".to_owned(),
+            ),
+            Self::DebitLost => (
+                settles,
+                "if verb ~= DEBIT and state_of(i, charge) then".to_owned(),
+            ),
+            Self::ResetIdle => (
+                settles,
+                "if verb ~= RESET and state_of(i, charge) then".to_owned(),
+            ),
+            _ => return None,
+        })
+    }
+
     /// The script, wrong.
-    fn forge(self, script: &str) -> String {
+    fn forge(self, script: &str) -> Result<String> {
+        if let Some((right, wrong)) = self.words() {
+            return match script.split_once(right) {
+                Some((before, after)) => Ok([before, &wrong, after].concat()),
+                None => Err(format!("the script does not say {right:?}").into()),
+            };
+        }
         let write = "words[1] == 'SET' or words[1] == 'SETRANGE'";
         let before = match self {
             Self::SkipWrite => format!("if unlucky and ({write}) then return true end"),
@@ -65,21 +127,21 @@ impl Forgery {
                  if unlucky and words[1] == 'GET' then local own = call(...) \
                  return own and call('GET', 'last' .. own:byte(1)) or own end"
             ),
-            Self::DoubleCharge => String::new(),
+            _ => String::new(),
         };
         let again = if self == Self::DoubleCharge {
             "if unlucky then decide() end"
         } else {
             ""
         };
-        format!(
+        Ok(format!(
             "local real = redis \
              local unlucky = real.call('TIME')[2] % 20 == 0 \
              local function through(call) return function(...) local words = {{...}} {before} return call(...) end end \
              local redis = setmetatable({{ call = through(real.call), pcall = through(real.pcall) }}, {{ __index = real }}) \
              local function decide() {script}\nend \
              local said = decide() {again} return said"
-        )
+        ))
     }
 }
 
@@ -165,7 +227,7 @@ fn requests(client: TcpStream, mut server: &TcpStream, shared: &Shared) -> Resul
                 .is_some_and(|it: &Vec<u8>| it.eq_ignore_ascii_case(word.as_bytes()))
         };
         if is(0, "SCRIPT") && is(1, "LOAD") && words.len() == 3 {
-            let forged = shared.forgery.forge(&String::from_utf8_lossy(&words[2]));
+            let forged = shared.forgery.forge(&String::from_utf8_lossy(&words[2]))?;
             let names = (
                 loaded(shared, &words[2])?,
                 loaded(shared, forged.as_bytes())?,

@@ -13,6 +13,9 @@ pub struct History {
     pub attempts: Vec<Attempt>,
     /// In the order in which they began.
     pub disturbances: Vec<Disturbance>,
+    /// Whether callers live in several places, so that a call about two of them is decided piece by piece, and what it took
+    /// is given back if a later piece is denied.
+    pub is_apart: bool,
 }
 
 /// What was done to the servers, between two points in time of the parent's clock, in µs.

@@ -27,7 +27,7 @@ mod population;
 mod soak;
 mod stage;
 
-pub use attempt::{Asked, Attempt, Budget, Decided, Outcome, Said};
+pub use attempt::{Asked, Attempt, Budget, Decided, Manner, Outcome, Said, Verb};
 pub use campaign::{Campaign, DEADLINE, Report, SLACK};
 pub use checker::{Findings, Wrong, check};
 pub use clock::Clockwork;

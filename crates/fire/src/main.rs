@@ -147,7 +147,14 @@ impl Run {
                 program: std::env::current_exe()?,
             };
             let name = topology.name();
-            let report = campaign.run(|what| eprintln!("{name}: {what}"))?;
+            let report = match campaign.run(|what| eprintln!("{name}: {what}")) {
+                Ok(report) => report,
+                Err(error) => {
+                    // What the others found is found.
+                    print(&reports);
+                    return Err(error);
+                }
+            };
             let (decided, wrong) = (report.findings.decided, report.wrongs().len());
             eprintln!("{name}: {decided} decisions, {wrong} wrong");
             reports.push(report);

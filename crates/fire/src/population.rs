@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, Charge, Key, Quota, Scope};
 
-use crate::attempt::{Asked, Budget};
+use crate::attempt::{Asked, Budget, Manner};
 
 /// Callers for whom every client speaks. Those from this number on belong to one worker of one client each.
 pub const SHARED_CALLERS: u32 = 3;
+
+/// Whose budgets are charged beside one's own, as those that a whole service has.
+const EVERYBODY: u32 = 0;
 
 /// Policies and callers, the same in every process that knows the seed.
 #[derive(Clone, Debug)]
@@ -65,16 +68,20 @@ impl Population {
         vec![Asked {
             budget: Budget { policy, caller },
             cost: rng.u64(capacity.div_ceil(2)..=capacity),
+            manner: Manner::Enforce,
         }]
     }
 
-    /// What to ask next for this caller: one to three policies, and a cost that is mostly 1.
+    /// What to ask next for this caller: one to three policies, of which one may be everybody's, mostly enforced, and a
+    /// cost that is mostly 1.
     #[must_use]
     pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
         let mut policies: Vec<usize> = (0..self.quotas.len()).collect();
         rng.shuffle(&mut policies);
         policies.truncate(rng.choice([1, 1, 1, 2, 3]).unwrap_or(1));
-        let charge = |policy: usize| {
+        let is_shared = policies.len() > 1 && rng.bool();
+        let last = policies.len() - 1;
+        let charge = |(position, policy): (usize, usize)| {
             let capacity = self.quotas[policy].capacity();
             let cost = match rng.u8(0..20) {
                 0 => 0,
@@ -82,25 +89,57 @@ impl Population {
                 2..=4 => rng.u64(1..=capacity.min(8)),
                 _ => 1,
             };
+            let caller = if is_shared && position == last {
+                EVERYBODY
+            } else {
+                caller
+            };
+            let manner = match rng.u8(0..16) {
+                0 | 1 => Manner::Shadow,
+                2 => Manner::Probe,
+                _ => Manner::Enforce,
+            };
             Asked {
                 budget: Budget { policy, caller },
                 cost,
+                manner,
             }
         };
-        policies.into_iter().map(charge).collect()
+        policies.into_iter().enumerate().map(charge).collect()
     }
 
-    /// The same in the words of a backend, with `key` for the caller.
+    /// A policy whose budgets may be reset: any but the one in which what is counted wrongly is to stay visible.
     #[must_use]
-    pub fn charges<'a>(&'a self, asked: &[Asked], key: &'a Key) -> Vec<Charge<'a>> {
-        let charge = |asked: &Asked| Charge {
+    pub fn resettable(&self, rng: &mut Rng) -> usize {
+        rng.usize(0..self.quotas.len().saturating_sub(1).max(1))
+    }
+
+    /// What a backend calls the budgets of a policy.
+    #[must_use]
+    pub fn scope(&self, policy: usize) -> Scope {
+        self.scopes[policy]
+    }
+
+    /// Who the callers of these charges are.
+    #[must_use]
+    pub fn keys(&self, asked: &[Asked]) -> Vec<Key> {
+        asked
+            .iter()
+            .map(|asked| self.key(asked.budget.caller))
+            .collect()
+    }
+
+    /// The same in the words of a backend, with the [keys](Self::keys) of the callers.
+    #[must_use]
+    pub fn charges<'a>(&'a self, asked: &[Asked], keys: &'a [Key]) -> Vec<Charge<'a>> {
+        let charge = |(asked, key): (&Asked, &'a Key)| Charge {
             scope: self.scopes[asked.budget.policy],
             quota: &self.quotas[asked.budget.policy],
             key,
             cost: asked.cost,
-            mode: Mode::Enforce,
+            mode: asked.manner.mode(),
         };
-        asked.iter().map(charge).collect()
+        asked.iter().zip(keys).map(charge).collect()
     }
 }
 

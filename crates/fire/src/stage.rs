@@ -2,6 +2,8 @@
 
 mod fleet;
 
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
@@ -62,8 +64,8 @@ impl Stage {
                     ahead_us: 0,
                 }))
             }
-            Topology::Sentinel => Self::Sentinel(Box::new(Sentinels::start())),
-            Topology::Cluster => Self::Cluster(Cluster::start_with_replicas(1)),
+            Topology::Sentinel => Self::Sentinel(Box::new(Sentinels::start_behind_networks())),
+            Topology::Cluster => Self::Cluster(Cluster::start_behind_networks(1)),
         })
     }
 
@@ -120,9 +122,54 @@ impl Stage {
                 Effect::Trouble
             }
             Fault::Failover => self.fail_over()?,
+            Fault::ReplicaParted(time) => {
+                self.part_replicas();
+                self.last(time, done, meanwhile)?;
+                self.join();
+                Effect::Trouble
+            }
+            Fault::StaleFailover(time) => {
+                self.part_replicas();
+                sleep(time);
+                self.fail_over()?
+            }
+            Fault::Isolated => {
+                // Both masters may admit.
+                let effect = self.isolate()?;
+                done.push(Disturbance {
+                    from_us,
+                    to_us: now_us(),
+                    effect,
+                });
+                effect
+            }
             Fault::Reshard => self.reshard()?,
             Fault::ClientDies => Effect::Trouble,
-            _ => self.suffer_alone(fault, done, meanwhile)?,
+            Fault::Kill | Fault::Clock(_) => self.suffer_alone(fault)?,
+            _ => {
+                let mut slow_reader = None;
+                let time = match weather(fault) {
+                    Some((weather, time)) => {
+                        self.set_weather(weather);
+                        time
+                    }
+                    None if fault == Fault::SlowReader => {
+                        slow_reader = Some(ask_in_vain(self.first().port())?);
+                        WHILE
+                    }
+                    None => {
+                        self.break_answers(fault)?;
+                        WHILE
+                    }
+                };
+                self.last(time, done, meanwhile)?;
+                drop(slow_reader);
+                self.set_weather(Weather::default());
+                if let Self::Single(single) = self {
+                    single.proxy.fail_with(Breakage::None);
+                }
+                Effect::Trouble
+            }
         };
         done.push(Disturbance {
             from_us,
@@ -132,58 +179,60 @@ impl Stage {
         Ok(())
     }
 
-    /// What only one server behind a network can suffer.
-    fn suffer_alone(
+    /// Waits, `meanwhile` something else is done.
+    fn last(
         &mut self,
-        fault: Fault,
+        time: Duration,
         done: &mut Vec<Disturbance>,
         meanwhile: impl FnOnce(&mut Self, &mut Vec<Disturbance>) -> Result<()>,
-    ) -> Result<Effect> {
-        let Self::Single(single) = self else {
-            return Err(format!("{fault:?} is not for a fleet").into());
-        };
-        let weather = |delay, bytes_per_second, is_parted| Weather {
-            delay,
-            bytes_per_second,
-            is_parted,
-        };
-        let mut time = WHILE;
-        match fault {
-            Fault::Kill => {
-                single.server.restart();
-                return Ok(Effect::Loss);
-            }
-            Fault::Clock(by_us) => {
-                single.ahead_us += by_us;
-                if let Some(file) = &single.clock {
-                    clock::set(file, single.ahead_us)?;
-                }
-                return Ok(Effect::Clock(single.ahead_us));
-            }
-            Fault::Latency(delay) => {
-                time = WHILE + delay * 2;
-                single.network.set(weather(delay, None, false));
-            }
-            Fault::Narrow(bytes) => single
-                .network
-                .set(weather(Duration::ZERO, Some(bytes), false)),
-            Fault::Partition(parted) => {
-                time = parted;
-                single.network.set(weather(Duration::ZERO, None, true));
-            }
-            Fault::Truncate => single.proxy.fail_with(Breakage::Truncate),
-            Fault::Drop => single.proxy.fail_with(Breakage::Drop),
-            Fault::HalfClose => single.proxy.fail_with(Breakage::HalfClose),
-            _ => single.proxy.fail_with(Breakage::Stall),
-        }
+    ) -> Result<()> {
         sleep(time / 2);
         meanwhile(self, done)?;
         sleep(time / 2);
-        if let Self::Single(single) = self {
-            single.network.set(Weather::default());
-            single.proxy.fail_with(Breakage::None);
+        Ok(())
+    }
+
+    /// What only one server can suffer: everything that a fleet is there to prevent.
+    fn suffer_alone(&mut self, fault: Fault) -> Result<Effect> {
+        let Self::Single(single) = self else {
+            return Err(format!("{fault:?} is not for a fleet").into());
+        };
+        let Fault::Clock(by_us) = fault else {
+            single.server.restart();
+            return Ok(Effect::Loss);
+        };
+        single.ahead_us += by_us;
+        if let Some(file) = &single.clock {
+            clock::set(file, single.ahead_us)?;
         }
-        Ok(Effect::Trouble)
+        Ok(Effect::Clock(single.ahead_us))
+    }
+
+    fn set_weather(&self, weather: Weather) {
+        for network in self.networks() {
+            network.set(weather);
+        }
+    }
+
+    fn break_answers(&self, fault: Fault) -> Result<()> {
+        let Self::Single(single) = self else {
+            return Err(format!("{fault:?} is not for a fleet").into());
+        };
+        single.proxy.fail_with(match fault {
+            Fault::Truncate => Breakage::Truncate,
+            Fault::Drop => Breakage::Drop,
+            Fault::HalfClose => Breakage::HalfClose,
+            _ => Breakage::Stall,
+        });
+        Ok(())
+    }
+
+    fn networks(&self) -> Vec<&Network> {
+        match self {
+            Self::Single(single) => vec![&single.network],
+            Self::Sentinel(sentinels) => sentinels.networks().iter().collect(),
+            Self::Cluster(cluster) => cluster.networks().collect(),
+        }
     }
 
     fn nodes(&self) -> &[Standalone] {
@@ -222,4 +271,44 @@ impl Stage {
         }
         immortal
     }
+}
+
+/// What the way is like under a fault of the network, and for how long.
+fn weather(fault: Fault) -> Option<(Weather, Duration)> {
+    let fine = Weather::default();
+    Some(match fault {
+        Fault::Latency(delay) => (Weather { delay, ..fine }, WHILE + delay * 2),
+        Fault::Narrow(bytes) => {
+            let bytes_per_second = Some(bytes);
+            let narrow = Weather {
+                bytes_per_second,
+                ..fine
+            };
+            (narrow, WHILE)
+        }
+        Fault::Lossy(loss_percent) => (
+            Weather {
+                loss_percent,
+                ..fine
+            },
+            WHILE * 3,
+        ),
+        Fault::Partition(time) => {
+            let is_parted = true;
+            (Weather { is_parted, ..fine }, time)
+        }
+        Fault::Deaf(time) => {
+            let is_deaf = true;
+            (Weather { is_deaf, ..fine }, time)
+        }
+        _ => return None,
+    })
+}
+
+/// Asks for some twenty megabytes, and reads none of it for as long as the connection is kept.
+fn ask_in_vain(port: u16) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_write_timeout(Some(WHILE))?;
+    stream.write_all(&b"CONFIG GET *\r\n".repeat(2_000))?;
+    Ok(stream)
 }

@@ -3,7 +3,7 @@
 mod simulated;
 
 use simulated::{Mutation, simulate};
-use tollgate_fire::{Effect, History, Outcome, check};
+use tollgate_fire::{Effect, History, Manner, Outcome, Verb, check};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
 
@@ -29,21 +29,42 @@ fn is_denied(outcome: &Outcome) -> bool {
 #[test]
 fn what_a_limiter_does_that_keeps_its_promises_is_possible() {
     for seed in SEEDS {
-        let history = simulate(seed, Mutation::None);
-
-        assert_eq!(wrongs(&history), [""; 0], "seed {seed}");
+        for history in [simulate(seed, Mutation::None), simulated::corrected(seed)] {
+            assert_eq!(wrongs(&history), [""; 0], "seed {seed}");
+        }
     }
 }
 
 #[test]
 fn the_simulation_reaches_what_it_is_for() {
-    let histories: Vec<_> = SEEDS.map(|seed| simulate(seed, Mutation::None)).collect();
+    let histories: Vec<_> = SEEDS.map(simulated::corrected).collect();
     let attempts = || histories.iter().flat_map(|history| &history.attempts);
     let disturbances = || histories.iter().flat_map(|history| &history.disturbances);
 
     assert!(attempts().any(|attempt| is_admitted(&attempt.outcome)));
     assert!(attempts().any(|attempt| is_denied(&attempt.outcome)));
     assert!(attempts().any(|attempt| matches!(attempt.outcome, Outcome::Unknown(_))));
+    let asked = || {
+        attempts().flat_map(|attempt| match &attempt.outcome {
+            Outcome::Decided(decided) => attempt.verb.asked().iter().zip(&decided.verdicts),
+            _ => [].iter().zip(&[]),
+        })
+    };
+    for manner in [Manner::Enforce, Manner::Shadow, Manner::Probe] {
+        for passes in [true, false] {
+            let mut same = asked().filter(|(asked, _)| asked.manner == manner);
+            assert!(same.any(|(_, said)| said.passes == passes), "{manner:?}");
+        }
+    }
+    let is_done = |what: fn(&Verb) -> bool| attempts().any(|attempt| what(&attempt.verb));
+    assert!(is_done(|verb| matches!(verb, Verb::Credit(..))));
+    assert!(is_done(|verb| matches!(verb, Verb::Debit(..))));
+    assert!(attempts().any(|attempt| attempt.outcome == Outcome::Reset));
+    assert!(is_done(|verb| {
+        let mut callers = verb.asked().iter().map(|asked| asked.budget.caller);
+        let first = callers.next();
+        callers.any(|caller| Some(caller) != first)
+    }));
     for effect in [Effect::Loss, Effect::MaybeLoss, Effect::Clock(-700_000)] {
         let same =
             |other: Effect| std::mem::discriminant(&other) == std::mem::discriminant(&effect);
@@ -93,7 +114,12 @@ fn every_number_that_is_changed_is_caught() {
         (
             "a denial that took something",
             is_denied,
-            |history, number| change(history, number, |decided| decided.verdicts[0].taken = 1),
+            |history, number| {
+                change(history, number, |decided| {
+                    let mut denied = decided.verdicts.iter_mut().filter(|said| !said.passes);
+                    denied.next().unwrap().taken = 1;
+                })
+            },
         ),
         (
             "a whole that is not its parts",
@@ -117,7 +143,7 @@ fn every_number_that_is_changed_is_caught() {
     ];
     for (what, wanted, break_it) in cases {
         for seed in SEEDS {
-            let mut history = simulate(seed, Mutation::None);
+            let mut history = simulated::calm(seed);
             let number = decided(&history, wanted).unwrap();
 
             assert!(break_it(&mut history, number));

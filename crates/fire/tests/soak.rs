@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 use tollgate_core::{Backend, Quota};
-use tollgate_fire::{Asked, Budget, Held, Population, Soak};
+use tollgate_fire::{Asked, Budget, Held, Manner, Population, Soak};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -40,14 +40,18 @@ async fn an_outage_is_one_outage_and_forty_leave_nothing_behind() {
     let builder = RedisBackend::builder(&server.url()).deadline(Duration::from_millis(300));
     let backend = builder.connect().await.unwrap();
     let population = Population::with(0, vec![Quota::per_day(1_000_000)]);
-    let key = population.key(0);
     let budget = Budget {
         policy: 0,
         caller: 0,
     };
-    let asked = [Asked { budget, cost: 1 }];
+    let asked = [Asked {
+        budget,
+        cost: 1,
+        manner: Manner::Enforce,
+    }];
+    let keys = population.keys(&asked);
     let decides = async || {
-        let charges = population.charges(&asked, &key);
+        let charges = population.charges(&asked, &keys);
         backend.decide(&charges).await.is_ok()
     };
 

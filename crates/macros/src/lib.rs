@@ -16,7 +16,8 @@ use self::text::Place;
 
 /// The handler, or the method of a gRPC service, is limited wherever it is mounted under a `RateLimitLayer`; there is nothing to
 /// register. It is refused before its arguments are extracted, so no body is read. What the layer took of a request that is
-/// refused is given back, and the response carries the fields of every policy that took part.
+/// refused is given back, and the response carries the fields of every policy that took part. Of several layers around it the
+/// nearest one's limiter decides, and has the policies that it names.
 ///
 /// Without a `RateLimitLayer` around it, and if it names a policy that the limiter does not have, the handler answers 500,
 /// and says in the log what is missing; in builds with debug assertions the body says it too. `Limiter::expects` looks for

@@ -25,8 +25,10 @@ const UNIT: usize = 8;
 /// Little enough that an idle limiter with many shards stays small, and enough that what the last block leaves over is
 /// less than four bytes per key, whatever their length.
 const UNITS_PER_CHUNK: usize = 256;
-/// Sizes 0 to 16 units: `Key::MAX_LEN` is 128 bytes.
-const SIZES: usize = tollgate_core::Key::MAX_LEN / UNIT + 1;
+/// What stands before a key: the number of its scope.
+const NUMBER: usize = size_of::<u32>();
+/// Sizes 0 to 17 units: `Key::MAX_LEN` is 128 bytes.
+const SIZES: usize = (tollgate_core::Key::MAX_LEN + NUMBER).div_ceil(UNIT) + 1;
 const NONE: Position = Position::MAX;
 
 impl Arena {
@@ -39,32 +41,56 @@ impl Arena {
         }
     }
 
-    /// The `len` bytes at `position`.
+    /// Whether this key of this scope lies at `position`, where one as long as it does.
     #[inline]
-    pub(crate) fn bytes(&self, position: Position, len: usize) -> &[u8] {
-        let (chunk, start) = split(position);
-        &self.chunks[chunk][start..start + len]
+    pub(crate) fn holds(&self, position: Position, scope: u32, key: &[u8]) -> bool {
+        let bytes = self.bytes(position, NUMBER + key.len());
+        bytes
+            .split_first_chunk()
+            .is_some_and(|(number, bytes)| *number == scope.to_le_bytes() && bytes == key)
     }
 
-    /// Keeps a copy of `bytes`, at most `Key::MAX_LEN`. Says where.
-    pub(crate) fn insert(&mut self, bytes: &[u8]) -> Position {
-        let units = bytes.len().div_ceil(UNIT);
+    /// The number of the scope of the key at `position`.
+    pub(crate) fn scope(&self, position: Position) -> u32 {
+        let number = self.bytes(position, NUMBER).first_chunk();
+        number.map_or(0, |number| u32::from_le_bytes(*number))
+    }
+
+    /// Keeps a copy of `key`, at most `Key::MAX_LEN`, behind the number of its scope. Says where.
+    pub(crate) fn insert(&mut self, scope: u32, key: &[u8]) -> Position {
+        let units = units(key.len());
         let position = self.reuse(units).unwrap_or_else(|| self.extend(units));
-        self.bytes_mut(position, bytes.len()).copy_from_slice(bytes);
+        let (number, bytes) = self
+            .bytes_mut(position, NUMBER + key.len())
+            .split_at_mut(NUMBER);
+        number.copy_from_slice(&scope.to_le_bytes());
+        bytes.copy_from_slice(key);
         position
     }
 
-    pub(crate) fn remove(&mut self, position: Position, len: usize) {
-        self.release(position, len.div_ceil(UNIT));
+    /// The same of a key of `len` bytes that another arena has at `position`.
+    pub(crate) fn insert_from(&mut self, other: &Self, position: Position, len: usize) -> Position {
+        let bytes = &other.bytes(position, NUMBER + len)[NUMBER..];
+        self.insert(other.scope(position), bytes)
     }
 
-    /// Whether inserting `len` bytes would take another chunk although a quarter of what there is lies free. Moving
-    /// what lives then costs three bytes for each that was freed before, and keeps the arena within 4/3 of what lives.
+    pub(crate) fn remove(&mut self, position: Position, len: usize) {
+        self.release(position, units(len));
+    }
+
+    /// Whether inserting a key of `len` bytes would take another chunk although a quarter of what there is lies free.
+    /// Moving what lives then costs three bytes for each that was freed before, and keeps the arena within 4/3 of what lives.
     pub(crate) fn should_be_packed_before(&self, len: usize) -> bool {
-        let units = len.div_ceil(UNIT);
+        let units = units(len);
         self.free[units] == NONE
             && self.used + units > UNITS_PER_CHUNK
             && self.free_units * 4 > self.chunks.len() * UNITS_PER_CHUNK
+    }
+
+    #[inline]
+    fn bytes(&self, position: Position, len: usize) -> &[u8] {
+        let (chunk, start) = split(position);
+        &self.chunks[chunk][start..start + len]
     }
 
     fn reuse(&mut self, units: usize) -> Option<Position> {
@@ -105,7 +131,7 @@ impl Arena {
     /// Where the last chunk has its first unit that was never handed out.
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a shard has at most 2^20 keys of 16 units each"
+        reason = "a shard has at most 2^20 keys of 17 units each"
     )]
     fn end(&self) -> Position {
         ((self.chunks.len() - 1) * UNITS_PER_CHUNK + self.used) as Position
@@ -118,6 +144,11 @@ impl Arena {
 }
 
 const LINK: usize = size_of::<Position>();
+
+/// What a key of `len` bytes takes.
+fn units(len: usize) -> usize {
+    (NUMBER + len).div_ceil(UNIT)
+}
 
 #[inline]
 fn split(position: Position) -> (usize, usize) {
@@ -141,11 +172,13 @@ mod tests {
         let mut arena = Arena::new();
 
         // when
-        let positions: Vec<_> = keys.iter().map(|key| arena.insert(key)).collect();
+        let numbered = (0..).zip(&keys);
+        let positions: Vec<_> = numbered.map(|(n, key)| arena.insert(n, key)).collect();
 
         // then
-        for (key, position) in keys.iter().zip(positions) {
-            assert_eq!(arena.bytes(position, key.len()), key);
+        for (n, (key, position)) in (0..).zip(keys.iter().zip(positions)) {
+            assert!(arena.holds(position, n, key) && arena.scope(position) == n);
+            assert!(!arena.holds(position, n + 1, key));
         }
     }
 
@@ -153,7 +186,7 @@ mod tests {
     fn what_was_freed_is_used_again_before_anything_grows() {
         // given
         let mut arena = Arena::new();
-        let positions: Vec<_> = (0..100).map(|_| arena.insert(&[1; 31])).collect();
+        let positions: Vec<_> = (0..100).map(|_| arena.insert(7, &[1; 31])).collect();
         let chunks = arena.chunks.len();
 
         // when
@@ -161,7 +194,7 @@ mod tests {
             arena.remove(position, 31);
         }
         for _ in 0..100 {
-            arena.insert(&[2; 27]);
+            arena.insert(7, &[2; 29]);
         }
 
         // then
@@ -172,16 +205,16 @@ mod tests {
     fn an_arena_that_is_mostly_free_asks_to_be_packed_rather_than_grow() {
         // given
         let mut arena = Arena::new();
-        let positions: Vec<_> = (0..128).map(|_| arena.insert(&[1; 16])).collect();
+        let positions: Vec<_> = (0..128).map(|_| arena.insert(7, &[1; 12])).collect();
         assert!(!arena.should_be_packed_before(100));
 
         // when
         for position in positions {
-            arena.remove(position, 16);
+            arena.remove(position, 12);
         }
 
         // then
         assert!(arena.should_be_packed_before(100));
-        assert!(!arena.should_be_packed_before(16));
+        assert!(!arena.should_be_packed_before(12));
     }
 }

@@ -74,9 +74,10 @@ impl ImmediateBackend for MemoryBackend {
     fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
         if let [charge] = charges {
             let sought = Sought::new(&self.hashing, charge.scope, charge.key);
+            // Nobody waits while a clock is read.
+            let came_at = self.clock.now();
             let mut shard = self.shards.lock_for(&sought);
-            // Read under the lock, see `decide_several`.
-            let now = self.clock.now();
+            let now = shard.time(came_at, &*self.clock);
             shard.tidy_now_and_then(&self.hashing, now);
             let Some(slot) = shard.find(&sought) else {
                 return Ok(shard.decide_unseen(&self.hashing, now, sought, charge));
@@ -106,8 +107,9 @@ impl Backend for MemoryBackend {
 
     fn credit(&self, receipt: Receipt, n: u64) {
         let sought = Sought::new(&self.hashing, receipt.scope(), receipt.key());
+        let came_at = self.clock.now();
         let mut shard = self.shards.lock_for(&sought);
-        let now = self.clock.now();
+        let now = shard.time(came_at, &*self.clock);
         // A key that is not there has nothing to get back: its budget is full.
         if let Some(slot) = shard.find(&sought) {
             receipt.credit_to(shard.state_mut(slot), now, n);
@@ -119,8 +121,9 @@ impl Backend for MemoryBackend {
             return;
         }
         let sought = Sought::new(&self.hashing, receipt.scope(), receipt.key());
+        let came_at = self.clock.now();
         let mut shard = self.shards.lock_for(&sought);
-        let now = self.clock.now();
+        let now = shard.time(came_at, &*self.clock);
         if let Some(slot) = shard.find(&sought) {
             receipt.debit_from(shard.state_mut(slot), now, n);
         } else {

@@ -1,115 +1,136 @@
 //! A call of several charges: all its locks at once, in one order.
 
+use std::mem;
+
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Clock, Decision, MAX_CHARGES, State, States, decide};
+use tollgate_core::{Charge, Clock, Decision, MAX_CHARGES, Quota, State, States, decide};
 
 use crate::hashing::Hashing;
 use crate::shard::Shard;
 use crate::shards::Shards;
-use crate::slab::Slot;
 use crate::sought::Sought;
 use crate::sync::MutexGuard;
+use crate::table::{ANY_QUOTA, Slot};
 
-/// The states of a call under way, and the locks on all of them.
-///
-/// There is room on the stack for the largest call there can be, so that none allocates.
-struct Call<'a, 'b> {
-    /// In the order of their shards, which is the order in which they were locked.
-    locked: SmallVec<[MutexGuard<'a, Shard>; MAX_CHARGES]>,
-    /// One for each distinct state.
-    places: SmallVec<[Place<'b>; MAX_CHARGES]>,
-    /// For each charge which place is its own.
-    place_of: SmallVec<[usize; MAX_CHARGES]>,
+/// Room on the stack for the largest call there can be, so that none allocates. It is filled where it lies: moving it would
+/// cost more than deciding.
+type PerCharge<T> = SmallVec<[T; MAX_CHARGES]>;
+
+/// A key, and under which lock its state is.
+struct Place<'b> {
+    sought: Sought<'b>,
+    /// Of the first charge that speaks of it.
+    quota: &'b Quota,
+    /// The number of its shard.
+    shard: usize,
+    /// Which of the locks.
+    lock: usize,
 }
 
 /// Where the state is that one or several charges speak of.
-struct Place<'b> {
-    sought: Sought<'b>,
-    /// Which of the locks.
-    lock: usize,
-    home: Home,
-}
-
 enum Home {
-    /// In its shard.
-    Kept(Slot),
+    /// In its shard, under this of the locks.
+    Kept(usize, Slot),
     /// Here, because its key was never seen: full until something is taken.
     Fresh(State),
 }
 
+/// The states of a call under way.
+struct Held<'s, 'a> {
+    locked: &'s mut [MutexGuard<'a, Shard>],
+    homes: &'s mut [Home],
+    /// For each charge which home is its own.
+    home_of: &'s [usize],
+}
+
 /// Decides a call of any number of charges up to [`MAX_CHARGES`].
 ///
-/// Every call locks in ascending order, so that no two wait for each other. The time is read when all locks are held: of
-/// two calls that meet in a shard the one decided later then also has the later time, and no window is entered, left and
-/// entered again.
+/// Every call locks in ascending order, so that no two wait for each other.
 pub(crate) fn decide_several(
     shards: &Shards,
     hashing: &Hashing,
     clock: &dyn Clock,
     charges: &[Charge<'_>],
 ) -> Decision {
-    let mut call = Call::lock(shards, hashing, charges);
-    let now = clock.now();
-    let decision = decide(now, charges, &mut call);
+    let mut places: PerCharge<Place<'_>> = SmallVec::new();
+    let mut place_of: PerCharge<usize> = SmallVec::new();
+    let mut numbers: PerCharge<usize> = SmallVec::new();
+    for charge in charges {
+        let sought = Sought::new(hashing, charge.scope, charge.key);
+        let known = places.iter().position(|place| place.sought == sought);
+        place_of.push(known.unwrap_or(places.len()));
+        if known.is_none() {
+            let shard = shards.number(&sought);
+            let at = position(&numbers, shard);
+            if numbers.get(at) != Some(&shard) {
+                numbers.insert(at, shard);
+            }
+            places.push(Place {
+                sought,
+                quota: charge.quota,
+                shard,
+                lock: 0,
+            });
+        }
+    }
+
+    let came_at = clock.now();
+    let mut locked: PerCharge<MutexGuard<'_, Shard>> = SmallVec::new();
+    for number in &numbers {
+        locked.push(shards.lock(*number));
+    }
+    // As in `Shard::time`, of all of them.
+    let now = if locked.iter().any(|shard| shard.is_past(came_at)) {
+        clock.now()
+    } else {
+        came_at
+    };
+    let mut homes: PerCharge<Home> = SmallVec::new();
+    for place in &mut places {
+        place.lock = position(&numbers, place.shard);
+        let shard = &mut locked[place.lock];
+        shard.set_time(now);
+        homes.push(match shard.find(&place.sought) {
+            Some(slot) => Home::Kept(place.lock, slot),
+            None => Home::Fresh(State::full(place.quota)),
+        });
+    }
+    let mut held = Held {
+        locked: &mut locked,
+        homes: &mut homes,
+        home_of: &place_of,
+    };
+    let decision = decide(now, charges, &mut held);
 
     // Only now, because it may evict: no slot that was found above may move before the call is decided.
-    let Call {
-        mut locked,
-        places,
-        place_of,
-    } = call;
     let taken = |place| {
         let verdicts = decision.verdicts().iter().zip(&place_of);
         verdicts
             .filter(|(_, place_of)| **place_of == place)
             .any(|(verdict, _)| verdict.taken() > 0)
     };
-    for (index, place) in places.into_iter().enumerate() {
-        if let Home::Fresh(state) = place.home
+    for (index, (home, place)) in homes.iter_mut().zip(&places).enumerate() {
+        if let Home::Fresh(state) = home
             && taken(index)
         {
+            let state = mem::replace(state, State::full(&ANY_QUOTA));
             locked[place.lock].insert(hashing, now, &place.sought, state);
         }
     }
     decision
 }
 
-impl<'a, 'b> Call<'a, 'b> {
-    fn lock(shards: &'a Shards, hashing: &Hashing, charges: &'b [Charge<'b>]) -> Self {
-        let sought: SmallVec<[Sought<'_>; MAX_CHARGES]> = charges
-            .iter()
-            .map(|charge| Sought::new(hashing, charge.scope, charge.key))
-            .collect();
-        let mut numbers: SmallVec<[usize; MAX_CHARGES]> =
-            sought.iter().map(|sought| shards.number(sought)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-
-        let mut call = Self {
-            locked: numbers.iter().map(|number| shards.lock(*number)).collect(),
-            places: SmallVec::new(),
-            place_of: SmallVec::new(),
-        };
-        for (charge, sought) in charges.iter().zip(sought) {
-            let known = call.places.iter().position(|place| place.sought == sought);
-            call.place_of.push(known.unwrap_or(call.places.len()));
-            if known.is_none() {
-                let lock = numbers.partition_point(|number| *number < shards.number(&sought));
-                let home = call.locked[lock]
-                    .find(&sought)
-                    .map_or_else(|| Home::Fresh(State::full(charge.quota)), Home::Kept);
-                call.places.push(Place { sought, lock, home });
-            }
-        }
-        call
-    }
+/// Of the first that is not less, of a few in ascending order.
+fn position(numbers: &[usize], number: usize) -> usize {
+    let less = numbers.iter().position(|other| *other >= number);
+    less.unwrap_or(numbers.len())
 }
 
-impl States for Call<'_, '_> {
+impl States for Held<'_, '_> {
+    #[inline]
     fn state(&mut self, index: usize) -> &mut State {
-        let place = &mut self.places[self.place_of[index]];
-        match &mut place.home {
-            Home::Kept(slot) => self.locked[place.lock].state_mut(*slot),
+        match &mut self.homes[self.home_of[index]] {
+            Home::Kept(lock, slot) => self.locked[*lock].state_mut(*slot),
             Home::Fresh(state) => state,
         }
     }

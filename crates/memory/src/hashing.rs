@@ -1,9 +1,9 @@
 //! Where a key belongs: a keyed hash, because keys come from whoever sends requests.
 
 use std::array;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
-use tollgate_core::{Key, Scope};
+use tollgate_core::Key;
 
 /// Two universal hashes, one behind the other, with secrets that are drawn at random.
 ///
@@ -66,9 +66,9 @@ impl Hashing {
     }
 
     /// The hash of a key of `len` bytes, which are these blocks and what is left of them: see
-    /// [`Key::blocks`](tollgate_core::Key::blocks).
+    /// [`Key::blocks`](tollgate_core::Key::blocks); under a scope by its number.
     #[inline]
-    pub(crate) fn hash(&self, scope: Scope, blocks: &[[u8; 16]], rest: u128, len: usize) -> u64 {
+    pub(crate) fn hash(&self, scope: u32, blocks: &[[u8; 16]], rest: u128, len: usize) -> u64 {
         // With the length in it two keys differ even if one is the other with zeros behind.
         let sum = if len < SHORT {
             let [word, _] = halves(rest);
@@ -79,7 +79,7 @@ impl Hashing {
         };
         let [_, upper] = halves(sum.wrapping_add(self.start));
         // No request chooses the scope, so it needs no secret.
-        mix(upper ^ address(scope))
+        mix(upper ^ u64::from(scope))
     }
 
     #[inline]
@@ -89,12 +89,6 @@ impl Hashing {
             sum = sum.wrapping_add(product(u128::from_le_bytes(*block), *secrets));
         }
         sum
-    }
-
-    /// The same of bytes that lie anywhere.
-    pub(crate) fn hash_bytes(&self, scope: Scope, key: &[u8]) -> u64 {
-        let (blocks, rest) = key.as_chunks();
-        self.hash(scope, blocks, pack(rest), key.len())
     }
 }
 
@@ -136,33 +130,8 @@ const fn mix(mut sum: u64) -> u64 {
     sum ^ sum >> 29
 }
 
-/// Scopes are equal if their addresses are, which is what they tell a hasher.
-#[inline]
-fn address(scope: Scope) -> u64 {
-    struct Address(u64);
-
-    impl Hasher for Address {
-        fn write(&mut self, bytes: &[u8]) {
-            for byte in bytes {
-                self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-            }
-        }
-
-        fn write_usize(&mut self, address: usize) {
-            self.0 = address as u64;
-        }
-
-        fn finish(&self) -> u64 {
-            self.0
-        }
-    }
-
-    let mut address = Address(0);
-    scope.hash(&mut address);
-    address.finish()
-}
-
 /// At most fifteen bytes as a number, the first the lowest.
+#[cfg(test)]
 pub(crate) fn pack(bytes: &[u8]) -> u128 {
     let bytes = bytes.iter().rev();
     bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
@@ -172,39 +141,26 @@ pub(crate) fn pack(bytes: &[u8]) -> u128 {
 mod tests {
     use std::collections::HashSet;
 
-    use tollgate_core::{Key, Quota};
-
     use super::*;
 
-    fn scope(name: &str) -> Scope {
-        Scope::of(name, 0, &Quota::per_second(1))
-    }
-
-    #[test]
-    fn a_key_has_one_hash_whether_it_is_sought_or_stored() {
-        let (hashing, scope) = (Hashing::random(), scope("hashing"));
-        for len in 0..Key::MAX_LEN {
-            let key = Key::bytes(&vec![0xa5; len]);
-            let (blocks, rest) = key.blocks();
-            let bytes = key.as_bytes();
-            let hash = hashing.hash(scope, blocks, rest, bytes.len());
-            assert_eq!(hash, hashing.hash_bytes(scope, bytes), "{len} bytes");
-        }
+    fn hash(hashing: &Hashing, scope: u32, key: &[u8]) -> u64 {
+        let (blocks, rest) = key.as_chunks();
+        hashing.hash(scope, blocks, pack(rest), key.len())
     }
 
     #[test]
     fn every_byte_the_length_and_the_scope_count() {
         let hashing = Hashing::random();
         let mut hashes = HashSet::new();
-        for scope in [scope("hashing"), scope("hashing-too")] {
+        for scope in [0, 1] {
             for len in 0..=Key::MAX_LEN {
                 // Zeros, which add nothing but their length, and one byte that is none at each place.
                 let mut bytes = vec![0; len];
-                assert!(hashes.insert(hashing.hash_bytes(scope, &bytes)));
+                assert!(hashes.insert(hash(&hashing, scope, &bytes)));
                 for at in 0..len {
                     bytes[at] = 1;
                     assert!(
-                        hashes.insert(hashing.hash_bytes(scope, &bytes)),
+                        hashes.insert(hash(&hashing, scope, &bytes)),
                         "{at} of {len}"
                     );
                     bytes[at] = 0;
@@ -216,7 +172,6 @@ mod tests {
     #[test]
     fn keys_in_sequence_spread_as_random_ones_do() {
         // given secrets by the dozen, since some are unluckier than others, and keys as alike as keys can be
-        let scope = scope("hashing");
         let last = |n: u64| n.to_be_bytes();
         let first = |n: u64| n.to_le_bytes();
         for key in [last, first] {
@@ -224,7 +179,7 @@ mod tests {
                 // when they fall into 256 shards, and each into one of 256 places by its lowest bits
                 let (mut shards, mut places) = ([0_u32; 256], [0_u32; 256]);
                 for n in 0..1 << 16 {
-                    let hash = hashing.hash_bytes(scope, &key(n));
+                    let hash = hash(&hashing, 7, &key(n));
                     shards[(hash >> 40 & 255) as usize] += 1;
                     places[(hash & 255) as usize] += 1;
                 }
@@ -235,9 +190,32 @@ mod tests {
         }
     }
 
+    /// Whoever has found out which keys meet in one process, by what they cost or by trying, has found out nothing about
+    /// another, or the same when it is started again.
+    #[test]
+    fn pitfall_keys_that_meet_in_one_backend_spread_in_another() {
+        // given keys that all meet in one of 4,096 places
+        let known = Hashing::random();
+        let place =
+            |hashing: &Hashing, n: u64| hash(hashing, 7, format!("caller-{n}").as_bytes()) & 4_095;
+        let crafted: Vec<_> = (0..2_000_000)
+            .filter(|&n| place(&known, n) == 0)
+            .take(256)
+            .collect();
+        assert_eq!(crafted.len(), 256);
+
+        // when others hash them
+        for other in [(); 20].map(|()| Hashing::random()) {
+            let places: HashSet<_> = crafted.iter().map(|&n| place(&other, n)).collect();
+
+            // then they are apart, but for a few as with any 256 keys: eight meet on average
+            assert!(places.len() > 256 - 48, "{} places", places.len());
+        }
+    }
+
     #[test]
     fn two_backends_place_the_same_key_differently() {
-        let hashes = [(); 2].map(|()| Hashing::random().hash_bytes(scope("hashing"), b"alice"));
+        let hashes = [(); 2].map(|()| hash(&Hashing::random(), 0, b"alice"));
         assert_ne!(hashes[0], hashes[1]);
     }
 }

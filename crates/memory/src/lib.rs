@@ -63,11 +63,11 @@ mod call;
 mod hashing;
 mod shard;
 mod shards;
-mod slab;
 mod sought;
 mod stats;
 mod stored_key;
 mod sync;
+mod table;
 
 pub use backend::MemoryBackend;
 pub use builder::MemoryBackendBuilder;

@@ -2,34 +2,37 @@
 
 use std::slice;
 
-use hashbrown::HashTable;
-use tollgate_core::{Charge, Decision, State, Timestamp, decide};
+use tollgate_core::{Charge, Clock, Decision, Scope, State, Timestamp, decide};
 
 use crate::arena::Arena;
 use crate::hashing::Hashing;
-use crate::slab::{Entry, Slab, Slot};
 use crate::sought::Sought;
+use crate::stored_key::StoredKey;
+use crate::table::{Entry, Slot, Table};
 
-/// At most so many entries does the hand look at when a key comes or, now and then, when one comes back. More than one
+/// So many slots does the hand pass when a key comes or, now and then, when one comes back. More than one
 /// for each that comes, so that what has become meaningless is found long before the table is full of it.
-const STEP: Slot = 4;
-/// At most so many when the shard is full: of sixteen the one that matters least is, with near certainty, not one of the
-/// few that matter.
-const SAMPLE: Slot = 16;
+const STEP: usize = 4;
+/// At most so many entries does it look at when the shard is full: of sixteen the one that matters least is, with near
+/// certainty, not one of the few that matter. Entries and not slots, or else a stretch that happens to be emptier than others
+/// would lose as many as they do, and in the end those that matter.
+const SAMPLE: usize = 16;
 /// The hand also moves on every so many calls, so that states which own memory (rolling
 /// windows, logs) are given up even when no new key ever comes. Rare enough to cost a call only a few instructions.
 const CALLS_PER_STEP: u32 = 64;
 
+/// What every call touches comes first, beside the lock, so that it is one line of a cache.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard {
-    /// Slots by the hash of their keys.
-    index: HashTable<Slot>,
-    slab: Slab,
-    arena: Arena,
-    /// At least 1.
-    most_keys: Slot,
-    hand: Slot,
+    table: Table,
+    /// The time of the last call that was decided.
+    last: Timestamp,
     calls: u32,
+    hand: Slot,
+    /// At least 1.
+    most_keys: usize,
+    arena: Arena,
     pub(crate) counts: Counts,
 }
 
@@ -38,7 +41,7 @@ pub(crate) struct Shard {
 pub(crate) struct Counts {
     pub(crate) evicted: u64,
     pub(crate) expired: u64,
-    pub(crate) longest_scan: Slot,
+    pub(crate) longest_scan: usize,
 }
 
 /// What a walk of the hand is done for.
@@ -51,26 +54,52 @@ enum Walk {
 }
 
 impl Shard {
-    pub(crate) fn new(most_keys: Slot) -> Self {
+    pub(crate) fn new(most_keys: usize) -> Self {
         Self {
-            index: HashTable::new(),
-            slab: Slab::new(),
-            arena: Arena::new(),
-            most_keys: most_keys.max(1),
-            hand: 0,
+            table: Table::new(),
+            last: Timestamp::default(),
             calls: 0,
+            hand: 0,
+            most_keys: most_keys.max(1),
+            arena: Arena::new(),
             counts: Counts::default(),
         }
     }
 
     /// How many keys are remembered.
     pub(crate) fn len(&self) -> usize {
-        self.index.len()
+        self.table.len()
     }
 
     /// How many may be.
     pub(crate) fn most_keys(&self) -> usize {
-        self.most_keys as usize
+        self.most_keys
+    }
+
+    /// Whether somebody was decided after `time`.
+    #[inline]
+    pub(crate) fn is_past(&self, time: Timestamp) -> bool {
+        time < self.last
+    }
+
+    /// The time of a call that is now decided.
+    #[inline]
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
+        self.last = now;
+    }
+
+    /// The time of a call that came at `time`, before it had the lock. If somebody was decided later than that meanwhile it is
+    /// asked for again: of two calls the one decided later has the later time, and no window is entered, left and
+    /// entered again.
+    #[inline]
+    pub(crate) fn time(&mut self, time: Timestamp, clock: &dyn Clock) -> Timestamp {
+        let now = if self.is_past(time) {
+            clock.now()
+        } else {
+            time
+        };
+        self.set_time(now);
+        now
     }
 
     /// To be called with each call, before anything is sought: what it gives up now nobody has found.
@@ -107,42 +136,25 @@ impl Shard {
     // Always: it is called from where every instruction counts, twice.
     #[inline(always)]
     pub(crate) fn find(&self, sought: &Sought<'_>) -> Option<Slot> {
-        if sought.key.is_inline() {
-            let holds = |&slot: &Slot| self.may_hold(slot, sought);
-            return self.index.find(sought.hash, holds).copied();
+        if sought.key.is_long() {
+            return self.find_long(sought);
         }
-        self.find_long(sought)
+        self.table.find(sought, |_| true)
     }
 
-    /// Of a long key the entry has a few bits of the hash. They mislead once in millions of searches, so its bytes are
-    /// compared only once a search is over.
+    /// Of a long key the entry has a few bits of the hash. They mislead once in a million searches.
     #[inline]
     fn find_long(&self, sought: &Sought<'_>) -> Option<Slot> {
-        let slot = *self
-            .index
-            .find(sought.hash, |&slot| self.may_hold(slot, sought))?;
+        let (scope, bytes) = (sought.scope.number(), sought.bytes);
         // What may be the key is as long as it is.
-        let holds = |slot: Slot| {
-            let position = self.slab.entry(slot).key.position();
-            self.arena.bytes(position, sought.bytes.len()) == sought.bytes
-        };
-        if holds(slot) {
-            return Some(slot);
-        }
-        let holds = |&slot: &Slot| self.may_hold(slot, sought) && holds(slot);
-        self.index.find(sought.hash, holds).copied()
-    }
-
-    #[inline]
-    fn may_hold(&self, slot: Slot, sought: &Sought<'_>) -> bool {
-        let entry = self.slab.entry(slot);
-        sought.key.may_be(entry.key) && entry.scope == Some(sought.scope)
+        let holds = |key: StoredKey| self.arena.holds(key.position(), scope, bytes);
+        self.table.find(sought, holds)
     }
 
     /// The state of a key that was just found, which is thereby seen again.
     #[inline]
     pub(crate) fn state_mut(&mut self, slot: Slot) -> &mut State {
-        let entry = self.slab.entry_mut(slot);
+        let entry = self.table.entry_mut(slot);
         entry.key.mark_seen_again();
         &mut entry.state
     }
@@ -157,56 +169,50 @@ impl Shard {
     ) {
         self.walk(hashing, now, Walk::MakeRoom);
         let mut key = sought.key;
-        if !key.is_inline() {
+        if key.is_long() {
             if self.arena.should_be_packed_before(key.len()) {
                 self.pack_arena();
             }
-            key = key.at(self.arena.insert(sought.bytes));
+            let scope = sought.scope.number();
+            key = key.at(self.arena.insert(scope, sought.bytes));
         }
-        let scope = Some(sought.scope);
-        let slot = self.slab.insert(Entry { state, scope, key });
-        let (slab, arena) = (&self.slab, &self.arena);
-        self.index.insert_unique(sought.hash, slot, |&slot| {
-            slab.entry(slot).hash(hashing, arena).unwrap_or_default()
-        });
+        let entry = Entry { key, state };
+        self.table
+            .insert(hashing, sought.hash, entry, self.most_keys);
     }
 
     pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
-        let entry = self.slab.entry(slot);
-        let Some(hash) = entry.hash(hashing, &self.arena) else {
-            return;
-        };
-        if !entry.key.is_inline() {
-            self.arena.remove(entry.key.position(), entry.key.len());
+        let key = self.table.entry(slot).key;
+        if key.is_long() {
+            self.arena.remove(key.position(), key.len());
         }
-        if let Ok(indexed) = self.index.find_entry(hash, |&other| other == slot) {
-            indexed.remove();
-        }
-        self.slab.remove(slot);
+        self.table.remove(hashing, slot);
     }
 
     /// Moves the hand over a few entries and gives up those that say nothing any more. If there must be room and is none,
     /// the entry that matters least of those it passed goes as well.
     fn walk(&mut self, hashing: &Hashing, now: Timestamp, walk: Walk) {
-        // Slots are taken from the lowest, so those from `most_keys` on were never used, and of a full shard none
-        // below is vacant.
-        let slots = self.slab.slots().min(self.most_keys);
+        let slots = self.table.slots();
         if slots == 0 {
             return;
         }
         let mut least: Option<(Worth, Slot)> = None;
-        let mut examined = 0;
-        while examined < STEP || (examined < SAMPLE && walk == Walk::MakeRoom && self.is_full()) {
-            examined += 1;
+        let (mut passed, mut examined) = (0, 0);
+        while passed < STEP
+            || (walk == Walk::MakeRoom && self.is_full() && examined < SAMPLE && passed < slots)
+        {
+            passed += 1;
             self.hand = if self.hand + 1 < slots {
                 self.hand + 1
             } else {
                 0
             };
-            let Some(worth) = self.slab.entry(self.hand).worth() else {
+            let Some(worth) = self.worth(self.hand) else {
                 continue;
             };
+            examined += 1;
             if worth.until <= now {
+                // What moves up for it has its turn another time. Nobody else goes now: there is room.
                 self.remove(hashing, self.hand);
                 self.counts.expired += 1;
             } else if least.is_none_or(|(least, _)| worth < least) {
@@ -224,17 +230,34 @@ impl Shard {
     }
 
     fn is_full(&self) -> bool {
-        self.index.len() >= self.most_keys as usize
+        self.table.len() >= self.most_keys
+    }
+
+    /// None of a vacancy.
+    fn worth(&self, slot: Slot) -> Option<Worth> {
+        let entry = self.table.entry(slot);
+        let key = entry.key;
+        if key.is_vacant() {
+            return None;
+        }
+        let scope = if key.is_long() {
+            self.arena.scope(key.position())
+        } else {
+            key.short_scope()
+        };
+        Some(Worth {
+            seen_again: key.is_seen_again(),
+            until: entry.state.meaningless_at(Scope::numbered(scope)?.unit()),
+        })
     }
 
     #[inline(never)]
     fn pack_arena(&mut self) {
         let mut packed = Arena::new();
-        for slot in 0..self.slab.slots() {
-            let entry = self.slab.entry_mut(slot);
-            if !entry.key.is_inline() {
-                let bytes = self.arena.bytes(entry.key.position(), entry.key.len());
-                entry.key = entry.key.at(packed.insert(bytes));
+        for entry in self.table.iter_mut() {
+            let key = entry.key;
+            if key.is_long() {
+                entry.key = key.at(packed.insert_from(&self.arena, key.position(), key.len()));
             }
         }
         self.arena = packed;
@@ -249,24 +272,4 @@ impl Shard {
 struct Worth {
     seen_again: bool,
     until: Timestamp,
-}
-
-impl Entry {
-    /// None of a vacancy.
-    fn worth(&self) -> Option<Worth> {
-        Some(Worth {
-            seen_again: self.key.is_seen_again(),
-            until: self.state.meaningless_at(self.scope?.unit()),
-        })
-    }
-
-    /// None of a vacancy.
-    fn hash(&self, hashing: &Hashing, arena: &Arena) -> Option<u64> {
-        let (scope, key) = (self.scope?, self.key);
-        Some(if key.is_inline() {
-            hashing.hash(scope, &[], key.content().into(), key.len())
-        } else {
-            hashing.hash_bytes(scope, arena.bytes(key.position(), key.len()))
-        })
-    }
 }

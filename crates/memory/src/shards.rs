@@ -1,7 +1,6 @@
 //! How many locks there are, and which one a key is under.
 
 use crate::shard::Shard;
-use crate::slab::Slot;
 use crate::sought::Sought;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -37,7 +36,6 @@ impl Shards {
         let sensible = (max_keys / LEAST_KEYS_PER_SHARD).max(1);
         let shards = wanted.min(1 << sensible.ilog2());
         let keys = (max_keys / shards).clamp(1, MOST_KEYS_PER_SHARD);
-        let keys = Slot::try_from(keys).unwrap_or(1);
         Self(
             (0..shards)
                 .map(|_| Padded(Mutex::new(Shard::new(keys))))
@@ -48,8 +46,7 @@ impl Shards {
     /// The number of the shard that a key is in.
     #[inline]
     pub(crate) fn number(&self, sought: &Sought<'_>) -> usize {
-        // Neither the lowest bits nor the highest, by which its index finds a key within the shard. There is a power
-        // of two of shards.
+        // Not the lowest bits, by which its table finds a key within the shard. There is a power of two of shards.
         (sought.hash >> 40) as usize & (self.0.len() - 1)
     }
 

@@ -21,12 +21,12 @@ impl<'a> Sought<'a> {
     pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
         let bytes = key.as_bytes();
         let (blocks, rest) = key.blocks();
-        let hash = hashing.hash(scope, blocks, rest, bytes.len());
+        let hash = hashing.hash(scope.number(), blocks, rest, bytes.len());
         Self {
             scope,
             bytes,
             hash,
-            key: StoredKey::of(bytes.len(), rest, hash),
+            key: StoredKey::of(scope, bytes.len(), rest, hash),
         }
     }
 }

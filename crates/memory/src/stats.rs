@@ -28,7 +28,7 @@ impl Stats {
             stats.max_keys += shard.most_keys();
             stats.expired += counts.expired;
             stats.evicted += counts.evicted;
-            stats.longest_scan = stats.longest_scan.max(counts.longest_scan as usize);
+            stats.longest_scan = stats.longest_scan.max(counts.longest_scan);
         }
         stats
     }

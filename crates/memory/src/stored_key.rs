@@ -1,109 +1,135 @@
-//! How an entry names its key: in one word.
+//! How an entry names its key, and the scope of it: in one word.
 
-use crate::hashing::halves;
+use tollgate_core::Scope;
+
+use crate::hashing::{Hashing, halves};
 
 /// A key of at most [`StoredKey::INLINE`] bytes itself, or where the [arena](crate::arena) has it.
 ///
 /// | bits | short key | long key |
 /// | --- | --- | --- |
-/// | 0..48 | its bytes | position in the arena (32), some bits of its hash (16) |
-/// | 48..56 | its length | its length |
-/// | 56 | seen again since it was inserted | the same |
+/// | 0..26 | its bytes (0..40) | position in the arena |
+/// | 26..54 | the number of its scope (40..54) | some bits of its hash |
+/// | 54..62 | its length | its length |
+/// | 62 | 0 | 1 |
+/// | 63 | seen again since it was inserted | the same |
 ///
-/// A key has at least one byte, the one that tells its kind, so that a length of 0 is free to mean that nobody is there.
+/// A key has at least one byte, the one that tells its kind, so that a length of 0 is free to mean that nobody is there. The
+/// arena has the number of a long key's scope before its bytes. A short key in a scope whose number is large is taken for a
+/// long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredKey(u64);
 
-const LENGTH_AT: u32 = 48;
-const TAG_AT: u32 = 32;
-const CONTENT: u64 = (1 << LENGTH_AT) - 1;
-const POSITION: u64 = u32::MAX as u64;
-const SEEN_AGAIN: u64 = 1 << 56;
+const TAG_AT: u32 = 26;
+const SCOPE_AT: u32 = 40;
+const LENGTH_AT: u32 = 54;
+const CONTENT: u64 = (1 << SCOPE_AT) - 1;
+const POSITION: u64 = (1 << TAG_AT) - 1;
+const LONG: u64 = 1 << 62;
+const SEEN_AGAIN: u64 = 1 << 63;
 
 impl StoredKey {
-    /// An IPv4 address is five bytes. They are the commonest keys; comparing one is comparing a word.
-    pub(crate) const INLINE: usize = 6;
+    /// An IPv4 address is five bytes. They are the commonest keys; comparing one, scope and all, is comparing a word.
+    const INLINE: usize = 5;
+    /// Policies are seldom more than a few hundred.
+    const SCOPES: u32 = 1 << (LENGTH_AT - SCOPE_AT);
+
+    /// How much of its hash is known of any key: what finds its place in a table.
+    pub(crate) const TAG_BITS: u32 = LENGTH_AT - TAG_AT;
+
+    /// Nobody.
+    pub(crate) const VACANT: Self = Self(0);
 
     /// What an entry of a key of `len` bytes would hold, but for the position of a long one. A short one is all in the
     /// rest of its blocks: see [`Key::blocks`](tollgate_core::Key::blocks).
     #[inline]
-    pub(crate) fn of(len: usize, rest: u128, hash: u64) -> Self {
-        let content = if len <= Self::INLINE {
+    pub(crate) fn of(scope: Scope, len: usize, rest: u128, hash: u64) -> Self {
+        let scope = scope.number();
+        let who = if len <= Self::INLINE && scope < Self::SCOPES {
             let [content, _] = halves(rest);
-            content
+            content | u64::from(scope) << SCOPE_AT
         } else {
-            // Bits that choose neither the shard nor the place in its index.
-            ((hash >> 20) & 0xffff) << TAG_AT
+            LONG | Self::tag(hash) << TAG_AT
         };
-        Self(content | (len as u64) << LENGTH_AT)
+        Self(who | (len as u64) << LENGTH_AT)
+    }
+
+    /// The bits of a hash that are known of any key.
+    #[inline]
+    pub(crate) const fn tag(hash: u64) -> u64 {
+        hash & ((1 << Self::TAG_BITS) - 1)
     }
 
     /// The same key, which is to be found at `position` of the arena.
     pub(crate) fn at(self, position: u32) -> Self {
-        Self(self.0 & !POSITION | u64::from(position))
+        Self(self.0 & !POSITION | u64::from(position) & POSITION)
     }
 
     /// Whether a stored key is this one; if it is long, whether it may be.
     #[inline]
     pub(crate) fn may_be(self, stored: Self) -> bool {
-        let compared = if self.is_inline() {
-            !SEEN_AGAIN
-        } else {
+        let compared = if self.is_long() {
             !(SEEN_AGAIN | POSITION)
+        } else {
+            !SEEN_AGAIN
         };
         (self.0 ^ stored.0) & compared == 0
     }
 
-    #[inline]
-    pub(crate) fn is_inline(self) -> bool {
-        self.len() <= Self::INLINE
+    /// A hash that has the same tag as that of the key.
+    pub(crate) fn hash(self, hashing: &Hashing) -> u64 {
+        if self.is_long() {
+            return self.0 >> TAG_AT;
+        }
+        let content = self.0 & CONTENT;
+        hashing.hash(self.short_scope(), &[], content.into(), self.len())
     }
 
     #[inline]
-    pub(crate) fn len(self) -> usize {
-        ((self.0 >> LENGTH_AT) & 0xff) as usize
+    pub(crate) const fn is_vacant(self) -> bool {
+        self.0 == Self::VACANT.0
+    }
+
+    #[inline]
+    pub(crate) const fn is_long(self) -> bool {
+        self.0 & LONG != 0
+    }
+
+    #[inline]
+    pub(crate) const fn len(self) -> usize {
+        (self.0 >> LENGTH_AT) as usize & 0xff
     }
 
     /// Where in the arena a long key is.
-    pub(crate) fn position(self) -> u32 {
+    pub(crate) const fn position(self) -> u32 {
         (self.0 & POSITION) as u32
     }
 
-    /// The bytes of a short key as a number, the first the lowest.
-    pub(crate) fn content(self) -> u64 {
-        self.0 & CONTENT
+    /// The number of the scope of a short key.
+    pub(crate) const fn short_scope(self) -> u32 {
+        (self.0 >> SCOPE_AT) as u32 & (Self::SCOPES - 1)
     }
 
     #[inline]
-    pub(crate) fn mark_seen_again(&mut self) {
+    pub(crate) const fn mark_seen_again(&mut self) {
         self.0 |= SEEN_AGAIN;
     }
 
-    pub(crate) fn is_seen_again(self) -> bool {
+    pub(crate) const fn is_seen_again(self) -> bool {
         self.0 & SEEN_AGAIN != 0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::Quota;
+
     use super::*;
     use crate::hashing::pack;
 
     fn stored(key: &[u8]) -> StoredKey {
-        StoredKey::of(key.len(), pack(key), u64::MAX)
-    }
-
-    #[test]
-    fn a_short_key_comes_back_as_it_was() {
-        for len in 1..=StoredKey::INLINE {
-            let key = &[0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6][..len];
-            let stored = stored(key);
-            assert!(stored.is_inline());
-            assert_eq!(
-                (stored.content(), stored.len()),
-                (halves(pack(key))[0], len)
-            );
-        }
+        let scope = Scope::of("stored-key", 0, &Quota::per_second(1));
+        StoredKey::of(scope, key.len(), pack(key), u64::MAX)
     }
 
     #[test]
@@ -115,21 +141,27 @@ mod tests {
     }
 
     #[test]
-    fn short_keys_differ_in_any_byte_and_in_length() {
-        let keys: [&[u8]; 6] = [b"\0", b"\0\0", b"a\0", b"a", b"abcdef", b"abcdeg"];
+    fn short_keys_differ_in_any_byte_in_length_and_in_scope() {
+        let keys: [&[u8]; 6] = [b"\0", b"\0\0", b"a\0", b"a", b"abcde", b"abcdf"];
         for (i, a) in keys.iter().enumerate() {
             for (j, b) in keys.iter().enumerate() {
                 let same = stored(a).may_be(stored(b));
                 assert_eq!(same, i == j, "{a:?} {b:?}");
             }
         }
+        let elsewhere = Scope::of("stored-key", 1, &Quota::per_second(1));
+        assert!(!stored(b"a").may_be(StoredKey::of(elsewhere, 1, pack(b"a"), u64::MAX)));
     }
 
     #[test]
-    fn a_long_key_keeps_its_length_and_position() {
-        let sought = StoredKey::of(128, 0, 0x1234_5678_9abc_def0);
-        let stored = sought.at(u32::MAX);
-        assert_eq!((stored.len(), stored.position()), (128, u32::MAX));
-        assert!(sought.may_be(stored) && !stored.is_inline());
+    fn a_long_key_keeps_its_length_its_position_and_the_bits_of_its_hash() {
+        let (hash, hashing) = (0x1234_5678_9abc_def0, Hashing::random());
+        let scope = Scope::of("stored-key", 0, &Quota::per_second(1));
+        let sought = StoredKey::of(scope, 128, 0, hash);
+        let stored = sought.at((1 << 26) - 1);
+        assert_eq!((stored.len(), stored.position()), (128, (1 << 26) - 1));
+        assert!(sought.may_be(stored) && stored.is_long());
+        let tag = StoredKey::tag(stored.hash(&hashing));
+        assert_eq!(tag, StoredKey::tag(hash));
     }
 }

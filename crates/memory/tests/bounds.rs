@@ -278,6 +278,28 @@ fn long_keys_stay_themselves_when_they_are_moved_together() {
 }
 
 #[test]
+fn a_scope_is_told_apart_however_many_there_are() {
+    // given more scopes than have room in an entry, and a key short enough for it
+    let (backend, _) = backend(100_000);
+    let quota = Quota::per_hour(10);
+    let scopes: Vec<Scope> = (0..20_000)
+        .map(|slot| Scope::of("told-apart", slot, &quota))
+        .collect();
+    let key = Key::from("a");
+
+    for left in [9, 8] {
+        for scope in &scopes {
+            // when
+            let decision = backend.decide_now(&[one(*scope, &quota, &key)]).unwrap();
+
+            // then
+            assert_eq!(decision.verdicts()[0].remaining(), left, "{scope:?}");
+        }
+    }
+    assert_eq!(backend.stats().keys, 20_000);
+}
+
+#[test]
 fn debug_output_tells_no_identity() {
     // given
     let (backend, _) = backend(1000);

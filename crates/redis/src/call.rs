@@ -25,55 +25,55 @@ const GRACE: Duration = Duration::from_secs(2);
 /// so all the time is told.
 const MOST_LOADS: u32 = 3;
 
-/// Sends the batch and answers everybody in it, each within its deadline.
+/// Sends the batch and answers everybody in it, each within its deadline. Whether the lane is free for another.
 pub(crate) async fn run(
-    dispatch: Arc<Dispatch>,
+    dispatch: &Arc<Dispatch>,
     lane: usize,
     mut connection: MultiplexedConnection,
     mut jobs: Vec<Job>,
-) {
+) -> bool {
     // Whoever drives this may have come late, or not at all.
     dispatch.drop_unwanted(&mut jobs);
     if jobs.is_empty() {
-        return dispatch.free(lane);
+        return true;
     }
-    let (plan, keys, command) = prepare(&dispatch, &jobs);
+    let (plan, keys, command) = prepare(dispatch, &jobs);
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
         let mut asked = pin!(ask(&mut connection, script, &command, asking));
-        wait(&dispatch, lane, &mut jobs, asked.as_mut()).await
+        wait(dispatch, lane, &mut jobs, asked.as_mut()).await
     };
     match result {
         Some(Ok(value)) => {
             dispatch.counters.received(length(&value));
             let said = answers(value, &plan, keys, &jobs);
             let unreadable = said.as_ref().err().map(again);
-            deliver(jobs, said, &dispatch);
+            deliver(jobs, said, dispatch);
             match unreadable {
                 // It may have been the answer to something else, and the next one to this: who goes on listening is
                 // told what was meant for others for as long as the connection lasts.
                 Some(error) => dispatch.broken(lane, &error),
-                None => dispatch.free(lane),
+                None => return true,
             }
         }
         Some(Err(error)) => {
             if let Some(cluster) = dispatch.cluster.upgrade()
                 && let Some(redirect) = Redirect::of(&error, jobs.len())
             {
-                dispatch.free(lane);
-                return cluster.send_on(jobs, &redirect);
+                cluster.send_on(jobs, &redirect);
+                return true;
             }
             let failed = broken_off(&error);
             fail(&mut jobs, || again(&failed));
-            if wants_reconnect(&error) {
-                dispatch.broken(lane, &failed);
-            } else {
-                dispatch.free(lane);
+            if !wants_reconnect(&error) {
+                return true;
             }
+            dispatch.broken(lane, &failed);
         }
         None => dispatch.broken(lane, &BackendError::new(dispatch.timed_out(), "")),
     }
+    false
 }
 
 /// What a failed call says. Who answers has shown that it is a Redis: what cannot be parsed is half an answer, and the charges

@@ -1,7 +1,8 @@
 //! Who waits, and what leaves when.
 //!
-//! A request that finds a connection idle leaves at once. While all are busy requests gather, and leave together when one
-//! is free again. Nothing waits for a timer.
+//! A request that finds nothing on its way leaves at once. The next one takes a connection of its own, and leaves as soon as
+//! those have had their turn who are ready to run: what they ask leaves with it. While all connections are busy requests
+//! gather, and leave together when one is free again. Nothing waits for a timer.
 
 mod lane;
 
@@ -13,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::FailureKind;
 
-use crate::call;
 use crate::cluster::Cluster;
 use crate::handed::{Handed, Waiting};
 use crate::job::Job;
@@ -141,20 +141,13 @@ impl Dispatch {
             drop(state);
             job.fail(FailureKind::Overloaded, "");
         } else {
-            let leaves_alone = is_awaited && state.queue.is_empty();
             state.queue.push(job);
-            if leaves_alone && let Some((lane, run)) = self.next_call(&mut state) {
-                let handed = Handed::new(self.runtime.clone(), run);
+            if is_awaited && let Some(lane) = state.leads() {
+                let handed = Handed::new(self.runtime.clone(), lane::lead(Arc::clone(self), lane));
                 state.lanes[lane].handed = Some(Arc::clone(&handed));
                 return Some(handed);
             }
-            self.pump(&mut state);
-            if !state.queue.is_empty() {
-                let handed = state.take_handed();
-                drop(state);
-                // Now somebody depends on them.
-                handed.iter().for_each(|handed| handed.take_over());
-            }
+            self.pump(state);
         }
         None
     }
@@ -177,29 +170,22 @@ impl Dispatch {
         }
     }
 
-    /// Sends what waits over what is free.
-    fn pump(self: &Arc<Self>, state: &mut State) {
-        while let Some((_lane, run)) = self.next_call(state) {
-            self.spawn(run);
+    /// Has what waits sent: with the call that is about to leave, or over a lane that is free, or when one is. Nobody may
+    /// depend on another one's polling what it waits for.
+    fn pump(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.queue.is_empty() {
+            return;
         }
-    }
-
-    /// A call of what waits, over a lane that is free and now is not.
-    fn next_call(
-        self: &Arc<Self>,
-        state: &mut State,
-    ) -> Option<(usize, impl Future<Output = ()> + Send + 'static)> {
-        while !state.queue.is_empty() {
-            let mut lanes = state.lanes.iter().enumerate();
-            let (lane, connection) =
-                lanes.find_map(|(number, lane)| Some((number, lane.idle()?)))?;
-            let jobs = self.batch(&mut state.queue);
-            if !jobs.is_empty() {
-                state.lanes[lane].busy = true;
-                return Some((lane, call::run(Arc::clone(self), lane, connection, jobs)));
-            }
-        }
-        None
+        let handed = if state.is_gathering() {
+            state.take_handed(Lane::is_gathering)
+        } else if let Some(lane) = state.gather() {
+            self.spawn(lane::work(Arc::clone(self), lane));
+            return;
+        } else {
+            state.take_handed(|_any| true)
+        };
+        drop(state);
+        handed.iter().for_each(|handed| handed.take_over());
     }
 
     /// As much of what waits as one call may carry, without what nobody wants any more.

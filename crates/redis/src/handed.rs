@@ -7,13 +7,13 @@
 
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::job::Heard;
+use crate::sync::{Handle, Mutex, MutexGuard};
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -84,6 +84,7 @@ mod server;
 mod slot;
 mod slots;
 mod stats;
+mod sync;
 #[cfg(feature = "tls")]
 mod trust;
 mod wire;

@@ -161,9 +161,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn no_two_identities_have_one_name() {
-        let quota = Quota::per_second(10);
+    /// Identities that look like something else.
+    fn odd() -> Vec<Key> {
         let odd: [&[u8]; 12] = [
             b"",
             b"a",
@@ -180,16 +179,22 @@ mod tests {
         ];
         let mut keys: Vec<_> = odd.iter().map(|bytes| Key::bytes(bytes)).collect();
         keys.extend([Key::global(), Key::missing(), Key::bytes(&[b'x'; 10_000])]);
+        keys.extend([Key::bytes(&[b'{'; 10_000]), Key::bytes(&[0xff; 10_000])]);
         keys.push(Key::from("4\u{1}\u{2}\u{3}\u{4}"));
         keys.push(Key::from(std::net::Ipv4Addr::new(1, 2, 3, 4)));
         keys.push(Key::tuple([&Key::from("a"), &Key::from("b")]));
+        keys
+    }
 
+    #[test]
+    fn no_two_identities_have_one_name() {
+        let quota = Quota::per_second(10);
         let names = Names::new("tollgate".to_owned());
         let mut seen = HashSet::new();
         for policy in ["p", "p:0/g", "{p}", "p%3a0"] {
             let scope = Scope::of(policy, 0, &quota);
-            for key in &keys {
-                let name = names.of(scope, key);
+            for key in odd() {
+                let name = names.of(scope, &key);
                 assert!(!name.contains(&b'{') && !name.contains(&b'}'));
                 assert!(seen.insert(name), "{policy} {key:?}");
             }
@@ -201,19 +206,22 @@ mod tests {
         let quota = Quota::per_second(10);
         let mut names = Names::new("tollgate".to_owned());
         names.partitions = Some(64);
-        let tags = |key: &Key| {
-            ["login", "{1}", "mail"].map(|policy| {
-                let name = names.of(Scope::of(policy, 0, &quota), key);
-                let name = String::from_utf8_lossy(&name).into_owned();
-                assert!(name.starts_with("tollgate:{"), "{name}");
-                assert_eq!(name.matches(['{', '}']).count(), 2, "{name}");
-                name.split_terminator(['{', '}']).nth(1).map(str::to_owned)
-            })
-        };
+        let plain = (0..2_000).map(|n| Key::from(format!("{{{n}}}").as_str()));
         let mut seen = HashSet::new();
-        for n in 0..2_000 {
-            let [first, second, third] = tags(&Key::from(format!("{{{n}}}").as_str()));
-            assert!(first == second && second == third);
+        for key in plain.chain(odd()) {
+            let tags = ["login", "{1}", "mail"].map(|policy| {
+                let name = names.of(Scope::of(policy, 0, &quota), &key);
+                let text = String::from_utf8_lossy(&name).into_owned();
+                assert!(text.starts_with("tollgate:{"), "{text}");
+                assert_eq!(text.matches(['{', '}']).count(), 2, "{text}");
+                let tag = text.split_terminator(['{', '}']).nth(1);
+                // Where the tag leads is where the server looks.
+                let leads_to = tag.map(|tag| slot::of(tag.as_bytes()));
+                assert_eq!(leads_to, Some(slot::of(&name)), "{text}");
+                tag.map(str::to_owned)
+            });
+            let [first, second, third] = tags;
+            assert!(first == second && second == third, "{key:?}");
             seen.insert(first);
         }
         assert_eq!(seen.len(), 64);

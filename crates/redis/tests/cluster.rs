@@ -11,7 +11,7 @@ mod common;
 use std::time::Duration;
 
 use common::cluster::{apart, callers, connect, full, on_each_node};
-use common::{HOUR, every_algorithm};
+use common::{HOUR, every_algorithm, hammer};
 use tokio::time::timeout;
 use tollgate_core::{Backend, Charge, Mode, Quota};
 use tollgate_testkit::Cluster;
@@ -20,26 +20,12 @@ use tollgate_testkit::Cluster;
 async fn many_who_share_budgets_all_over_a_cluster_admit_exactly_what_they_hold() {
     let cluster = Cluster::start();
     for (n, quota) in every_algorithm(20, HOUR * 24 * 300).into_iter().enumerate() {
-        let mut hammering = Vec::new();
+        let mut backends = Vec::new();
         for _ in 0..3 {
-            let backend = connect(&cluster).await;
-            hammering.push(tokio::spawn(async move {
-                let budgets = callers(&format!("shared-{n}"), quota, 20);
-                let calls: Vec<_> = (budgets.iter().cycle().take(20 * 15))
-                    .map(|budget| backend.decide(&[budget.charge(1)]))
-                    .collect();
-                let mut admitted = 0;
-                for call in calls {
-                    admitted += usize::from(call.await.unwrap().is_admitted());
-                }
-                admitted
-            }));
+            backends.push(connect(&cluster).await);
         }
-        let mut admitted = 0;
-        for backend in hammering {
-            admitted += backend.await.unwrap();
-        }
-        assert_eq!(admitted, 20 * 20, "{quota}");
+        let budgets = || callers(&format!("shared-{n}"), quota, 20);
+        assert_eq!(hammer(backends, budgets, 20 * 15).await, 20 * 20, "{quota}");
     }
     let keys: Vec<_> = (cluster.nodes().iter())
         .map(|node| node.command(&["DBSIZE"]))

@@ -114,12 +114,18 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
     sleep(Duration::from_millis(50)).await;
     proxy.fail_with(Fault::None);
 
-    // Before it is known that one answer is late, and after.
-    let started = Instant::now();
+    // Before it is known that one answer is late, and after: nobody fails, and nobody waits for it.
+    let (started, mut waited) = (Instant::now(), Vec::new());
     while started.elapsed() < deadline * 2 {
+        let asked = Instant::now();
         budget.take(&backend, 0).await.unwrap();
+        waited.push(asked.elapsed());
         sleep(Duration::from_millis(5)).await;
     }
+    waited.sort();
+    // On a machine so busy that it holds up some.
+    let most = waited[waited.len() * 19 / 20];
+    assert!(most < deadline / 10, "{most:?} of {:?}", waited.last());
     let kind = lost.await.unwrap().unwrap_err().kind();
     assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
 }

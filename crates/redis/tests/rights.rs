@@ -41,6 +41,27 @@ fn fewer<'a>(rights: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Vec<&'a st
     })
 }
 
+#[test]
+fn the_rules_that_are_shown_are_those_that_are_tried() {
+    let rules = [
+        format!(
+            "ACL SETUSER gate on >password {}\n",
+            DECIDING.replacen(' ', " -@all ", 1)
+        ),
+        format!("ACL SETUSER gate {NODE}"),
+        format!("ACL SETUSER gate on >password -@all {SENTINEL}"),
+    ];
+    let pages = [
+        include_str!("../../../README.md"),
+        include_str!("../src/lib.rs"),
+    ];
+    for page in pages {
+        for rule in &rules {
+            assert!(page.contains(rule), "{rule}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn least_rights_on_one_server() {
     let server = Standalone::start();

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use common::{Budget, HOUR, PATIENT, connect, every_algorithm};
+use common::{Budget, HOUR, PATIENT, connect, every_algorithm, hammer};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Algorithm, Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
@@ -18,26 +18,12 @@ async fn pitfall_many_who_share_a_budget_admit_exactly_what_it_holds() {
     // Nothing drains meanwhile.
     let quotas = every_algorithm(500, HOUR * 24 * 300);
     for (number, quota) in quotas.into_iter().enumerate() {
-        let mut hammering = Vec::new();
+        let mut backends = Vec::new();
         for _ in 0..4 {
-            let backend = connect(&server).await;
-            hammering.push(tokio::spawn(async move {
-                let budget = Budget::of(&format!("shared-{number}"), quota);
-                let calls: Vec<_> = (0..300)
-                    .map(|_| backend.decide(&[budget.charge(1)]))
-                    .collect();
-                let mut admitted = 0;
-                for call in calls {
-                    admitted += usize::from(call.await.unwrap().is_admitted());
-                }
-                admitted
-            }));
+            backends.push(connect(&server).await);
         }
-        let mut admitted = 0;
-        for backend in hammering {
-            admitted += backend.await.unwrap();
-        }
-        assert_eq!(admitted, 500, "{quota}");
+        let budget = || vec![Budget::of(&format!("shared-{number}"), quota)];
+        assert_eq!(hammer(backends, budget, 300).await, 500, "{quota}");
     }
 }
 

@@ -8,7 +8,7 @@ use common::{Budget, PATIENT, connect, recovered, refused};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::Standalone;
+use tollgate_testkit::{Network, Standalone, Weather};
 
 #[tokio::test]
 async fn a_script_that_was_flushed_is_loaded_again() {
@@ -160,6 +160,55 @@ async fn pitfall_a_server_without_memory_refuses_and_takes_nothing() {
     assert_eq!(second.remaining(&backend).await, 10);
 }
 
+/// What is not promised, and why a limiter wants a server of its own.
+#[tokio::test]
+async fn a_server_that_evicts_hands_out_a_full_budget() {
+    let server = Standalone::start_with(&["--maxmemory-policy", "volatile-ttl"]);
+    let backend = connect(&server).await;
+    let budget = Budget::of("evicted", Quota::per_hour(10));
+    budget.take(&backend, 9).await.unwrap();
+
+    // Of all keys only the limiter's expire.
+    let _set = server.command(&["SET", "somebody else's", "value"]);
+    let _set = server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = server.command(&["SET", "one", "more"]);
+    assert!(refused.starts_with("-OOM"), "{refused}");
+    let _set = server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    assert_eq!(budget.remaining(&backend).await, 10);
+}
+
+/// What is not promised: nobody waits for a credit, and it is in nobody's memory but this process's.
+#[test]
+fn a_credit_is_lost_with_the_process_that_gave_it() {
+    let server = Standalone::start();
+    let network = Network::before(server.port());
+    let budget = Budget::of("lost", Quota::per_hour(10));
+    let process = || tokio::runtime::Runtime::new().unwrap();
+
+    let first = process();
+    first.block_on(async {
+        let url = format!("redis://127.0.0.1:{}/", network.port());
+        let backend = RedisBackend::builder(&url).deadline(PATIENT);
+        let backend = backend.connect().await.unwrap();
+        let charges = [budget.charge(4)];
+        let decision = backend.decide(&charges).await.unwrap();
+        network.set(Weather {
+            is_parted: true,
+            ..Weather::default()
+        });
+        for receipt in decision.receipts(&charges) {
+            backend.credit(receipt, 4);
+        }
+    });
+    drop(first);
+    // And what was on its way with it.
+    drop(network);
+
+    let left = process().block_on(async { budget.remaining(&connect(&server).await).await });
+    assert_eq!(left, 6);
+}
+
 #[tokio::test]
 async fn a_replica_that_becomes_a_master_is_written_to_again() {
     let master = Standalone::start();
@@ -170,7 +219,8 @@ async fn a_replica_that_becomes_a_master_is_written_to_again() {
 
     let port = master.port().to_string();
     let _set = server.command(&["REPLICAOF", "127.0.0.1", &port]);
-    assert!(budget.take(&backend, 1).await.is_err());
+    let error = budget.take(&backend, 1).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::ReadOnly, "{error}");
     let _set = server.command(&["REPLICAOF", "NO", "ONE"]);
 
     let writes = async {

@@ -1,18 +1,33 @@
 //! Three masters that share the slots, and as many replicas as a test wants.
 
-use crate::Standalone;
 use crate::standalone::until;
+use crate::{Network, Standalone};
 
 const SLOTS: usize = 16_384;
 
 /// How long a node may be silent until it counts as gone. As short as a busy machine lets it be.
 const NODE_TIMEOUT: &str = "1000";
 
+const OPTIONS: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    NODE_TIMEOUT,
+    // A test that kills a node still has slots to ask.
+    "--cluster-require-full-coverage",
+    "no",
+];
+
 /// A cluster of three masters, which stand before their replicas.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Standalone>,
+    /// Before each node, if there are any: the way of clients and replicas, and the way of the other nodes.
+    networks: Vec<[Network; 2]>,
 }
+
+/// How far the port on which nodes speak to each other lies from the one for clients.
+const BUS: u16 = 10_000;
 
 impl Cluster {
     /// Starts three masters.
@@ -32,7 +47,7 @@ impl Cluster {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start_with_replicas(replicas: usize) -> Self {
-        Self::start_as([0; 3], replicas)
+        Self::start_as([0; 3], replicas, false)
     }
 
     /// Starts three masters whose clocks are so many seconds ahead.
@@ -42,24 +57,44 @@ impl Cluster {
     /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
     #[must_use]
     pub fn start_ahead(seconds: [i64; 3]) -> Self {
-        Self::start_as(seconds, 0)
+        Self::start_as(seconds, 0, false)
     }
 
-    fn start_as(ahead_s: [i64; 3], replicas: usize) -> Self {
-        let options = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            NODE_TIMEOUT,
-            // A test that kills a node still has slots to ask.
-            "--cluster-require-full-coverage",
-            "no",
-        ];
+    /// Starts three masters and as many replicas, with networks between each node and clients, replicas and other nodes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_behind_networks(replicas: usize) -> Self {
+        Self::start_as([0; 3], replicas, true)
+    }
+
+    fn start_as(ahead_s: [i64; 3], replicas: usize, has_networks: bool) -> Self {
         let replicas = std::iter::repeat_n(0, replicas);
-        let nodes: Vec<_> = (ahead_s.into_iter().chain(replicas))
-            .map(|seconds| Standalone::start_ahead(seconds, &options))
-            .collect();
-        let cluster = Self { nodes };
+        let (mut nodes, mut networks) = (Vec::new(), Vec::new());
+        for seconds in ahead_s.into_iter().chain(replicas) {
+            let ways = has_networks.then(|| [(); 2].map(|()| Network::before_nobody()));
+            let ports = ways
+                .iter()
+                .flatten()
+                .map(|network| network.port().to_string());
+            let ports: Vec<_> = ports.collect();
+            let mut options = OPTIONS.to_vec();
+            if let [clients, bus] = ports.as_slice() {
+                options.extend(["--cluster-announce-ip", "127.0.0.1"]);
+                options.extend(["--cluster-announce-port", clients]);
+                options.extend(["--cluster-announce-bus-port", bus]);
+            }
+            let node = Standalone::start_ahead(seconds, &options);
+            if let Some([clients, bus]) = &ways {
+                clients.lead_to(node.port());
+                bus.lead_to(node.port() + BUS);
+            }
+            nodes.push(node);
+            networks.extend(ways);
+        }
+        let cluster = Self { nodes, networks };
         cluster.share_slots();
         cluster.introduce();
         for replica in 3..cluster.nodes.len() {
@@ -71,7 +106,40 @@ impl Cluster {
     /// `redis://127.0.0.1:PORT/` of each node.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.nodes.iter().map(Standalone::url).collect()
+        let ports = (0..self.nodes.len()).map(|node| self.port(node));
+        ports
+            .map(|port| format!("redis://127.0.0.1:{port}/"))
+            .collect()
+    }
+
+    /// The ways of clients and replicas to the nodes, in their order, if there are networks.
+    pub fn networks(&self) -> impl Iterator<Item = &Network> {
+        self.networks.iter().map(|[clients, _]| clients)
+    }
+
+    /// Parts a node from all others, and its replica from it. Clients reach it as before.
+    pub fn isolate(&self, node: usize) {
+        let name = id(&self.nodes[node]);
+        for (other, [clients, bus]) in self.networks.iter().enumerate() {
+            if other == node {
+                bus.part(&[b"RCmb"]);
+                clients.part(&[b"REPLCONF"]);
+            } else {
+                bus.part(&[name.trim().as_bytes()]);
+            }
+        }
+    }
+
+    /// Lets all nodes reach each other again.
+    pub fn join(&self) {
+        for network in self.networks.iter().flatten() {
+            network.part(&[]);
+        }
+    }
+
+    fn port(&self, node: usize) -> u16 {
+        let networks = self.networks.get(node);
+        networks.map_or(self.nodes[node].port(), |[clients, _]| clients.port())
     }
 
     /// The nodes, masters first.
@@ -176,9 +244,11 @@ impl Cluster {
     }
 
     fn introduce(&self) {
+        let bus = self.networks.first().map(|[_, bus]| bus.port());
+        let bus = bus.unwrap_or(self.nodes[0].port() + BUS).to_string();
         for node in &self.nodes[1..] {
-            let port = self.nodes[0].port().to_string();
-            expect_ok(node, &["CLUSTER", "MEET", "127.0.0.1", &port]);
+            let port = self.port(0).to_string();
+            expect_ok(node, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
         for node in &self.nodes {

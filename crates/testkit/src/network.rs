@@ -1,14 +1,24 @@
-//! A network that is slow, narrow or gone, in both directions. It loses nothing that it was given: what cannot pass waits,
-//! as it does where lost packets are sent again. [`Proxy`](crate::Proxy) breaks answers instead.
+//! A network that is slow, narrow, lossy or gone. It loses nothing that it was given: what cannot pass waits, as it does
+//! where lost packets are sent again. [`Proxy`](crate::Proxy) breaks answers instead.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long what cannot pass waits until it tries again.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// How long it takes until what was lost is sent again: the least that Linux waits. The next time it is twice as long.
+const RESENT_AFTER: Duration = Duration::from_millis(200);
+
+/// What replicas and Sentinels say of themselves. Whether a fleet holds together is not to depend on its clients' weather.
+const INNER: [&[u8]; 2] = [b"REPLCONF", b"sentinel-"];
+
+/// How many bytes of a connection tell who makes it: a replica says so, and a node of a cluster gives its name.
+const INTRODUCTION: usize = 256;
 
 /// What the way is like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,8 +27,12 @@ pub struct Weather {
     pub delay: Duration,
     /// How much passes in a second, each way and on each connection. `None` for as much as there is.
     pub bytes_per_second: Option<u32>,
+    /// How much of a hundred of what is sent is lost, and has to be sent again.
+    pub loss_percent: u8,
     /// Whether nothing passes at all.
     pub is_parted: bool,
+    /// Whether nobody reads answers: they pile up on their way, from there back to the server.
+    pub is_deaf: bool,
 }
 
 /// Stands before a server, on a port of its own.
@@ -30,8 +44,11 @@ pub struct Network {
 
 #[derive(Debug, Default)]
 struct Shared {
+    server: AtomicU16,
     weather: Mutex<Weather>,
-    is_over: Mutex<bool>,
+    /// What those say of themselves for whom nothing passes.
+    parted: Mutex<Vec<Vec<u8>>>,
+    is_over: AtomicBool,
 }
 
 impl Network {
@@ -42,12 +59,29 @@ impl Network {
     /// If no port is free.
     #[must_use]
     pub fn before(server: u16) -> Self {
+        let network = Self::before_nobody();
+        network.lead_to(server);
+        network
+    }
+
+    /// Stands there before there is a server, which may have to be told where.
+    ///
+    /// # Panics
+    ///
+    /// If no port is free.
+    #[must_use]
+    pub fn before_nobody() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::new(Shared::default());
         let accepting = Arc::clone(&shared);
-        let _detached = thread::spawn(move || accept(&listener, server, &accepting));
+        let _detached = thread::spawn(move || accept(&listener, &accepting));
         Self { port, shared }
+    }
+
+    /// Stands before the server on this port from now on.
+    pub fn lead_to(&self, server: u16) {
+        self.shared.server.store(server, Ordering::Release);
     }
 
     /// The port on 127.0.0.1.
@@ -56,15 +90,22 @@ impl Network {
         self.port
     }
 
-    /// What the way is like from now on.
+    /// What the way of clients is like from now on.
     pub fn set(&self, weather: Weather) {
         *lock(&self.shared.weather) = weather;
+    }
+
+    /// Lets nothing pass on connections in the first bytes of which stands one of these, and what they have sent wait. With
+    /// none of them everybody else's weather is theirs again.
+    pub fn part(&self, introductions: &[&[u8]]) {
+        let introductions = introductions.iter().map(|it| it.to_vec());
+        *lock(&self.shared.parted) = introductions.collect();
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        *lock(&self.shared.is_over) = true;
+        self.shared.is_over.store(true, Ordering::Release);
         // Wakes whoever accepts, to see that it is over.
         let _woken = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
@@ -74,11 +115,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for client in listener.incoming().flatten() {
-        if *lock(&shared.is_over) {
+        if shared.is_over.load(Ordering::Acquire) {
             return;
         }
+        let server = shared.server.load(Ordering::Acquire);
         // Without a server the client sees its connection closed.
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
             continue;
@@ -88,42 +130,106 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
             end.set_nodelay(true).and_then(|()| end.try_clone())
         });
         if let [Ok(client_end), Ok(server_end)] = ends {
-            let (there, back) = (Arc::clone(shared), Arc::clone(shared));
-            let _detached = thread::spawn(move || carry(client_end, server, &there));
-            let _detached = thread::spawn(move || carry(server_end, client, &back));
+            let there = Way {
+                shared: Arc::clone(shared),
+                introduction: Arc::default(),
+                is_answers: false,
+            };
+            let back = Way {
+                is_answers: true,
+                ..there.clone()
+            };
+            let _detached = thread::spawn(move || there.carry(client_end, server));
+            let _detached = thread::spawn(move || back.carry(server_end, client));
         }
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
-    let mut buffer = vec![0; 16 * 1024];
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        let came_at = Instant::now();
-        wait(length, came_at, shared);
-        if *lock(&shared.is_over) || to.write_all(&buffer[..length]).is_err() {
-            break;
-        }
-    }
-    let _closed = to.shutdown(Shutdown::Both);
-    let _closed = from.shutdown(Shutdown::Both);
+/// One direction of a connection.
+#[derive(Clone)]
+struct Way {
+    shared: Arc<Shared>,
+    introduction: Arc<Mutex<Vec<u8>>>,
+    is_answers: bool,
 }
 
-fn wait(length: usize, came_at: Instant, shared: &Shared) {
-    loop {
-        let weather = *lock(&shared.weather);
-        let sent_for = weather.bytes_per_second.map_or(Duration::ZERO, |bytes| {
-            Duration::from_secs(1) * u32::try_from(length).unwrap_or(u32::MAX) / bytes.max(1)
-        });
-        let due_at = came_at + weather.delay + sent_for;
-        let left = due_at.saturating_duration_since(Instant::now());
-        if *lock(&shared.is_over) || (left.is_zero() && !weather.is_parted) {
-            return;
+impl Way {
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            let came_at = Instant::now();
+            if !self.is_answers {
+                self.introduce(&buffer[..length]);
+            }
+            self.wait(length, came_at);
+            if self.is_over() || to.write_all(&buffer[..length]).is_err() {
+                break;
+            }
         }
-        // The weather may change meanwhile.
-        thread::sleep(if left.is_zero() {
-            PATIENCE
-        } else {
-            left.min(PATIENCE)
-        });
+        let _closed = to.shutdown(Shutdown::Both);
+        let _closed = from.shutdown(Shutdown::Both);
     }
+
+    fn introduce(&self, bytes: &[u8]) {
+        let mut introduction = lock(&self.introduction);
+        let room = INTRODUCTION.saturating_sub(introduction.len());
+        introduction.extend(bytes.iter().take(room));
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over.load(Ordering::Acquire)
+    }
+
+    fn wait(&self, length: usize, came_at: Instant) {
+        let mut resent = None;
+        loop {
+            let weather = self.weather();
+            let resent = *resent.get_or_insert_with(|| resent_after(weather.loss_percent));
+            let sent_for = weather.bytes_per_second.map_or(Duration::ZERO, |bytes| {
+                Duration::from_secs(1) * u32::try_from(length).unwrap_or(u32::MAX) / bytes.max(1)
+            });
+            let due_at = came_at + weather.delay + sent_for + resent;
+            let left = due_at.saturating_duration_since(Instant::now());
+            let is_held =
+                weather.is_parted || weather.is_deaf && self.is_answers || self.is_parted();
+            if self.is_over() || (left.is_zero() && !is_held) {
+                return;
+            }
+            // The weather may change meanwhile.
+            thread::sleep(if left.is_zero() {
+                PATIENCE
+            } else {
+                left.min(PATIENCE)
+            });
+        }
+    }
+
+    fn weather(&self) -> Weather {
+        if INNER.iter().any(|name| self.says(name)) {
+            return Weather::default();
+        }
+        *lock(&self.shared.weather)
+    }
+
+    fn is_parted(&self) -> bool {
+        let parted = lock(&self.shared.parted);
+        parted.iter().any(|name| self.says(name))
+    }
+
+    fn says(&self, name: &[u8]) -> bool {
+        let introduction = lock(&self.introduction);
+        let mut places = introduction.windows(name.len().max(1));
+        places.any(|place| place == name)
+    }
+}
+
+/// How long it takes until something has arrived, if so much is lost of what is sent.
+fn resent_after(loss_percent: u8) -> Duration {
+    let mut after = Duration::ZERO;
+    let mut next = RESENT_AFTER;
+    while fastrand::u8(0..100) < loss_percent.min(90) {
+        after += next;
+        next *= 2;
+    }
+    after
 }

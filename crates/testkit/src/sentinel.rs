@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::Standalone;
 use crate::standalone::{folder, until};
+use crate::{Network, Standalone};
 
 /// The name of the master that the Sentinels watch.
 const MASTER: &str = "budgets";
@@ -16,6 +16,8 @@ const DOWN_AFTER: &str = "500";
 pub struct Sentinels {
     servers: [Standalone; 2],
     sentinels: [Standalone; 3],
+    /// One before each server, if there are any: whoever speaks to it comes that way.
+    networks: Vec<Network>,
 }
 
 impl Sentinels {
@@ -26,18 +28,44 @@ impl Sentinels {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start() -> Self {
-        let master = Standalone::start();
-        let port = master.port().to_string();
-        let replica = Standalone::start_with(&["--replicaof", "127.0.0.1", &port]);
-        until("the replica follows", || {
-            replica
-                .command(&["INFO", "replication"])
-                .contains("master_link_status:up")
-        });
+        Self::start_behind(Vec::new())
+    }
+
+    /// The same with a network before each of the two servers, between it and clients, Sentinels and the other.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_behind_networks() -> Self {
+        Self::start_behind((0..2).map(|_| Network::before_nobody()).collect())
+    }
+
+    fn start_behind(networks: Vec<Network>) -> Self {
+        let server = |number: usize, options: &[&str]| {
+            let network: Option<&Network> = networks.get(number);
+            let announced = network.map(|network| network.port().to_string());
+            let mut options = options.to_vec();
+            if let Some(port) = &announced {
+                options.extend(["--replica-announce-ip", "127.0.0.1"]);
+                options.extend(["--replica-announce-port", port]);
+            }
+            let server = Standalone::start_with(&options);
+            if let Some(network) = network {
+                network.lead_to(server.port());
+            }
+            server
+        };
+        let master = server(0, &[]);
+        let port = networks.first().map_or(master.port(), Network::port);
+        let port = port.to_string();
+        let replica = server(1, &["--replicaof", "127.0.0.1", &port]);
+        until("the replica follows", || follows(&replica));
         let sentinels = [(); 3].map(|()| sentinel(&port));
         let all = Self {
             servers: [master, replica],
             sentinels,
+            networks,
         };
         all.wait_until_complete();
         all
@@ -87,18 +115,31 @@ impl Sentinels {
         master.expect("a master").stall();
     }
 
+    /// The networks before the servers, in their order, if there are any.
+    #[must_use]
+    pub fn networks(&self) -> &[Network] {
+        &self.networks
+    }
+
     /// Whether all Sentinels name the same master, and it lives.
     #[must_use]
     pub fn agree(&self) -> bool {
-        let named = |port: &str| {
+        self.named()
+            .is_some_and(|number| is_master(&self.servers[number]))
+    }
+
+    /// The number of the server that all Sentinels name.
+    #[must_use]
+    pub fn named(&self) -> Option<usize> {
+        let is_named = |number: &usize| {
+            let port = format!("\r\n{}\r\n", self.port(*number));
             let mut sentinels = self.sentinels.iter();
             sentinels.all(|sentinel| {
                 let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
-                sentinel.command(&words).contains(port)
+                sentinel.command(&words).contains(&port)
             })
         };
-        let mut masters = self.servers.iter().filter(|server| is_master(server));
-        masters.any(|master| named(&format!("\r\n{}\r\n", master.port())))
+        (0..self.servers.len()).find(is_named)
     }
 
     /// Starts again whoever was killed, as a replica of whoever is the master by now. The Sentinels would make it one by
@@ -108,18 +149,36 @@ impl Sentinels {
     ///
     /// If nobody is the master, or it cannot be followed.
     pub fn revive(&mut self) {
-        let master = self.servers.iter().find(|server| is_master(server));
-        let port = master.expect("a master").port().to_string();
-        for server in &mut self.servers {
-            if server.pid().is_none() {
-                server.restart();
-                let _following = server.command(&["REPLICAOF", "127.0.0.1", &port]);
-                until("the replica follows", || {
-                    let said = server.try_command(&["INFO", "replication"]);
-                    said.is_ok_and(|said| said.contains("master_link_status:up"))
-                });
+        let master = self.servers.iter().position(is_master);
+        let master = master.expect("a master");
+        for number in 0..self.servers.len() {
+            if self.servers[number].pid().is_none() {
+                self.servers[number].restart();
+                self.follow(number, master);
+                until("the replica follows", || follows(&self.servers[number]));
             }
         }
+    }
+
+    /// Tells one server to be the other's replica.
+    pub fn follow(&self, replica: usize, master: usize) {
+        let port = self.port(master).to_string();
+        // One that changes its role closes its connections, this one too.
+        let _following = self.servers[replica].try_command(&["REPLICAOF", "127.0.0.1", &port]);
+    }
+
+    /// Whether one server is the master that all Sentinels name, and the other its replica and up to date.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.named().is_some_and(|master| {
+            is_master(&self.servers[master]) && follows(&self.servers[1 - master])
+        })
+    }
+
+    /// Where a server is spoken to.
+    fn port(&self, number: usize) -> u16 {
+        let network = self.networks.get(number);
+        network.map_or(self.servers[number].port(), Network::port)
     }
 
     /// Runs a command on whoever is the master.
@@ -142,6 +201,11 @@ impl Sentinels {
             });
         }
     }
+}
+
+fn follows(replica: &Standalone) -> bool {
+    let said = replica.try_command(&["INFO", "replication"]);
+    said.is_ok_and(|said| said.contains("master_link_status:up"))
 }
 
 fn is_master(server: &Standalone) -> bool {

@@ -1,11 +1,16 @@
 //! The servers that other tests lean on do what they are said to.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
-use tollgate_testkit::{Cluster, Fault, Proxy, Sentinels, Standalone, Tls};
+use tollgate_testkit::{Cluster, Fault, Network, Proxy, Sentinels, Standalone, Tls, Weather};
 
 #[test]
 fn sentinels_make_the_replica_a_master_when_the_master_is_gone() {
@@ -67,4 +72,113 @@ fn a_proxy_fails_as_it_is_told_to() {
     assert_eq!(ask(Fault::Truncate), "+PO");
     assert_eq!(ask(Fault::Drop), "");
     assert_eq!(ask(Fault::HalfClose), "");
+}
+
+/// Sends a command through a network, and gives what comes back within a while.
+fn ask(network: &Network, within: Duration) -> Option<Duration> {
+    let started_at = Instant::now();
+    let mut stream = TcpStream::connect(("127.0.0.1", network.port())).unwrap();
+    stream.set_read_timeout(Some(within)).unwrap();
+    stream.write_all(b"INCR asked\r\n").unwrap();
+    let mut answer = [0];
+    let came = stream.read(&mut answer).is_ok_and(|length| length > 0);
+    came.then(|| started_at.elapsed())
+}
+
+fn asked(server: &Standalone) -> String {
+    server.command(&["GET", "asked"])
+}
+
+#[test]
+fn what_nobody_reads_is_done_all_the_same_and_what_is_parted_is_not() {
+    let server = Standalone::start();
+    let network = Network::before(server.port());
+    let short = Duration::from_millis(300);
+    assert!(ask(&network, Duration::from_secs(10)).is_some());
+
+    network.set(Weather {
+        is_deaf: true,
+        ..Weather::default()
+    });
+    assert_eq!(ask(&network, short), None);
+    assert_eq!(asked(&server), "$1\r\n2\r\n");
+
+    network.set(Weather {
+        is_parted: true,
+        ..Weather::default()
+    });
+    assert_eq!(ask(&network, short), None);
+    assert_eq!(asked(&server), "$1\r\n2\r\n");
+}
+
+#[test]
+fn what_is_lost_comes_when_it_is_sent_again() {
+    let server = Standalone::start();
+    let network = Network::before(server.port());
+    network.set(Weather {
+        loss_percent: 50,
+        ..Weather::default()
+    });
+
+    let took: Vec<_> = (0..12)
+        .map(|_| ask(&network, Duration::from_secs(60)).unwrap())
+        .collect();
+
+    // That none of 24 packets is lost happens once in sixteen million times.
+    let slowest = took.iter().max().unwrap();
+    assert!(*slowest >= Duration::from_millis(200), "{took:?}");
+}
+
+#[test]
+fn a_replica_that_is_parted_hears_of_nothing_until_it_is_not() {
+    let all = Sentinels::start_behind_networks();
+    let [master, replica] = all.servers() else {
+        panic!("two servers");
+    };
+    let heard = |value: &str| {
+        let wanted = format!("\r\n{value}\r\n");
+        let started_at = Instant::now();
+        while started_at.elapsed() < Duration::from_secs(10) {
+            if replica.command(&["GET", "key"]).ends_with(&wanted) {
+                return started_at.elapsed();
+            }
+        }
+        panic!("the replica never heard of {value}");
+    };
+    let _set = master.command(&["SET", "key", "one"]);
+    heard("one");
+
+    for network in all.networks() {
+        network.part(&[b"REPLCONF"]);
+    }
+    let _set = master.command(&["SET", "key", "two"]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(replica.command(&["GET", "key"]).ends_with("one\r\n"));
+    for network in all.networks() {
+        network.part(&[]);
+    }
+
+    heard("two");
+}
+
+#[test]
+fn a_node_that_is_isolated_is_replaced_and_still_answers_clients() {
+    let cluster = Cluster::start_behind_networks(1);
+    let role = |node: usize| cluster.nodes()[node].command(&["ROLE"]);
+    let is_so = |what: &str, is_so: &dyn Fn() -> bool| {
+        let started_at = Instant::now();
+        while !is_so() {
+            assert!(started_at.elapsed() < Duration::from_secs(30), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+
+    cluster.isolate(0);
+
+    is_so("the replica takes over", &|| role(3).contains("master"));
+    assert!(role(0).contains("master"), "nobody has told it");
+    let network = cluster.networks().next().unwrap();
+    assert!(ask(network, Duration::from_secs(10)).is_some());
+    cluster.join();
+    is_so("it is told", &|| role(0).contains("slave"));
 }

@@ -14,6 +14,7 @@
 //! | `PeerCertificate`, with the feature `tls` | the caller's certificate: its common name, DNS name or URI |
 //! | [`Extension`] | what an outer layer found: an authenticated user |
 //! | [`from_fn`] | whatever a closure makes of the request |
+//! | [`from_async_fn`] | whatever somebody has to be asked for: see [`Policy::key_async`](crate::Policy::key_async) |
 //! | [`Global`] | everybody's |
 //!
 //! What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing).
@@ -90,7 +91,7 @@ use crate::{Key, RequestView};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whose budget a request spends",
     note = "use `ClientIp`, `Header::new(\"x-api-key\")`, `Global`, a tuple of these, `key::from_fn(|request| ..)`, or \
-            implement `KeyExtractor`"
+            implement `KeyExtractor`; what has to be waited for (`key::from_async_fn`) is for `Policy::key_async`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The identity, or what could not be found.

@@ -9,7 +9,7 @@ use crate::few::Few;
 use crate::limiter::Plan;
 use crate::policy::{Labels, Outcome};
 use crate::report::{PolicyVerdict, Report};
-use crate::{Key, Limiter, ResponseView};
+use crate::{Key, Limiter, RateLimitStatus, ResponseView};
 
 /// The verdicts on a request, and who paid.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +24,9 @@ pub(crate) struct Ledger {
 struct Payment {
     verdicts: usize,
     key: Key,
-    /// Whose backend it was, if not that of the layer whose ledger this is.
-    limiter: Option<Limiter>,
+    /// The handle of the layer further in that charged it, if not the layer whose ledger this is. What is still charged
+    /// stands in that one's ledger, and here a copy: in two places, it would be given back twice.
+    of: Option<RateLimitStatus>,
     /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give
     /// back, and in an outage nobody settles accounts.
     at: Option<Timestamp>,
@@ -40,7 +41,7 @@ impl Payment {
         Self {
             verdicts: 1,
             key,
-            limiter: None,
+            of: None,
             at,
             outcome,
             raised: false,
@@ -52,10 +53,32 @@ impl Payment {
     fn set(&mut self, key: &Key, at: Timestamp) {
         self.verdicts = 1;
         self.key = key.clone();
-        self.limiter = None;
+        self.of = None;
         self.at = Some(at);
         self.outcome = None;
         self.raised = false;
+    }
+
+    fn is_of(&self, status: &RateLimitStatus) -> bool {
+        self.of.as_ref().is_some_and(|of| of.is(status))
+    }
+
+    fn correct(&mut self, limiter: &Limiter, verdict: &mut PolicyVerdict, cost: u64) {
+        let taken = verdict.verdict().taken();
+        let receipt = self.at.and_then(|at| verdict.receipt(&self.key, at));
+        let Some(receipt) = receipt else {
+            return;
+        };
+        if self.raised && cost < taken {
+            return;
+        }
+        self.raised |= cost > taken;
+        if cost < taken {
+            limiter.credit(receipt, taken - cost);
+        } else if cost > taken {
+            limiter.debit(&receipt, cost - taken);
+        }
+        verdict.correct_to(cost);
     }
 }
 
@@ -120,7 +143,7 @@ impl Ledger {
             Payment {
                 verdicts: limits.len(),
                 key: key.clone(),
-                limiter: None,
+                of: None,
                 at,
                 outcome: policy.outcome.clone(),
                 raised: false,
@@ -154,26 +177,41 @@ impl Ledger {
         self.payments.extend(inner.payments);
     }
 
-    /// The same for another layer's ledger to hold as well. What the response makes of the charges stays with this one, or it
-    /// would be settled twice.
-    pub(crate) fn for_another_layer(&self, limiter: &Limiter) -> Self {
-        let mut copy = self.clone();
-        for payment in copy.payments.as_mut_slice() {
-            payment.limiter.get_or_insert_with(|| limiter.clone());
+    /// Shows what a layer further in has charged. What becomes of the charges stays with that one.
+    pub(crate) fn show(&mut self, inner: Self, of: &RateLimitStatus) {
+        let mut shown = inner;
+        for payment in shown.payments.as_mut_slice() {
+            payment.of = Some(of.clone());
             payment.outcome = None;
         }
-        copy
+        self.append(shown);
+    }
+
+    /// Takes over what has become of the charges of a layer further in.
+    pub(crate) fn refresh(&mut self, of: &RateLimitStatus) {
+        let theirs = of.ledger();
+        let mut fresh = theirs.report.verdicts().iter();
+        let mut shown = self.report.verdicts_mut().iter_mut();
+        for payment in self.payments.as_slice() {
+            for verdict in shown.by_ref().take(payment.verdicts) {
+                if payment.is_of(of)
+                    && let Some(fresh) = fresh.next()
+                {
+                    *verdict = *fresh;
+                }
+            }
+        }
     }
 
     /// Gives everything back: somebody further in refuses the request, and a refused request costs nothing.
-    pub(crate) fn give_back(&mut self, limiter: &Limiter) {
-        self.correct(limiter, |_, _| Some(0));
+    pub(crate) fn give_back(&mut self, limiter: Option<&Limiter>) {
+        self.correct(limiter, &mut |_, _| Some(0));
     }
 
     /// Makes the charges of a policy what the request really cost. Returns whether the policy took part.
-    pub(crate) fn settle(&mut self, limiter: &Limiter, policy: &str, cost: u64) -> bool {
+    pub(crate) fn settle(&mut self, limiter: Option<&Limiter>, policy: &str, cost: u64) -> bool {
         let mut settled: SmallVec<[&'static Labels; 4]> = SmallVec::new();
-        self.correct(limiter, |_, verdict| {
+        self.correct(limiter, &mut |_, verdict| {
             if verdict.policy() != policy {
                 return None;
             }
@@ -193,10 +231,10 @@ impl Ledger {
     /// Makes the charges what the response says that they should be. Returns whether some depend on its body.
     pub(crate) fn settle_by_response(
         &mut self,
-        limiter: &Limiter,
+        limiter: Option<&Limiter>,
         response: &ResponseView<'_>,
     ) -> bool {
-        self.correct(limiter, |outcome, _| match outcome? {
+        self.correct(limiter, &mut |outcome, _| match outcome? {
             Outcome::CountIf(counts) => (!counts(response)).then_some(0),
             Outcome::Cost(cost) => cost(response),
             Outcome::Sent(_) => None,
@@ -206,42 +244,53 @@ impl Ledger {
     }
 
     /// Makes the charges what so many bytes of a body cost.
-    pub(crate) fn settle_by_bytes(&mut self, limiter: &Limiter, sent: u64) {
-        self.correct(limiter, |outcome, _| match outcome? {
+    pub(crate) fn settle_by_bytes(&mut self, limiter: Option<&Limiter>, sent: u64) {
+        self.correct(limiter, &mut |outcome, _| match outcome? {
             Outcome::Sent(cost) => Some(cost(sent)),
             _ => None,
         });
     }
 
-    /// Credits or debits each charge to what `cost` says it is. What was not taken stays as it is.
-    fn correct(
-        &mut self,
-        limiter: &Limiter,
-        mut cost: impl FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64>,
-    ) {
+    /// Credits or debits each charge to what `cost` says it is, wherever it was made. What was not taken stays as it is.
+    fn correct(&mut self, limiter: Option<&Limiter>, cost: &mut Cost<'_>) {
+        self.correct_own(limiter, cost);
+        for inner in self.others() {
+            let limiter = inner.config().map(|config| &config.limiter);
+            inner
+                .ledger()
+                .correct_own(limiter, &mut |_, verdict| cost(None, verdict));
+            self.refresh(&inner);
+        }
+    }
+
+    /// The handles of the layers further in.
+    fn others(&self) -> SmallVec<[RateLimitStatus; 2]> {
+        let mut others = SmallVec::new();
+        for payment in self.payments.as_slice() {
+            if let Some(of) = &payment.of
+                && !others.iter().any(|other| of.is(other))
+            {
+                others.push(of.clone());
+            }
+        }
+        others
+    }
+
+    /// The same for what the layer has charged whose ledger this is.
+    fn correct_own(&mut self, limiter: Option<&Limiter>, cost: &mut Cost<'_>) {
         let mut verdicts = self.report.verdicts_mut().iter_mut();
         for payment in self.payments.as_mut_slice() {
-            let limiter = payment.limiter.as_ref().unwrap_or(limiter);
             for verdict in verdicts.by_ref().take(payment.verdicts) {
-                let Some(cost) = cost(payment.outcome.as_ref(), verdict) else {
-                    continue;
-                };
-                let taken = verdict.verdict().taken();
-                let receipt = payment.at.and_then(|at| verdict.receipt(&payment.key, at));
-                let Some(receipt) = receipt else {
-                    continue;
-                };
-                if payment.raised && cost < taken {
-                    continue;
+                if let Some(limiter) = limiter
+                    && payment.of.is_none()
+                    && let Some(cost) = cost(payment.outcome.as_ref(), verdict)
+                {
+                    payment.correct(limiter, verdict, cost);
                 }
-                payment.raised |= cost > taken;
-                if cost < taken {
-                    limiter.credit(receipt, taken - cost);
-                } else if cost > taken {
-                    limiter.debit(&receipt, cost - taken);
-                }
-                verdict.correct_to(cost);
             }
         }
     }
 }
+
+/// What a charge should be, if it should be anything else than it is.
+type Cost<'a> = dyn FnMut(Option<&Outcome>, &PolicyVerdict) -> Option<u64> + 'a;

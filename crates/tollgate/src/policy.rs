@@ -185,6 +185,18 @@ impl Policy {
 
     /// Whose budget a request spends, as somebody says who has to be asked. A [check](crate::Limiter::check) brings the
     /// identity along.
+    ///
+    /// ```
+    /// use tollgate::{ClientIp, Policy, Quota, key};
+    ///
+    /// # async fn account_of(session: Option<String>) -> Option<u64> { None }
+    /// let by_account = key::from_async_fn(|request| {
+    ///     let session = request.headers().get("x-session").and_then(|value| value.to_str().ok());
+    ///     account_of(session.map(str::to_owned))
+    /// });
+    /// // Each account from each address. What has to be waited for stands last.
+    /// let policy = Policy::new("reports", Quota::per_hour(10)).key_async((ClientIp, by_account));
+    /// ```
     #[must_use]
     pub fn key_async(mut self, key: impl AsyncKeyExtractor) -> Self {
         self.key = key::Source::Later(Arc::new(key));

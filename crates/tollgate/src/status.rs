@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::ResponseView;
 use crate::layer::Config;
 use crate::ledger::Ledger;
 use crate::report::PolicyVerdict;
+use crate::{Limiter, ResponseView};
 
 /// The decisions about this request so far, for its handler to read.
 ///
@@ -41,7 +41,14 @@ struct Shared {
     ledger: Mutex<Ledger>,
     /// Of the layer that made it; nothing, if none did.
     config: Option<Arc<Config>>,
+    /// The handle that the request carries, if a layer further out has put it there. It shows what stands in this one.
+    outer: OnceLock<Weak<Self>>,
 }
+
+/// The handle of the layer that is nearest to the handler, in the extensions of a request that several layers let pass.
+#[cfg(feature = "axum")]
+#[derive(Clone, Debug)]
+pub(crate) struct Nearest(pub(crate) RateLimitStatus);
 
 thread_local! {
     /// Handles that nobody else holds any more, to be used again: an allocation less for each request.
@@ -75,6 +82,10 @@ impl RateLimitStatus {
             return f(&self.ledger(), self.config().map(Arc::as_ref));
         };
         f(unlocked(&mut shared.ledger), shared.config.as_deref());
+        // It was the handle of a layer within another one, and would be again.
+        if shared.outer.get().is_some() {
+            return;
+        }
         // A thread that ends keeps nothing.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
@@ -93,26 +104,54 @@ impl RateLimitStatus {
         self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets the handle that the request carries show what stands in this one, which is that of a layer further in.
+    pub(crate) fn show_in(&self, outer: &Self) {
+        self.0.outer.get_or_init(|| Arc::downgrade(&outer.0));
+        let shown = self.ledger().clone();
+        outer.ledger().show(shown, self);
+    }
+
+    /// Enters what was decided further in, by the limiter of the same layer.
+    #[cfg(feature = "axum")]
+    pub(crate) fn enter(&self, ledger: Ledger) {
+        if let Some(outer) = self.outer() {
+            outer.ledger().show(ledger.clone(), self);
+        }
+        self.ledger().append(ledger);
+    }
+
+    /// The handle that shows what stands in this one.
+    fn outer(&self) -> Option<Self> {
+        self.0.outer.get()?.upgrade().map(Self)
+    }
+
+    /// Whether both are one handle.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Somebody further in refuses the request: what it was charged so far comes back.
     pub(crate) fn give_back(&self) {
-        if let Some(config) = self.config() {
-            self.ledger().give_back(&config.limiter);
-        }
+        self.correct(Ledger::give_back);
     }
 
     /// There is a response, and some policies charge by it. Returns whether some do by its body.
     pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
-        self.config().is_some_and(|config| {
-            let mut ledger = self.ledger();
-            ledger.settle_by_response(&config.limiter, response)
-        })
+        self.correct(|ledger, limiter| ledger.settle_by_response(limiter, response))
     }
 
     /// So much of the body was sent.
     pub(crate) fn settle_by_bytes(&self, sent: u64) {
-        if let Some(config) = self.config() {
-            self.ledger().settle_by_bytes(&config.limiter, sent);
+        self.correct(|ledger, limiter| ledger.settle_by_bytes(limiter, sent));
+    }
+
+    fn correct<T>(&self, correct: impl FnOnce(&mut Ledger, Option<&Limiter>) -> T) -> T {
+        let limiter = self.config().map(|config| &config.limiter);
+        let done = correct(&mut self.ledger(), limiter);
+        if let Some(outer) = self.outer() {
+            outer.ledger().refresh(self);
         }
+        done
     }
 
     /// States what the request really cost under a policy, now that it is known: the tokens of an answer, the rows of a
@@ -139,12 +178,8 @@ impl RateLimitStatus {
     /// If the policy took no part in this request. During an outage, when nothing was charged or a budget of this process
     /// decided, there is nothing to be settled, and that is no error.
     pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
-        let Some(config) = self.config() else {
-            return Err(SettleError::new(policy));
-        };
-        let mut ledger = self.ledger();
-        let undecided = ledger.report().verdicts().is_empty();
-        if ledger.settle(&config.limiter, policy, cost) || undecided {
+        let undecided = self.config().is_some() && self.ledger().report().verdicts().is_empty();
+        if self.correct(|ledger, limiter| ledger.settle(limiter, policy, cost)) || undecided {
             Ok(())
         } else {
             Err(SettleError::new(policy))

@@ -10,13 +10,17 @@
 mod common;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use common::served::Served;
 use common::{Waiting, at_a_standstill, header};
 use tollgate::key::Global;
-use tollgate::{FailureKind, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, rate_limit};
+use tollgate::{
+    Algorithm, FailureKind, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer,
+    RateLimitStatus, rate_limit,
+};
 
 #[rate_limit("2/hour")]
 async fn hello() -> &'static str {
@@ -168,6 +172,24 @@ async fn a_policy_that_the_layer_charges_too_is_charged_twice_and_written_once()
 }
 
 #[tokio::test]
+async fn of_all_policies_each_is_told_once_as_it_stands_after_all_charges() {
+    let limiter = Limiter::from(Policy::new("search", Quota::per_hour(10)));
+    let headers = RateLimitHeaders::default().of_all_policies();
+    let app = Router::new()
+        .route("/", get(search_deeply))
+        .layer(RateLimitLayer::new(&limiter).headers(headers));
+    let server = Served::new(app).await;
+
+    let response = server.get("/").await;
+
+    assert!(header(&response, "ratelimit").starts_with("\"search\";r=6;t="));
+    assert!(
+        !header(&response, "ratelimit").contains(','),
+        "{response:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_handler_waits_for_a_backend_that_waits_and_passes_when_it_fails() {
     let backend = Waiting::new(at_a_standstill().0);
     let limiter = Limiter::builder()
@@ -191,6 +213,96 @@ async fn a_handler_waits_for_a_backend_that_waits_and_passes_when_it_fails() {
 
     backend.fail_with(Some(FailureKind::Unreachable));
     assert_eq!(server.statuses(["/"]).await, [200]);
+}
+
+/// A layer of another limiter for everything, around a layer with the policy that handlers name.
+async fn within(all: &Limiter, own: &Limiter) -> Served {
+    let app = Router::new()
+        .route("/", get(search))
+        .route("/deep", get(search_deeply))
+        .route("/hello", get(hello))
+        .layer(RateLimitLayer::new(own))
+        .layer(RateLimitLayer::new(all));
+    Served::new(app).await
+}
+
+#[tokio::test]
+async fn of_several_layers_the_nearest_one_has_the_policies_that_a_handler_names() {
+    let all = Limiter::from(Policy::new("all", Quota::per_hour(9)));
+    let own = Limiter::from(Policy::new("search", Quota::per_hour(5)).on_demand());
+    let server = within(&all, &own).await;
+
+    let response = server.get("/deep").await;
+
+    assert_eq!(response.status(), 200);
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        "\"all\";q=9;w=3600, \"search\";q=5;w=3600"
+    );
+    assert!(header(&response, "ratelimit").starts_with("\"search\";r=2;"));
+
+    // What both took comes back when a handler refuses.
+    assert_eq!(
+        server
+            .statuses(["/deep", "/hello", "/hello", "/hello"])
+            .await,
+        [429, 200, 200, 429]
+    );
+    assert_eq!(
+        (left(&all, "all").await, left(&own, "search").await),
+        (6, 2)
+    );
+}
+
+#[tokio::test]
+async fn what_a_handler_s_refusal_gave_back_the_response_does_not_give_back_once_more() {
+    // given a layer that charges by outcome within another one, and a handler whose own budget is spent
+    let all = Limiter::from(Policy::new("all", Quota::per_hour(9)));
+    let own = standing(by_outcome("own"));
+    let server = within(&all, &own).await;
+    assert_eq!(server.statuses(["/hello", "/hello"]).await, [200; 2]);
+    assert_eq!(left(&own, "own").await, 7);
+
+    // when it refuses, then what that charged comes back once
+    assert_eq!(server.statuses(["/hello", "/hello"]).await, [429; 2]);
+    assert_eq!(left(&own, "own").await, 7);
+}
+
+#[tokio::test]
+async fn a_policy_that_a_handler_names_may_charge_by_outcome_within_another_layer() {
+    for layers in [1, 2] {
+        let all = Limiter::builder().allow_no_policies().build().unwrap();
+        let own = standing(by_outcome("search").free_if(|_| true).on_demand());
+        let server = if layers == 2 {
+            within(&all, &own).await
+        } else {
+            Served::new(
+                Router::new()
+                    .route("/", get(search))
+                    .layer(RateLimitLayer::new(&own)),
+            )
+            .await
+        };
+
+        let response = server.get("/").await;
+
+        assert_eq!(left(&own, "search").await, 9, "{layers}");
+        assert!(header(&response, "ratelimit").starts_with("\"search\";r=9;"));
+    }
+}
+
+/// A limiter whose clock stands still, so that no window ends.
+fn standing(policy: Policy) -> Limiter {
+    let builder = Limiter::builder().policy(policy);
+    builder.backend(at_a_standstill().0).build().unwrap()
+}
+
+/// Nine an hour for requests that are served, counted in a window, so that what is given back shows to the unit.
+fn by_outcome(name: &str) -> Policy {
+    let hours = Algorithm::FixedWindow {
+        offset: Duration::ZERO,
+    };
+    Policy::new(name, Quota::per_hour(9).using(hours)).count_if(|response| response.status() == 200)
 }
 
 #[rate_limit("10/hour", cost = 2)]

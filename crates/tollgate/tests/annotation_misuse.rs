@@ -36,9 +36,16 @@ async fn second() {}
 #[rate_limit("99/day", name = "twice")]
 async fn twice() {}
 
+#[rate_limit("9/hour", name = "taken-by-policy")]
+async fn like_a_policy() {}
+
+#[rate_limit("9/hour", name = "hourly")]
+async fn like_a_quota() {}
+
 fn limiter() -> Limiter {
     Limiter::builder()
-        .policy(Policy::new("taken-by-policy", Quota::per_hour(9)).on_demand())
+        // Its name is in no header, and is where its budgets are.
+        .policy(Policy::new("taken-by-policy", [("hourly", Quota::per_hour(9))]).on_demand())
         .policy(Policy::new("get/policy", Quota::per_hour(9)).on_demand())
         .build()
         .unwrap()
@@ -106,7 +113,9 @@ async fn two_limits_of_one_name_are_an_error_of_the_second_which_names_both() {
     let app = Router::new()
         .route("/first", get(first))
         .route("/second", get(second))
-        .route("/twice", get(twice));
+        .route("/twice", get(twice))
+        .route("/policy", get(like_a_policy))
+        .route("/quota", get(like_a_quota));
     let server = served(app).await;
 
     assert_eq!(server.get("/first").await.status(), 200);
@@ -125,6 +134,12 @@ async fn two_limits_of_one_name_are_an_error_of_the_second_which_names_both() {
         &server.get("/twice").await,
         &["handler `twice`", "\"twice\""],
     );
+    for (path, name) in [("/policy", "\"taken-by-policy\""), ("/quota", "\"hourly\"")] {
+        assert_closed(
+            &server.get(path).await,
+            &[name, "as one of the limiter's is"],
+        );
+    }
 }
 
 #[tokio::test]

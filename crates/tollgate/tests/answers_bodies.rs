@@ -17,8 +17,8 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Either, Empty, Full};
 use tollgate::key::{self, Header, KeyList};
 use tollgate::{
-    Block, FailureKind, Limiter, OnFailure, OnMissing, PlainText, Policy, Quota, RateLimitLayer,
-    RefusalReason, Respond, ResponseBody, SeeOther,
+    Block, FailureKind, HeaderForm, Limiter, OnFailure, OnMissing, PlainText, Policy, Quota,
+    RateLimitLayer, RefusalReason, Respond, ResponseBody, SeeOther,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -165,6 +165,30 @@ async fn a_cached_page_is_one_line() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.body(), "as it was a minute ago");
     assert_eq!(header(&response, "cache-control"), "no-store");
+}
+
+#[tokio::test]
+async fn what_the_user_s_answer_says_of_the_budget_is_all_that_is_said() {
+    for form in [HeaderForm::Draft11, HeaderForm::Draft06] {
+        let layer = one_an_hour().headers(form).respond_with(move |refusal| {
+            let mut response = refusal.response("");
+            let name = match form {
+                HeaderForm::Draft11 => "ratelimit",
+                _ => "ratelimit-limit",
+            };
+            let headers = response.headers_mut();
+            headers.insert(name, HeaderValue::from_static("\"mine\";r=0"));
+            response
+        });
+
+        let response = refused(&layer).await;
+
+        let said = response.headers().iter();
+        let said = said.filter(|(name, _)| name.as_str().starts_with("ratelimit"));
+        let said: Vec<_> = said.map(|(_, value)| value).collect();
+        assert_eq!(said, ["\"mine\";r=0"], "{form}");
+        assert_eq!(header(&response, "retry-after"), "3600");
+    }
 }
 
 #[tokio::test]

@@ -10,11 +10,12 @@ mod common;
 
 use std::convert::Infallible;
 
-use common::{Body, Strict, from};
-use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
-use http::{HeaderValue, Request, Response};
+use common::{Body, Strict, from, header};
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::{HeaderValue, Method, Request, Response};
 use tollgate::{HeaderForm, Quota, RateLimitHeaders, RateLimitLayer, SeeOther, Share};
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_http::cors::CorsLayer;
 
 async fn exposed<S>(service: S) -> Vec<String>
 where
@@ -115,4 +116,44 @@ async fn what_is_not_written_is_not_exposed() {
     let layer = one_an_hour().expose_headers().respond(SeeOther::at("/"));
     exposed(layer.layer(Strict::default())).await;
     assert!(exposed(layer.layer(Strict::default())).await.is_empty());
+}
+
+#[tokio::test]
+async fn pitfall_the_429_without_cors_headers_unreadable_to_the_page_that_caused_it() {
+    // given a page of another origin, and CORS outside of the limiter
+    const PAGE: HeaderValue = HeaderValue::from_static("https://page.example");
+    let cors = CorsLayer::new()
+        .allow_origin(PAGE)
+        .allow_methods([Method::PUT]);
+    let limiter = one_an_hour().expose_headers();
+    let service = cors.layer(limiter.layer(Strict::default()));
+    let send = |method: Method| {
+        let mut request = from("10.0.0.1");
+        request.headers_mut().insert(ORIGIN, PAGE);
+        if method == Method::OPTIONS {
+            let put = HeaderValue::from_static("PUT");
+            request
+                .headers_mut()
+                .insert(ACCESS_CONTROL_REQUEST_METHOD, put);
+        }
+        *request.method_mut() = method;
+        service.clone().oneshot(request)
+    };
+
+    // when its browser asks first, each time, and its second request is one too many
+    for expected in [200, 429] {
+        let preflight = send(Method::OPTIONS).await.unwrap();
+        assert_eq!(preflight.status(), 200);
+        assert_eq!(header(&preflight, "access-control-allow-methods"), "PUT");
+        let response = send(Method::PUT).await.unwrap();
+
+        // then the page may read both answers, and when to come back
+        assert_eq!(response.status(), expected);
+        assert_eq!(header(&response, "access-control-allow-origin"), PAGE);
+        assert_eq!(
+            header(&response, "access-control-expose-headers"),
+            "RateLimit, RateLimit-Policy, Retry-After"
+        );
+        assert_eq!(header(&response, "retry-after").is_empty(), expected == 200);
+    }
 }

@@ -139,6 +139,45 @@ async fn a_stated_length_stays_stated() {
 }
 
 #[tokio::test]
+async fn a_body_that_has_been_read_ends_when_it_has_been_read_again() {
+    // What is left to whoever asks before each frame: whether that is all, and how many bytes.
+    let app = Router::new().route(
+        "/",
+        post(|request: Request| async move {
+            let mut body = request.into_body();
+            let mut left = Vec::new();
+            loop {
+                left.push((body.is_end_stream(), body.size_hint().lower()));
+                if body.frame().await.is_none() {
+                    return format!("{left:?}");
+                }
+            }
+        }),
+    );
+    let app = app.layer(BufferBodyLayer::new(20));
+    let in_parts = |parts: &[&'static str]| {
+        let frames = parts
+            .iter()
+            .map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part.as_bytes()))))
+            .collect::<Vec<_>>();
+        Body::new(StreamBody::new(tokio_stream::iter(frames)))
+    };
+    for (body, expected) in [
+        (Body::from("user=a"), "[(false, 6), (true, 0)]"),
+        (Body::empty(), "[(true, 0)]"),
+        // A stream does not know that it is at its end before it is asked for more.
+        (
+            in_parts(&["user", "=a"]),
+            "[(false, 6), (false, 2), (false, 0)]",
+        ),
+    ] {
+        let response = app.clone().oneshot(request(FORM, body)).await.unwrap();
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(answer, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_long_is_nobodys_whether_it_says_so_or_not() {
     let app = echo(FormField::new("user"));
     for _ in 0..2 {
@@ -150,6 +189,20 @@ async fn a_body_that_is_too_long_is_nobodys_whether_it_says_so_or_not() {
         let stated = "user=a&x=01234567890123456789";
         assert_eq!(status(&app, request(FORM, stated)).await, 200);
     }
+}
+
+#[tokio::test]
+async fn a_body_of_just_as_many_bytes_is_read_whether_it_says_so_or_not() {
+    let body = "user=a&longer=than-2";
+    assert_eq!(body.len(), 20);
+    let app = echo(FormField::new("user"));
+    let frames =
+        [body.as_bytes()].map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
+    let unstated = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+
+    assert_eq!(status(&app, request(FORM, body)).await, 200);
+    assert_eq!(status(&app, request(FORM, unstated)).await, 429);
+    assert_eq!(status(&app, request(FORM, body)).await, 429);
 }
 
 #[tokio::test]

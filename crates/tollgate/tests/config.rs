@@ -300,6 +300,14 @@ async fn every_key_tells_apart_what_it_names() {
     let asked = policy(json!({ "quotas": "1/h", "key": { "registered": "session" } }));
     assert_eq!(status(&asked, get("/")).await, 200);
     assert_eq!(status(&asked, from("192.0.2.9")).await, 429);
+
+    // Of several parts any may have to be waited for.
+    let parts = json!([[{ "registered": "session" }, "method"], { "header": "x-user" }]);
+    let asked = policy(json!({ "quotas": "1/h", "key": parts, "on_missing": "deny" }));
+    assert_eq!(status(&asked, with("x-user", "a")).await, 200);
+    assert_eq!(status(&asked, with("x-user", "a")).await, 429);
+    assert_eq!(status(&asked, with("x-user", "b")).await, 200);
+    assert_eq!(status(&asked, get("/")).await, 403);
 }
 
 #[tokio::test]

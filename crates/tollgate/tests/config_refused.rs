@@ -88,10 +88,6 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             "policy \"p\": key \"[]\": is a list of nothing",
         ),
         (
-            json!({ "key": ["client-ip", { "registered": "session" }] }),
-            "policy \"p\": key \"session\": has to be waited for, and cannot be one part of several",
-        ),
-        (
             json!({ "tiers": { "by": "x" } }),
             "policy \"p\": tiers \"x\": is not registered; registered are plan",
         ),

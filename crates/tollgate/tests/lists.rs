@@ -131,3 +131,45 @@ async fn an_address_is_listed_as_the_limiter_groups_it() {
     assert_eq!(status(&layer, from("[2001:db8:0:1::1]")).await, 200);
     assert!(!blocked.contains(&Key::from("2001:db8::1")));
 }
+
+#[tokio::test]
+async fn a_check_by_hand_obeys_the_lists() {
+    let (partners, leaked, abusive) = (KeyList::new(), KeyList::new(), KeyList::new());
+    let policy = || {
+        api()
+            .exempt_keys(&partners)
+            .block_keys(&leaked, Block::Forbidden)
+            .block_keys(&abusive, Block::TooManyRequests)
+    };
+    let limiter = Limiter::from(policy());
+    let check = async |key: &str| limiter.check("api", key).await.unwrap();
+
+    // Nobody is listed.
+    for key in ["a", "b", "c"] {
+        let checked = check(key).await;
+        assert!(checked.is_allowed() && checked.blocked().is_none());
+        assert!(!check(key).await.is_allowed());
+    }
+
+    partners.insert("a");
+    leaked.insert("b");
+    abusive.insert("c");
+
+    for _ in 0..3 {
+        let exempt = check("a").await;
+        assert!(exempt.is_allowed() && exempt.verdicts().is_empty());
+        assert_eq!(exempt.remaining(), u64::MAX);
+    }
+    for (key, how) in [("b", Block::Forbidden), ("c", Block::TooManyRequests)] {
+        let blocked = check(key).await;
+        assert!(!blocked.is_allowed());
+        assert_eq!(
+            (blocked.blocked(), blocked.retry_after()),
+            (Some(how), None)
+        );
+        assert_eq!(blocked.remaining(), 0);
+        assert!(blocked.into_receipts().is_empty());
+    }
+    let trial = Limiter::from(policy().shadow());
+    assert!(trial.check("api", "b").await.unwrap().is_allowed());
+}

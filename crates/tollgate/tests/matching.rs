@@ -235,6 +235,20 @@ async fn within_a_router_keys_need_no_pattern_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_parameter_that_the_policys_route_does_not_have_is_the_routers() {
+    let users = Policy::new("users", Quota::per_hour(1))
+        .route("/{kind}/{*rest}")
+        .key(PathParam::new("id"));
+    let app = Router::new()
+        .route("/users/{id}", get(|| async { "hello" }))
+        .layer(RateLimitLayer::new(limiter([users])));
+
+    for (uri, expected) in [("/users/a", 200), ("/users/b", 200), ("/users/a", 429)] {
+        assert_eq!(send(&app, request("GET", uri)).await.status(), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_policy_covers_its_hosts() {
     let app = around_everything([
         policy("api").host("api.example.com"),

@@ -175,6 +175,7 @@ async fn what_was_sent_is_charged_when_the_body_has_ended() {
     let response = send(&limiter, "/200").await;
     // Nobody can tell that it is watched.
     assert_eq!(response.body().size_hint().exact(), Some(10));
+    assert!(!response.body().is_end_stream());
     assert_eq!(left(&limiter).await, 999);
     assert_eq!(
         response.into_body().collect().await.unwrap().to_bytes(),
@@ -182,6 +183,21 @@ async fn what_was_sent_is_charged_when_the_body_has_ended() {
     );
 
     assert_eq!(left(&limiter).await, 980);
+}
+
+#[tokio::test]
+async fn a_watched_body_that_is_empty_says_so_and_costs_what_nothing_costs() {
+    let limiter = limiter(Policy::new("api", Quota::per_hour(1000)).settle_by_bytes(|bytes| bytes));
+    let service =
+        service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+    let service = RateLimitLayer::new(&limiter).layer(service);
+
+    let response = service.oneshot(Request::new(Body::empty())).await.unwrap();
+
+    // As a server asks that sends no body then, and never reads it.
+    assert!(response.body().is_end_stream());
+    drop(response);
+    assert_eq!(left(&limiter).await, 1000);
 }
 
 #[tokio::test]
@@ -209,4 +225,38 @@ async fn a_stream_that_nobody_reads_to_its_end_is_charged_for_what_was_sent() {
 
     // then that is what it pays
     assert_eq!(left(&limiter).await, 850);
+}
+
+#[tokio::test]
+async fn who_goes_away_before_there_is_a_response_stays_charged() {
+    // given a policy that counts failures, and a service that takes its time
+    let policy =
+        Policy::new("api", Quota::per_hour(3)).count_if(|response| response.status() == 401);
+    let limiter = limiter(policy);
+    let service = service_fn(async |_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, Infallible>>().await
+    });
+    let service = RateLimitLayer::new(&limiter).layer(service);
+
+    // when a caller goes away who has not heard whether it has failed
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    let waits = tokio::time::timeout(Duration::from_millis(10), service.oneshot(request));
+    assert!(waits.await.is_err());
+
+    // then going away is no way to try for free
+    assert_eq!(left(&limiter).await, 2);
+}
+
+#[tokio::test]
+async fn a_service_that_fails_without_a_response_leaves_what_was_charged() {
+    let limiter = limiter(Policy::new("api", Quota::per_hour(3)).free_if(|_| true));
+    let service = service_fn(async |_: Request<Body>| {
+        Err::<Response<Body>, _>(std::io::Error::other("broken"))
+    });
+    let service = RateLimitLayer::new(&limiter).layer(service);
+
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    assert!(service.oneshot(request).await.is_err());
+
+    assert_eq!(left(&limiter).await, 2);
 }

@@ -8,13 +8,14 @@
 
 mod common;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use common::{Strict, at_a_standstill, from, header};
 use http::{Method, Request, Response};
 use tollgate::key::{Global, Header, PathParam};
-use tollgate::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer};
-use tower::{Layer, ServiceExt};
+use tollgate::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::common::Body;
 
@@ -170,6 +171,27 @@ async fn a_policy_on_trial_is_never_in_the_way() {
     let refused = send(&layer, from("10.0.0.1")).await;
     assert_eq!(refused.status(), 429);
     assert!(String::from_utf8_lossy(&body(refused).await).contains("[\"real\"]"));
+}
+
+#[tokio::test]
+async fn what_a_policy_on_trial_would_have_said_reaches_the_handler() {
+    let (layer, _) = layer([Policy::new("trial", Quota::per_hour(1)).shadow()]);
+    let told = service_fn(async |request: Request<Body>| {
+        let status = request.extensions().get::<RateLimitStatus>().unwrap();
+        let verdicts = status.verdicts();
+        let told = verdicts
+            .iter()
+            .map(|one| (one.policy(), one.is_enforced(), one.verdict().is_denied()));
+        let mut response = Response::new(Body::default());
+        response.extensions_mut().insert(told.collect::<Vec<_>>());
+        Ok::<_, Infallible>(response)
+    });
+
+    for denied in [false, true, true] {
+        let response = layer.layer(told).oneshot(from("10.0.0.1")).await.unwrap();
+        let told: &Vec<(&str, bool, bool)> = response.extensions().get().unwrap();
+        assert_eq!(*told, [("trial", false, denied)]);
+    }
 }
 
 #[tokio::test]

@@ -10,10 +10,18 @@
 use std::fs;
 
 use tollgate::proto::{Contract, INCLUDE, ProtoError};
-use tollgate::{Limiter, Policy, Quota};
+use tollgate::{Limiter, Messages, Policy, Quota};
 
 /// The contract of a service with these options, as a build would write it.
 fn contract(service_options: &str, place_options: &str) -> Contract {
+    contract_of_streams(service_options, place_options, "")
+}
+
+fn contract_of_streams(
+    service_options: &str,
+    place_options: &str,
+    upload_options: &str,
+) -> Contract {
     let folder = tempfile::tempdir().unwrap();
     let shop = folder.path().join("shop.proto");
     let text = format!(
@@ -26,6 +34,7 @@ fn contract(service_options: &str, place_options: &str) -> Contract {
           {service_options}
           rpc Place(Order) returns (Order) {{ {place_options} }}
           rpc List(Order) returns (Order);
+          rpc Upload(stream Order) returns (Order) {{ {upload_options} }}
         }}
         "#
     );
@@ -38,6 +47,10 @@ fn contract(service_options: &str, place_options: &str) -> Contract {
 
 fn limit(fields: &str) -> String {
     format!("option (tollgate.v1.limit) = {{ {fields} }};")
+}
+
+fn message_limit(fields: &str) -> String {
+    format!("option (tollgate.v1.message_limit) = {{ {fields} }};")
 }
 
 #[tokio::test]
@@ -63,6 +76,84 @@ async fn the_options_of_methods_and_services_are_policies() {
 #[test]
 fn a_contract_without_limits_has_no_policies() {
     assert!(contract("", "").policies().unwrap().is_empty());
+}
+
+#[test]
+fn messages_have_policies_of_their_own_beside_that_of_the_calls() {
+    let upload = [
+        limit(r#"quota: "30/min""#),
+        message_limit(r#"quota: "20/s" burst: 40 of: RECEIVED"#),
+        message_limit(r#"quota: "9/h" of: SENT by_bytes: true end_stream: true name: "out""#),
+        message_limit(r#"quota: "9/h" of: BOTH name: "all""#),
+    ];
+    let policies = contract_of_streams("", "", &upload.concat())
+        .policies()
+        .unwrap();
+
+    let of_code = |name: &str, quota: Quota| Policy::new(name, quota).grpc("shop.v1.Orders/Upload");
+    let sent = Messages::sent().by_bytes().end_stream();
+    let expected = [
+        of_code("shop.v1.orders/upload", Quota::per_minute(30)),
+        of_code(
+            "shop.v1.orders/upload/messages",
+            Quota::per_second(20).burst(40),
+        )
+        .per_message(Messages::received()),
+        of_code("out", Quota::per_hour(9)).per_message(sent),
+        of_code("all", Quota::per_hour(9)).per_message(Messages::both()),
+    ];
+    assert_eq!(format!("{policies:#?}"), format!("{expected:#?}"));
+}
+
+#[test]
+fn a_wrong_option_for_messages_names_its_method() {
+    let cases = [
+        (r#"quota: "20/s""#, "whose messages are charged"),
+        (r#"quota: "many" of: SENT"#, "\"many\""),
+        (r#"of: SENT"#, "the limit is wrong"),
+        (r#"quota: "1/s" of: SENT name: "Not A Name""#, "is no name"),
+    ];
+    for (fields, expected) in cases {
+        let contract = contract_of_streams("", "", &message_limit(fields));
+        let error = contract.policies().unwrap_err().to_string();
+        assert!(error.starts_with("shop.v1.Orders/Upload: "), "{error}");
+        assert!(error.contains(expected), "{fields}: {error}");
+    }
+
+    // Two that were not told apart.
+    let twice = message_limit(r#"quota: "1/s" of: SENT"#).repeat(2);
+    let policies = contract_of_streams("", "", &twice).policies().unwrap();
+    let error = Limiter::builder().policies(policies).build().unwrap_err();
+    let name = "shop.v1.orders/upload/messages";
+    assert!(error.to_string().contains(name), "{error}");
+}
+
+#[cfg(feature = "tonic")]
+#[tokio::test]
+async fn what_the_contract_says_of_messages_is_enforced_by_a_server() {
+    use tollgate::MessageLimitLayer;
+    use tollgate_testkit::shop::{Order, OrdersClient, OrdersServer, Shop};
+
+    let options = message_limit(r#"quota: "3/h" of: RECEIVED end_stream: true"#);
+    let policies = contract_of_streams("", "", &options).policies().unwrap();
+    let limiter = Limiter::builder().policies(policies).build().unwrap();
+    let server = tonic::transport::Server::builder()
+        .layer(MessageLimitLayer::new(limiter))
+        .add_service(OrdersServer::new(Shop::default()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let endpoint = tonic::transport::Endpoint::new(url).unwrap();
+    let mut client = OrdersClient::new(endpoint.connect().await.unwrap());
+    let mut upload = async |count| {
+        let orders = tokio_stream::iter(vec![Order::default(); count]);
+        client.upload(orders).await
+    };
+
+    assert_eq!(upload(3).await.unwrap().into_inner().count, 3);
+    let denied = upload(1).await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted);
 }
 
 #[test]

@@ -11,9 +11,14 @@ mod common;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use common::{Body, Waiting, at_a_standstill, from, header};
 use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::oneshot;
+use tokio_stream::StreamExt;
 use tollgate::key::Global;
 use tollgate::{
     FailureKind, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, SettleError,
@@ -143,5 +148,54 @@ async fn in_an_outage_there_is_nothing_to_be_settled() {
         assert_eq!(failed, None);
         backend.fail_with(None);
         assert_eq!(left(&limiter, "tokens").await, 1000);
+    }
+}
+
+/// Settles what was sent of a stream when it is dropped, which is when it has ended or its reader has gone.
+struct Meter {
+    status: RateLimitStatus,
+    sent: u64,
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.status.settle("tokens", self.sent).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_settles_when_it_has_ended_and_when_nobody_reads_it_any_more() {
+    for (read, expected) in [(usize::MAX, 500), (2, 800), (0, 1000)] {
+        // given a handler whose stream of five pieces costs a hundred tokens each
+        let limiter = tokens();
+        let service = service_fn(async |request: Request<Body>| {
+            let status = request.extensions().get::<RateLimitStatus>().unwrap();
+            let mut meter = Meter {
+                status: status.clone(),
+                sent: 0,
+            };
+            let pieces = tokio_stream::iter(0..5).map(move |_| {
+                let meter = &mut meter;
+                meter.sent += 100;
+                Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"piece")))
+            });
+            Ok::<_, Infallible>(Response::new(UnsyncBoxBody::new(StreamBody::new(pieces))))
+        });
+        let service = RateLimitLayer::new(&limiter).layer(service);
+
+        // when so much of it is read, long after the layer has done its part
+        let response = service.oneshot(from("10.0.0.1")).await.unwrap();
+        send(&limiter, &[]).await;
+        assert_eq!(left(&limiter, "tokens").await, 800);
+        let mut body = response.into_body();
+        for _ in 0..read {
+            if body.frame().await.is_none() {
+                break;
+            }
+        }
+        drop(body);
+
+        // then that is what it has cost, beside the other request
+        assert_eq!(left(&limiter, "tokens").await, expected - 100, "{read}");
     }
 }

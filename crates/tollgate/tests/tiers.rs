@@ -19,7 +19,7 @@ use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::key::{Header, KeyList, from_async_fn};
-use tollgate::{Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Tiers};
+use tollgate::{Algorithm, Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Tiers};
 use tower::{Layer, Service, ServiceExt};
 
 fn limiter(policy: Policy) -> Limiter {
@@ -98,34 +98,58 @@ async fn a_check_knows_tiers_too() {
     assert_eq!(statuses(&limiter, "a", 1).await, [429]);
 }
 
-#[tokio::test]
-async fn changing_tier_hands_out_no_fresh_budget() {
-    // given somebody who has spent all of the small tier
+/// The policy `api` in two tiers of four and eight an hour, by this algorithm; and a switch between them, and none.
+fn switched(algorithm: Algorithm) -> (Limiter, Arc<AtomicUsize>) {
     let tier = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&tier);
     let names = move |_: &Key, _: Option<&tollgate::RequestView<'_>>| {
-        Some(["small", "large"][asked.load(Ordering::SeqCst)])
+        Some(["small", "large", "free"][asked.load(Ordering::SeqCst)])
     };
-    let limiter = limiter(
-        api().tiers(
-            Tiers::by(names)
-                .tier("small", Quota::per_hour(3))
-                .tier("large", Quota::per_hour(6)),
-        ),
-    );
-    assert_eq!(statuses(&limiter, "a", 4).await, [200, 200, 200, 429]);
+    let tiers = Tiers::by(names)
+        .tier("small", Quota::per_hour(4).using(algorithm))
+        .tier("large", Quota::per_hour(8).using(algorithm))
+        .unlimited("free");
+    (limiter(api().tiers(tiers)), tier)
+}
 
-    // when they are moved to one twice as large, and back again
+#[tokio::test]
+async fn changing_tier_hands_out_no_fresh_budget() {
+    let hours = Algorithm::FixedWindow {
+        offset: Duration::ZERO,
+    };
+    // Of a bucket the half that is spent is spent of the larger one, too; elsewhere what is spent is a number.
+    let cases = [
+        (Algorithm::Gcra, 4),
+        (hours, 6),
+        (Algorithm::SlidingWindow, 6),
+        (Algorithm::RollingWindow { buckets: 6 }, 6),
+        (Algorithm::SlidingLog, 6),
+    ];
+    for (algorithm, left) in cases {
+        // given somebody who has spent half of the small tier
+        let (limiter, tier) = switched(algorithm);
+        let to = |place| tier.store(place, Ordering::SeqCst);
+        assert_eq!(statuses(&limiter, "a", 2).await, [200, 200]);
+
+        // when they are moved to one twice as large, and back again by way of one without limits
+        to(1);
+        let large = statuses(&limiter, "a", 8).await;
+        to(2);
+        assert_eq!(statuses(&limiter, "a", 2).await, [200, 200]);
+        to(0);
+        let small = statuses(&limiter, "a", 2).await;
+
+        // then what they had spent is spent everywhere
+        let passed = large.iter().filter(|status| **status == 200).count();
+        assert_eq!((passed, small), (left, vec![429, 429]), "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_nothing_left_in_one_tier_has_nothing_left_in_another_bucket() {
+    let (limiter, tier) = switched(Algorithm::Gcra);
+    assert_eq!(statuses(&limiter, "a", 5).await, [200, 200, 200, 200, 429]);
     tier.store(1, Ordering::SeqCst);
-    // Half of it is spent: what was spent lasts an hour, whatever that is in units.
-    let large = statuses(&limiter, "a", 4).await;
-    tier.store(0, Ordering::SeqCst);
-
-    // then they never have all of a budget again
-    assert!(
-        large.iter().filter(|status| **status == 200).count() <= 3,
-        "{large:?}"
-    );
     assert_eq!(statuses(&limiter, "a", 1).await, [429]);
 }
 
@@ -221,6 +245,23 @@ async fn a_tier_that_somebody_is_asked_for_is_remembered() {
             .unwrap()
             .is_allowed()
     );
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_remembered_is_asked_for_each_time() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let asks = Arc::clone(&asked);
+    let tiers = Tiers::by_async(Duration::ZERO, move |_: Key| {
+        let times = asks.fetch_add(1, Ordering::SeqCst);
+        async move { (times < 3).then_some("gold") }
+    });
+    let limiter = limiter(api().tiers(tiers.unlimited("gold")));
+
+    assert_eq!(
+        statuses(&limiter, "a", 6).await,
+        [200, 200, 200, 200, 200, 429]
+    );
+    assert_eq!(asked.load(Ordering::SeqCst), 6);
 }
 
 #[tokio::test]

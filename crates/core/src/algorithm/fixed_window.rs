@@ -1,7 +1,5 @@
 //! A count that starts anew in each window.
 
-use std::cmp::Ordering;
-
 use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,14 +17,14 @@ pub(super) struct State {
 }
 
 impl FixedWindow {
-    /// The number of the window that `time` is in, and how much of it is left. Windows are numbered from the one that
-    /// the epoch is in.
-    fn window(&self, time: u64) -> (u64, u64) {
-        let shifted = time + (self.period_us - self.offset_us);
-        (
-            shifted / self.period_us,
-            self.period_us - shifted % self.period_us,
-        )
+    /// The number of the window that `time` is in. Windows are numbered from the one that the epoch is in.
+    fn window(&self, time: u64) -> u64 {
+        (time + (self.period_us - self.offset_us)) / self.period_us
+    }
+
+    /// Until the window of a state that was brought to `now` is over.
+    fn left(&self, state: &State, now: u64) -> u64 {
+        state.window * self.period_us + self.offset_us - now
     }
 }
 
@@ -34,22 +32,23 @@ impl Decider for FixedWindow {
     type State = State;
 
     fn advance(&self, state: &mut State, now: u64) {
-        let (window, _) = self.window(now);
-        match state.window.cmp(&window) {
-            Ordering::Less => *state = State { window, count: 0 },
-            Ordering::Equal => {}
-            // The clock stepped back: the count comes along.
-            Ordering::Greater => state.window = window,
+        let window = self.window(now);
+        if state.window < window {
+            *state = State { window, count: 0 };
+        } else if state.window > window + 1 {
+            // The clock stepped back, and the count comes along. Not after a step of less than a period: it would be
+            // forgotten as soon as the clock is back where it was, and so the window stays until it is over.
+            state.window = window;
         }
     }
 
-    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         if cost > self.limit {
             Passage::NEVER
         } else if cost == 0 || state.count + cost <= self.limit {
             Passage::Open
         } else {
-            Passage::after(self.window(now).1)
+            Passage::after(self.left(state, now))
         }
     }
 
@@ -58,7 +57,7 @@ impl Decider for FixedWindow {
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
-        if at <= now && self.window(at).0 == state.window {
+        if at <= now && self.window(at) == state.window {
             state.count = state.count.saturating_sub(cost);
         }
     }
@@ -67,7 +66,7 @@ impl Decider for FixedWindow {
         Budget {
             remaining: self.limit.saturating_sub(state.count),
             reset_after_us: if state.count > 0 {
-                self.window(now).1
+                self.left(state, now)
             } else {
                 0
             },

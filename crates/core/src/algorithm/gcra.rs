@@ -188,6 +188,12 @@ impl Gcra {
     }
 
     #[inline]
+    fn passage_in<P: Parts>(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+        let left: P = self.settle(state, now);
+        self.add(left, cost).err().unwrap_or(Passage::Open)
+    }
+
+    #[inline]
     fn step_in<P: Parts>(
         &self,
         state: &mut State,
@@ -215,14 +221,11 @@ impl Gcra {
 impl Decider for Gcra {
     type State = State;
 
-    fn rebase(&self, state: &mut State, now: u64) {
-        self.settle::<u128>(state, now);
-    }
-
-    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
-        match self.add::<u128>(self.ahead(state.full_at(), now), cost) {
-            Ok(_) => Passage::Open,
-            Err(closed) => closed,
+    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+        match self.width {
+            Width::Micros => self.passage_in::<Micros>(state, now, cost),
+            Width::Narrow => self.passage_in::<u64>(state, now, cost),
+            Width::Wide => self.passage_in::<u128>(state, now, cost),
         }
     }
 

@@ -32,9 +32,9 @@ impl RollingWindow {
         time / self.bucket_us
     }
 
-    /// Until the bucket that is `age` older than the current one counts no more.
-    fn expires_after(&self, now: u64, age: u64) -> u64 {
-        (self.bucket(now) - age + u64::from(self.buckets)) * self.bucket_us - now
+    /// Until the bucket that is `age` older than the newest one counts no more.
+    fn expires_after(&self, state: &State, now: u64, age: u64) -> u64 {
+        (state.newest() - age + u64::from(self.buckets)) * self.bucket_us - now
     }
 }
 
@@ -118,19 +118,22 @@ impl Decider for RollingWindow {
             for passed in bucket - expired + 1..=bucket {
                 *state.count_mut(passed) = 0;
             }
-        } else if newest > bucket {
-            // The clock stepped back: the counts come along, the newest to now's bucket.
+            state.set_newest(bucket);
+        } else if newest > bucket + state.buckets() {
+            // The clock stepped back: the counts come along, the newest to now's bucket. Not after a step of less than a
+            // period: they would be older than they are when the clock is back where it was, and so the newest bucket
+            // stays until it is over.
             let aged: Vec<_> = state.aged().collect();
             let last = state.0.len() - 1;
             state.0[..last].fill(0);
             for (age, count) in aged {
                 *state.count_mut(bucket.saturating_sub(age)) += count;
             }
+            state.set_newest(bucket);
         }
-        state.set_newest(bucket);
     }
 
-    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }
@@ -150,17 +153,17 @@ impl Decider for RollingWindow {
                 break;
             }
         }
-        Passage::after(self.expires_after(now, oldest_left))
+        Passage::after(self.expires_after(state, now, oldest_left))
     }
 
-    fn take(&self, state: &mut State, now: u64, cost: u64) {
+    fn take(&self, state: &mut State, _now: u64, cost: u64) {
         let sum = state.sum();
-        *state.count_mut(self.bucket(now)) += count_up(sum, cost, self.limit) - sum;
+        *state.count_mut(state.newest()) += count_up(sum, cost, self.limit) - sum;
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
         let charged = self.bucket(at);
-        if at <= now && charged + state.buckets() > self.bucket(now) {
+        if at <= now && charged + state.buckets() > state.newest() {
             let count = state.count_mut(charged);
             *count = count.saturating_sub(cost);
         }
@@ -172,7 +175,7 @@ impl Decider for RollingWindow {
             reset_after_us: state
                 .aged()
                 .next_back()
-                .map_or(0, |(age, _)| self.expires_after(now, age)),
+                .map_or(0, |(age, _)| self.expires_after(state, now, age)),
         }
     }
 }

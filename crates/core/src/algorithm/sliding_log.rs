@@ -56,7 +56,7 @@ impl Decider for SlidingLog {
         }
     }
 
-    fn passage(&self, State(log): &State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, State(log): &mut State, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }

@@ -3,8 +3,6 @@
 //! Admits when previous × (period − elapsed) / period + current + cost ≤ limit, compared as fractions: both sides times
 //! the period, in 128 bits.
 
-use std::cmp::Ordering;
-
 use super::packed::Packed;
 use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
@@ -26,6 +24,11 @@ impl SlidingWindow {
         time / self.period_us
     }
 
+    /// The time, or the start of the state's window while the clock, which has stepped back, is not there yet.
+    fn shown(&self, state: &State, now: u64) -> u64 {
+        now.max(state.window.get() * self.period_us)
+    }
+
     /// How much of this window is left: as much of the previous one the sliding period still covers.
     fn left(&self, time: u64) -> u64 {
         self.period_us - time % self.period_us
@@ -43,30 +46,26 @@ impl Decider for SlidingWindow {
 
     fn advance(&self, state: &mut State, now: u64) {
         let window = self.window(now);
-        match state.window.get().cmp(&window) {
-            Ordering::Equal => {}
-            Ordering::Less => {
-                state.previous = if state.window.get() + 1 == window {
-                    state.current
-                } else {
-                    Packed::ZERO
-                };
-                state.current = Packed::ZERO;
-                state.window = window.into();
-            }
-            // The clock stepped back, perhaps from the start of a window to the end of the one before, where a previous count
-            // weighs next to nothing. What it weighed before is not known, so it counts in full, but for what would make
-            // the budget look fuller than full.
-            Ordering::Greater => {
-                let (previous, current) = (state.previous.get(), state.current.get());
-                state.current = current.max(self.limit.min(previous + current)).into();
-                state.previous = Packed::ZERO;
-                state.window = window.into();
-            }
+        if state.window.get() < window {
+            state.previous = if state.window.get() + 1 == window {
+                state.current
+            } else {
+                Packed::ZERO
+            };
+            state.current = Packed::ZERO;
+            state.window = window.into();
+        } else if state.window.get() > window + 1 {
+            // The clock stepped back. What the previous count weighed before is not known, so it counts in full, but never
+            // beyond the limit. After a step of less than a period the window stays, and waits for the clock: what was
+            // counted in it must not fade earlier than it would have.
+            let (previous, current) = (state.previous.get(), state.current.get());
+            state.current = current.max(self.limit.min(previous + current)).into();
+            state.previous = Packed::ZERO;
+            state.window = window.into();
         }
     }
 
-    fn passage(&self, state: &State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }
@@ -74,7 +73,8 @@ impl Decider for SlidingWindow {
             return Passage::NEVER;
         }
         let (previous, current) = (state.previous.get(), state.current.get());
-        let left = self.left(now);
+        let shown = self.shown(state, now);
+        let (left, ahead) = (self.left(shown), shown - now);
         if let Some(room) = (self.limit - cost).checked_sub(current) {
             let fading = u128::from(previous) * u128::from(left);
             if fading <= u128::from(room) * u128::from(self.period_us) {
@@ -82,17 +82,17 @@ impl Decider for SlidingWindow {
             }
             let most_left = self.most_left(previous, room);
             if most_left > 0 {
-                return Passage::after(left - most_left);
+                return Passage::after(ahead + left - most_left);
             }
         }
         // Not in this window. In the next one this window's count is the one that fades.
         if current == 0 {
-            return Passage::after(left);
+            return Passage::after(ahead + left);
         }
         let most_left = self
             .most_left(current, self.limit - cost)
             .min(self.period_us);
-        Passage::after(left + (self.period_us - most_left))
+        Passage::after(ahead + left + (self.period_us - most_left))
     }
 
     fn take(&self, state: &mut State, _now: u64, cost: u64) {
@@ -113,13 +113,14 @@ impl Decider for SlidingWindow {
 
     fn budget(&self, state: &State, now: u64) -> Budget {
         let (previous, current) = (state.previous.get(), state.current.get());
-        let left = self.left(now);
+        let shown = self.shown(state, now);
+        let (left, ahead) = (self.left(shown), shown - now);
         let fading = u128::from(previous) * u128::from(left);
         let faded = u64::try_from(fading.div_ceil(u128::from(self.period_us))).unwrap_or(u64::MAX);
         let reset_after_us = match (previous, current) {
             (0, 0) => 0,
-            (_, 0) => left,
-            _ => left + self.period_us,
+            (_, 0) => ahead + left,
+            _ => ahead + left + self.period_us,
         };
         Budget {
             remaining: self.limit.saturating_sub(current.saturating_add(faded)),

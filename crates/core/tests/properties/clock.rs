@@ -1,9 +1,9 @@
 //! A clock that steps back refills nothing and locks nobody out for ever; one that steps forward drains what it covers.
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, DEBT_CEILING};
+use tollgate_core::{Algorithm, DEBT_CEILING, Quota};
 
-use crate::support::budget::micros;
+use crate::support::budget::{Budget, micros};
 use crate::support::history::History;
 use crate::support::quotas;
 use crate::support::runner::check;
@@ -30,26 +30,117 @@ fn a_clock_that_steps_back_refills_nothing() {
     });
 }
 
-/// What drains after the step drains from the state as it stood: a bucket is never fuller, at any time after, than it
-/// would have been without the step when as much time had passed, and the step on top.
+/// What drains after the step drains from the state as it stood: a budget is never fuller, at any time after, than it would
+/// have been without the step when as much time had passed. A window does so after a step of less than a period.
 #[test]
-fn a_bucket_whose_clock_stepped_back_is_at_most_the_step_fuller() {
-    let gcra = quotas::any().prop_filter("a bucket", |it| it.algorithm() == Algorithm::Gcra);
-    let histories = (gcra, starts(), steps(0..24), spans(), spans());
-    check(2_000, &histories, |(quota, start, steps, back, wait)| {
+fn a_budget_whose_clock_stepped_back_drains_no_sooner_than_time_passes() {
+    let histories = (quotas::any(), starts(), steps(0..24), spans(), spans());
+    check(4_000, &histories, |(quota, start, steps, back, wait)| {
         let history = History::after(quota, start, &steps);
         let back = back.micros(&quota, history.now).min(history.now);
+        let back = match quota.algorithm() {
+            Algorithm::Gcra | Algorithm::SlidingLog => back,
+            _ => back.min(history.budget.period_us() - 1),
+        };
         let wait = wait.micros(&quota, history.now);
         let mut stepped = history.budget.clone();
         stepped.charge(history.now - back, quota.capacity() + 1);
 
         let after = stepped.peek(history.now - back + wait);
 
-        let unstepped = history.budget.peek(history.now + back + wait);
+        let unstepped = history.budget.peek(history.now + wait);
         prop_assert!(after.remaining() <= unstepped.remaining());
         prop_assert!(after.reset_after() >= unstepped.reset_after());
         Ok(())
     });
+}
+
+/// Where the newest window or bucket began by `now`.
+fn newest_start(quota: &Quota, now: u64) -> u64 {
+    let period = micros(quota.period());
+    match quota.algorithm() {
+        Algorithm::FixedWindow { offset } => {
+            now.saturating_sub((now + period - micros(offset)) % period)
+        }
+        Algorithm::SlidingWindow => now - now % period,
+        Algorithm::RollingWindow { buckets } => now - now % (period / u64::from(buckets)),
+        _ => now,
+    }
+}
+
+/// However often a clock steps back and forth: while it is less than a period behind, a window stays where it was, and
+/// decides as if the clock stood at its start. So no window admits more than its limit, and no count fades or ages twice.
+#[test]
+fn a_window_whose_clock_is_behind_it_waits_for_the_clock() {
+    let windows = quotas::any().prop_filter("windows", |quota| {
+        !matches!(quota.algorithm(), Algorithm::Gcra | Algorithm::SlidingLog)
+    });
+    let walks = prop::collection::vec((any::<bool>(), spans(), amounts()), 1..32);
+    check(
+        4_000,
+        &(windows, starts(), walks),
+        |(quota, start, walk)| {
+            let (mut stepping, mut steady) = (Budget::full(quota), Budget::full(quota));
+            let (mut now, mut latest) = (start, start);
+            for budget in [&mut stepping, &mut steady] {
+                budget.charge(start, 0);
+            }
+            for (is_back, span, amount) in walk {
+                let span = span.micros(&quota, now);
+                let earliest = (latest + 1).saturating_sub(stepping.period_us());
+                now = if is_back {
+                    now.saturating_sub(span).max(earliest)
+                } else {
+                    now + span
+                };
+                latest = latest.max(now);
+                let waits_for = now.max(newest_start(&quota, latest));
+                let cost = amount.units(&steady, waits_for);
+
+                let (verdict, _) = stepping.charge(now, cost);
+
+                let (expected, _) = steady.charge(waits_for, cost);
+                prop_assert_eq!(verdict.is_allowed(), expected.is_allowed());
+                prop_assert_eq!(verdict.remaining(), expected.remaining());
+                prop_assert_eq!(verdict.never_passes(), expected.never_passes());
+                let behind = waits_for - now;
+                let retry_after = expected.retry_after().map(|it| micros(it) + behind);
+                prop_assert_eq!(verdict.retry_after().map(micros), retry_after);
+                let reset_after = match micros(expected.reset_after()) {
+                    0 => 0,
+                    us => us + behind,
+                };
+                prop_assert_eq!(micros(verdict.reset_after()), reset_after);
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_microsecond_back_and_forth_over_a_boundary_brings_nothing_back() {
+    let offset = std::time::Duration::ZERO;
+    for algorithm in [
+        Algorithm::FixedWindow { offset },
+        Algorithm::SlidingWindow,
+        Algorithm::RollingWindow { buckets: 2 },
+    ] {
+        let quota = Quota::per_second(10).using(algorithm);
+        let boundary = 1_700_000_000_000_000;
+        let mut budget = Budget::full(quota);
+        assert!(budget.charge(boundary, 10).0.is_allowed());
+        let untouched = budget.clone();
+
+        for now in [boundary - 1, boundary, boundary - 1, boundary] {
+            let (verdict, _) = budget.charge(now, 1);
+            assert!(verdict.is_denied(), "{quota} at {now}");
+        }
+
+        for later in [0, 1, 500_000, 999_999, 1_000_000, 1_500_000, 2_000_000] {
+            let at = boundary + later;
+            assert_eq!(budget.peek(at), untouched.peek(at), "{quota} at {at}");
+        }
+    }
 }
 
 /// Even a step of years is over after the longest debt: what lay ahead was rebased, and that was stored on a denial.

@@ -39,6 +39,25 @@ fn a_denied_charge_passes_when_it_was_told_to_come_back_and_not_a_microsecond_ea
     });
 }
 
+/// What is not promised: whoever else spends from the budget meanwhile may take what was waited for.
+#[test]
+fn who_shares_a_budget_may_spoil_anothers_promise() {
+    let budget = |charges: &[(u64, u64)]| {
+        let mut budget = Budget::full(Quota::per_second(1).burst(2));
+        let verdicts = charges.iter().map(|&(at, n)| budget.charge(at, n).0);
+        verdicts.reduce(|_, last| last).unwrap()
+    };
+    let second = 1_000_000;
+    let denied = budget(&[(second, 2), (second, 1)]);
+    assert_eq!(denied.retry_after().map(micros), Some(second));
+
+    let alone = budget(&[(second, 2), (second, 1), (2 * second, 1)]);
+    let beside = budget(&[(second, 2), (second, 1), (2 * second, 1), (2 * second, 1)]);
+
+    assert!(alone.is_allowed());
+    assert!(beside.is_denied());
+}
+
 /// Knocking again and again, at any time, neither delays nor hastens the promise.
 #[test]
 fn knocking_in_between_changes_no_promise() {

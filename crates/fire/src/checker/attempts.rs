@@ -1,32 +1,51 @@
 //! What an attempt shows by itself.
 
-use std::collections::BTreeMap;
-
-use super::Course;
+use super::course::Courses;
 use super::timeline::Timeline;
-use crate::attempt::{Attempt, Budget, Decided, Outcome};
+use crate::attempt::{Asked, Attempt, Decided, Manner, Outcome, Said};
 use crate::history::{Effect, History};
 
 /// The longest that anybody waits to see a promise kept.
 const LONGEST_WAIT_US: u64 = 4_000_000;
 
 /// How a decision contradicts itself or its question.
-pub(super) fn disagreement(attempt: &Attempt, decided: &Decided) -> Option<String> {
-    let verdicts = &decided.verdicts;
-    if verdicts.len() != attempt.charges.len() {
-        let (asked, said) = (attempt.charges.len(), verdicts.len());
+pub(super) fn disagreement(timeline: &Timeline, attempt: &Attempt) -> Option<String> {
+    let Outcome::Decided(decided) = &attempt.outcome else {
+        return None;
+    };
+    let (asked, verdicts) = (attempt.verb.asked(), &decided.verdicts);
+    if verdicts.len() != asked.len() {
+        let (asked, said) = (asked.len(), verdicts.len());
         return Some(format!("{said} verdicts on {asked} charges"));
     }
-    if decided.admitted != verdicts.iter().all(|said| said.passes) {
+    let mut charges = asked.iter().zip(verdicts);
+    let mut enforced = charges
+        .clone()
+        .filter(|(asked, _)| asked.manner == Manner::Enforce);
+    if decided.admitted != enforced.all(|(_, said)| said.passes) {
         return Some("the whole call does not agree with its parts".to_owned());
     }
-    let expected = |cost: u64| if decided.admitted { cost } else { 0 };
-    let mut charges = attempt.charges.iter().zip(verdicts);
-    let (asked, said) = charges.find(|(asked, said)| said.taken != expected(asked.cost))?;
-    Some(format!(
-        "took {} of {}: not all, or not nothing",
-        said.taken, asked.cost
-    ))
+    if decided.admitted && verdicts.iter().any(|said| !said.known) {
+        return Some("admitted before everybody was asked".to_owned());
+    }
+    let expected = |asked: &Asked, said: &Said| {
+        let is_taken = match asked.manner {
+            Manner::Enforce => decided.admitted,
+            Manner::Shadow => said.passes,
+            Manner::Probe => false,
+        };
+        if is_taken { asked.cost } else { 0 }
+    };
+    if let Some((asked, said)) = charges.find(|(asked, said)| said.taken != expected(asked, said)) {
+        let (taken, cost, manner) = (said.taken, asked.cost, asked.manner);
+        return Some(format!("took {taken} of {cost} for {manner:?}"));
+    }
+    let is_timely = |said: &Said| {
+        let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
+        !said.known || !eras.is_empty()
+    };
+    (!verdicts.iter().all(is_timely))
+        .then(|| "decided before it was asked or after it was answered".to_owned())
 }
 
 /// A retry that came in time, of a budget that nobody else can have charged meanwhile, and was denied.
@@ -34,32 +53,25 @@ pub(super) fn broken_promise(
     history: &History,
     timeline: &Timeline,
     attempt: &Attempt,
-    budgets: &BTreeMap<Budget, Course>,
+    courses: &Courses,
 ) -> Option<String> {
-    let (Outcome::Decided(decided), Some(promised_us)) = (&attempt.outcome, attempt.promised_us)
+    let (Outcome::Decided(Decided { admitted, verdicts }), Some(promised_us)) =
+        (&attempt.outcome, attempt.promised_us)
     else {
         return None;
     };
+    let at_us = verdicts.iter().map(|said| said.at_us).min()?;
     let (from_us, to_us) = (
         attempt.sent_us.saturating_sub(LONGEST_WAIT_US),
         attempt.heard_us,
     );
-    let overlaps = |from, to| from <= timeline.latest(to_us) && to >= timeline.earliest(from_us);
-    let is_charged = |course: &Course| course.unsure.iter().any(|it| overlaps(it.from, it.to));
-    let mut courses = attempt
-        .charges
-        .iter()
-        .filter_map(|asked| budgets.get(&asked.budget));
+    let (from, to) = (timeline.earliest(from_us), timeline.latest(to_us));
+    let mut budgets = attempt.verb.budgets();
     // What was promised assumes a clock that does not step.
-    let is_void = courses.any(is_charged)
+    let is_void = budgets.any(|budget| courses.is_doubtful(budget, from, to))
         || history.disturbances.iter().any(|it| {
             matches!(it.effect, Effect::Clock(_)) && it.from_us <= to_us && it.to_us >= from_us
         });
-    let is_broken = !is_void && decided.at_us >= promised_us && !decided.admitted;
-    is_broken.then(|| {
-        format!(
-            "denied at {}, and {promised_us} was promised",
-            decided.at_us
-        )
-    })
+    let is_broken = !is_void && at_us >= promised_us && !admitted;
+    is_broken.then(|| format!("denied at {at_us}, and {promised_us} was promised"))
 }

@@ -1,20 +1,47 @@
 //! The bound that users are promised, counted without any rule: what passed within any one period.
 
+use std::collections::HashMap;
+
 use tollgate_core::{Algorithm, Quota};
 
 use super::timeline::Moment;
+use super::trial::{Course, Seen};
 
-/// Looks for a period in which more passed than may at worst, when `extra` budgets were handed out anew meanwhile.
+/// Looks for a period in which more passed, and was not given back, than may at worst, when budgets were handed out anew
+/// meanwhile.
 ///
-/// `taken` is sorted.
+/// `seen` is sorted.
 pub(super) fn exceeded(
     quota: &Quota,
-    taken: &[(Moment, u64)],
-    extra: impl Fn(Moment, Moment) -> u64,
+    seen: &[(Moment, usize, Seen)],
+    course: &Course,
 ) -> Option<String> {
+    let mut given_back: HashMap<u64, u64> = HashMap::new();
+    for credit in &course.credits {
+        if let Some(charged) = credit.charged {
+            *given_back.entry(charged.at_us).or_default() += credit.n;
+        }
+    }
+    let whole = quota.capacity().max(quota.limit());
+    let extra = |from: Moment, to: Moment| {
+        let losses = course.losses.iter();
+        let losses = losses.filter(|loss| loss.from <= to && loss.to >= from);
+        // Of charges before that, which are none of those that are counted here.
+        let strays = course.strays.iter();
+        let strays = strays.filter(|stray| stray.from <= to && stray.to >= from);
+        let lost = losses.map(|_| whole);
+        lost.chain(strays.map(|stray| stray.n)).sum::<u64>()
+    };
+    let mut net = |(moment, _, seen): &(Moment, usize, Seen)| {
+        let back = given_back.entry(moment.at_us).or_default();
+        let less = seen.said.taken.min(*back);
+        *back -= less;
+        (*moment, seen.said.taken - less)
+    };
+    let taken: Vec<_> = seen.iter().map(&mut net).filter(|(_, n)| *n > 0).collect();
     let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
     let (mut first, mut sum) = (0, 0_u64);
-    for &(last, cost) in taken {
+    for &(last, cost) in &taken {
         sum += cost;
         while let Some(&(start, cost)) = taken.get(first)
             && (start.era < last.era || last.at_us - start.at_us >= period_us)
@@ -23,7 +50,7 @@ pub(super) fn exceeded(
             first += 1;
         }
         let from = taken.get(first).map_or(last, |taken| taken.0);
-        let most = worst_case(quota) + extra(from, last) * quota.capacity().max(quota.limit());
+        let most = worst_case(quota) + extra(from, last);
         if sum > most {
             let at = last.at_us;
             return Some(format!(

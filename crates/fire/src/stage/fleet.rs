@@ -3,14 +3,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tollgate_testkit::Standalone;
+use tollgate_testkit::{Cluster, Network, Standalone};
 
 use super::Stage;
 use crate::Result;
 use crate::history::Effect;
 
 /// Far more than a failover takes on a busy machine.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 impl Stage {
     pub(super) fn fail_over(&mut self) -> Result<Effect> {
@@ -19,29 +19,65 @@ impl Stage {
                 sentinels.kill_master();
                 // Until then it would come back as a second master, for whoever is told of it.
                 until("the Sentinels agree on the replica", || sentinels.agree())?;
+                join(sentinels.networks());
                 sentinels.revive();
                 Ok(Effect::MaybeLoss)
             }
             Self::Cluster(cluster) => {
-                // The first and the last node have the same slots, in turn.
-                let last = cluster.nodes().len() - 1;
-                let (old, new) = if is_master(&cluster.nodes()[0]) {
-                    (0, last)
-                } else {
-                    (last, 0)
-                };
+                let (old, new) = pair(cluster);
                 cluster.node_mut(old).ok_or("no such node")?.kill();
                 until("the replica takes over", || {
                     is_master(&cluster.nodes()[new])
                 })?;
+                cluster.join();
                 cluster.node_mut(old).ok_or("no such node")?.restart();
-                until("the old master follows", || {
-                    let said = cluster.nodes()[old].try_command(&["INFO", "replication"]);
-                    said.is_ok_and(|said| said.contains("master_link_status:up"))
-                })?;
+                until("the old master follows", || follows(&cluster.nodes()[old]))?;
                 Ok(Effect::MaybeLoss)
             }
             Self::Single(_) => Err("one server has nobody to fail over to".into()),
+        }
+    }
+
+    /// Parts a master from everybody but clients until another is in its place.
+    pub(super) fn isolate(&mut self) -> Result<Effect> {
+        match self {
+            Self::Sentinel(sentinels) => {
+                let old = sentinels.named().ok_or("the Sentinels do not agree")?;
+                let new = 1 - old;
+                sentinels.networks()[old].part(&[b"REPLCONF", b"sentinel-"]);
+                until("the Sentinels agree on the replica", || {
+                    sentinels.named() == Some(new)
+                })?;
+                join(sentinels.networks());
+                sentinels.follow(old, new);
+                until("the fleet is whole", || sentinels.is_whole())?;
+            }
+            Self::Cluster(cluster) => {
+                let (old, new) = pair(cluster);
+                cluster.isolate(old);
+                until("the replica takes over", || {
+                    is_master(&cluster.nodes()[new])
+                })?;
+                cluster.join();
+                until("the old master follows", || follows(&cluster.nodes()[old]))?;
+            }
+            Self::Single(_) => return Err("one server is always alone".into()),
+        }
+        Ok(Effect::MaybeLoss)
+    }
+
+    pub(super) fn part_replicas(&self) {
+        for network in self.networks() {
+            network.part(&[b"REPLCONF"]);
+        }
+    }
+
+    /// Ends every partition within the fleet.
+    pub(super) fn join(&self) {
+        match self {
+            Self::Single(_) => {}
+            Self::Sentinel(sentinels) => join(sentinels.networks()),
+            Self::Cluster(cluster) => cluster.join(),
         }
     }
 
@@ -52,6 +88,8 @@ impl Stage {
         };
         for tag in 0..12 {
             let slot = cluster.slot_of(&format!("{{{tag}}}"));
+            // Whoever has just become a master may not have been told of its slots.
+            until("somebody has the slot", || cluster.owner_of(slot).is_some())?;
             let from = cluster.owner_of(slot).ok_or("a slot of nobody's")?;
             // Never from or to the two that take each other's place.
             let to = match from {
@@ -69,6 +107,27 @@ impl Stage {
         }
         Ok(Effect::Trouble)
     }
+}
+
+fn join(networks: &[Network]) {
+    for network in networks {
+        network.part(&[]);
+    }
+}
+
+/// The first and the last node have the same slots, in turn: whose they are, and who follows.
+fn pair(cluster: &Cluster) -> (usize, usize) {
+    let last = cluster.nodes().len() - 1;
+    if is_master(&cluster.nodes()[0]) {
+        (0, last)
+    } else {
+        (last, 0)
+    }
+}
+
+fn follows(node: &Standalone) -> bool {
+    let said = node.try_command(&["INFO", "replication"]);
+    said.is_ok_and(|said| said.contains("master_link_status:up"))
 }
 
 /// A server that changes its role closes its connections, and is asked again.

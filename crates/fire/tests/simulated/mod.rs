@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fastrand::Rng;
 use tollgate_core::{Charge, Decision, Mode, Receipt, State, Timestamp, decide};
 use tollgate_fire::{
-    Asked, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said,
+    Asked, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
 };
 
 /// A way in which a limiter can be wrong.
@@ -30,10 +30,28 @@ pub(crate) enum Mutation {
     Hasty,
     /// One in ten is denied for no reason.
     Harsh,
+    /// A shadow that does not pass denies the call.
+    ShadowDenies,
+    /// A denied call takes nothing in shadow either.
+    ShadowWaits,
+    /// A probe takes what it asks about.
+    ProbeTakes,
+    /// What is given back is given back twice.
+    CreditTwice,
+    /// What is given back never arrives.
+    CreditLost,
+    /// What is taken afterwards is taken twice.
+    DebitTwice,
+    /// What is taken afterwards never is.
+    DebitLost,
+    /// A reset says that it is done, and did nothing.
+    ResetIdle,
+    /// A reset forgets somebody else's budget.
+    ResetNeighbour,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -43,19 +61,46 @@ impl Mutation {
         Self::TakeInPart,
         Self::Hasty,
         Self::Harsh,
+        Self::ShadowDenies,
+        Self::ShadowWaits,
+        Self::ProbeTakes,
+        Self::CreditTwice,
+        Self::CreditLost,
+        Self::DebitTwice,
+        Self::DebitLost,
+        Self::ResetIdle,
+        Self::ResetNeighbour,
     ];
+
+    /// Whether it is about what nobody waits for. That may be lost to any fault, and is only surely missed where none acts.
+    fn is_about_corrections(self) -> bool {
+        matches!(
+            self,
+            Self::CreditTwice | Self::CreditLost | Self::DebitTwice | Self::DebitLost
+        )
+    }
 }
 
-const STEPS: usize = 3_000;
+const STEPS: usize = 4_000;
 
-/// A history with faults.
+/// A history with whatever shows this mutation best: faults and a few corrections, or many of these and no faults.
 pub(crate) fn simulate(seed: u64, mutation: Mutation) -> History {
-    Simulation::new(seed, mutation).run(true)
+    let simulation = Simulation::new(seed, mutation);
+    if mutation.is_about_corrections() {
+        simulation.run(false, 5)
+    } else {
+        simulation.run(true, 1)
+    }
 }
 
-/// A history in which nothing went wrong, and nothing is unknown.
+/// A history of a limiter that is sound, with faults and many corrections.
+pub(crate) fn corrected(seed: u64) -> History {
+    Simulation::new(seed, Mutation::None).run(true, 6)
+}
+
+/// A history in which nothing went wrong, nothing is corrected, and nothing is unknown.
 pub(crate) fn calm(seed: u64) -> History {
-    Simulation::new(seed, Mutation::None).run(false)
+    Simulation::new(seed, Mutation::None).run(false, 0)
 }
 
 struct Simulation {
@@ -68,8 +113,17 @@ struct Simulation {
     ahead_us: i64,
     /// Calls that nobody waits for any more, and when they arrive.
     late: Vec<(u64, Vec<Asked>)>,
-    /// What they took, and when it is given back.
-    given_back: Vec<(u64, Budget, Receipt)>,
+    /// What was taken for those who heard of it.
+    held: Vec<(Budget, Said, Receipt)>,
+    /// What is to be given back or taken besides, and when.
+    settled: Vec<(u64, Settled)>,
+}
+
+struct Settled {
+    budget: Budget,
+    receipt: Receipt,
+    n: u64,
+    is_debit: bool,
 }
 
 impl Simulation {
@@ -87,19 +141,27 @@ impl Simulation {
             wall_us: 1_700_000_000_000_000,
             ahead_us: 0,
             late: Vec::new(),
-            given_back: Vec::new(),
+            held: Vec::new(),
+            settled: Vec::new(),
         }
     }
 
-    fn run(mut self, with_faults: bool) -> History {
+    /// Of forty steps so many are corrections.
+    fn run(mut self, with_faults: bool, corrections: u8) -> History {
         for _ in 0..STEPS {
             self.wall_us += self.rng.u64(0..3_000);
             self.arrive_late();
             if with_faults && self.rng.u16(0..400) == 0 {
                 self.disturb();
             }
-            let is_lost = with_faults && self.rng.u8(0..50) == 0;
-            self.ask(is_lost);
+            if self.rng.u8(0..40) >= corrections {
+                let is_lost = with_faults && self.rng.u8(0..50) == 0;
+                self.ask(is_lost);
+            } else if self.rng.u8(0..6) == 0 {
+                self.reset(with_faults);
+            } else {
+                self.correct(with_faults);
+            }
         }
         self.history
     }
@@ -118,21 +180,29 @@ impl Simulation {
             }
             Outcome::Unknown("lost".to_owned())
         } else {
-            let decision = self.decide(&asked);
+            let (decision, receipts) = self.decide(&asked);
             let mut outcome = Outcome::of(&Ok(decision));
-            if self.mutation == Mutation::Hasty
-                && let Outcome::Decided(decided) = &mut outcome
-            {
-                let hurry = |said: &mut Said| {
-                    said.retry_after_us = said.retry_after_us.saturating_sub(1);
-                };
-                decided.verdicts.iter_mut().for_each(hurry);
+            if let Outcome::Decided(decided) = &mut outcome {
+                if self.mutation == Mutation::Hasty {
+                    for said in &mut decided.verdicts {
+                        said.retry_after_us = said.retry_after_us.saturating_sub(1);
+                    }
+                }
+                let taken = asked.iter().zip(&decided.verdicts);
+                let taken = taken.filter(|(_, said)| said.taken > 0);
+                let held = taken.zip(receipts);
+                self.held
+                    .extend(held.map(|((asked, said), receipt)| (asked.budget, *said, receipt)));
             }
             outcome
         };
         self.wall_us += self.rng.u64(0..500);
+        self.note(Verb::Decide(asked), sent_us, outcome);
+    }
+
+    fn note(&mut self, verb: Verb, sent_us: u64, outcome: Outcome) {
         self.history.attempts.push(Attempt {
-            charges: asked,
+            verb,
             sent_us,
             heard_us: self.wall_us,
             promised_us: None,
@@ -140,35 +210,131 @@ impl Simulation {
         });
     }
 
+    /// Gives something back or takes more, soon or after a while.
+    fn correct(&mut self, with_faults: bool) {
+        if self.held.is_empty() {
+            return;
+        }
+        let position = self.rng.usize(0..self.held.len());
+        let (budget, said, receipt) = self.held.swap_remove(position);
+        let is_debit = self.rng.u8(0..4) == 0;
+        let n = if is_debit {
+            self.rng.u64(1..=(receipt.quota().capacity() / 4).max(1))
+        } else {
+            self.rng.u64(1..=said.taken)
+        };
+        let times = match (self.mutation, is_debit) {
+            (Mutation::CreditTwice, false) | (Mutation::DebitTwice, true) => 2,
+            (Mutation::CreditLost, false) | (Mutation::DebitLost, true) => 0,
+            // As one may be with a connection.
+            _ if with_faults && self.rng.u8(0..20) == 0 => {
+                self.trouble();
+                0
+            }
+            _ => 1,
+        };
+        for _ in 0..times {
+            let due_us = self.wall_us + self.rng.u64(0..1_000_000);
+            let settled = Settled {
+                budget,
+                receipt: receipt.copy(),
+                n,
+                is_debit,
+            };
+            self.settled.push((due_us, settled));
+        }
+        let verb = if is_debit {
+            Verb::Debit(budget, n)
+        } else {
+            Verb::Credit(budget, said, n)
+        };
+        self.note(verb, self.wall_us, Outcome::Told);
+    }
+
+    fn reset(&mut self, with_faults: bool) {
+        let budget = Budget {
+            policy: self.population.resettable(&mut self.rng),
+            caller: self.rng.u32(0..2),
+        };
+        let sent_us = self.wall_us;
+        self.wall_us += self.rng.u64(0..500);
+        let forgotten = match self.mutation {
+            Mutation::ResetIdle => None,
+            Mutation::ResetNeighbour => Some(Budget {
+                caller: budget.caller ^ 1,
+                ..budget
+            }),
+            _ => Some(budget),
+        };
+        let is_lost = with_faults && self.rng.u8(0..8) == 0;
+        if let Some(budget) = forgotten
+            && !(is_lost && self.rng.bool())
+        {
+            self.states.remove(&budget);
+        }
+        self.wall_us += self.rng.u64(0..500);
+        let outcome = if is_lost {
+            Outcome::Unknown("lost".to_owned())
+        } else {
+            Outcome::Reset
+        };
+        self.note(Verb::Reset(budget), sent_us, outcome);
+    }
+
     fn arrive_late(&mut self) {
         let (now, later) = self.late.drain(..).partition(|(at, _)| *at <= self.wall_us);
         self.late = later;
         let now: Vec<(u64, Vec<Asked>)> = now;
         for (_, asked) in now {
-            let decision = self.decide(&asked);
-            let key = self.population.key(asked[0].budget.caller);
-            let charges = self.population.charges(&asked, &key);
-            let budgets = asked.iter().filter(|asked| asked.cost > 0);
-            for (asked, receipt) in budgets.zip(decision.receipts(&charges)) {
+            let (decision, receipts) = self.decide(&asked);
+            let verdicts = asked.iter().zip(decision.verdicts());
+            let taken = verdicts.filter(|(_, verdict)| verdict.taken() > 0);
+            for ((asked, _), receipt) in taken.zip(receipts) {
                 if self.rng.bool() {
                     let due_us = self.wall_us + self.rng.u64(0..1_000_000);
-                    self.given_back.push((due_us, asked.budget, receipt));
+                    let settled = Settled {
+                        budget: asked.budget,
+                        n: receipt.cost(),
+                        receipt,
+                        is_debit: false,
+                    };
+                    self.settled.push((due_us, settled));
                 }
             }
         }
-        let now = Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us));
-        for (due_us, budget, receipt) in std::mem::take(&mut self.given_back) {
-            if due_us > self.wall_us {
-                self.given_back.push((due_us, budget, receipt));
-            } else if let Some(state) = self.states.get_mut(&budget) {
-                receipt.credit_to(state, now, receipt.cost());
+        let now = self.server_time();
+        let (due, later) = self
+            .settled
+            .drain(..)
+            .partition(|(due_us, _)| *due_us <= self.wall_us);
+        self.settled = later;
+        let due: Vec<(u64, Settled)> = due;
+        for (_, settled) in due {
+            let full = State::full(settled.receipt.quota());
+            let state = self.states.entry(settled.budget).or_insert(full);
+            if settled.is_debit {
+                settled.receipt.debit_from(state, now, settled.n);
+            } else {
+                settled.receipt.credit_to(state, now, settled.n);
             }
         }
     }
 
+    fn server_time(&self) -> Timestamp {
+        Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us))
+    }
+
+    /// Something that loses nothing but what was on its way.
+    fn trouble(&mut self) {
+        let (from_us, to_us) = (self.wall_us, self.wall_us + 10);
+        self.wall_us = to_us;
+        let trouble = Disturbance::trouble(from_us, to_us);
+        self.history.disturbances.push(trouble);
+    }
+
     fn disturb(&mut self) {
         // What says no more than that a budget is full is forgotten, as a server does with keys that have expired.
-        let now = Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us));
+        let now = self.server_time();
         let quotas = self.population.quotas();
         (self.states)
             .retain(|budget, state| state.meaningless_at(quotas[budget.policy].unit()) > now);
@@ -201,8 +367,8 @@ impl Simulation {
         });
     }
 
-    fn decide(&mut self, asked: &[Asked]) -> Decision {
-        let now = Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us));
+    fn decide(&mut self, asked: &[Asked]) -> (Decision, Vec<Receipt>) {
+        let now = self.server_time();
         let unlucky = self.rng.u8(0..10) == 0;
         let place = |asked: &Asked| match self.mutation {
             Mutation::Neighbour if unlucky => Budget {
@@ -225,9 +391,20 @@ impl Simulation {
         if self.mutation == Mutation::ForgetEarly && unlucky {
             states = places.iter().map(full).collect();
         }
-        let key = self.population.key(asked[0].budget.caller);
-        let mut charges = self.population.charges(asked, &key);
+        let keys = self.population.keys(asked);
+        let mut charges = self.population.charges(asked, &keys);
         let decision = match self.mutation {
+            Mutation::ShadowDenies => {
+                turn_shadows(&mut charges, Mode::Enforce);
+                decide(now, &charges, &mut states[..])
+            }
+            Mutation::ShadowWaits => {
+                let mut tried = states.clone();
+                if !decide(now, &charges, &mut tried[..]).is_admitted() {
+                    turn_shadows(&mut charges, Mode::Probe);
+                }
+                decide(now, &charges, &mut states[..])
+            }
             Mutation::NeverForget if unlucky => {
                 // As if no time had passed since long ago.
                 let _stale = decide(now, &heavier(&charges), &mut states[..]);
@@ -242,16 +419,32 @@ impl Simulation {
         if self.mutation == Mutation::DoubleCharge && unlucky {
             let _again = decide(now, &charges, &mut states[..]);
         }
-        if self.mutation == Mutation::TakeInPart && !decision.is_admitted() {
-            for (charge, state) in charges.iter().zip(&mut states) {
-                let _alone = decide(now, &[*charge], std::slice::from_mut(state));
+        for (charge, state) in charges.iter().zip(&mut states) {
+            let takes = match charge.mode {
+                Mode::Enforce => self.mutation == Mutation::TakeInPart && !decision.is_admitted(),
+                Mode::Probe => self.mutation == Mutation::ProbeTakes,
+                _ => false,
+            };
+            if takes {
+                let charge = Charge {
+                    mode: Mode::Enforce,
+                    ..*charge
+                };
+                let _alone = decide(now, &[charge], std::slice::from_mut(state));
             }
         }
         if !(self.mutation == Mutation::SkipWrite && unlucky) {
             self.states.extend(places.into_iter().zip(states));
         }
-        decision
+        let receipts = decision.receipts(&charges).collect();
+        (decision, receipts)
     }
+}
+
+fn turn_shadows(charges: &mut [Charge<'_>], mode: Mode) {
+    let shadows = charges.iter_mut();
+    let shadows = shadows.filter(|charge| charge.mode == Mode::Shadow);
+    shadows.for_each(|charge| charge.mode = mode);
 }
 
 /// The same, costing what is left over from before.

@@ -1,6 +1,9 @@
 //! The connections: which can be hoped for, and what becomes of those who wait when one stalls or breaks.
 
+use std::future::poll_fn;
+use std::mem;
 use std::sync::{Arc, MutexGuard};
+use std::task::Poll;
 
 use redis::aio::MultiplexedConnection;
 use tollgate_core::{BackendError, FailureKind};
@@ -28,11 +31,21 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) connection: Option<MultiplexedConnection>,
-    pub(super) busy: bool,
+    stage: Stage,
     /// Its call has missed a deadline. It gets no other until it answers.
     stalled: bool,
     /// Its call is driven by the one who waits for it.
     pub(super) handed: Option<Arc<Handed>>,
+}
+
+/// What a lane does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Idle,
+    /// It leaves when those who are ready to ask have asked.
+    Gathering,
+    Calling,
 }
 
 impl Lane {
@@ -44,7 +57,20 @@ impl Lane {
     /// Its connection, if a call may leave over it now.
     pub(super) fn idle(&self) -> Option<MultiplexedConnection> {
         let connection = self.connection.as_ref()?;
-        (!self.stalled && !self.busy).then(|| connection.clone())
+        self.is_idle().then(|| connection.clone())
+    }
+
+    pub(super) fn is_gathering(&self) -> bool {
+        self.stage == Stage::Gathering
+    }
+
+    /// Nothing is under way on it any more.
+    fn rest(&mut self) {
+        (self.stage, self.stalled, self.handed) = (Stage::Idle, false, None);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_alive() && self.stage == Stage::Idle
     }
 }
 
@@ -54,9 +80,28 @@ impl State {
         self.opening || self.lanes.iter().any(Lane::is_alive)
     }
 
-    /// The calls that those who wait for them drive.
-    pub(super) fn take_handed(&mut self) -> Vec<Arc<Handed>> {
-        let lanes = self.lanes.iter_mut();
+    /// The lane that takes along the only one who asks, if nobody else does.
+    pub(super) fn leads(&mut self) -> Option<usize> {
+        let is_alone =
+            self.queue.len() == 1 && self.lanes.iter().all(|lane| lane.stage == Stage::Idle);
+        if is_alone { self.gather() } else { None }
+    }
+
+    /// A lane that is idle and now is not: it takes along what waits.
+    pub(super) fn gather(&mut self) -> Option<usize> {
+        let lane = self.lanes.iter().position(Lane::is_idle)?;
+        self.lanes[lane].stage = Stage::Gathering;
+        Some(lane)
+    }
+
+    /// Whether a lane is about to leave, so that what waits leaves with it.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.lanes.iter().any(Lane::is_gathering)
+    }
+
+    /// The calls that those who wait for them drive, of these lanes.
+    pub(super) fn take_handed(&mut self, of: impl Fn(&Lane) -> bool) -> Vec<Arc<Handed>> {
+        let lanes = self.lanes.iter_mut().filter(|lane| of(lane));
         lanes.filter_map(|lane| lane.handed.take()).collect()
     }
 
@@ -71,7 +116,72 @@ impl State {
     }
 }
 
+/// Sends what waits over a lane, call by call, until nothing does. Each leaves after those who are ready to ask.
+pub(super) async fn work(dispatch: Arc<Dispatch>, lane: usize) {
+    let mut goes_on = true;
+    while goes_on {
+        after_others().await;
+        goes_on = call(&dispatch, lane).await;
+    }
+}
+
+/// The same, of which the first call leaves at once.
+pub(super) async fn lead(dispatch: Arc<Dispatch>, lane: usize) {
+    if call(&dispatch, lane).await {
+        work(dispatch, lane).await;
+    }
+}
+
+/// Whether there is another to send.
+async fn call(dispatch: &Arc<Dispatch>, lane: usize) -> bool {
+    let Some((connection, jobs)) = dispatch.depart(lane) else {
+        return false;
+    };
+    call::run(dispatch, lane, connection, jobs).await && dispatch.goes_on(lane)
+}
+
+/// Lets those run first who are ready to: a task that wakes itself stands at the end of their line.
+async fn after_others() {
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        if mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl Dispatch {
+    /// What a lane that has gathered takes along. It is idle again if that is nothing.
+    fn depart(self: &Arc<Self>, lane: usize) -> Option<(MultiplexedConnection, Vec<Job>)> {
+        let mut state = self.state();
+        let mut jobs = Vec::new();
+        while jobs.is_empty() && !state.queue.is_empty() {
+            jobs = self.batch(&mut state.queue);
+        }
+        let connection = state.lanes[lane].connection.clone();
+        let Some(connection) = connection.filter(|_| !jobs.is_empty()) else {
+            state.lanes[lane].rest();
+            return None;
+        };
+        state.lanes[lane].stage = Stage::Calling;
+        self.pump(state);
+        Some((connection, jobs))
+    }
+
+    /// A lane's call is over, and the connection good for another. Whether it has somebody to take along.
+    fn goes_on(&self, lane: usize) -> bool {
+        let mut state = self.state();
+        state.lanes[lane].rest();
+        if state.queue.is_empty() || state.is_gathering() {
+            return false;
+        }
+        state.lanes[lane].stage = Stage::Gathering;
+        true
+    }
+
     /// A lane has a new connection.
     pub(crate) fn connected(self: &Arc<Self>, lane: usize, connection: MultiplexedConnection) {
         let mut state = self.state();
@@ -80,7 +190,7 @@ impl Dispatch {
             ..Lane::default()
         };
         (state.why, state.opening) = (None, false);
-        self.pump(&mut state);
+        self.pump(state);
     }
 
     /// A lane could not be connected.
@@ -107,7 +217,7 @@ impl Dispatch {
             self.probe(&mut state, lane);
         }
         // Whoever waited for this one has an answer, and the others' are to tell.
-        let handed = state.take_handed();
+        let handed = state.take_handed(|_any| true);
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
         handed.iter().for_each(|handed| handed.take_over());
     }
@@ -117,11 +227,13 @@ impl Dispatch {
         let Some(connection) = state.lanes[lane].idle() else {
             return;
         };
-        state.lanes[lane].busy = true;
+        state.lanes[lane].stage = Stage::Calling;
         let (job, answer) = Job::awaited(Request::nothing(), self.deadline());
-        let run = call::run(Arc::clone(self), lane, connection, vec![job]);
+        let dispatch = Arc::clone(self);
         self.spawn(async move {
-            run.await;
+            if call::run(&dispatch, lane, connection, vec![job]).await {
+                dispatch.free(lane);
+            }
             // Until here somebody waits: what nobody waits for is not sent.
             drop(answer);
         });
@@ -130,9 +242,8 @@ impl Dispatch {
     /// A lane's call is over, and the connection good for another.
     pub(crate) fn free(self: &Arc<Self>, lane: usize) {
         let mut state = self.state();
-        let lane = &mut state.lanes[lane];
-        (lane.busy, lane.stalled, lane.handed) = (false, false, None);
-        self.pump(&mut state);
+        state.lanes[lane].rest();
+        self.pump(state);
     }
 
     /// A lane's connection is not to be used again.

@@ -99,11 +99,17 @@ impl Request {
         };
         // What does not take one of the short paths.
         let settled = |unit| 2 + of(unit);
+        let given_back = |unit| match unit {
+            // It may have to look at 32 credits before it, and to write them.
+            Unit::Gcra => 12,
+            unit => settled(unit),
+        };
         match &self.work {
             Work::Decide(charges) => (charges.iter())
                 .map(|charge| of(charge.scope.unit()) + usize::from(charge.mode != Mode::Enforce))
                 .sum(),
-            Work::Credit(receipt, _) | Work::Debit(receipt, _) => settled(receipt.scope().unit()),
+            Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
+            Work::Debit(receipt, _) => settled(receipt.scope().unit()),
             Work::Reset(scope) => settled(scope.unit()),
         }
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 pub(super) type Words = SmallVec<[u8; 64]>;
 
 /// What a double holds exactly, and one more.
-const EXACT: u64 = 1 << 53;
+pub(super) const EXACT: u64 = 1 << 53;
 
 /// Appends a whole number below 2^53.
 pub(super) fn put(out: &mut Words, number: u64) {
@@ -32,6 +32,11 @@ impl Reader<'_> {
 
     pub(super) fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u56(&mut self) -> Option<u64> {
+        let [a, b, c, d, e, f, g] = self.bytes()?;
+        Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
     }
 
     pub(super) fn whole(&mut self) -> Option<u64> {

@@ -2,9 +2,12 @@
 
 use tollgate_core::{CreditMark, Snapshot, State, Unit};
 
-use super::numbers::Reader;
+use super::numbers::{EXACT, Reader};
 
 const GCRA_TAGS: std::ops::Range<u8> = 128..192;
+/// What stands before the credits of a GCRA state, and how long each is.
+const GCRA_HEAD: usize = 20;
+const GCRA_CREDIT: usize = 28;
 const FIXED_WINDOW: u8 = 248;
 const SLIDING_WINDOW: u8 = 249;
 const ROLLING_WINDOW: u8 = 250;
@@ -44,20 +47,25 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
 }
 
 fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
-    let credits = length.saturating_sub(13);
-    let is_one = length == 9 || length >= 13 && credits.is_multiple_of(32) && credits <= 32 * 32;
+    let credits = length.saturating_sub(GCRA_HEAD);
+    let is_one = matches!(length, 9 | 13)
+        || credits > 0 && credits.is_multiple_of(GCRA_CREDIT) && credits <= 32 * GCRA_CREDIT;
     if !GCRA_TAGS.contains(&tag) || !is_one {
         return None;
     }
     let full_at_us = reader.whole()?;
     let rest = if length > 9 { reader.u32()? } else { 0 };
+    if credits > 0 {
+        // When the last of them ends, which a decision of the script's need not work out.
+        reader.u56().filter(|last_us| *last_us < EXACT)?;
+    }
     let mut credits = Vec::new();
     while !reader.0.is_empty() {
         credits.push(CreditMark {
-            at_us: reader.whole()?,
-            from_us: reader.whole()?,
-            length_us: reader.whole()?,
-            last_us: reader.whole()?,
+            at_us: reader.u56()?,
+            from_us: reader.u56()?,
+            length_us: reader.u56()?,
+            last_us: reader.u56()?,
         });
     }
     Some(Snapshot::Gcra {

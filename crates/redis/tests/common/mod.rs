@@ -12,6 +12,7 @@ pub(crate) mod load;
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Algorithm, Backend, BackendError, Charge, Decision, Key, Mode, Quota, Scope};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
@@ -91,6 +92,29 @@ pub(crate) async fn recovered(backend: &RedisBackend, budget: &Budget) {
     timeout(Duration::from_secs(20), again)
         .await
         .expect("recovers");
+}
+
+/// How many are admitted of so many requests of each backend, all at once, for these budgets in turn.
+pub(crate) async fn hammer(
+    backends: impl IntoIterator<Item = RedisBackend>,
+    budgets: impl Fn() -> Vec<Budget>,
+    each: usize,
+) -> usize {
+    let mut hammering = JoinSet::new();
+    for backend in backends {
+        let budgets = budgets();
+        hammering.spawn(async move {
+            let calls: Vec<_> = (budgets.iter().cycle().take(each))
+                .map(|budget| backend.decide(&[budget.charge(1)]))
+                .collect();
+            let mut admitted = 0;
+            for call in calls {
+                admitted += usize::from(call.await.unwrap().is_admitted());
+            }
+            admitted
+        });
+    }
+    hammering.join_all().await.into_iter().sum()
 }
 
 pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 5] {

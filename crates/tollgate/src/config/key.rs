@@ -1,6 +1,7 @@
 //! Whose budget a request spends, as it is written.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +9,8 @@ use super::{Registry, refused};
 #[cfg(feature = "json")]
 use crate::key::JsonField;
 use crate::key::{
-    Cookie, FormField, Global, Header, Host, KeyExtractor, KeyMissing, MatchedRoute, Method,
-    PathParam, Query, Source,
+    AsyncKeyExtractor, Cookie, FormField, Global, Header, Host, KeyExtractor, KeyFuture,
+    KeyMissing, MatchedRoute, Method, PathParam, Query, Source,
 };
 use crate::{ClientAddress, ConfigError, Key, RequestView};
 
@@ -95,18 +96,13 @@ impl KeyConfig {
             [] => Err(refused(policy, "key", "[]", "is a list of nothing")),
             [key] => key.build(policy, registry),
             keys => {
-                let parts = keys.iter().map(|key| match key.build(policy, registry)? {
-                    Source::Later(_) => {
-                        let name = match key {
-                            Self::ByRegistered(name) => name.as_str(),
-                            _ => "[..]",
-                        };
-                        let reason = "has to be waited for, and cannot be one part of several";
-                        Err(refused(policy, "key", name, reason))
-                    }
-                    part => Ok(part),
-                });
-                Ok(Source::new(All(parts.collect::<Result<_, _>>()?)))
+                let parts = keys.iter().map(|key| key.build(policy, registry));
+                let parts = All(parts.collect::<Result<_, _>>()?);
+                Ok(if parts.0.iter().any(|part| part.later().is_some()) {
+                    Source::Later(Arc::new(parts))
+                } else {
+                    Source::new(parts)
+                })
             }
         }
     }
@@ -145,4 +141,30 @@ impl KeyExtractor for All {
         let parts: Vec<Key> = parts.collect::<Result<_, _>>()?;
         Ok(Key::tuple(&parts))
     }
+}
+
+/// The same where some parts have to be waited for.
+impl AsyncKeyExtractor for All {
+    fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
+        let parts = self.0.iter().map(|part| match part.later() {
+            Some(later) => Part::Later(later.extract(request)),
+            None => Part::Now(part.extract(request)),
+        });
+        let parts: Vec<Part> = parts.collect();
+        Box::pin(async move {
+            let mut keys = Vec::with_capacity(parts.len());
+            for part in parts {
+                keys.push(match part {
+                    Part::Now(key) => key?,
+                    Part::Later(key) => key.await?,
+                });
+            }
+            Ok(Key::tuple(&keys))
+        })
+    }
+}
+
+enum Part {
+    Now(Result<Key, KeyMissing>),
+    Later(KeyFuture),
 }

@@ -61,7 +61,7 @@ impl Registry {
         self
     }
 
-    /// The same of a key that has to be waited for: see [`Policy::key_async`](crate::Policy::key_async). It cannot be one of several parts.
+    /// The same of a key that has to be waited for: see [`Policy::key_async`](crate::Policy::key_async).
     pub fn register_key_async(mut self, name: &str, key: impl AsyncKeyExtractor) -> Self {
         self.keys.insert(name.into(), Source::Later(Arc::new(key)));
         self

@@ -41,10 +41,17 @@ where
     pub fn new(identify: F) -> Self {
         Self {
             identify,
-            missing: KeyMissing::shared(format!("extension {}", type_name::<T>())),
+            missing: KeyMissing::shared(format!("extension {}", short_name::<T>())),
             of: PhantomData,
         }
     }
+}
+
+/// The name of a type without the modules that it stands in, which callers who are told what is missing need not know.
+fn short_name<T>() -> String {
+    let parts =
+        type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && !"_:".contains(c));
+    parts.filter_map(|part| part.rsplit("::").next()).collect()
 }
 
 impl<T, K, F> KeyExtractor for Extension<T, F>
@@ -82,15 +89,21 @@ mod tests {
         let mut request = Request::new(());
 
         let missing = by_user.extract(&RequestView::of(&request)).unwrap_err();
-        assert!(
-            missing.to_string().contains("::User in the request"),
-            "{missing}"
-        );
+        assert_eq!(missing.to_string(), "no extension User in the request");
 
         request.extensions_mut().insert(User(7));
         assert_eq!(
             by_user.extract(&RequestView::of(&request)),
             Ok(Key::from(7_u64))
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named_without_the_modules_that_it_stands_in() {
+        assert_eq!(short_name::<User>(), "User");
+        assert_eq!(
+            short_name::<Option<Vec<(User, &str)>>>(),
+            "Option<Vec<(User, &str)>>"
         );
     }
 }

@@ -1,16 +1,23 @@
 //! Identities that somebody has to be asked for.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::KeyMissing;
+use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
 /// Finds the identity whose budget a request spends by asking somebody who answers later: a session store, a token's
 /// issuer. See [`Policy::key_async`](crate::Policy::key_async).
 ///
 /// Every request waits for it, so let it remember what it was told.
+///
+/// With keys that are known at once it makes a tuple, in which it stands last: `(ClientIp, key::from_async_fn(..))`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say whose budget a request spends by asking somebody",
+    note = "use `key::from_async_fn(|request| ..)`, a tuple that ends in such a key, or implement `AsyncKeyExtractor`; a key that \
+            is known at once is for `Policy::key`"
+)]
 pub trait AsyncKeyExtractor: Send + Sync + 'static {
     /// The identity, or what could not be found. What the future needs of the request it takes along.
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture;
@@ -64,3 +71,30 @@ where
         })
     }
 }
+
+macro_rules! tuple {
+    ($($name:ident),+; $last:ident) => {
+        /// All of them together name the caller: every combination has a budget of its own. Nobody is asked for the last part
+        /// if another one is missing.
+        impl<$($name: KeyExtractor,)+ $last: AsyncKeyExtractor> AsyncKeyExtractor for ($($name,)+ $last) {
+            fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+ $last) = self;
+                let known = (|| Ok([$($name.extract(request)?),+]))();
+                let known = match known {
+                    Ok(known) => known,
+                    Err(missing) => return Box::pin(ready(Err(missing))),
+                };
+                let last = $last.extract(request);
+                Box::pin(async move {
+                    let last = last.await?;
+                    Ok(Key::tuple(known.iter().chain([&last])))
+                })
+            }
+        }
+    };
+}
+
+tuple!(A; Z);
+tuple!(A, B; Z);
+tuple!(A, B, C; Z);

@@ -17,21 +17,31 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes};
 use crate::ledger::Ledger;
 use crate::limiter::{Judged, Limiter, Planned};
+use crate::status::Nearest;
 use crate::{Policy, RateLimitStatus};
 
-/// The handle that a layer has put into a request, with what the layer was told.
+/// The handle that a layer has put into a request, with what the layer was told. Of several layers it is the nearest one's:
+/// whoever puts another around all of them does not change whose policies handlers name.
 #[derive(Debug)]
 pub(crate) struct Further<'a> {
     status: &'a RateLimitStatus,
     config: &'a Arc<Config>,
+    /// The handle that shows what all layers have charged.
+    carried: &'a RateLimitStatus,
 }
 
 impl<'a> Further<'a> {
     /// Nothing, if there is no layer around, or it was told to leave requests as they are.
     pub(crate) fn of(parts: &'a Parts) -> Option<Self> {
-        let status = parts.extensions.get::<RateLimitStatus>()?;
+        let carried = parts.extensions.get::<RateLimitStatus>()?;
+        let nearest = parts.extensions.get().map(|Nearest(status)| status);
+        let status = nearest.unwrap_or(carried);
         let config = status.config()?;
-        Some(Self { status, config })
+        Some(Self {
+            status,
+            config,
+            carried,
+        })
     }
 
     pub(crate) fn limiter(&self) -> &'a Limiter {
@@ -65,7 +75,7 @@ impl<'a> Further<'a> {
             .await?;
         match limiter.judge(&plan, decided) {
             Judged::Admitted(ledger) => {
-                self.status.ledger().append(ledger);
+                self.status.enter(ledger);
                 Ok(())
             }
             Judged::Denied(ledger) => Err(self.refuse(parts, RefusalReason::QuotaExceeded, ledger)),
@@ -92,7 +102,7 @@ impl<'a> Further<'a> {
             // Nobody needs a timer who is answered at once.
             match deadline.get_or_insert_with(|| Deadline::of(&call)) {
                 Some(deadline) => deadline.poll(cx).map(|()| {
-                    self.status.give_back();
+                    self.carried.give_back();
                     too_late(&call)
                 }),
                 None => Poll::Pending,
@@ -109,8 +119,8 @@ impl<'a> Further<'a> {
         let view = self.config.limiter.view_of(parts);
         let answers = &self.config.answers;
         let response = answers.refuse(reason, &ledger, view, Writes::Nothing);
-        self.status.give_back();
-        self.status.ledger().append(ledger);
+        self.carried.give_back();
+        self.status.enter(ledger);
         response
     }
 }

@@ -7,6 +7,9 @@ pub(crate) mod frames;
 mod future;
 mod gate;
 mod meter;
+mod read_ahead;
+mod received;
+mod sent;
 mod service;
 
 use std::fmt;
@@ -17,7 +20,8 @@ use tower_layer::Layer;
 pub use self::body::MessageBody;
 pub use self::future::MessageLimitFuture;
 pub use self::service::MessageLimitService;
-use super::{Config, RateLimitLayer};
+use self::service::Settings;
+use super::RateLimitLayer;
 use crate::{GrpcAnswers, Limiter};
 
 /// Charges the messages of gRPC calls under the policies of a limiter that are [for messages](crate::Policy::per_message), each as
@@ -52,9 +56,11 @@ use crate::{GrpcAnswers, Limiter};
 /// * Messages pass as they came, in the chunks that they came in. They are neither copied nor decoded: what is compressed counts
 ///   as it is. A stream that is cut off within a message is handed on as such.
 /// * The call's own deadline goes on while it is held back.
-/// * What flow control can slow down are frames of some size. Of those below 256 bytes h2 lets about a hundred wait unread, and
-///   then closes the connection (`ENHANCE_YOUR_CALM`), with all its streams. Against callers that send tiny messages one by one and
-///   do not wait for answers, [end](crate::Messages::end_stream) the stream instead.
+/// * What comes while a stream is held back is read ahead, [64 KiB](Self::read_ahead) of it, and the rest is slowed down by flow
+///   control. That works for frames of some size (171 bytes on average), and not for messages that are smaller and come one by one:
+///   long before a window is full of their frames, h2 closes the connection over them (`ENHANCE_YOUR_CALM`), with all its streams.
+///   So a stream of which more than that waits ends with `RESOURCE_EXHAUSTED`, and with `UNAVAILABLE` if it waits for the backend.
+///   A larger `initial_connection_window_size` of tonic's server makes h2 more patient with bursts of them.
 ///
 /// # On a shared backend
 ///
@@ -72,7 +78,11 @@ use crate::{GrpcAnswers, Limiter};
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct MessageLimitLayer {
     layer: RateLimitLayer,
+    read_ahead: usize,
 }
+
+/// What HTTP/2 lets a caller send before anybody has said how much is welcome.
+const READ_AHEAD: usize = 64 * 1024;
 
 impl MessageLimitLayer {
     /// A layer around a [`Limiter`], most likely the one that the [`RateLimitLayer`] has as well.
@@ -81,7 +91,17 @@ impl MessageLimitLayer {
         limiter.attend_messages();
         Self {
             layer: RateLimitLayer::new(limiter),
+            read_ahead: READ_AHEAD,
         }
+    }
+
+    /// Holds up to so many bytes of each stream that is held back, rather than 64 KiB.
+    ///
+    /// That is how many small messages a caller may send faster than they may pass. Each stream may hold as much, so more of it
+    /// is for servers that know their callers.
+    pub fn read_ahead(mut self, bytes: usize) -> Self {
+        self.read_ahead = bytes;
+        self
     }
 
     /// What it says beyond the status at the end of a stream.
@@ -89,24 +109,25 @@ impl MessageLimitLayer {
         self.layer = self.layer.grpc(answers);
         self
     }
-
-    fn config(&self) -> &Arc<Config> {
-        &self.layer.config
-    }
 }
 
 impl<S> Layer<S> for MessageLimitLayer {
     type Service = MessageLimitService<S>;
 
     fn layer(&self, inner: S) -> MessageLimitService<S> {
-        MessageLimitService::new(inner, Arc::clone(self.config()))
+        let settings = Settings {
+            config: Arc::clone(&self.layer.config),
+            read_ahead: self.read_ahead,
+        };
+        MessageLimitService::new(inner, settings)
     }
 }
 
 impl fmt::Debug for MessageLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageLimitLayer")
-            .field("config", self.config())
+            .field("config", &self.layer.config)
+            .field("read_ahead", &self.read_ahead)
             .finish()
     }
 }

@@ -19,6 +19,8 @@ use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
 use crate::limiter::{Judged, Met, Plan, Planned, Sole, Turned};
+#[cfg(feature = "axum")]
+use crate::status::Nearest;
 use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
@@ -276,10 +278,11 @@ impl Config {
         status: RateLimitStatus,
         outer: RateLimitStatus,
     ) -> After {
-        let taken = status.ledger().for_another_layer(&self.limiter);
-        outer.ledger().append(taken);
+        status.show_in(&outer);
         let writes = self.writes_within(request, &outer);
         request.extensions_mut().insert(outer);
+        #[cfg(feature = "axum")]
+        request.extensions_mut().insert(Nearest(status.clone()));
         After {
             status: Some(status),
             writes,
@@ -300,7 +303,7 @@ impl Config {
 
     /// The answer to a call whose caller has waited for as long as it said that it would.
     #[cfg(feature = "tonic")]
-    pub(super) fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
+    pub(crate) fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
         if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
             outer.give_back();
         }
@@ -310,7 +313,7 @@ impl Config {
     /// The answer to a request that one quota refuses, of which no other was asked.
     #[inline]
     fn deny<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &Request<B>,
         verdict: PolicyVerdict,
         key: Key,
@@ -326,7 +329,7 @@ impl Config {
 
     /// The answer to a refused request.
     pub(super) fn refuse<B, R: ResponseBody>(
-        &self,
+        self: &Arc<Self>,
         request: &Request<B>,
         reason: RefusalReason<'_>,
         ledger: &Ledger,
@@ -342,9 +345,7 @@ impl Config {
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
                 let response = self.answers.refuse(reason, ledger, view, writes);
-                outer
-                    .ledger()
-                    .append(ledger.for_another_layer(&self.limiter));
+                RateLimitStatus::new(self, |own| *own = ledger.clone()).show_in(outer);
                 response
             }
         };

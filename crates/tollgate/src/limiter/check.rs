@@ -11,8 +11,8 @@ use std::{fmt, mem};
 use tollgate_core::{BackendError, Decide, Decision, Receipt, Verdict};
 
 use super::{Fallback, Limiter, Plan};
-use crate::policy::{FoundTier, Grant};
-use crate::{Key, Policy};
+use crate::policy::{FoundTier, Grant, Listed};
+use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
 ///
@@ -72,14 +72,20 @@ impl<'a> IntoFuture for Check<'a> {
 
     fn into_future(self) -> CheckFuture<'a> {
         let step = match self.policy {
-            Err(error) => Step::Failed(error),
-            Ok(policy) => Step::Tier(Asking {
-                tier: policy.tier_of(&self.key, None),
-                policy,
-                key: self.key,
-                cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
-                probe: self.probe,
-            }),
+            Err(error) => Step::Known(Err(error)),
+            Ok(policy) => match policy.listed(&self.key) {
+                Listed::Exempt => Step::Known(Ok(Checked::without_asking(Outcome::Unlimited))),
+                Listed::Blocked(how) if !policy.shadow => {
+                    Step::Known(Ok(Checked::without_asking(Outcome::Blocked(how))))
+                }
+                Listed::Nowhere | Listed::Blocked(_) => Step::Tier(Asking {
+                    tier: policy.tier_of(&self.key, None),
+                    policy,
+                    key: self.key,
+                    cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
+                    probe: self.probe,
+                }),
+            },
         };
         CheckFuture {
             limiter: self.limiter,
@@ -100,7 +106,8 @@ enum Step<'a> {
     Tier(Asking<'a>),
     /// The backend has been asked.
     Decide(Plan, Decide),
-    Failed(CheckError),
+    /// Nobody need be asked.
+    Known(Result<Checked, CheckError>),
     Done,
 }
 
@@ -126,7 +133,7 @@ impl Future for CheckFuture<'_> {
                     };
                     let policy = asking.policy;
                     if let Some(Grant::Unlimited) = policy.grant(tier) {
-                        return Poll::Ready(Ok(Checked::unlimited()));
+                        return Poll::Ready(Ok(Checked::without_asking(Outcome::Unlimited)));
                     }
                     let plan = Plan::of_one(policy, tier, asking.key, asking.cost, asking.probe);
                     // Asked when it is first polled: a check that nobody awaits spends nothing.
@@ -139,11 +146,11 @@ impl Future for CheckFuture<'_> {
                     self.step = Step::Done;
                     return Poll::Ready(checked);
                 }
-                Step::Failed(_) => {
-                    let Step::Failed(error) = mem::replace(&mut self.step, Step::Done) else {
+                Step::Known(_) => {
+                    let Step::Known(checked) = mem::replace(&mut self.step, Step::Done) else {
                         return Poll::Pending;
                     };
-                    return Poll::Ready(Err(error));
+                    return Poll::Ready(checked);
                 }
                 // Polled after its end.
                 Step::Done => return Poll::Pending,
@@ -171,6 +178,7 @@ enum Outcome {
     Decided(Decision),
     Undecided(BackendError),
     Unlimited,
+    Blocked(Block),
 }
 
 impl Checked {
@@ -193,16 +201,18 @@ impl Checked {
         })
     }
 
-    fn unlimited() -> Self {
+    /// What follows from who asks, and takes nothing.
+    fn without_asking(outcome: Outcome) -> Self {
         Self {
-            outcome: Outcome::Unlimited,
+            outcome,
             enforced: true,
             receipts: Vec::new(),
         }
     }
 
     /// Whether to go on: every quota of the policy had room (a [probe](Check::probe): has), or the policy is on trial, or
-    /// the backend failed and the policy says [`OnFailure::Allow`](crate::OnFailure::Allow).
+    /// the identity is exempt or its tier without limits, or the backend failed and the policy says
+    /// [`OnFailure::Allow`](crate::OnFailure::Allow).
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         !self.enforced
@@ -212,11 +222,12 @@ impl Checked {
                     decision.is_admitted() && !decision.verdicts().iter().any(Verdict::is_denied)
                 }
                 Outcome::Undecided(_) | Outcome::Unlimited => true,
+                Outcome::Blocked(_) => false,
             }
     }
 
-    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would, or is
-    /// [allowed](Self::is_allowed) now. What a policy on trial would have said is in the [verdicts](Self::verdicts).
+    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would, as one that is
+    /// [blocked](Self::blocked), or is [allowed](Self::is_allowed) now. What a policy on trial would have said is in the [verdicts](Self::verdicts).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
@@ -226,7 +237,7 @@ impl Checked {
     }
 
     /// The largest cost that would be allowed right now: the least that is left in any of the policy's quotas. 0 if
-    /// nothing was decided, and no end of it in a tier without limits.
+    /// nothing was decided, and no end of it for who is exempt or in a tier without limits.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         if let Outcome::Unlimited = self.outcome {
@@ -239,12 +250,13 @@ impl Checked {
             .unwrap_or(0)
     }
 
-    /// One verdict for each quota of the policy, in their order. Empty if the backend failed and nothing was decided.
+    /// One verdict for each quota of the policy, in their order. Empty if nothing was decided: the backend failed, or the
+    /// policy's lists or tiers leave nothing to be decided.
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         match &self.outcome {
             Outcome::Decided(decision) => decision.verdicts(),
-            Outcome::Undecided(_) | Outcome::Unlimited => &[],
+            _ => &[],
         }
     }
 
@@ -252,8 +264,17 @@ impl Checked {
     #[must_use]
     pub fn undecided(&self) -> Option<&BackendError> {
         match &self.outcome {
-            Outcome::Decided(_) | Outcome::Unlimited => None,
             Outcome::Undecided(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// How the identity is to be refused, if it is on a block list of the policy.
+    #[must_use]
+    pub fn blocked(&self) -> Option<Block> {
+        match self.outcome {
+            Outcome::Blocked(how) => Some(how),
+            _ => None,
         }
     }
 

@@ -6,7 +6,7 @@ use super::Policy;
 /// [`Policy::per_message`].
 ///
 /// As it comes, each message counts as one, and one that is too many is held back until there is room: whoever sends it is slowed
-/// down by gRPC's own flow control, and nothing is kept but what has arrived already.
+/// down by gRPC's own flow control, and no more than a little is kept of what it has sent already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "it does nothing until a policy has it"]
 pub struct Messages {

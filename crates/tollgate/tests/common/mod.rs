@@ -12,6 +12,8 @@ pub mod log;
 pub mod registry;
 #[cfg(feature = "axum")]
 pub mod served;
+#[cfg(feature = "tonic")]
+pub mod stream;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

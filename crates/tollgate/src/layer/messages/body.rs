@@ -3,19 +3,20 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::call::Call;
-use super::gate::{Direction, Gate, Passing};
-use super::meter::Meter;
+use super::received::Received;
+use super::sent::Sent;
 use crate::{BodyWatch, ResponseBody};
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What a body yields.
+pub(super) type Passes = Option<Result<Frame<Bytes>, BoxError>>;
 
 pin_project! {
     /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). That of a call whose messages
@@ -23,88 +24,37 @@ pin_project! {
     pub struct MessageBody<B> {
         #[pin]
         body: B,
-        charged: Option<Box<Charged>>,
+        charged: Charged,
     }
 }
 
 #[derive(Debug)]
-struct Charged {
-    direction: Direction,
-    gate: Gate,
-    call: Call,
-    /// Whether nothing more passes.
-    has_ended: bool,
-    /// Whether nothing more comes.
-    is_over: bool,
+enum Charged {
+    Not,
+    Received(Box<Received>),
+    Sent(Box<Sent>),
 }
 
 impl<B> MessageBody<B> {
     pub(super) fn plain(body: B) -> Self {
         Self {
             body,
-            charged: None,
+            charged: Charged::Not,
         }
     }
 
-    pub(super) fn charged(body: B, direction: Direction, meter: Option<Meter>, call: Call) -> Self {
+    pub(super) fn received(body: B, received: Received) -> Self {
         Self {
             body,
-            charged: Some(Box::new(Charged {
-                direction,
-                gate: Gate::new(direction, meter),
-                call,
-                has_ended: false,
-                is_over: false,
-            })),
-        }
-    }
-}
-
-type Passes = Option<Result<Frame<Bytes>, BoxError>>;
-
-impl Charged {
-    /// What passes, if anything does before more has come.
-    fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Option<Passes>> {
-        if self.has_ended {
-            return Poll::Ready(Some(None));
-        }
-        // The caller has sent too much: what the service says to that does not matter, but for the end of a sentence.
-        if self.direction == Direction::Sent
-            && self.gate.is_between_messages()
-            && let Some(trailers) = self.call.trailers(cx)
-        {
-            return Poll::Ready(Some(self.end_with(trailers)));
-        }
-        match ready!(self.gate.poll_pass(cx)) {
-            Ok(Passing::Bytes(bytes)) => Poll::Ready(Some(Some(Ok(Frame::data(bytes))))),
-            Ok(Passing::Nothing) => Poll::Ready(None),
-            Err(excess) => {
-                let status = self.call.refuse(&excess);
-                let trailers = self.call.trailers(cx).unwrap_or_default();
-                Poll::Ready(Some(match self.direction {
-                    Direction::Sent => self.end_with(trailers),
-                    Direction::Received => {
-                        self.has_ended = true;
-                        Some(Err(status.into()))
-                    }
-                }))
-            }
+            charged: Charged::Received(Box::new(received)),
         }
     }
 
-    fn end_with(&mut self, trailers: HeaderMap) -> Passes {
-        self.has_ended = true;
-        Some(Ok(Frame::trailers(trailers)))
-    }
-
-    /// What comes after the last message.
-    fn end(&mut self, last: Passes, cx: &Context<'_>) -> Passes {
-        if self.direction == Direction::Sent
-            && let Some(trailers) = self.call.trailers(cx)
-        {
-            return self.end_with(trailers);
+    pub(super) fn sent(body: B, sent: Sent) -> Self {
+        Self {
+            body,
+            charged: Charged::Sent(Box::new(sent)),
         }
-        last
     }
 }
 
@@ -117,53 +67,30 @@ where
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passes> {
-        let mut this = self.project();
-        let Some(charged) = this.charged else {
-            let frame = ready!(this.body.poll_frame(cx));
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        };
-        loop {
-            if let Some(passes) = ready!(charged.poll_pass(cx)) {
-                return Poll::Ready(passes);
+        let this = self.project();
+        match this.charged {
+            Charged::Not => {
+                let frame = this.body.poll_frame(cx);
+                frame.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
-            if charged.is_over {
-                return Poll::Ready(charged.end(None, cx));
-            }
-            let last = match ready!(this.body.as_mut().poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => {
-                        charged.gate.come(data);
-                        continue;
-                    }
-                    Err(trailers) => Some(Ok(trailers)),
-                },
-                Some(Err(error)) => Some(Err(error.into())),
-                None => {
-                    charged.is_over = true;
-                    if let Some(prefix) = charged.gate.end() {
-                        return Poll::Ready(Some(Ok(Frame::data(prefix))));
-                    }
-                    None
-                }
-            };
-            return Poll::Ready(charged.end(last, cx));
+            Charged::Received(received) => received.poll_frame(this.body, cx),
+            Charged::Sent(sent) => sent.poll_frame(this.body, cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.charged {
-            None => self.body.is_end_stream(),
-            Some(charged) => {
-                charged.has_ended || (charged.gate.is_empty() && self.body.is_end_stream())
-            }
+            Charged::Not => self.body.is_end_stream(),
+            Charged::Received(received) => received.is_end_stream(&self.body),
+            Charged::Sent(sent) => sent.is_end_stream(&self.body),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.charged {
-            None => self.body.size_hint(),
+        match self.charged {
+            Charged::Not => self.body.size_hint(),
             // It may end early.
-            Some(_) => SizeHint::default(),
+            Charged::Received(_) | Charged::Sent(_) => SizeHint::default(),
         }
     }
 }

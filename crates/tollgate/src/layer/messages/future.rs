@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,10 +12,10 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::{BoxError, MessageBody};
-use super::gate::Direction;
-use super::service::{Answering, open};
+use super::sent::Sent;
+use super::service::{Answering, Settings, open};
 use crate::ResponseBody;
-use crate::layer::Config;
+use crate::layer::deadline::Deadline;
 use crate::ledger::Ledger;
 use crate::limiter::{Plan, Resolving as Planning};
 
@@ -48,18 +47,27 @@ pin_project! {
 /// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
 pub(super) struct Resolving<S, B> {
     pub(super) planning: Planning,
-    pub(super) config: Arc<Config>,
+    pub(super) settings: Settings,
     pub(super) ready: S,
     pub(super) request: Request<B>,
+    /// The caller's.
+    pub(super) deadline: Option<Deadline>,
 }
 
 impl<S, B> Resolving<S, B> {
     fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Plan, Response<R>>> {
-        let view = self.config.limiter.view(&self.request);
-        let planned = ready!(self.planning.poll(cx, &view));
+        let config = &self.settings.config;
+        let view = config.limiter.view(&self.request);
+        let Poll::Ready(planned) = self.planning.poll(cx, &view) else {
+            let Some(deadline) = &mut self.deadline else {
+                return Poll::Pending;
+            };
+            ready!(deadline.poll(cx));
+            return Poll::Ready(Err(config.too_late(&self.request)));
+        };
         Poll::Ready(planned.map_err(|turned| {
             let nothing = Ledger::default();
-            self.config.refuse(&self.request, turned.reason(), &nothing)
+            config.refuse(&self.request, turned.reason(), &nothing)
         }))
     }
 }
@@ -113,12 +121,12 @@ where
                         return Poll::Pending;
                     };
                     let Resolving {
-                        config,
+                        settings,
                         mut ready,
                         request,
                         ..
                     } = *resolved;
-                    let opened = planned.and_then(|plan| open(&config, request, &plan));
+                    let opened = planned.and_then(|plan| open(&settings, request, &plan));
                     state.set(match opened {
                         Ok((request, answering)) => State::Calling {
                             call: ready.call(request),
@@ -142,8 +150,7 @@ where
                         None => response.map(MessageBody::plain),
                         Some(answering) => {
                             let Answering { call, sent } = *answering;
-                            response
-                                .map(|body| MessageBody::charged(body, Direction::Sent, sent, call))
+                            response.map(|body| MessageBody::sent(body, Sent::new(sent, call)))
                         }
                     }));
                 }

@@ -128,6 +128,12 @@ impl Gate {
         }
     }
 
+    /// Why what is held back cannot wait any longer, if that cannot be.
+    pub(super) fn give_up(&mut self) -> Excess {
+        let meter = self.meter.as_mut();
+        meter.map_or(Excess::Undecided, Meter::give_up)
+    }
+
     fn read(&mut self) -> Option<Piece> {
         let mut rest = self.chunk.get(self.cleared..).unwrap_or_default();
         // More than a full budget holds is paid for in parts.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -32,8 +33,8 @@ pub(super) struct Meter {
 enum Step {
     Ready,
     Deciding(Decide),
-    /// Nothing is left, and nobody is asked before that can have changed.
-    Holding(Pin<Box<Sleep>>),
+    /// Nothing is left, as this says, and nobody is asked before that can have changed.
+    Holding(Pin<Box<Sleep>>, Ledger),
 }
 
 /// What is to pass next.
@@ -57,7 +58,7 @@ enum Ruled {
     Paid,
     /// Less would have passed, or is asked for to see whether it would.
     AskAgain,
-    Hold(Duration),
+    Hold(Duration, Ledger),
     Excess(Excess),
 }
 
@@ -114,7 +115,7 @@ impl Meter {
                     }
                 }
                 Step::Deciding(decide) => ready!(Pin::new(decide).poll(cx)),
-                Step::Holding(wait) => {
+                Step::Holding(wait, _) => {
                     ready!(wait.as_mut().poll(cx));
                     self.step = Step::Ready;
                     continue;
@@ -124,7 +125,7 @@ impl Meter {
             match self.rule(answer) {
                 Ruled::Paid => break,
                 Ruled::AskAgain => {}
-                Ruled::Hold(wait) => self.step = Step::Holding(Box::pin(sleep(wait))),
+                Ruled::Hold(wait, why) => self.step = Step::Holding(Box::pin(sleep(wait)), why),
                 Ruled::Excess(excess) => return Poll::Ready(Err(excess)),
             }
         }
@@ -132,6 +133,14 @@ impl Meter {
             account.spend();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Why what has not been paid for cannot wait any longer, if that cannot be.
+    pub(super) fn give_up(&mut self) -> Excess {
+        match mem::replace(&mut self.step, Step::Ready) {
+            Step::Holding(_, why) => Excess::Quota(why),
+            Step::Deciding(_) | Step::Ready => Excess::Undecided,
+        }
     }
 
     fn rule(&mut self, answer: Result<Decision, BackendError>) -> Ruled {
@@ -169,7 +178,7 @@ impl Meter {
             && wait <= SOON
             && !ends
         {
-            return Ruled::Hold(wait);
+            return Ruled::Hold(wait, ledger);
         }
         let payers = payers(&self.plan, decision);
         let accounts = self.accounts.iter().zip(payers);
@@ -221,7 +230,7 @@ fn excess(plan: &Plan, decision: &Decision) -> Ruled {
     });
     let ledger = Ledger::of(plan, decision);
     match ledger.report().retry_after() {
-        Some(wait) if !ends => Ruled::Hold(wait),
+        Some(wait) if !ends => Ruled::Hold(wait, ledger),
         _ => Ruled::Excess(Excess::Quota(ledger)),
     }
 }
@@ -248,7 +257,7 @@ impl fmt::Debug for Meter {
                 &match self.step {
                     Step::Ready => "ready",
                     Step::Deciding(_) => "deciding",
-                    Step::Holding(_) => "holding",
+                    Step::Holding(..) => "holding",
                 },
             )
             .finish_non_exhaustive()

@@ -13,10 +13,11 @@ use tower_service::Service;
 use super::body::{BoxError, MessageBody};
 use super::call::Call;
 use super::future::{MessageLimitFuture, Resolving};
-use super::gate::Direction;
 use super::meter::Meter;
+use super::received::Received;
 use crate::answer::{Dialect, GrpcCode, closed};
 use crate::layer::Config;
+use crate::layer::deadline::Deadline;
 use crate::ledger::Ledger;
 use crate::limiter::{Plan, Planned};
 use crate::{Messages, ResponseBody};
@@ -25,12 +26,20 @@ use crate::{Messages, ResponseBody};
 #[derive(Clone, Debug)]
 pub struct MessageLimitService<S> {
     inner: S,
-    config: Arc<Config>,
+    settings: Settings,
+}
+
+/// What the services of one layer share.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) config: Arc<Config>,
+    /// So many bytes of each stream that is held back.
+    pub(super) read_ahead: usize,
 }
 
 impl<S> MessageLimitService<S> {
-    pub(super) fn new(inner: S, config: Arc<Config>) -> Self {
-        Self { inner, config }
+    pub(super) fn new(inner: S, settings: Settings) -> Self {
+        Self { inner, settings }
     }
 }
 
@@ -51,13 +60,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
-        let limiter = &self.config.limiter;
+        let limiter = &self.settings.config.limiter;
         if !limiter.has_messages() || Dialect::of(&limiter.view(&request)).is_none() {
             let call = self.inner.call(request.map(MessageBody::plain));
             return MessageLimitFuture::calling(call, None);
         }
         match limiter.plan_messages(&limiter.view(&request)) {
-            Ok(Planned::Now(plan)) => match open(&self.config, request, &plan) {
+            Ok(Planned::Now(plan)) => match open(&self.settings, request, &plan) {
                 Ok((request, answering)) => {
                     MessageLimitFuture::calling(self.inner.call(request), answering)
                 }
@@ -69,14 +78,16 @@ where
                 let ready = mem::replace(&mut self.inner, clone);
                 MessageLimitFuture::resolving(Resolving {
                     planning,
-                    config: Arc::clone(&self.config),
+                    settings: self.settings.clone(),
                     ready,
+                    deadline: Deadline::of(&limiter.view(&request)),
                     request,
                 })
             }
             Err(turned) => {
                 let nothing = Ledger::default();
-                let refused = self.config.refuse(&request, turned.reason(), &nothing);
+                let config = &self.settings.config;
+                let refused = config.refuse(&request, turned.reason(), &nothing);
                 self.refused(refused)
             }
         }
@@ -106,10 +117,11 @@ pub(super) struct Answering {
 
 /// Puts a gate before what the caller sends, or refuses the call.
 pub(super) fn open<B, R: ResponseBody>(
-    config: &Arc<Config>,
+    settings: &Settings,
     request: Request<B>,
     plan: &Plan,
 ) -> Result<Opened<B>, Response<R>> {
+    let Settings { config, read_ahead } = settings;
     let limiter = &config.limiter;
     if plan.is_empty() {
         return Ok((request.map(MessageBody::plain), None));
@@ -132,8 +144,9 @@ pub(super) fn open<B, R: ResponseBody>(
     };
     let request = match meter(Messages::are_received) {
         None => request.map(MessageBody::plain),
-        received @ Some(_) => request.map(|body| {
-            MessageBody::charged(body, Direction::Received, received, answering.call.clone())
+        Some(meter) => request.map(|body| {
+            let call = answering.call.clone();
+            MessageBody::received(body, Received::new(meter, call, *read_ahead))
         }),
     };
     Ok((request, Some(Box::new(answering))))

@@ -1,0 +1,275 @@
+//! What happened to each budget, put together from everybody's attempts.
+
+use std::collections::BTreeMap;
+
+use super::LINGERS_US;
+use super::most::Doubt;
+use super::rule::Rule;
+use super::timeline::{Moment, Timeline};
+use super::trial::{Course, Credit, Loss, Seen, Stray, Unsure};
+use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Said, Verb};
+use crate::history::{Disturbance, Effect, History};
+
+/// What was seen of a budget, by which attempt, and what else happened to it.
+type Happened = (Vec<(Moment, usize, Seen)>, Course);
+
+/// What happened to each budget.
+#[derive(Default)]
+pub(super) struct Courses(BTreeMap<Budget, Happened>);
+
+impl Courses {
+    pub(super) fn of(history: &History, timeline: &Timeline) -> Self {
+        let mut courses = Self::default();
+        let reader = Reader { history, timeline };
+        for (number, attempt) in history.attempts.iter().enumerate() {
+            for budget in attempt.verb.budgets() {
+                courses.0.entry(budget).or_default();
+            }
+            reader.read(number, attempt, &mut courses);
+        }
+        let losses: Vec<_> = history
+            .disturbances
+            .iter()
+            .filter_map(|it| reader.loss(it))
+            .collect();
+        for (budget, (_, course)) in &mut courses.0 {
+            course.losses.extend(&losses);
+            if let Some(&quota) = history.quotas.get(budget.policy) {
+                weigh_credits(course, &Rule::of(quota));
+            }
+            course.losses.sort_by_key(|loss| loss.from);
+            course.strays = strays(course);
+        }
+        courses
+    }
+
+    /// Whether a budget may have been charged by an attempt that nobody can place, between these moments.
+    pub(super) fn is_doubtful(&self, budget: Budget, from: Moment, to: Moment) -> bool {
+        let course = self.0.get(&budget).map(|(_, course)| course);
+        let mut unsure = course.iter().flat_map(|course| &course.unsure);
+        unsure.any(|it| it.from <= to && it.to >= from)
+    }
+
+    pub(super) fn into_budgets(self) -> impl Iterator<Item = (Budget, Happened)> {
+        self.0.into_iter()
+    }
+
+    fn course(&mut self, budget: Budget) -> &mut Course {
+        &mut self.0.entry(budget).or_default().1
+    }
+}
+
+struct Reader<'a> {
+    history: &'a History,
+    timeline: &'a Timeline,
+}
+
+impl Reader<'_> {
+    fn read(&self, number: usize, attempt: &Attempt, courses: &mut Courses) {
+        match &attempt.verb {
+            Verb::Decide(asked) => {
+                for (position, asked) in asked.iter().enumerate() {
+                    if let Some((moment, seen)) = self.seen(attempt, position, asked) {
+                        let (all, _) = courses.0.entry(asked.budget).or_default();
+                        all.push((moment, number, seen));
+                    }
+                    let doubt = Doubt {
+                        n: self.doubtful(attempt, position, asked),
+                        is_debit: false,
+                    };
+                    let course = courses.course(asked.budget);
+                    course.unsure.extend(self.unsure(attempt, doubt));
+                }
+            }
+            &Verb::Credit(budget, said, n) => {
+                let credit = self.credit(attempt, said, n);
+                courses.course(budget).credits.push(credit);
+            }
+            &Verb::Debit(budget, n) => {
+                let doubt = Doubt { n, is_debit: true };
+                let course = courses.course(budget);
+                let unsure = self.unsure(attempt, doubt);
+                if self.is_certain(attempt) {
+                    course.debits.extend(unsure.clone());
+                }
+                course.unsure.extend(unsure);
+            }
+            &Verb::Reset(budget) => {
+                let to_us = match attempt.outcome {
+                    Outcome::Failed(_) => return,
+                    Outcome::Reset => attempt.heard_us,
+                    _ => self.lingers_until(attempt),
+                };
+                courses.course(budget).losses.push(Loss {
+                    from: self.timeline.earliest(attempt.sent_us),
+                    to: self.timeline.latest(to_us),
+                    is_certain: attempt.outcome == Outcome::Reset,
+                });
+            }
+        }
+    }
+
+    /// What was said about a charge, if somebody said it and one can tell when.
+    fn seen(&self, attempt: &Attempt, position: usize, asked: &Asked) -> Option<(Moment, Seen)> {
+        let Outcome::Decided(decided) = &attempt.outcome else {
+            return None;
+        };
+        let &said = decided.verdicts.get(position)?;
+        let moment = self.moment(attempt, &said)?;
+        let cost = asked.cost;
+        said.known.then_some((moment, Seen { cost, said }))
+    }
+
+    fn moment(&self, attempt: &Attempt, said: &Said) -> Option<Moment> {
+        let (from_us, to_us) = (attempt.sent_us, attempt.heard_us);
+        match self.timeline.eras_of(said.at_us, from_us, to_us).as_slice() {
+            &[era] => Some(Moment {
+                era,
+                at_us: said.at_us,
+            }),
+            // Before or after the servers' clock was set: its number does not tell.
+            _ => None,
+        }
+    }
+
+    /// How much an attempt may have taken beside what was seen.
+    fn doubtful(&self, attempt: &Attempt, position: usize, asked: &Asked) -> u64 {
+        if asked.manner == Manner::Probe {
+            return 0;
+        }
+        let mut callers = attempt.verb.budgets().map(|budget| budget.caller);
+        let first = callers.next();
+        let is_split = self.history.is_apart && callers.any(|caller| Some(caller) != first);
+        // What was taken in one place, until another denied.
+        let for_a_while = if is_split && asked.manner == Manner::Enforce {
+            asked.cost
+        } else {
+            0
+        };
+        match &attempt.outcome {
+            Outcome::Decided(decided) => {
+                let said = decided.verdicts.get(position);
+                let said = said.filter(|said| self.moment(attempt, said).is_none());
+                let unplaced = said.map_or(0, |said| said.taken);
+                unplaced.max(if decided.admitted { 0 } else { for_a_while })
+            }
+            Outcome::Failed(_) if is_split => asked.cost,
+            Outcome::Failed(_) => 0,
+            Outcome::Unknown(_) | Outcome::Reset | Outcome::Told => asked.cost,
+        }
+    }
+
+    /// Where something can have been taken by an attempt of unknown outcome. If the clock was set meanwhile, once on each side
+    /// of it: a charge before a step back is worse than the same charge after it.
+    fn unsure(&self, attempt: &Attempt, doubt: Doubt) -> Vec<Unsure> {
+        if doubt.n == 0 {
+            return Vec::new();
+        }
+        let until = self.lingers_until(attempt);
+        let spans: Vec<_> = self.timeline.spans(attempt.sent_us, until).collect();
+        let end = spans.last().map_or(Moment::FIRST, |(_, to)| *to);
+        let span = |(from, to)| Unsure {
+            from,
+            to,
+            end,
+            doubt,
+        };
+        spans.into_iter().map(span).collect()
+    }
+
+    fn credit(&self, attempt: &Attempt, of: Said, n: u64) -> Credit {
+        let from = self.timeline.earliest(attempt.sent_us);
+        let to = self.timeline.latest(self.lingers_until(attempt));
+        let eras = self.timeline.eras_of(of.at_us, 0, attempt.sent_us);
+        let charged = match eras.as_slice() {
+            &[era] if era == from.era && era == to.era => Some(Moment {
+                era,
+                at_us: of.at_us,
+            }),
+            _ => None,
+        };
+        Credit {
+            from: charged.map_or(from, |charged| charged.max(from)),
+            to,
+            n,
+            charged,
+            // It was rounded up.
+            shows_until_us: (of.at_us + of.reset_after_us).saturating_sub(1),
+            is_certain: charged.is_some() && self.is_certain(attempt),
+        }
+    }
+
+    /// Whether what nobody is told of has happened all the same: nothing was in its way, and whoever asked lived on.
+    fn is_certain(&self, attempt: &Attempt) -> bool {
+        attempt.outcome == Outcome::Told
+            && self.lingers_until(attempt) == attempt.heard_us.saturating_add(LINGERS_US)
+    }
+
+    /// Until when a call may reach the server.
+    fn lingers_until(&self, attempt: &Attempt) -> u64 {
+        let mut until = attempt.heard_us.saturating_add(LINGERS_US);
+        for disturbance in &self.history.disturbances {
+            if disturbance.from_us <= until && disturbance.to_us >= attempt.sent_us {
+                until = until.max(disturbance.to_us.saturating_add(LINGERS_US));
+            }
+        }
+        until
+    }
+
+    fn loss(&self, disturbance: &Disturbance) -> Option<Loss> {
+        let is_certain = match disturbance.effect {
+            Effect::Loss => true,
+            Effect::MaybeLoss => false,
+            Effect::Trouble | Effect::Clock(_) => return None,
+        };
+        Some(Loss {
+            from: self.timeline.earliest(disturbance.from_us),
+            to: self.timeline.latest(disturbance.to_us),
+            is_certain,
+        })
+    }
+}
+
+/// Who was given something back before makes less of it show in a bucket, and who lost it all gets nothing back.
+fn weigh_credits(course: &mut Course, rule: &Rule) {
+    let all = course.credits.clone();
+    for (number, credit) in course.credits.iter_mut().enumerate() {
+        let from = credit.charged.unwrap_or(Moment::FIRST);
+        let overlaps = |other: &Credit| other.from <= credit.to && other.to >= from;
+        let others = all.iter().enumerate();
+        let others = others.filter(|(other, it)| *other != number && overlaps(it));
+        let less_us = others.map(|(_, it)| rule.drain_us(it.n) + 1).sum();
+        credit.shows_until_us = credit.shows_until_us.saturating_sub(less_us);
+        let mut losses = course.losses.iter();
+        credit.is_certain &= !losses.any(|loss| loss.from <= credit.to && loss.to >= from);
+    }
+}
+
+fn strays(course: &Course) -> Vec<Stray> {
+    let first_loss = |from: Moment, to: Moment| {
+        let mut losses = course.losses.iter();
+        losses.find(|loss| loss.from <= to && loss.to >= from)
+    };
+    let unheard = course.unsure.iter().filter(|it| !it.doubt.is_debit);
+    let unheard = unheard.filter_map(|unsure| {
+        let loss = first_loss(unsure.from, unsure.end)?;
+        Some(Stray {
+            from: unsure.from.max(loss.from),
+            to: unsure.end,
+            n: unsure.doubt.n,
+        })
+    });
+    let given_back = course.credits.iter().filter_map(|credit| {
+        let from = match credit.charged {
+            Some(charged) => first_loss(charged, credit.to)?.from,
+            // A step of the clock came between.
+            None => credit.from,
+        };
+        Some(Stray {
+            from: from.max(credit.from),
+            to: credit.to,
+            n: credit.n,
+        })
+    });
+    unheard.chain(given_back).collect()
+}

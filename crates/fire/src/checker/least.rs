@@ -1,0 +1,121 @@
+//! The least that can have been taken from a budget: what is certain, less what may have been given back.
+//!
+//! It is kept as what was charged and not only as a state, because of what is given back: a budget with credits never has
+//! more left than one from which the credited part was never taken (the *net history*, as core's own tests show). So a
+//! credit is taken out of the record, and the rest is gone through again.
+
+use tollgate_core::State;
+
+use super::rule::Rule;
+use super::timeline::Moment;
+
+#[derive(Clone, Debug)]
+pub(super) struct Least {
+    state: State,
+    /// From where the record begins.
+    base: State,
+    since: Moment,
+    record: Vec<Charged>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Charged {
+    at_us: u64,
+    n: u64,
+}
+
+impl Least {
+    pub(super) fn full(rule: &Rule, since: Moment) -> Self {
+        Self {
+            state: rule.full(),
+            base: rule.full(),
+            since,
+            record: Vec::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Takes what was seen to be taken. It did fit, and so it does here.
+    pub(super) fn take(&mut self, rule: &Rule, now: Moment, n: u64) {
+        let verdict = rule.probe(&self.state, now.at_us, 0);
+        if verdict.is_some_and(|verdict| verdict.reset_after().is_zero()) {
+            // Nothing of it counts any more, given back or not.
+            *self = Self {
+                since: self.since,
+                ..Self::full(rule, now)
+            };
+        }
+        if n > 0 {
+            self.record.push(Charged {
+                at_us: now.at_us,
+                n,
+            });
+        }
+        apply(rule, &mut self.state, now.at_us, n);
+    }
+
+    /// Takes what has surely been taken at some time since then. The sooner, the less of it is left.
+    pub(super) fn take_since(&mut self, rule: &Rule, from: Moment, n: u64) {
+        if from < self.since {
+            return;
+        }
+        let at_us = from.at_us;
+        let position = self
+            .record
+            .partition_point(|charged| charged.at_us <= at_us);
+        self.record.insert(position, Charged { at_us, n });
+        self.replay(rule);
+    }
+
+    /// Leaves out at most so much of what was charged then.
+    pub(super) fn leave_out(&mut self, rule: &Rule, at: Moment, mut n: u64) {
+        if at < self.since {
+            return;
+        }
+        let same = self.record.iter_mut();
+        for charged in same.filter(|charged| charged.at_us == at.at_us) {
+            let less = n.min(charged.n);
+            charged.n -= less;
+            n -= less;
+        }
+        self.replay(rule);
+    }
+
+    /// Leaves out so much of what was charged last: of all that a credit may have reached, what counts for longest.
+    pub(super) fn leave_out_latest(&mut self, rule: &Rule, mut n: u64) {
+        for charged in self.record.iter_mut().rev() {
+            let less = n.min(charged.n);
+            charged.n -= less;
+            n -= less;
+        }
+        if n > 0 {
+            self.base = rule.full();
+        }
+        self.replay(rule);
+    }
+
+    /// A new era begins: what was recorded by the old clock cannot be told apart by the new one.
+    pub(super) fn enter(&mut self, since: Moment) {
+        self.base = self.state.clone();
+        self.since = since;
+        self.record.clear();
+    }
+
+    fn replay(&mut self, rule: &Rule) {
+        self.record.retain(|charged| charged.n > 0);
+        self.state = self.base.clone();
+        for charged in &self.record {
+            apply(rule, &mut self.state, charged.at_us, charged.n);
+        }
+    }
+}
+
+fn apply(rule: &Rule, state: &mut State, at_us: u64, n: u64) {
+    // Beside a debit that is counted earlier than it was made, what did fit may not seem to.
+    if !rule.admit(state, at_us, n) {
+        rule.debit(state, at_us, n);
+    }
+}

@@ -1,0 +1,139 @@
+//! A quota applied to states, on either side of the truth.
+//!
+//! The rule is core's own, which its own tests hold to an independent model: what is on trial here is everything between
+//! the rule and the caller.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Algorithm, Charge, Key, Mode, Quota, Receipt, Scope, Snapshot, State, Timestamp, Verdict,
+    decide,
+};
+
+/// A quota, and what it takes to apply it to states.
+#[derive(Debug)]
+pub(super) struct Rule {
+    quota: Quota,
+    scope: Scope,
+    key: Key,
+}
+
+impl Rule {
+    pub(super) fn of(quota: Quota) -> Self {
+        Self {
+            quota,
+            scope: Scope::of("checker", 0, &quota),
+            key: Key::from("anybody"),
+        }
+    }
+
+    pub(super) fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    pub(super) fn is_bucket(&self) -> bool {
+        self.quota.algorithm() == Algorithm::Gcra
+    }
+
+    /// How long, after the clock has stepped back by so much, it is not known to which windows counts were moved: that
+    /// depends on who looked first. A bucket is one point in time, which moves nowhere.
+    pub(super) fn blind_us(&self, back_us: u64) -> u64 {
+        if self.is_bucket() {
+            return 0;
+        }
+        back_us.saturating_add(2 * micros(self.quota.period()))
+    }
+
+    /// What a budget holds, in the sense in which a loss hands out one.
+    pub(super) fn whole(&self) -> u64 {
+        self.quota.limit().max(self.quota.capacity())
+    }
+
+    pub(super) fn full(&self) -> State {
+        State::full(&self.quota)
+    }
+
+    /// What would be said, without taking anything.
+    pub(super) fn probe(&self, state: &State, at_us: u64, cost: u64) -> Option<Verdict> {
+        self.decide(&mut state.clone(), at_us, cost, Mode::Probe)
+    }
+
+    /// Takes what fits, and says whether it did.
+    pub(super) fn admit(&self, state: &mut State, at_us: u64, cost: u64) -> bool {
+        let verdict = self.decide(state, at_us, cost, Mode::Enforce);
+        verdict.is_some_and(|verdict| verdict.is_allowed())
+    }
+
+    /// Takes it, whether it fits or not.
+    pub(super) fn debit(&self, state: &mut State, at_us: u64, cost: u64) {
+        if let Some(receipt) = self.receipt(at_us, 1) {
+            receipt.debit_from(state, Timestamp::from_micros(at_us), cost);
+        }
+    }
+
+    /// A bucket from which all has been taken that it holds.
+    pub(super) fn empty_bucket(&self, at_us: u64) -> State {
+        let mut state = self.full();
+        self.admit(&mut state, at_us, self.quota.capacity());
+        state
+    }
+
+    /// Gives back to a window what was charged in it at `charged_us`.
+    pub(super) fn credit_window(&self, state: &mut State, at_us: u64, charged_us: u64, n: u64) {
+        if let Some(receipt) = self.receipt(charged_us, n) {
+            receipt.credit_to(state, Timestamp::from_micros(at_us), n);
+        }
+    }
+
+    /// How long so much takes to drain out of a bucket, rounded down.
+    pub(super) fn drain_us(&self, n: u64) -> u64 {
+        let us = u128::from(n) * self.quota.period().as_micros() / u128::from(self.quota.limit());
+        u64::try_from(us).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn period_us(&self) -> u64 {
+        micros(self.quota.period())
+    }
+
+    fn decide(&self, state: &mut State, at_us: u64, cost: u64, mode: Mode) -> Option<Verdict> {
+        let charge = self.charge(cost, mode);
+        let states = std::slice::from_mut(state);
+        let decision = decide(Timestamp::from_micros(at_us), &[charge], states);
+        decision.verdicts().first().copied()
+    }
+
+    fn charge(&self, cost: u64, mode: Mode) -> Charge<'_> {
+        Charge {
+            scope: self.scope,
+            quota: &self.quota,
+            key: &self.key,
+            cost,
+            mode,
+        }
+    }
+
+    /// A receipt of a charge from a full budget.
+    fn receipt(&self, at_us: u64, n: u64) -> Option<Receipt> {
+        let (charge, at) = (self.charge(n, Mode::Enforce), Timestamp::from_micros(at_us));
+        let decision = decide(at, &[charge], &mut [self.full()][..]);
+        Receipt::of(&charge, decision.verdicts().first()?, at)
+    }
+}
+
+/// A bucket that will be full again so much earlier, and at the earliest now.
+pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
+    match bucket.snapshot() {
+        Snapshot::Gcra {
+            full_at_us, rest, ..
+        } if full_at_us > at_us => State::from(Snapshot::Gcra {
+            full_at_us: full_at_us.saturating_sub(by_us).max(at_us),
+            rest,
+            credits: Vec::new(),
+        }),
+        _ => bucket.clone(),
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

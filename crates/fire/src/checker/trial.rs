@@ -1,0 +1,321 @@
+//! What can have been said about one budget, from one thing that was seen to the next.
+
+use std::ops::RangeInclusive;
+
+use tollgate_core::{State, Verdict};
+
+use super::least::Least;
+use super::most::{self, Doubt, Most};
+use super::rule::{Rule, micros};
+use super::timeline::{Moment, Step};
+use crate::attempt::Said;
+
+/// A loss of the budget, at one moment between two: by a fault, or because it was reset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loss {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    /// Whether it surely happened.
+    pub(super) is_certain: bool,
+}
+
+/// What may have been taken at one moment between two, or not at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsure {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    /// When the whole attempt is over, if the clock was set meanwhile.
+    pub(super) end: Moment,
+    pub(super) doubt: Doubt,
+}
+
+/// What was given back, if it was, between two moments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credit {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) n: u64,
+    /// When that was charged, if one can say by which clock.
+    pub(super) charged: Option<Moment>,
+    /// Until when it surely still shows in a bucket.
+    pub(super) shows_until_us: u64,
+    /// Whether it surely was given back by the end.
+    pub(super) is_certain: bool,
+}
+
+/// What was said about a charge at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) cost: u64,
+    pub(super) said: Said,
+}
+
+/// Everything that happened to one budget but what was seen of it, each sorted as it is gone through.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Course {
+    /// By when they begin.
+    pub(super) losses: Vec<Loss>,
+    /// By when they end.
+    pub(super) unsure: Vec<Unsure>,
+    /// Debits that surely happened, by when they end. They are among the unsure as well.
+    pub(super) debits: Vec<Unsure>,
+    /// By when they begin.
+    pub(super) credits: Vec<Credit>,
+    pub(super) strays: Vec<Stray>,
+}
+
+/// What was charged before a loss, for somebody who did not hear of it or who gives it back, and may be given back after it: to
+/// a budget that never had it. What is then let through was not before, so that both together hold to what one loss may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stray {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) n: u64,
+}
+
+/// Both bounds, on their way through a course.
+#[derive(Debug)]
+pub(super) struct Trial<'a> {
+    rule: &'a Rule,
+    /// What the clock did where each era begins.
+    steps: &'a [Step],
+    least: Least,
+    most: Most,
+    /// What is still to come, or not over.
+    course: Course,
+    /// Losses that may happen now, each with what it would leave if it just had.
+    losing: Vec<(Loss, Most)>,
+    /// Credits that may be given back now, and are certain.
+    returning: Vec<Credit>,
+    last: Moment,
+    /// See [`Rule::blind_us`].
+    blind_us: u64,
+    blind_until: Moment,
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn new(rule: &'a Rule, steps: &'a [Step], mut course: Course) -> Self {
+        course.losses.sort_by_key(|loss| loss.from);
+        course.unsure.sort_by_key(|unsure| unsure.to);
+        course.debits.sort_by_key(|debit| debit.to);
+        course.credits.sort_by_key(|credit| credit.from);
+        Self {
+            rule,
+            steps,
+            least: Least::full(rule, Moment::FIRST),
+            most: Most::full(rule, Moment::FIRST),
+            course,
+            losing: Vec::new(),
+            returning: Vec::new(),
+            last: Moment::FIRST,
+            blind_us: 0,
+            blind_until: Moment::FIRST,
+        }
+    }
+
+    /// Goes on to something that was seen. An error says why it cannot have been.
+    pub(super) fn see(&mut self, now: Moment, seen: &Seen) -> Result<(), String> {
+        self.begin_losses(now);
+        self.end_doubts(now);
+        self.give_back(now);
+        self.end_losses(now);
+        self.enter(now);
+        let is_blind = now < self.blind_until;
+        let (at_us, said, rule) = (now.at_us, &seen.said, self.rule);
+        if is_blind || !self.losing.is_empty() {
+            self.least = Least::full(rule, now);
+        }
+        let mut kind = self.kindest(now);
+        let pending = self.course.unsure.iter();
+        let pending = pending
+            .filter(|unsure| unsure.from <= now)
+            .map(|unsure| unsure.doubt);
+        let mut harsh = self.most.with(rule, at_us, pending);
+
+        let (before, worst) = (
+            self.ask(&kind, at_us, seen.cost)?,
+            self.ask(&harsh, at_us, seen.cost)?,
+        );
+        allowed(seen, &before, &worst, is_blind)?;
+
+        // Who looks at a budget after the clock has stepped back leaves it moved to the new time, whatever is said.
+        self.least.take(rule, now, said.taken);
+        let mut is_moved = self.most.take(rule, at_us, said.taken);
+        for (_, most) in &mut self.losing {
+            is_moved |= most.take(rule, at_us, said.taken);
+        }
+        if is_moved {
+            self.doubt_credits(now);
+        }
+        if !rule.admit(&mut kind, at_us, said.taken) {
+            return Err("took what could not be taken".to_owned());
+        }
+        most::take(rule, &mut harsh, at_us, said.taken);
+        let (after, worst) = (self.ask(&kind, at_us, 0)?, self.ask(&harsh, at_us, 0)?);
+        left(said, &after, &worst, is_blind)
+    }
+
+    fn ask(&self, state: &State, at_us: u64, cost: u64) -> Result<Verdict, String> {
+        let verdict = self.rule.probe(state, at_us, cost);
+        verdict.ok_or_else(|| "no verdict".to_owned())
+    }
+
+    /// The least, when all that may have strayed has just done so.
+    fn kindest(&self, now: Moment) -> State {
+        let strays = self.course.strays.iter();
+        let strays = strays.filter(|stray| stray.from <= now);
+        let n: u64 = strays.map(|stray| stray.n).sum();
+        if n == 0 {
+            return self.least.state().clone();
+        }
+        let mut kindest = self.least.clone();
+        kindest.leave_out_latest(self.rule, n);
+        kindest.state().clone()
+    }
+
+    /// What may be lost from now on, may have been just now.
+    fn begin_losses(&mut self, now: Moment) {
+        let begun = self.course.losses.partition_point(|loss| loss.from <= now);
+        for loss in self.course.losses.drain(..begun) {
+            self.losing.push((loss, Most::full(self.rule, loss.from)));
+        }
+    }
+
+    /// What can happen no more has happened as late as it could, or as early.
+    fn end_doubts(&mut self, now: Moment) {
+        let ended = self.course.unsure.partition_point(|unsure| unsure.to < now);
+        let mut is_moved = false;
+        for unsure in self.course.unsure.drain(..ended) {
+            let at_us = unsure.to.at_us;
+            is_moved |= self.most.may_lose(self.rule, at_us, unsure.doubt);
+            for (loss, most) in &mut self.losing {
+                if unsure.to >= loss.from {
+                    is_moved |= most.may_lose(self.rule, at_us, unsure.doubt);
+                }
+            }
+        }
+        if is_moved {
+            self.doubt_credits(now);
+        }
+        let ended = self.course.debits.partition_point(|debit| debit.to < now);
+        for debit in self.course.debits.drain(..ended) {
+            self.least.take_since(self.rule, debit.from, debit.doubt.n);
+        }
+    }
+
+    fn give_back(&mut self, now: Moment) {
+        // Never by the call that charged it.
+        let begun = self
+            .course
+            .credits
+            .partition_point(|credit| credit.from < now);
+        for credit in self.course.credits.drain(..begun) {
+            if let Some(charged) = credit.charged {
+                self.least.leave_out(self.rule, charged, credit.n);
+            }
+            if credit.is_certain {
+                self.returning.push(credit);
+            }
+        }
+        let returning = self.returning.drain(..);
+        let (over, returning): (Vec<_>, Vec<_>) = returning.partition(|it| it.to < now);
+        self.returning = returning;
+        for credit in over {
+            self.most.give_back(self.rule, &credit);
+        }
+        let strays = self.course.strays.drain(..);
+        let (over, strays): (Vec<_>, Vec<_>) = strays.partition(|stray| stray.to < now);
+        self.course.strays = strays;
+        for stray in over {
+            self.least.leave_out_latest(self.rule, stray.n);
+        }
+    }
+
+    /// What was seen since a credit may have been given back is as much as the truth held then: it may have had the credit
+    /// already, and is not to have it twice.
+    fn doubt_credits(&mut self, now: Moment) {
+        self.returning.clear();
+        let begun = self.course.credits.iter_mut();
+        for credit in begun.take_while(|credit| credit.from < now) {
+            credit.is_certain = false;
+        }
+    }
+
+    fn end_losses(&mut self, now: Moment) {
+        let losing = self.losing.drain(..);
+        let (over, losing): (Vec<_>, Vec<_>) = losing.partition(|(loss, _)| loss.to < now);
+        self.losing = losing;
+        for (loss, most) in over {
+            self.least = Least::full(self.rule, loss.to);
+            if loss.is_certain && most.origin() >= self.most.origin() {
+                self.most = most;
+            }
+        }
+    }
+
+    /// The clock may have been set since.
+    fn enter(&mut self, now: Moment) {
+        for era in self.last.era + 1..=now.era {
+            let Some(&Step { back_us, ended_us }) = self.steps.get(era) else {
+                continue;
+            };
+            self.least.enter(now);
+            // A state that said no more than that the budget is full may have been forgotten by then, and what it would say
+            // now with it.
+            let verdict = self.rule.probe(self.least.state(), ended_us, 0);
+            if back_us > 0 && verdict.is_some_and(|verdict| verdict.reset_after().is_zero()) {
+                self.least = Least::full(self.rule, now);
+            }
+            // Who is still blind stays so for as long again: by the new clock the old end means nothing.
+            self.blind_us = match self.rule.blind_us(back_us) {
+                0 => 0,
+                _ if back_us == 0 && self.last >= self.blind_until => 0,
+                blind_us => blind_us.max(self.blind_us),
+            };
+            self.blind_until = Moment {
+                era,
+                at_us: now.at_us.saturating_add(self.blind_us),
+            };
+        }
+        self.last = now;
+    }
+}
+
+/// Whether the cost can have passed, or been denied, and with that wait.
+fn allowed(seen: &Seen, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Result<(), String> {
+    let (cost, said) = (seen.cost, &seen.said);
+    if said.passes && !kind.is_allowed() {
+        let left = kind.remaining();
+        return Err(format!(
+            "admitted a cost of {cost} when at most {left} was left"
+        ));
+    }
+    if !said.passes && harsh.is_allowed() && !is_blind {
+        let left = harsh.remaining();
+        return Err(format!(
+            "denied a cost of {cost} when at least {left} was left"
+        ));
+    }
+    if !said.passes && said.never != kind.never_passes() {
+        return Err(format!("said never: {}, which it is not", said.never));
+    }
+    let wait = |verdict: &Verdict| micros(verdict.retry_after().unwrap_or_default());
+    let longest = if is_blind { u64::MAX } else { wait(harsh) };
+    within("retry after", said.retry_after_us, &(wait(kind)..=longest))
+}
+
+/// Whether so much can have been left.
+fn left(said: &Said, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Result<(), String> {
+    let fewest = if is_blind { 0 } else { harsh.remaining() };
+    within("remaining", said.remaining, &(fewest..=kind.remaining()))?;
+    let full = |verdict: &Verdict| micros(verdict.reset_after());
+    let longest = if is_blind { u64::MAX } else { full(harsh) };
+    within("reset after", said.reset_after_us, &(full(kind)..=longest))
+}
+
+fn within(what: &str, said: u64, possible: &RangeInclusive<u64>) -> Result<(), String> {
+    if possible.contains(&said) {
+        return Ok(());
+    }
+    Err(format!("said {what} {said}, and it was {possible:?}"))
+}

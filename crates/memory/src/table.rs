@@ -1,0 +1,262 @@
+//! The entries: one of 32 bytes per live key, at the place that its hash says or soon after it.
+//!
+//! A key among millions is found with one look at memory that is not in a cache: what it is called, what it is worth and what
+//! is left of its budget lie in half a line, and the next entries, should it not be the first, in the lines behind.
+
+use std::mem;
+
+use tollgate_core::{Quota, State};
+
+use crate::hashing::Hashing;
+use crate::sought::Sought;
+use crate::stored_key::StoredKey;
+
+/// One live key, or a vacancy.
+#[derive(Debug)]
+#[repr(align(32))]
+pub(crate) struct Entry {
+    pub(crate) key: StoredKey,
+    pub(crate) state: State,
+}
+
+/// Runs of entries, each at its home or behind it with no vacancy in between, around the end and on at the start.
+#[derive(Debug)]
+pub(crate) struct Table {
+    entries: Box<[Entry]>,
+    len: usize,
+}
+
+/// Where in a table an entry is, until something is inserted or removed.
+pub(crate) type Slot = usize;
+
+const FEWEST: usize = 16;
+/// Only for the state of a vacancy, or of what was moved away: it owns nothing and is never asked.
+pub(crate) const ANY_QUOTA: Quota = Quota::per_second(1);
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Box::default(),
+            len: 0,
+        }
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many slots, vacant ones included.
+    pub(crate) fn slots(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn entry(&self, slot: Slot) -> &Entry {
+        &self.entries[slot]
+    }
+
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.entries[slot]
+    }
+
+    /// All of them, vacancies left out.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries
+            .iter_mut()
+            .filter(|entry| !entry.key.is_vacant())
+    }
+
+    /// The first entry that may be the key and for which `holds` is true.
+    // Always: it is called from where every instruction counts.
+    #[inline(always)]
+    pub(crate) fn find(
+        &self,
+        sought: &Sought<'_>,
+        holds: impl Fn(StoredKey) -> bool,
+    ) -> Option<Slot> {
+        let mut slot = home(sought.hash, self.entries.len());
+        // Every table has a vacancy, at which this ends; one without any slots ends it at once.
+        loop {
+            let Some(entry) = self.entries.get(slot) else {
+                if slot == 0 {
+                    return None;
+                }
+                slot = 0;
+                continue;
+            };
+            if sought.key.may_be(entry.key) && holds(entry.key) {
+                return Some(slot);
+            }
+            if entry.key.is_vacant() {
+                return None;
+            }
+            slot += 1;
+        }
+    }
+
+    /// Adds an entry of a key that is not there. There will be no more than `most` of them.
+    pub(crate) fn insert(&mut self, hashing: &Hashing, hash: u64, entry: Entry, most: usize) {
+        // Four fifths full at most: fuller, runs grow long; emptier, entries would take more than 64 bytes each.
+        if (self.len + 1) * 5 > self.entries.len() * 4 {
+            self.grow(hashing, most);
+        }
+        self.place(hash, entry);
+        self.len += 1;
+    }
+
+    /// Takes an entry out. Those behind it that are not at home move up, so that no search ends before it has found them.
+    pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
+        let slots = self.entries.len();
+        let behind = |from: Slot, to: Slot| {
+            if to < from {
+                to + slots - from
+            } else {
+                to - from
+            }
+        };
+        let mut hole = slot;
+        let mut next = slot;
+        loop {
+            next = if next + 1 < slots { next + 1 } else { 0 };
+            let key = self.entries[next].key;
+            if key.is_vacant() {
+                break;
+            }
+            if behind(home(key.hash(hashing), slots), next) >= behind(hole, next) {
+                self.entries.swap(hole, next);
+                hole = next;
+            }
+        }
+        self.entries[hole] = Entry::vacant();
+        self.len -= 1;
+    }
+
+    /// By a sixth: little enough that memory is never half empty, and that entries, which keep their order, are moved
+    /// from one end of it to the other as fast as it can be read.
+    #[inline(never)]
+    fn grow(&mut self, hashing: &Hashing, most: usize) {
+        let slots = self.entries.len();
+        let slots = (slots + slots / 6 + FEWEST).min(most * 5 / 4 + 1);
+        let vacant = (0..slots).map(|_| Entry::vacant()).collect();
+        for entry in mem::replace(&mut self.entries, vacant) {
+            if !entry.key.is_vacant() {
+                self.place(entry.key.hash(hashing), entry);
+            }
+        }
+    }
+
+    fn place(&mut self, hash: u64, entry: Entry) {
+        let mut slot = home(hash, self.entries.len());
+        while !self.entries[slot].key.is_vacant() {
+            slot = if slot + 1 < self.entries.len() {
+                slot + 1
+            } else {
+                0
+            };
+        }
+        self.entries[slot] = entry;
+    }
+}
+
+impl Entry {
+    fn vacant() -> Self {
+        Self {
+            key: StoredKey::VACANT,
+            state: State::full(&ANY_QUOTA),
+        }
+    }
+}
+
+/// Where a key of this hash should be among so many slots: in the order of the hashes, whatever their number, of which there
+/// may be any.
+#[inline]
+fn home(hash: u64, slots: usize) -> Slot {
+    ((StoredKey::tag(hash) * slots as u64) >> StoredKey::TAG_BITS) as Slot
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tollgate_core::{Key, Scope};
+
+    use super::*;
+
+    fn entry(sought: &Sought<'_>) -> Entry {
+        Entry {
+            key: sought.key,
+            ..Entry::vacant()
+        }
+    }
+
+    #[test]
+    fn an_entry_is_half_a_line_of_a_cache() {
+        assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (32, 32));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_found_exactly_while_it_is_there() {
+        // given bounds so low that runs are long and reach around the end, and some hundred keys of either kind
+        let scope = Scope::of("table", 0, &ANY_QUOTA);
+        let keys: Vec<Key> = (0..600_u32)
+            .map(|n| match n % 2 {
+                0 => Key::bytes(&n.to_le_bytes()),
+                _ => Key::from(format!("a key of some length: {n}")),
+            })
+            .collect();
+        for most in [1, 2, 7, 100, 400] {
+            let hashing = Hashing::random();
+            let mut table = Table::new();
+            let mut there = HashSet::new();
+            let mut random = 1_u64;
+            for _ in 0..20_000 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let key = &keys[(random >> 33) as usize % keys.len()];
+                let sought = Sought::new(&hashing, scope, key);
+
+                // when a key is looked for, and added or taken out
+                let found = table.find(&sought, |_| true);
+
+                // then it is there if it was added, and so is everybody else
+                assert_eq!(found.is_some(), there.contains(key), "{most}");
+                match found {
+                    Some(slot) => {
+                        table.remove(&hashing, slot);
+                        there.remove(key);
+                    }
+                    None if there.len() < most => {
+                        table.insert(&hashing, sought.hash, entry(&sought), most);
+                        there.insert(key);
+                    }
+                    None => {}
+                }
+                assert_eq!(table.len(), there.len());
+                assert!(table.slots() <= most * 5 / 4 + 1);
+            }
+            assert_eq!(table.iter_mut().count(), there.len());
+        }
+    }
+
+    #[test]
+    fn a_table_grows_by_little_and_is_never_half_empty() {
+        // given
+        let (hashing, scope) = (Hashing::random(), Scope::of("table", 0, &ANY_QUOTA));
+        let mut table = Table::new();
+        for n in 0..8192_u32 {
+            // when
+            let key = Key::from(n);
+            let sought = Sought::new(&hashing, scope, &key);
+            table.insert(&hashing, sought.hash, entry(&sought), 8192);
+
+            // then a vacancy is left, and few are
+            let (len, slots) = (table.len(), table.slots());
+            assert!(
+                len < slots && (slots * 2 < len * 3 || len < 400),
+                "{len} of {slots}"
+            );
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! When states end.
+
+use redis::Connection;
+use tollgate_core::Unit;
+
+use crate::wire::numbers::Reader;
+
+/// When a key ends. Before Redis 7 one can only ask how long that is, and has to do so within one millisecond.
+pub(super) fn ends_ms(redis: &mut Connection, key: &[u8]) -> i64 {
+    let ask = |redis: &mut Connection, word| redis::cmd(word).arg(key).query::<i64>(redis);
+    if let Ok(ends) = ask(redis, "PEXPIRETIME") {
+        return ends;
+    }
+    loop {
+        let (before, left, after) = (
+            server_ms(redis),
+            ask(redis, "PTTL").unwrap(),
+            server_ms(redis),
+        );
+        if left < 0 {
+            return left;
+        }
+        if before == after {
+            return before + left;
+        }
+    }
+}
+
+fn server_ms(redis: &mut Connection) -> i64 {
+    let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(redis).unwrap();
+    seconds * 1_000 + micros / 1_000
+}
+
+/// When a state ends, as the contract says: in whole milliseconds.
+pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
+    let mut reader = Reader(found);
+    let tag = reader.byte().unwrap();
+    let whole = |reader: &mut Reader<'_>| reader.whole().unwrap();
+    let ends = match unit {
+        Unit::Gcra => {
+            let at = whole(&mut reader);
+            let at = at + u64::from(!reader.0.is_empty());
+            let last = if reader.0.len() > 4 {
+                reader.u32().unwrap();
+                reader.u56().unwrap()
+            } else {
+                0
+            };
+            let cell = 1 << (tag & 63);
+            (at.max(last) / cell + 1) * cell
+        }
+        Unit::FixedWindow {
+            period_us,
+            offset_us,
+        } => whole(&mut reader) * period_us + offset_us,
+        Unit::SlidingWindow { period_us } => (whole(&mut reader) + 2) * period_us,
+        Unit::RollingWindow { period_us, buckets } => {
+            let buckets = u64::from(buckets);
+            (whole(&mut reader) + buckets) * (period_us / buckets)
+        }
+        Unit::SlidingLog { period_us } => {
+            let mut newest = Reader(&found[found.len() - 12..]);
+            whole(&mut newest) + period_us
+        }
+        other => panic!("no end is stated of {other:?}"),
+    };
+    (ends / 1_000 + 1) * 1_000
+}

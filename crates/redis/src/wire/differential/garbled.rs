@@ -1,0 +1,117 @@
+//! States that somebody has changed: both sides take them or leave them, and never one of each.
+
+use redis::Value;
+use smallvec::smallvec;
+use tollgate_core::{Algorithm, Charge, FailureKind, Key, Mode, Quota, Scope};
+use tollgate_testkit::Standalone;
+
+use super::World;
+use super::questions::{Calls, Random};
+use crate::wire::{Plan, Reply, Request, Work, replay};
+
+const KEY: &[u8] = b"garbled";
+
+/// One byte another, some gone, or some more. What stands within a log the script does not look at, since that would be a
+/// scan.
+fn garble(random: &mut Random, quota: &Quota, state: &mut Vec<u8>) {
+    let at = match quota.algorithm() {
+        Algorithm::SlidingLog if random.below(4) == 0 => 0,
+        Algorithm::SlidingLog => return state.truncate(random.index(state.len())),
+        _ => random.index(state.len()),
+    };
+    match random.below(4) {
+        0 => state.truncate(at),
+        1 => state.extend(std::iter::repeat_n(0, 1 + random.index(40))),
+        _ => state[at] = random.of(&[0, 1, 127, 128, 161, 248, 255]),
+    }
+}
+
+impl World {
+    fn value(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        redis::cmd("GET").arg(key).query(&mut self.redis).unwrap()
+    }
+
+    /// Decides one charge under the key, in a call of its own or together with another key.
+    fn decide_on_garbled(&mut self, quota: &Quota, with_another: bool) -> bool {
+        let request = |name: &[u8]| Request {
+            work: Work::decide(&[Charge {
+                scope: Scope::of("garbled", 0, quota),
+                quota,
+                key: &Key::from("anybody"),
+                cost: 1,
+                mode: Mode::Enforce,
+            }]),
+            names: smallvec![name.into()],
+        };
+        let mut requests = vec![request(KEY)];
+        requests.extend(with_another.then(|| request(b"another")));
+        let (plan, call) = Plan::of(&requests);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.script).arg(call.keys.len());
+        for part in call.keys.iter().map(|key| &key[..]) {
+            command.arg(part);
+        }
+        for run in &call.runs {
+            command.arg(&run[..]);
+        }
+        let value: Value = command.query(&mut self.redis).unwrap();
+        let reply = Reply::parse(value).unwrap();
+        let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
+            &requests[position]
+        });
+        let outcomes = outcomes.unwrap_or_else(|error| panic!("{quota}, {error}"));
+        let (_, of_it) = outcomes
+            .into_iter()
+            .find(|(position, _)| *position == 0)
+            .unwrap();
+        match of_it {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), FailureKind::ForeignState);
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_state_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
+    let server = Standalone::start();
+    let seed = super::seed();
+    let mut world = World::new(&server, seed, Calls::Any);
+    let mut random = Random::of_seed(seed);
+    let (mut taken, mut left) = (0, 0);
+    for _ in 0..400 {
+        world.step();
+        let names: Vec<_> = world.model.keys().cloned().collect();
+        for _ in 0..10 {
+            let name = &names[random.index(names.len())];
+            let Some(mut state) = world.value(name) else {
+                continue;
+            };
+            let policy = name.split(|byte| *byte == b':').next().unwrap();
+            let family = world.questions.scopes.iter();
+            let family = { family }.position(|scope| scope.policy().as_bytes() == policy);
+            let quota = random.of(&world.questions.families[family.unwrap()]);
+            garble(&mut random, &quota, &mut state);
+            redis::cmd("SET")
+                .arg(KEY)
+                .arg(&state)
+                .arg("PX")
+                .arg(100_000)
+                .exec(&mut world.redis)
+                .unwrap();
+
+            let is_one = world.decide_on_garbled(&quota, random.below(2) == 0);
+
+            if is_one {
+                taken += 1;
+            } else {
+                left += 1;
+                assert_eq!(world.value(KEY), Some(state), "{quota}");
+            }
+        }
+    }
+    println!("{taken} taken, {left} left");
+    assert!(taken > 100 && left > 100, "{taken} {left}");
+}

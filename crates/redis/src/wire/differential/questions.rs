@@ -1,0 +1,285 @@
+//! What is asked, and when: random operations, told by a seed.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Receipt, Scope};
+
+use crate::name::Name;
+use crate::wire::{Request, Work};
+
+/// A fixed sequence of numbers for each seed: SplitMix64.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn of_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    pub(super) fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap()
+    }
+
+    pub(super) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.index(choices.len())]
+    }
+}
+
+/// Quotas of one scope, of one unit: callers move between them.
+fn families() -> Vec<Vec<Quota>> {
+    let us = Duration::from_micros;
+    let gcra = |limit, period, burst| Quota::new(limit, us(period)).burst(burst);
+    let other = |limit, period, algorithm| Quota::new(limit, us(period)).using(algorithm);
+    let day = 86_400_000_000;
+    let mut families = vec![
+        vec![gcra(10, 1_000_000, 10)],
+        vec![gcra(7, 1_000_000, 3), gcra(7, 1_000_000, 30)],
+        vec![gcra(999_983, day, 50), gcra(1, 100, 5), gcra(13, 1_000, 1)],
+        vec![gcra(1_000_000, 1_000_000, 100)],
+        // Equal but for their rests, so that each goes on in place where another has been.
+        [3, 10, 17, 19].map(|n| gcra(n, 1_000_000, n)).to_vec(),
+    ];
+    for offset in [0, 6] {
+        let algorithm = Algorithm::FixedWindow { offset: us(offset) };
+        families.push(vec![
+            other(5, 1_000, algorithm),
+            other(20, 1_000, algorithm),
+        ]);
+    }
+    for (limits, period) in [
+        ([5, 8], 1_000),
+        ([1_000_000, 7], day),
+        ([864_000_000_000, 3], day),
+    ] {
+        let quota = |limit| other(limit, period, Algorithm::SlidingWindow);
+        families.push(limits.map(quota).to_vec());
+    }
+    for buckets in [2, 10, 128] {
+        let quota = |limit| other(limit, 1_280, Algorithm::RollingWindow { buckets });
+        families.push(vec![quota(6), quota(40)]);
+    }
+    let log = |limit| other(limit, 500, Algorithm::SlidingLog);
+    families.push(vec![log(4), log(30)]);
+    families
+}
+
+/// How many of the families are of GCRA: the first ones.
+const GCRA_FAMILIES: usize = 5;
+
+/// A call of enforced GCRA charges: of a caller's own budget, and perhaps of some that are shared.
+#[derive(Clone, Copy)]
+struct Usual {
+    own: usize,
+    callers: u64,
+    shared: usize,
+    charges: usize,
+    cost: u64,
+    tiers: bool,
+}
+
+impl Usual {
+    fn any(random: &mut Random) -> Self {
+        Self {
+            own: random.index(GCRA_FAMILIES),
+            callers: random.of(&[1, 2, 40]),
+            shared: random.index(GCRA_FAMILIES),
+            charges: random.of(&[1, 1, 2, 3]),
+            cost: random.of(&[1, 1, 1, 2, 0]),
+            tiers: random.below(4) == 0,
+        }
+    }
+}
+
+/// What the calls are like.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Calls {
+    /// Of every size and shape.
+    Any,
+    /// One request each, mostly of one GCRA charge.
+    Alone,
+    /// About short windows, by a clock that steps back and forth over their ends.
+    AtBoundaries,
+}
+
+pub(super) struct Questions {
+    calls: Calls,
+    random: Random,
+    usual: Option<Usual>,
+    pub(super) families: Vec<Vec<Quota>>,
+    pub(super) scopes: Vec<Scope>,
+    pub(super) receipts: Vec<Receipt>,
+    /// The time, in µs.
+    pub(super) now: u64,
+}
+
+impl Questions {
+    pub(super) fn new(calls: Calls, seed: u64) -> Self {
+        let mut families = families();
+        if calls == Calls::AtBoundaries {
+            families.retain(|quotas| {
+                let is_short = quotas[0].period() <= Duration::from_micros(1_280);
+                is_short && quotas[0].algorithm() != Algorithm::Gcra
+            });
+        }
+        let scopes = families
+            .iter()
+            .enumerate()
+            .map(|(number, quotas)| Scope::of(&format!("differential-{number}"), 0, &quotas[0]))
+            .collect();
+        Self {
+            calls,
+            random: Random(seed),
+            usual: None,
+            families,
+            scopes,
+            receipts: Vec::new(),
+            now: 3_500_000_000_000_000,
+        }
+    }
+
+    /// The requests of the next call.
+    pub(super) fn next(&mut self) -> Vec<Request> {
+        let (size, usual) = self.next_calls();
+        if self.calls == Calls::AtBoundaries {
+            self.step_over_boundaries();
+        } else if usual.is_none() || self.random.below(3) == 0 {
+            self.move_time();
+        }
+        (0..size).map(|_| self.request(usual)).collect()
+    }
+
+    /// Half of the calls are as most calls are, for which the script has paths of their own; and often the next one is like
+    /// the one before, so that budgets are used up to the last unit.
+    fn next_calls(&mut self) -> (usize, Option<Usual>) {
+        if self.random.below(4) == 0 {
+            let is_usual = match self.calls {
+                Calls::Any => self.random.below(2) == 0,
+                Calls::Alone => self.random.below(8) > 0,
+                Calls::AtBoundaries => false,
+            };
+            self.usual = is_usual.then(|| Usual::any(&mut self.random));
+        }
+        match self.calls {
+            Calls::Any => (self.random.of(&[1, 1, 2, 5, 20, 64]), self.usual),
+            Calls::Alone => {
+                let usual = self.usual.map(|usual| Usual {
+                    charges: 1,
+                    ..usual
+                });
+                (1, usual)
+            }
+            Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
+        }
+    }
+
+    fn move_time(&mut self) {
+        let most = self.random.of(&[1, 10, 200, 1_500, 500_000, 100_000_000]);
+        let by = self.random.below(most);
+        match self.random.below(20) {
+            0 => self.now -= by,
+            1..=12 => self.now += by,
+            _ => {}
+        }
+    }
+
+    fn step_over_boundaries(&mut self) {
+        let window = self.random.of(&[10, 128, 500, 640, 1_000, 1_280]);
+        let into = self.now % window;
+        match self.random.below(8) {
+            0 => self.now += window - into + self.random.below(3),
+            1 => self.now -= into + self.random.below(3),
+            2 => self.now -= self.random.below(600),
+            3 => self.now += self.random.below(600),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, usual: Option<Usual>) -> Request {
+        let settle = usual.is_none() && !self.receipts.is_empty() && self.random.below(4) == 0;
+        if settle {
+            let newest = self.receipts.len() as u64;
+            let back = self.random.of(&[1, 5, newest]).min(newest);
+            let index = usize::try_from(newest - 1 - self.random.below(back)).unwrap();
+            let receipt = self.receipts[index].copy();
+            let names = SmallVec::from_iter([name(receipt.scope(), receipt.key())]);
+            let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
+            let work = match self.random.below(8) {
+                0..4 => {
+                    self.receipts.swap_remove(index);
+                    Work::Credit(receipt, n)
+                }
+                4..7 => Work::Debit(receipt, n),
+                _ => Work::Reset(receipt.scope()),
+            };
+            return Request { work, names };
+        }
+        let count = match usual {
+            Some(usual) => usual.charges,
+            None => self.random.of(&[1, 1, 1, 2, 2, 3, 5]),
+        };
+        let mut keys = Vec::new();
+        for number in 0..count {
+            keys.push(match usual {
+                Some(usual) => self.usual_charge(usual, number),
+                None => self.any_charge(),
+            });
+        }
+        let charges: Vec<_> = keys
+            .iter()
+            .map(|(scope, quota, key, cost, mode)| Charge {
+                scope: *scope,
+                quota,
+                key,
+                cost: *cost,
+                mode: *mode,
+            })
+            .collect();
+        Request {
+            work: Work::decide(&charges),
+            names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
+        }
+    }
+
+    fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {
+        let family = self.random.index(self.families.len());
+        let key = Key::from(self.random.below(3));
+        let quota = self.random.of(&self.families[family]);
+        let cost = self
+            .random
+            .of(&[0, 1, 1, 1, 2, 3, 7, quota.capacity(), 1 << 60]);
+        let modes = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe];
+        let mode = self.random.of(&modes);
+        (self.scopes[family], quota, key, cost, mode)
+    }
+
+    /// The first charge is of a caller's own budget, what follows of one that they share.
+    fn usual_charge(&mut self, usual: Usual, number: usize) -> (Scope, Quota, Key, u64, Mode) {
+        let family = if number == 0 {
+            usual.own
+        } else {
+            (usual.shared + number) % GCRA_FAMILIES
+        };
+        let keys = if number == 0 { usual.callers } else { 1 };
+        let quota = if usual.tiers {
+            self.random.of(&self.families[family])
+        } else {
+            self.families[family][0]
+        };
+        let key = Key::from(self.random.below(keys));
+        (self.scopes[family], quota, key, usual.cost, Mode::Enforce)
+    }
+}
+
+pub(super) fn name(scope: Scope, key: &Key) -> Name {
+    let mut name = format!("{}:", scope.policy()).into_bytes();
+    name.extend_from_slice(key.as_bytes());
+    name
+}

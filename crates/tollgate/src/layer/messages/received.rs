@@ -1,0 +1,144 @@
+//! What the caller sends, message by message.
+
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+
+use super::body::{BoxError, Passes};
+use super::call::Call;
+use super::gate::{Direction, Gate, Passing};
+use super::meter::{Excess, Meter};
+use super::read_ahead::ReadAhead;
+
+/// What stands before the body of a request whose messages are charged.
+#[derive(Debug)]
+pub(super) struct Received {
+    gate: Gate,
+    ahead: ReadAhead,
+    call: Call,
+    rest: Rest,
+}
+
+/// What is to come from the caller.
+#[derive(Debug)]
+enum Rest {
+    Open,
+    /// This only, behind the data.
+    Last(Passes),
+    /// Nothing, or nothing that matters.
+    Over,
+}
+
+impl Received {
+    pub(super) fn new(meter: Meter, call: Call, read_ahead: usize) -> Self {
+        Self {
+            gate: Gate::new(Direction::Received, Some(meter)),
+            ahead: ReadAhead::of(read_ahead),
+            call,
+            rest: Rest::Open,
+        }
+    }
+
+    pub(super) fn poll_frame<B>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Passes>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        loop {
+            if let Rest::Over = self.rest {
+                return Poll::Ready(None);
+            }
+            match self.gate.poll_pass(cx) {
+                Poll::Ready(Ok(Passing::Bytes(bytes))) => {
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                Poll::Ready(Ok(Passing::Nothing)) => {}
+                Poll::Ready(Err(excess)) => return Poll::Ready(self.refuse(&excess)),
+                Poll::Pending => return self.read_ahead(body, cx),
+            }
+            let next = match self.ahead.pop() {
+                None => ready!(self.poll_data(body.as_mut(), cx)),
+                ahead => ahead,
+            };
+            match next {
+                Some(data) => self.gate.come(data),
+                None => return Poll::Ready(self.end()),
+            }
+        }
+    }
+
+    pub(super) fn is_end_stream(&self, body: &impl Body) -> bool {
+        let has_come = match &self.rest {
+            Rest::Open => body.is_end_stream(),
+            Rest::Last(last) => last.is_none(),
+            Rest::Over => return true,
+        };
+        has_come && self.ahead.is_empty() && self.gate.is_empty()
+    }
+
+    /// The next data, or nothing if all of it has come.
+    fn poll_data<B>(&mut self, body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Option<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let Rest::Open = self.rest else {
+            return Poll::Ready(None);
+        };
+        let last = match ready!(body.poll_frame(cx)) {
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Poll::Ready(Some(data)),
+                Err(trailers) => Some(Ok(trailers)),
+            },
+            Some(Err(error)) => Some(Err(error.into())),
+            None => None,
+        };
+        self.rest = Rest::Last(last);
+        Poll::Ready(None)
+    }
+
+    /// Takes what comes while nothing may pass. h2 counts the small frames that nobody reads, and closes the connection over them,
+    /// with everybody else's calls on it.
+    fn read_ahead<B>(&mut self, mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Passes>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        while !self.ahead.is_full() {
+            match self.poll_data(body.as_mut(), cx) {
+                Poll::Ready(Some(data)) => self.ahead.push(data),
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+        // From here on nothing is read, which slows down who sends it.
+        if self.ahead.can_be_slowed_down() {
+            return Poll::Pending;
+        }
+        tracing::debug!("ended a stream that is held back, because of its many small messages");
+        let excess = self.gate.give_up();
+        Poll::Ready(self.refuse(&excess))
+    }
+
+    fn end(&mut self) -> Passes {
+        if let Some(prefix) = self.gate.end() {
+            return Some(Ok(Frame::data(prefix)));
+        }
+        match mem::replace(&mut self.rest, Rest::Over) {
+            Rest::Last(last) => last,
+            Rest::Open | Rest::Over => None,
+        }
+    }
+
+    fn refuse(&mut self, excess: &Excess) -> Passes {
+        self.rest = Rest::Over;
+        self.ahead = ReadAhead::of(0);
+        Some(Err(self.call.refuse(excess).into()))
+    }
+}

@@ -1,0 +1,280 @@
+//! Whose budget: every kind of key in a router of axum's tells callers apart, and what it does not find the policy judges.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+#![cfg(all(feature = "axum", feature = "json"))]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::any;
+use common::at_a_standstill;
+use http::Request;
+use http_body_util::BodyExt;
+use tollgate::key::{
+    AsyncKeyExtractor, Cookie, Extension, FormField, Global, Header, Host, JsonField, MatchedRoute,
+    Method, PathParam, Query, from_async_fn, from_fn,
+};
+use tollgate::{
+    BufferBodyLayer, ClientIp, Key, Limiter, OnMissing, PeerAddr, Policy, Quota, RateLimitLayer,
+};
+use tower::ServiceExt;
+
+/// What an outer layer found out.
+#[derive(Clone)]
+struct User(u64);
+
+/// A kind of key, two requests that it tells apart, and if there is one a request in which it finds nothing, and what it then
+/// says that it has looked for.
+struct Kind {
+    of: fn(Policy) -> Policy,
+    one: Make,
+    other: Make,
+    lacks: Option<(Make, &'static str)>,
+}
+
+type Make = fn() -> Request<Body>;
+
+fn get(uri: &str) -> Request<Body> {
+    Request::get(uri).body(Body::empty()).unwrap()
+}
+
+fn with(name: &'static str, value: &str) -> Request<Body> {
+    let mut request = get("/");
+    request.headers_mut().insert(name, value.parse().unwrap());
+    request
+}
+
+fn from(peer: [u8; 4]) -> Request<Body> {
+    let mut request = get("/");
+    let peer = PeerAddr(SocketAddr::from((peer, 4711)));
+    request.extensions_mut().insert(peer);
+    request
+}
+
+fn of_user(user: u64) -> Request<Body> {
+    let mut request = get("/");
+    request.extensions_mut().insert(User(user));
+    request
+}
+
+fn by(method: http::Method) -> Request<Body> {
+    let mut request = get("/");
+    *request.method_mut() = method;
+    request
+}
+
+fn sent(kind: &str, body: &'static str) -> Request<Body> {
+    let request = Request::post("/").header("content-type", kind);
+    request.body(Body::from(body)).unwrap()
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+
+/// Who a session belongs to, as somebody says who is asked.
+fn session() -> impl AsyncKeyExtractor {
+    from_async_fn(|request| {
+        let session = request.headers().get("x-session").cloned();
+        async move {
+            tokio::task::yield_now().await;
+            session.map(|session| Key::bytes(session.as_bytes()))
+        }
+    })
+}
+
+fn with_both(key: &str, session: &str) -> Request<Body> {
+    let mut request = with("x-api-key", key);
+    let session = session.parse().unwrap();
+    request.headers_mut().insert("x-session", session);
+    request
+}
+
+fn kinds() -> [Kind; 16] {
+    [
+        Kind {
+            of: |policy| policy.key(ClientIp),
+            one: || from([203, 0, 113, 7]),
+            other: || from([203, 0, 113, 8]),
+            lacks: Some((|| get("/"), "no peer address")),
+        },
+        Kind {
+            of: |policy| policy.key(Header::new("x-api-key")),
+            one: || with("x-api-key", "a"),
+            other: || with("x-api-key", "b"),
+            lacks: Some((|| get("/"), "no header x-api-key")),
+        },
+        Kind {
+            of: |policy| policy.key(Cookie::new("session")),
+            one: || with("cookie", "session=a"),
+            other: || with("cookie", "session=b; other=a"),
+            lacks: Some((|| with("cookie", "other=a"), "no single cookie session")),
+        },
+        Kind {
+            of: |policy| policy.key(Query::new("user")),
+            one: || get("/?user=a"),
+            other: || get("/?user=b"),
+            lacks: Some((|| get("/?users=a"), "no single query parameter user")),
+        },
+        Kind {
+            of: |policy| policy.key(PathParam::new("tenant")),
+            one: || get("/tenants/a"),
+            other: || get("/tenants/b"),
+            lacks: Some((|| get("/people/a"), "no path parameter tenant")),
+        },
+        Kind {
+            of: |policy| policy.key(MatchedRoute),
+            one: || get("/tenants/a"),
+            other: || get("/people/a"),
+            lacks: Some((|| get("/nowhere"), "no matched route")),
+        },
+        Kind {
+            of: |policy| policy.key(Method),
+            one: || by(http::Method::GET),
+            other: || by(http::Method::PUT),
+            lacks: None,
+        },
+        Kind {
+            of: |policy| policy.key(Host),
+            one: || with("host", "a.example"),
+            other: || with("host", "b.example"),
+            lacks: Some((|| get("/"), "no host")),
+        },
+        Kind {
+            of: |policy| policy.key(Extension::new(|user: &User| user.0)),
+            one: || of_user(1),
+            other: || of_user(2),
+            lacks: Some((|| get("/"), "no extension User")),
+        },
+        Kind {
+            of: |policy| policy.key(from_fn(|request| request.uri().query().map(str::to_owned))),
+            one: || get("/?1"),
+            other: || get("/?2"),
+            lacks: Some((|| get("/"), "no key that the closure looks for")),
+        },
+        Kind {
+            of: |policy| policy.key_async(session()),
+            one: || with("x-session", "a"),
+            other: || with("x-session", "b"),
+            lacks: Some((|| get("/"), "no key that the closure looks for")),
+        },
+        Kind {
+            of: |policy| policy.key((Method, Header::new("x-api-key"))),
+            one: || with("x-api-key", "a"),
+            other: || with("x-api-key", "b"),
+            lacks: Some((|| get("/"), "no header x-api-key")),
+        },
+        Kind {
+            of: |policy| policy.key_async((Method, Header::new("x-api-key"), session())),
+            one: || with_both("a", "s"),
+            other: || with_both("a", "t"),
+            lacks: Some((
+                || with("x-api-key", "a"),
+                "no key that the closure looks for",
+            )),
+        },
+        Kind {
+            of: |policy| policy.key_async((Header::new("x-api-key"), session())),
+            one: || with_both("a", "s"),
+            other: || with_both("b", "s"),
+            lacks: Some((|| with("x-session", "s"), "no header x-api-key")),
+        },
+        Kind {
+            of: |policy| policy.key(FormField::new("user")),
+            one: || sent(FORM, "user=a"),
+            other: || sent(FORM, "user=b"),
+            lacks: Some((|| sent(JSON, "user=a"), "no single form field user")),
+        },
+        Kind {
+            of: |policy| policy.key(JsonField::new("user")),
+            one: || sent(JSON, r#"{"user":"a"}"#),
+            other: || sent(JSON, r#"{"user":"b"}"#),
+            lacks: Some((|| sent(JSON, r#"{"name":"a"}"#), "no JSON field user")),
+        },
+    ]
+}
+
+/// A router whose only limit is one an hour for each of these keys.
+fn app(of: fn(Policy) -> Policy, rule: OnMissing) -> Router {
+    let policy = of(Policy::new("keyed", Quota::per_hour(1))).on_missing(rule);
+    let limiter = Limiter::builder().policy(policy);
+    let limiter = limiter.backend(at_a_standstill().0).build().unwrap();
+    Router::new()
+        .route("/", any(|| async {}))
+        .route("/tenants/{tenant}", any(|| async {}))
+        .route("/people/{person}", any(|| async {}))
+        .fallback(|| async {})
+        .layer(RateLimitLayer::new(limiter))
+        .layer(BufferBodyLayer::new(100))
+}
+
+async fn send(app: &Router, request: Request<Body>) -> (u16, String) {
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn statuses<const N: usize>(app: &Router, requests: [fn() -> Request<Body>; N]) -> [u16; N] {
+    let mut statuses = [0; N];
+    for (request, status) in requests.into_iter().zip(&mut statuses) {
+        *status = send(app, request()).await.0;
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn every_kind_of_key_tells_callers_apart() {
+    for (index, Kind { of, one, other, .. }) in kinds().into_iter().enumerate() {
+        let app = app(of, OnMissing::Deny);
+        let statuses = statuses(&app, [one, one, other, other]).await;
+        assert_eq!(statuses, [200, 429, 200, 429], "{index}");
+    }
+
+    let everybody = app(|policy| policy.key(Global), OnMissing::Deny);
+    assert_eq!(
+        statuses(&everybody, [|| from([203, 0, 113, 7]), || get("/")]).await,
+        [200, 429]
+    );
+}
+
+#[tokio::test]
+async fn what_a_key_does_not_find_the_policy_judges() {
+    for Kind { of, one, lacks, .. } in kinds() {
+        let Some((lacking, named)) = lacks else {
+            continue;
+        };
+
+        // Such requests share one budget, which is nobody else's.
+        let share = app(of, OnMissing::Share);
+        assert_eq!(
+            statuses(&share, [lacking, lacking, one]).await,
+            [200, 429, 200],
+            "{named}"
+        );
+
+        // They pass, whatever is left to whom.
+        let pass = app(of, OnMissing::Pass);
+        let requests = [one, lacking, lacking, one];
+        assert_eq!(
+            statuses(&pass, requests).await,
+            [200, 200, 200, 429],
+            "{named}"
+        );
+
+        // They are refused, and told what is missing.
+        let deny = app(of, OnMissing::Deny);
+        for _ in 0..2 {
+            let (status, body) = send(&deny, lacking()).await;
+            assert_eq!(status, 403, "{named}");
+            assert!(body.contains(&format!("{named} in the request")), "{body}");
+        }
+        assert_eq!(statuses(&deny, [one]).await, [200], "{named}");
+    }
+}
