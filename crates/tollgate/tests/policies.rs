@@ -12,8 +12,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use common::{Strict, at_a_standstill, from, header};
-use http::{Request, Response};
-use tollgate::key::{Global, Header};
+use http::{Method, Request, Response};
+use tollgate::key::{Global, Header, PathParam};
 use tollgate::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, RateLimitStatus};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -287,4 +287,69 @@ async fn body(response: Response<Body>) -> bytes::Bytes {
     use http_body_util::BodyExt;
 
     response.into_body().collect().await.unwrap().to_bytes()
+}
+
+/// Requests that differ in all that a policy may look at.
+fn all_sorts() -> Vec<Request<Body>> {
+    let mut requests = Vec::new();
+    for path in ["/v1/7", "/v1//7/", "/v1/%37", "/v1/8", "/v2/7"] {
+        for method in [Method::GET, Method::HEAD, Method::POST, Method::OPTIONS] {
+            for peer in [Some("10.0.0.1"), Some("[2001:db8::1]"), None] {
+                let mut request = peer.map_or_else(|| Request::new(Body::default()), from);
+                *request.uri_mut() = path.parse().unwrap();
+                *request.method_mut() = method.clone();
+                let names = ["origin", "access-control-request-method", "x-key"];
+                for name in names {
+                    let value = http::HeaderValue::from_static("x");
+                    request.headers_mut().insert(name, value);
+                }
+                requests.push(request);
+            }
+        }
+    }
+    requests
+}
+
+#[tokio::test]
+async fn a_policy_charges_the_same_whether_requests_meet_others_or_not() {
+    // given policies of every kind, each by itself and beside one that is on trial
+    let policy = || Policy::new("paths", Quota::per_hour(3)).route("/v1/{id}");
+    let policies = [
+        policy(),
+        policy().method(Method::POST),
+        policy().exempt_method(Method::GET),
+        policy().charge_preflights(),
+        policy().exempt_route("/v1/8"),
+        policy().key(Header::new("x-key")),
+        policy().key(PathParam::new("id")),
+        policy()
+            .key(Header::new("x-none"))
+            .on_missing(OnMissing::Pass),
+        policy()
+            .key(Header::new("x-none"))
+            .on_missing(OnMissing::Deny),
+        Policy::new("anywhere", Quota::per_hour(3)).exempt_route("/v2/{*rest}"),
+    ];
+    for policy in policies {
+        let name = format!("{policy:?}");
+        let other = Policy::new("other", Quota::per_hour(3))
+            .key(Global)
+            .shadow();
+        let (alone, _clock) = layer([policy.clone()]);
+        let (among, _clock) = layer([policy, other]);
+        let mut refused = 0;
+
+        // when both get the same requests
+        for (request, same) in all_sorts().into_iter().zip(all_sorts()) {
+            let asked = format!("{name}: {request:?}");
+            let alone = status(&alone, request).await;
+            let among = status(&among, same).await;
+
+            // then both say the same
+            assert_eq!(alone, among, "{asked}");
+            refused += usize::from(alone != 200);
+        }
+        let passes_all = name.contains("on_missing: Pass");
+        assert_eq!(refused == 0, passes_all, "{name}");
+    }
 }

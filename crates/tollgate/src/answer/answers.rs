@@ -1,7 +1,7 @@
 //! What a layer was told to tell its callers.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{convert, fmt};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
@@ -16,7 +16,7 @@ use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
 use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond, write_usual_fields};
 use crate::ledger::Ledger;
-use crate::{PolicyVerdict, RequestView};
+use crate::{PolicyVerdict, RequestView, ResponseBody};
 
 /// What the answers of one layer look like.
 #[derive(Clone)]
@@ -160,7 +160,7 @@ impl Answers {
             return self.complete(self.grpc.answer(dialect, &refusal), &refusal, writes);
         }
         if let [sole] = ledger.report().verdicts()
-            && let Some(complete) = self.prepared(sole, jitter, writes)
+            && let Some(complete) = self.prepared(sole, jitter, writes, convert::identity)
         {
             return complete;
         }
@@ -217,34 +217,35 @@ impl Answers {
     /// The answer to a request that one quota refuses, and in which no other took part, unless there is more to it than
     /// there nearly always is.
     #[inline]
-    pub(crate) fn deny<B>(
+    pub(crate) fn deny<B, R: ResponseBody>(
         &self,
         sole: &PolicyVerdict,
         request: &Request<B>,
-    ) -> Option<Response<Bytes>> {
+    ) -> Option<Response<R>> {
         // Every call of gRPC is a POST.
         if request.method() == Method::POST {
             return None;
         }
         let jitter = self.jitter.map(Jitter::draw);
-        self.prepared(sole, jitter, self.writes)
+        self.prepared(sole, jitter, self.writes, R::from_bytes)
     }
 
     /// What was prepared for a refusal by one quota for now, if that is what refusals look like.
     #[inline]
-    fn prepared(
+    fn prepared<R>(
         &self,
         sole: &PolicyVerdict,
         jitter: Option<Drawn>,
         writes: Writes,
-    ) -> Option<Response<Bytes>> {
+        body: fn(Bytes) -> R,
+    ) -> Option<Response<R>> {
         if self.respond.is_some() || self.exposed.is_some() || writes == Writes::Chosen {
             return None;
         }
         let wait = sole.verdict().retry_after().filter(|_| sole.refuses())?;
         let seconds = told_seconds(jitter.map_or(wait, |drawn| drawn.lengthen(wait)));
         let prepared = &sole.labels().refusal;
-        Some(prepared.response(sole, seconds, writes == Writes::Usual))
+        Some(prepared.response(sole, seconds, writes == Writes::Usual, body))
     }
 }
 

@@ -78,12 +78,27 @@ impl PreparedRefusal {
 
     /// The answer to a caller who is to come back in so many seconds.
     #[inline]
-    pub(super) fn response(
+    pub(super) fn response<R>(
         &'static self,
         sole: &PolicyVerdict,
         seconds: u64,
         has_fields: bool,
-    ) -> Response<Bytes> {
+        body: fn(Bytes) -> R,
+    ) -> Response<R> {
+        let problem = Bytes::from_static(self.problem.as_bytes());
+        let mut response = Response::new(body(problem));
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        self.write(response.headers_mut(), sole, seconds, has_fields);
+        response
+    }
+
+    fn write(
+        &'static self,
+        headers: &mut HeaderMap,
+        sole: &PolicyVerdict,
+        seconds: u64,
+        has_fields: bool,
+    ) {
         let prepared = if has_fields {
             &self.with_fields
         } else {
@@ -94,9 +109,7 @@ impl PreparedRefusal {
             number: 0,
             seconds,
         };
-        let mut response = Response::new(Bytes::from_static(self.problem.as_bytes()));
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        render_headers(response.headers_mut(), says, |headers| {
+        render_headers(headers, says, |headers| {
             let retry_after = retry_after(seconds);
             if has_fields {
                 prepared.copy_to(headers, [state(sole, Some(seconds)), retry_after]);
@@ -104,7 +117,6 @@ impl PreparedRefusal {
                 prepared.copy_to(headers, [retry_after]);
             }
         });
-        response
     }
 }
 

@@ -321,7 +321,7 @@ impl Config {
     ) -> Response<R> {
         let is_outermost = request.extensions().get::<RateLimitStatus>().is_none();
         if is_outermost && let Some(response) = self.answers.deny(&verdict, request) {
-            return response.map(R::from_bytes);
+            return response;
         }
         let ledger = Ledger::of_one(verdict, key, at);
         self.refuse(request, RefusalReason::QuotaExceeded, &ledger)
