@@ -13,15 +13,15 @@ const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::CheckText, 420),
     (Scenario::CheckTwo, 1_570),
     (Scenario::CheckEight, 5_800),
-    (Scenario::TollgatePlain, 605),
-    (Scenario::TollgateStatus, 1_150),
-    (Scenario::TollgateFields, 1_700),
-    (Scenario::TollgateHeaders, 1_985),
+    (Scenario::TollgatePlain, 575),
+    (Scenario::TollgateStatus, 1_115),
+    (Scenario::TollgateFields, 1_670),
+    (Scenario::TollgateHeaders, 1_965),
     (Scenario::TollgateTyped, 1_980),
-    (Scenario::TollgateVaried, 2_760),
-    (Scenario::TollgateDenied, 2_010),
-    (Scenario::TollgateOneRoute, 1_100),
-    (Scenario::TollgateHundredRoutes, 1_210),
+    (Scenario::TollgateVaried, 2_700),
+    (Scenario::TollgateDenied, 1_975),
+    (Scenario::TollgateOneRoute, 1_080),
+    (Scenario::TollgateHundredRoutes, 1_190),
 ];
 
 /// Fails, naming each, if a scenario costs more than it may.
