@@ -1,0 +1,90 @@
+//! How long connecting takes, and how often it is tried again.
+
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep_until};
+use tollgate_redis::RedisBackend;
+
+/// The pauses begin with this one, double, and end at the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+#[tokio::test]
+async fn connecting_to_who_says_nothing_ends_with_its_deadline() {
+    // given a server that takes connections, and never a word
+    let (listener, url) = listener().await;
+    let silent = tokio::spawn(async move {
+        let mut taken = Vec::new();
+        loop {
+            taken.push(listener.accept().await.unwrap());
+        }
+    });
+
+    // when somebody connects who has a third of a second
+    let deadline = Duration::from_millis(300);
+    let began = Instant::now();
+    let connecting = RedisBackend::builder(&url).connect_deadline(deadline);
+    let refused = connecting.connect().await;
+
+    // then that is how long it takes
+    let took = began.elapsed();
+    assert!(refused.is_err());
+    assert!((deadline..deadline * 4).contains(&took), "{took:?}");
+    silent.abort();
+}
+
+/// When a backend with one connection tries, at a server that hangs up on everybody.
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+async fn attempts(until: Instant) -> Vec<Instant> {
+    let (listener, url) = listener().await;
+    let backend = RedisBackend::builder(&url).connections(1).start().unwrap();
+    let mut attempts = Vec::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                attempts.push(Instant::now());
+                // Read first, or the other end may not even have written.
+                let (mut stream, _) = accepted.unwrap();
+                let _asked = stream.read(&mut [0; 1024]).await;
+            }
+            () = sleep_until(until) => break,
+        }
+    }
+    drop(backend);
+    attempts
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_is_tried_again_ever_later_and_by_no_two_at_once() {
+    // given two processes' worth of backends that lose the same server
+    let until = Instant::now() + Duration::from_secs(4);
+    let (one, other) = tokio::join!(attempts(until), attempts(until));
+
+    // then each pause is between half of what it could be and all of it, and doubles until it is a second
+    let pauses = |attempts: &[Instant]| -> Vec<Duration> {
+        attempts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    };
+    let (one, other) = (pauses(&one), pauses(&other));
+    for pauses in [&one, &other] {
+        let mut most = FIRST_PAUSE;
+        for pause in pauses {
+            assert!(*pause >= most / 2, "{pause:?} of {most:?} in {pauses:?}");
+            most = (most * 2).min(LONGEST_PAUSE);
+        }
+        // Eight come to 1.3 seconds at most; a busy machine may miss some of those behind.
+        assert!(pauses.len() >= 8, "{pauses:?}");
+    }
+
+    // and the two do not keep time with each other
+    let differ = |(one, other): (&Duration, &Duration)| one.abs_diff(*other) > *one / 50;
+    assert!(one.iter().zip(&other).any(differ), "{one:?} {other:?}");
+}
