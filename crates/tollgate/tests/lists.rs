@@ -9,10 +9,10 @@
 mod common;
 
 use common::{Body, Strict, from, header};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::key::{Header, KeyList};
-use tollgate::{Block, ClientIp, Key, Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::key::{Global, Header, KeyList};
+use tollgate::{Block, ClientIp, Key, Limiter, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt};
 
 async fn send(layer: &RateLimitLayer, request: Request<Body>) -> Response<Body> {
@@ -58,6 +58,36 @@ async fn who_is_exempt_is_not_counted_for_as_long_as_that_is_so() {
 }
 
 #[tokio::test]
+async fn paths_and_methods_are_exempt_for_as_long_as_they_are_on_a_list() {
+    let (paths, methods) = (KeyList::new(), KeyList::new());
+    let path = key::from_fn(|request| Some(request.uri().path().to_owned()));
+    let policy = Policy::new("api", Quota::per_hour(1)).key(Global);
+    let layer = RateLimitLayer::new(
+        policy
+            .exempt_by(path, &paths)
+            .exempt_by(key::Method, &methods),
+    );
+    let ask = async |method: Method, path: &str| {
+        let mut request = from("10.0.0.1");
+        (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
+        status(&layer, request).await
+    };
+
+    assert_eq!(ask(Method::GET, "/reports").await, 200);
+    assert_eq!(ask(Method::GET, "/reports").await, 429);
+    paths.insert("/reports");
+    assert_eq!(ask(Method::GET, "/reports").await, 200);
+    assert_eq!(ask(Method::DELETE, "/else").await, 429);
+    methods.insert("DELETE");
+    assert_eq!(ask(Method::DELETE, "/else").await, 200);
+
+    paths.remove("/reports");
+    methods.remove("DELETE");
+    assert_eq!(ask(Method::GET, "/reports").await, 429);
+    assert_eq!(ask(Method::DELETE, "/else").await, 429);
+}
+
+#[tokio::test]
 async fn who_is_blocked_is_refused_whatever_is_left_and_costs_nobody_anything() {
     let (leaked, abusive) = (KeyList::new(), KeyList::new());
     let limiter = Limiter::builder()
@@ -96,7 +126,7 @@ async fn to_a_grpc_caller_a_block_is_permission_denied_or_resource_exhausted() {
         let blocked: KeyList = ["bad"].into_iter().collect();
         let layer = RateLimitLayer::new(api().block_keys(&blocked, how));
         let mut request = with_key("bad");
-        *request.method_mut() = http::Method::POST;
+        *request.method_mut() = Method::POST;
         let kind = "application/grpc".parse().unwrap();
         request.headers_mut().insert("content-type", kind);
 

@@ -8,6 +8,7 @@ use http::Method;
 use super::Policy;
 use super::host::HostPattern;
 use crate::client::NetworkList;
+use crate::key::{KeyExtractor, KeyList};
 use crate::matching::{Pattern, Patterns};
 use crate::request::is_health;
 use crate::{ConfigError, RequestView};
@@ -142,6 +143,32 @@ impl Policy {
     pub fn exempt_networks(mut self, networks: impl Into<NetworkList>) -> Self {
         self.conditions_mut().exempt_networks.push(networks.into());
         self
+    }
+
+    /// Covers no request of which the list has what `what` finds: a route, a method, a host, whatever a key can be made of. The
+    /// list may change while it is in use.
+    ///
+    /// ```
+    /// use tollgate::key::{KeyList, MatchedRoute, Method};
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let (routes, methods) = (KeyList::new(), KeyList::new());
+    /// let policy = Policy::new("api", Quota::per_second(10))
+    ///     .exempt_by(MatchedRoute, &routes)
+    ///     .exempt_by(Method, &methods);
+    ///
+    /// // Later, from anywhere.
+    /// routes.insert("/reports/{id}");
+    /// methods.insert("DELETE");
+    /// ```
+    #[must_use]
+    pub fn exempt_by(self, what: impl KeyExtractor, list: impl Into<KeyList>) -> Self {
+        let list = list.into();
+        self.when(move |request| {
+            !what
+                .extract(request)
+                .is_ok_and(|found| list.contains(&found))
+        })
     }
 
     /// Covers only requests for which `condition` holds, and those of all other calls.
