@@ -46,11 +46,11 @@ enum What {
     },
     /// Measures all of it beside what one would use instead, and writes BENCHMARKS.md, its plots and the table in README.md
     Compare(compare::Compare),
-    /// Fails if a scenario costs more instructions than it may
+    /// Fails if a scenario costs more instructions than it may, or if the last `compare` missed a floor
     Check {
-        /// Also if the last `compare` missed a floor, most of which depend on time and on the machine
+        /// Only the instructions: most floors depend on time and on the machine
         #[arg(long)]
-        floors: bool,
+        budgets: bool,
     },
     /// Runs a scenario: what `instructions` has counted
     #[command(hide = true)]
@@ -78,8 +78,8 @@ fn main() -> ExitCode {
             scenario: Some(scenario),
         } => callgrind::instructions(&[scenario]),
         What::Compare(compare) => compare.run(),
-        What::Check { floors: false } => budgets::check(),
-        What::Check { floors: true } => budgets::check().and_then(|()| compare::check()),
+        What::Check { budgets: true } => budgets::check(),
+        What::Check { budgets: false } => budgets::check().and_then(|()| compare::check()),
         What::Run { scenario, rounds } => {
             scenario.run(rounds);
             Ok(())
