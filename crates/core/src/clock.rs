@@ -2,15 +2,17 @@
 //!
 //! Time belongs to the backend: the one in memory owns a [`Clock`], Redis asks its own. The rules never read a clock.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod counter;
+mod monotonic;
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64", not(miri)))]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-use std::{sync::LazyLock, time::Instant};
-
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::Timestamp;
 
@@ -23,7 +25,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// The machine's clock: wall time when it was made, and monotonic time from then on.
 ///
 /// Windows are anchored to the Unix epoch, so the wall clock is asked, once. From then on only the monotonic clock
-/// counts, so that somebody setting the time does not give anybody a budget, or take it away.
+/// counts, so that somebody setting the time does not give anybody a budget, or take it away. On Linux, where the kernel tells
+/// the time by the processor's counter, so does this clock: never ahead of the kernel, and three microseconds behind at most.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     /// The wall time at which the monotonic clock was at zero.
@@ -39,7 +42,7 @@ impl SystemClock {
             .unwrap_or(Duration::ZERO);
         let wall_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
         // Wraps on a machine whose wall clock starts in 1970 and that has been up for longer, and then back.
-        let zero_us = wall_us.wrapping_sub(monotonic_us());
+        let zero_us = wall_us.wrapping_sub(monotonic::micros());
         Self { zero_us }
     }
 }
@@ -53,25 +56,8 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.zero_us.wrapping_add(monotonic_us()))
+        Timestamp::from_micros(self.zero_us.wrapping_add(monotonic::micros()))
     }
-}
-
-/// What std's `Instant` reads, without its arithmetic on `Duration`s, which costs more than the reading. Of 64 bits, because
-/// there seconds and nanoseconds are of one type whatever the libc.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-#[inline]
-fn monotonic_us() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
-}
-
-/// Time since it was first asked for.
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-fn monotonic_us() -> u64 {
-    static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-    u64::try_from(ZERO.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A clock that stands still until it is told to move: for tests, of this crate and of yours.

@@ -55,6 +55,8 @@ mod name;
 mod quota;
 mod receipt;
 mod scope;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod sync;
 mod time;
 mod verdict;
 

@@ -1,0 +1,103 @@
+//! A processor's counter of ticks as a clock, as long as another one, slower to ask, vouches for it.
+
+use std::sync::atomic::Ordering;
+
+use crate::sync::AtomicU64;
+
+/// Time is kept in these, so that what rounding takes is nothing beside a microsecond.
+pub(super) const UNITS_PER_MICRO: u64 = 1 << 10;
+/// For so long is the counter believed before the system is asked again.
+const BELIEVED_MICROS: u64 = 1_000;
+/// Two ticks that are no further apart than this count as one moment.
+const MOMENT_MICROS: u64 = 1;
+/// A counter that is further ahead of the system is not believed again. Not zero, because a processor may read its counter a
+/// little earlier than it was told to.
+const AHEAD: u64 = UNITS_PER_MICRO;
+
+/// Tells the time by ticks, and says when the system has to be asked.
+///
+/// It is deliberately slow by a thousandth. So the system's clock is ahead of it whenever the two are compared, each
+/// comparison moves it forward, and nobody ever sees it step back; a counter that is ahead nevertheless is broken, and
+/// not used from then on. Behind it is by a thousandth of a millisecond at most, and after an idle time by nothing,
+/// because then the system is asked first.
+#[derive(Debug)]
+pub(super) struct Counter {
+    first: u64,
+    /// Times 2^64.
+    units_per_tick: u64,
+    /// For so many ticks the counter is believed. None once it was wrong.
+    believed: AtomicU64,
+    moment: u64,
+    /// When the system was asked.
+    asked_at: AtomicU64,
+    /// The time at the first tick. The closer two readings that were compared, the more it is, so that it only grows.
+    first_units: AtomicU64,
+}
+
+impl Counter {
+    /// A counter of which 2^32 ticks take so many `nanos`, from its `first` tick of interest on. `None` if they are too few or
+    /// too many to tell the time by.
+    pub(super) fn new(first: u64, nanos: u64) -> Option<Self> {
+        let units = u128::from(nanos) * u128::from(UNITS_PER_MICRO) / 1_000;
+        let slowed = units * 999 / 1_000;
+        let ticks_in = |micros: u64| {
+            let nanos_each = u128::from(nanos.max(1));
+            u64::try_from(((u128::from(micros) * 1_000) << 32) / nanos_each).ok()
+        };
+        let (units_per_tick, believed) = (
+            u64::try_from(slowed << 32).ok()?,
+            ticks_in(BELIEVED_MICROS)?,
+        );
+        let moment = ticks_in(MOMENT_MICROS)?;
+        (units_per_tick > 0 && moment > 0).then(|| Self {
+            first,
+            units_per_tick,
+            believed: AtomicU64::new(believed),
+            moment,
+            asked_at: AtomicU64::new(first.wrapping_sub(believed)),
+            first_units: AtomicU64::new(0),
+        })
+    }
+
+    /// The time at `tick` in microseconds, or `None` if the system has to be asked.
+    #[inline]
+    pub(super) fn read(&self, tick: u64) -> Option<u64> {
+        // Before the time of the first tick, so that whoever sees that the system was asked sees what it said.
+        let asked_at = self.asked_at.load(Ordering::Acquire);
+        // A tick from before then (of another processor, or of one that was set back) is as far away as a number can be.
+        let is_believed = tick.wrapping_sub(asked_at) < self.believed.load(Ordering::Relaxed);
+        is_believed.then(|| self.units(tick) / UNITS_PER_MICRO)
+    }
+
+    /// The time in microseconds, now that the system said `units` between the ticks `before` and `after`.
+    #[cold]
+    pub(super) fn compare(&self, before: u64, units: u64, after: u64) -> u64 {
+        let is_wrong = self.units(before) > units.saturating_add(AHEAD);
+        if is_wrong || self.believed.load(Ordering::Relaxed) == 0 {
+            self.believed.store(0, Ordering::Relaxed);
+            return units / UNITS_PER_MICRO;
+        }
+        // One less, for what rounding may add to a later tick.
+        let first_units = units.saturating_sub(self.since_first(after) + 1);
+        self.first_units.fetch_max(first_units, Ordering::Relaxed);
+        // Else it was interrupted between its readings, and whoever comes next asks again.
+        if after.wrapping_sub(before) <= self.moment {
+            self.asked_at.store(after, Ordering::Release);
+        }
+        self.units(after) / UNITS_PER_MICRO
+    }
+
+    #[inline]
+    fn units(&self, tick: u64) -> u64 {
+        let first_units = self.first_units.load(Ordering::Relaxed);
+        first_units.wrapping_add(self.since_first(tick))
+    }
+
+    #[inline]
+    fn since_first(&self, tick: u64) -> u64 {
+        let ticks = tick.wrapping_sub(self.first);
+        let units = (u128::from(ticks) * u128::from(self.units_per_tick)) >> 64;
+        // Of two numbers below 2^64.
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,55 @@
+//! The processor's counter, if the kernel trusts it.
+
+use std::fs;
+use std::sync::LazyLock;
+
+use quanta::Clock;
+
+use super::system;
+use crate::clock::counter::{Counter, UNITS_PER_MICRO};
+
+/// What the kernel tells the time by. It is the counter only if it has found that it ticks evenly and alike on all processors.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Of the whole process: one calibration, and one comparison a millisecond.
+static TICKING: LazyLock<Option<Ticking>> = LazyLock::new(Ticking::new);
+
+struct Ticking {
+    ticks: Clock,
+    counter: Counter,
+}
+
+/// Microseconds by the counter, if there is one that can be trusted.
+#[inline]
+pub(super) fn micros() -> Option<u64> {
+    let ticking = TICKING.as_ref()?;
+    let tick = ticking.ticks.raw();
+    Some(match ticking.counter.read(tick) {
+        Some(micros) => micros,
+        None => ticking.compare(),
+    })
+}
+
+impl Ticking {
+    fn new() -> Option<Self> {
+        let source = fs::read_to_string(CLOCK_SOURCE).ok()?;
+        if source.trim() != "tsc" {
+            return None;
+        }
+        // Calibrates it, which takes a millisecond, unless somebody in this process did.
+        let ticks = Clock::new();
+        let counter = Counter::new(ticks.raw(), ticks.delta_as_nanos(0, 1 << 32))?;
+        Some(Self { ticks, counter })
+    }
+
+    #[cold]
+    fn compare(&self) -> u64 {
+        let before = self.ticks.raw();
+        let now = system();
+        let after = self.ticks.raw();
+        let micros = now.tv_sec.cast_unsigned() * 1_000_000;
+        let units =
+            micros * UNITS_PER_MICRO + now.tv_nsec.cast_unsigned() * UNITS_PER_MICRO / 1_000;
+        self.counter.compare(before, units, after)
+    }
+}
