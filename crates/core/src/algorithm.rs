@@ -297,7 +297,7 @@ impl Quota {
         Verdict::new(passage, self.capacity(), budget, taken, full_at)
     }
 
-    /// The same for the commonest algorithm in its quickest form; `None` if this is another.
+    /// The same for the commonest algorithm in 64 bits; `None` if it takes another way.
     #[inline]
     pub(crate) fn quick_verdict(
         &self,
@@ -309,7 +309,7 @@ impl Quota {
         let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) else {
             return None;
         };
-        let (passage, full_at, budget) = rule.step_in_micros(inner, now, cost, take)?;
+        let (passage, full_at, budget) = rule.quick_step(inner, now, cost, take)?;
         let taken = if take { cost } else { 0 };
         Some(Verdict::new(passage, rule.burst, budget, taken, full_at))
     }

@@ -175,16 +175,32 @@ impl Gcra {
         }
     }
 
-    /// A [step](Decider::step) in microseconds, if this quota can be counted in them: this is on every request's way.
+    /// A [step](Decider::step), if this quota can be counted in 64 bits: this is on every request's way.
     #[inline]
-    pub(super) fn step_in_micros(
+    pub(super) fn quick_step(
         &self,
         state: &mut State,
         now: u64,
         cost: u64,
         take: bool,
     ) -> Option<(Passage, Point, Budget)> {
-        (self.width == Width::Micros).then(|| self.step_in::<Micros>(state, now, cost, take))
+        match self.width {
+            Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
+            Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
+            Width::Wide => None,
+        }
+    }
+
+    /// By itself, so that what is on every request's way stays short.
+    #[inline(never)]
+    fn narrow_step(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        self.step_in::<u64>(state, now, cost, take)
     }
 
     #[inline]
@@ -270,7 +286,7 @@ impl Decider for Gcra {
     fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
         match self.width {
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
-            Width::Narrow => self.step_in::<u64>(state, now, cost, take),
+            Width::Narrow => self.narrow_step(state, now, cost, take),
             Width::Wide => self.step_in::<u128>(state, now, cost, take),
         }
     }
