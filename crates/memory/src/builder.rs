@@ -43,7 +43,7 @@ impl MemoryBackendBuilder {
     /// remembering and does not count.
     ///
     /// Each shard has an equal share, rounded down, and keys fall into shards at random: a share may be full, and forget
-    /// its least, when the whole is at about 95 of 100. Choose `n` with that to spare.
+    /// its least, when the whole is at about nine tenths. Choose `n` with that to spare.
     ///
     /// 0 is taken as 1. A backend that remembers nobody limits nobody, which no operator means by a small number.
     pub fn max_keys(self, n: usize) -> Self {

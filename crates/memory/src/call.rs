@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Charge, Clock, Decision, MAX_CHARGES, Quota, State, States, decide};
 
 use crate::hashing::Hashing;
-use crate::shard::Shard;
+use crate::shard::{Shard, not_before};
 use crate::shards::Shards;
 use crate::sought::Sought;
 use crate::sync::MutexGuard;
@@ -79,12 +79,8 @@ pub(crate) fn decide_several(
     for number in &numbers {
         locked.push(shards.lock(*number));
     }
-    // As in `Shard::time`, of all of them.
-    let now = if locked.iter().any(|shard| shard.is_past(came_at)) {
-        clock.now()
-    } else {
-        came_at
-    };
+    let last = locked.iter().map(|shard| shard.last()).max();
+    let now = not_before(last.unwrap_or_default(), came_at, clock);
     let mut homes: PerCharge<Home> = SmallVec::new();
     for place in &mut places {
         place.lock = position(&numbers, place.shard);

@@ -17,7 +17,7 @@ use tollgate_core::Key;
 /// proven, takes one multiplication for a block, and is a small part of the work of SipHash, which std's maps
 /// use and which is only believed to be hard. What SipHash is meant to give beyond that is secrecy of the secrets from
 /// those who *see* hashes. Nobody sees ours, and a shard is small: should somebody guess all secrets, and crowd one, the
-/// search goes through eight thousand entries, which lie in a row, and takes microseconds.
+/// search goes through four thousand entries, which lie in a row, and takes microseconds.
 #[derive(Clone)]
 pub(crate) struct Hashing {
     /// Added to every sum, which makes single hashes uniform.

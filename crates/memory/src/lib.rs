@@ -29,8 +29,9 @@
 //!   the decision on the usual one or two charges.
 //! * **Bounded work.** No call looks at more than 16 entries to find out whom to forget, and there is neither a sweep nor
 //!   a thread in the background. The longest that a call ever takes is the time in which one shard moves into a larger table,
-//!   or its long keys together: up to a millisecond for its 8192 keys, some dozens of times in the life of a shard.
-//!   Others wait only if they need the same shard. (Above 33 million keys shards hold more than 8192.)
+//!   or its long keys together: some hundred microseconds for its 4096 keys, some dozens of times in the life of a
+//!   shard.
+//!   Others wait only if they need the same shard. (Above 16 million keys shards hold more than 4096.)
 //! * **Bounded memory.** At most [`max_keys`](MemoryBackendBuilder::max_keys) keys, at most 64 bytes for each of them
 //!   beside the key's own, about 40 once there are as many as there may be, up to a third more for the bytes of long keys
 //!   while keys of changing length come and go. The buckets of a rolling window and the entries of a sliding log come on

@@ -1,6 +1,7 @@
 //! What one lock guards: some of the keys, and the hand that goes round them to forget.
 
 use std::slice;
+use std::time::Duration;
 
 use tollgate_core::{Charge, Clock, Decision, Scope, State, Timestamp, decide};
 
@@ -20,6 +21,10 @@ const SAMPLE: usize = 16;
 /// The hand also moves on every so many calls, so that states which own memory (rolling
 /// windows, logs) are given up even when no new key ever comes. Rare enough to cost a call only a few instructions.
 const CALLS_PER_STEP: u32 = 64;
+
+/// A call that came so much earlier than the last one decided has waited for it. Longer nobody holds a lock, so that it must be
+/// the clock, which stepped back.
+const WAITED: Duration = Duration::from_millis(1);
 
 /// What every call touches comes first, beside the lock, so that it is one line of a cache.
 #[derive(Debug)]
@@ -53,6 +58,20 @@ enum Walk {
     MakeRoom,
 }
 
+/// When a call is decided that came at `time`, before it had its locks, if `last` somebody else was. Of two calls the one decided
+/// later never has the earlier time, so that no window is entered, left and entered again; and nobody waits while a clock is
+/// read.
+#[inline]
+pub(crate) fn not_before(last: Timestamp, time: Timestamp, clock: &dyn Clock) -> Timestamp {
+    if time >= last {
+        time
+    } else if time.saturating_add(WAITED) >= last {
+        last
+    } else {
+        clock.now()
+    }
+}
+
 impl Shard {
     pub(crate) fn new(most_keys: usize) -> Self {
         Self {
@@ -76,10 +95,10 @@ impl Shard {
         self.most_keys
     }
 
-    /// Whether somebody was decided after `time`.
+    /// The time of the last call that was decided.
     #[inline]
-    pub(crate) fn is_past(&self, time: Timestamp) -> bool {
-        time < self.last
+    pub(crate) fn last(&self) -> Timestamp {
+        self.last
     }
 
     /// The time of a call that is now decided.
@@ -88,16 +107,10 @@ impl Shard {
         self.last = now;
     }
 
-    /// The time of a call that came at `time`, before it had the lock. If somebody was decided later than that meanwhile it is
-    /// asked for again: of two calls the one decided later has the later time, and no window is entered, left and
-    /// entered again.
+    /// The time of a call that came at `time`, before it had the lock.
     #[inline]
     pub(crate) fn time(&mut self, time: Timestamp, clock: &dyn Clock) -> Timestamp {
-        let now = if self.is_past(time) {
-            clock.now()
-        } else {
-            time
-        };
+        let now = not_before(self.last, time, clock);
         self.set_time(now);
         now
     }

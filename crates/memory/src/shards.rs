@@ -14,8 +14,8 @@ pub(crate) struct Shards(Box<[Padded]>);
 struct Padded(Mutex<Shard>);
 
 /// At most. A shard that moves into a larger table, or its long keys together, copies all of them, and that is the longest that
-/// any call ever takes: up to a millisecond. Of smaller shards there would be more, and idle ones take memory as well.
-const KEYS_PER_SHARD: usize = 8192;
+/// any call ever takes: some hundred microseconds. Of smaller shards there would be more, which all take memory that is not a key's.
+const KEYS_PER_SHARD: usize = 4096;
 /// So many that a few dozen threads seldom meet in one.
 const FEWEST: usize = 64;
 /// So few that they take 2 MB before the first key comes.

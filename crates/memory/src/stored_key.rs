@@ -112,7 +112,11 @@ impl StoredKey {
 
     #[inline]
     pub(crate) const fn mark_seen_again(&mut self) {
-        self.0 |= SEEN_AGAIN;
+        // Written once: to write is to take the line of the cache away from all other processors, and a denial writes nothing
+        // else to it.
+        if !self.is_seen_again() {
+            self.0 |= SEEN_AGAIN;
+        }
     }
 
     pub(crate) const fn is_seen_again(self) -> bool {
