@@ -64,7 +64,7 @@ fn in_process(report: &Report, floors: &mut Vec<Floor>) {
         }
     }
     for threads in report.threads.iter().filter(|threads| threads.threads > 1) {
-        let said = if threads.allowed { "allowed" } else { "denied" };
+        let said = &threads.said;
         floors.push(Floor {
             what: format!(
                 "{} threads, {} keys, {said}: pace by governor's",

@@ -56,7 +56,8 @@ pub(crate) struct Cost {
 pub(crate) struct Threads {
     pub(crate) keys: u32,
     pub(crate) threads: usize,
-    pub(crate) allowed: bool,
+    /// What became of the checks.
+    pub(crate) said: String,
     pub(crate) ours_per_second: f64,
     pub(crate) governor_per_second: f64,
     /// The median of all rounds: above one, ours is faster.

@@ -22,34 +22,46 @@ const STEP: u32 = 0x9e37_79b1;
 const CHECKS: u32 = 1 << 20;
 const ROUNDS: [usize; 2] = [9, 3];
 
-const CASES: &[(u32, usize, bool)] = &[
-    (HOT, 1, true),
-    (HOT, 2, true),
-    (COLD, 1, true),
-    (COLD, 2, true),
-    (HOT, 2, false),
-    (COLD, 2, false),
+/// Of hot keys budgets never run out, and of cold ones either; or they are full again at each visit, so that a key is forgotten and
+/// comes as a new one; or there is nothing left.
+const CASES: &[(u32, usize, &str, Budget)] = &[
+    (HOT, 1, "allowed", Budget(1_000_000_000)),
+    (HOT, 2, "allowed", Budget(1_000_000_000)),
+    (COLD, 1, "allowed", Budget(1_000)),
+    (COLD, 2, "allowed", Budget(1_000)),
+    (COLD, 2, "full again", Budget(1_000_000_000)),
+    (HOT, 2, "denied", Budget(1)),
+    (COLD, 2, "denied", Budget(1)),
 ];
+
+/// So much a day.
+#[derive(Clone, Copy)]
+struct Budget(u32);
 
 pub(super) const STEPS: u64 = CASES.len() as u64;
 
 pub(super) fn measure(quick: bool, progress: &Progress) -> Vec<Threads> {
     progress.part("in process: one thread and two, few keys and many");
     let rounds = ROUNDS[usize::from(quick)];
-    let case = |&(keys, threads, allowed): &(u32, usize, bool)| {
-        let measured = compared(keys, threads, allowed, rounds);
+    let case = |&(keys, threads, said, budget): &(u32, usize, &str, Budget)| {
+        let (ours_per_second, governor_per_second, ours_by_governor) =
+            compared(keys, threads, budget, rounds);
         progress.step();
-        measured
+        Threads {
+            keys,
+            threads,
+            said: said.to_owned(),
+            ours_per_second,
+            governor_per_second,
+            ours_by_governor,
+        }
     };
     CASES.iter().map(case).collect()
 }
 
-fn compared(keys: u32, threads: usize, allowed: bool, rounds: usize) -> Threads {
-    let quota = if allowed {
-        Quota::per_day(1_000_000_000)
-    } else {
-        Quota::per_day(1)
-    };
+/// Checks per second, ours and governor's, and the ratio.
+fn compared(keys: u32, threads: usize, budget: Budget, rounds: usize) -> (f64, f64, f64) {
+    let quota = Quota::per_day(budget.0.into());
     let scope = Scope::of("threads", 0, &quota);
     // With some to spare, so that no shard is full when all keys are there.
     let backend = MemoryBackend::builder()
@@ -66,7 +78,7 @@ fn compared(keys: u32, threads: usize, allowed: bool, rounds: usize) -> Threads 
         };
         black_box(&backend.decide_now(&[charge]));
     };
-    let limiter = DefaultKeyedRateLimiter::keyed(same(allowed));
+    let limiter = DefaultKeyedRateLimiter::keyed(budget.in_governor_s_words());
     let theirs = |key: u32| {
         let _ = black_box(limiter.check_key(&Ipv4Addr::from_bits(key)));
     };
@@ -81,28 +93,21 @@ fn compared(keys: u32, threads: usize, allowed: bool, rounds: usize) -> Threads 
             )
         })
         .collect();
-    Threads {
-        keys,
-        threads,
-        allowed,
-        ours_per_second: median(pairs.iter().map(|pair| pair.0)),
-        governor_per_second: median(pairs.iter().map(|pair| pair.1)),
-        ours_by_governor: median(pairs.iter().map(|pair| pair.0 / pair.1)),
-    }
+    (
+        median(pairs.iter().map(|pair| pair.0)),
+        median(pairs.iter().map(|pair| pair.1)),
+        median(pairs.iter().map(|pair| pair.0 / pair.1)),
+    )
 }
 
-/// The same quota in governor's words.
-fn same(allowed: bool) -> governor::Quota {
-    let (period, burst) = if allowed {
-        (Duration::from_nanos(86_400), 1_000_000_000)
-    } else {
-        (Duration::from_secs(86_400), 1)
-    };
-    let burst = NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN);
-    let quota = governor::Quota::with_period(period);
-    quota
-        .unwrap_or(governor::Quota::per_second(NonZeroU32::MIN))
-        .allow_burst(burst)
+impl Budget {
+    fn in_governor_s_words(self) -> governor::Quota {
+        let burst = NonZeroU32::new(self.0).unwrap_or(NonZeroU32::MIN);
+        let quota = governor::Quota::with_period(Duration::from_secs(86_400) / burst.get());
+        quota
+            .unwrap_or(governor::Quota::per_second(NonZeroU32::MIN))
+            .allow_burst(burst)
+    }
 }
 
 fn per_second(check: &(impl Fn(u32) + Sync), keys: u32, threads: usize) -> f64 {

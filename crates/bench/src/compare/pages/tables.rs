@@ -85,7 +85,7 @@ fn threads(all: &[Threads]) -> String {
         } else {
             format!("{} threads", one.threads)
         };
-        let said = if one.allowed { "allowed" } else { "denied" };
+        let said = &one.said;
         table.row(&[
             format!("{threads}, {} keys, {said}", thousands(f64::from(one.keys))),
             thousands(one.ours_per_second),
