@@ -7,12 +7,9 @@ mod learn;
 mod redirect;
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use redis::ConnectionInfo;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::dispatch::{Dispatch, Limits};
@@ -24,6 +21,7 @@ use crate::server::{self, Address};
 use crate::slot;
 use crate::slots::Slots;
 use crate::stats::Counters;
+use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, timeout_at};
 use crate::wire::Request;
 
 use redirect::PAUSE;
@@ -110,7 +108,7 @@ impl Cluster {
 
     /// Sends a job to whoever has its slot. Gives back the call if the job leaves alone, for the one who waits to drive.
     #[must_use]
-    fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
+    pub(crate) fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
         job.route.slot = job.request.names.first().map_or(0, |name| slot::of(name));
         let owner = {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
