@@ -107,7 +107,7 @@ fn in_many_orders(times: usize, play: impl AsyncFn() + Send + Sync + 'static) {
 
 #[test]
 fn everybody_who_asks_is_answered() {
-    in_many_orders(2_000, async || {
+    in_many_orders(1_000, async || {
         let runtime = Handle::default();
         let dispatch = connected(&runtime);
 
@@ -130,7 +130,7 @@ fn everybody_who_asks_is_answered() {
 
 #[test]
 fn whoever_goes_away_pays_nothing_and_keeps_nobody() {
-    in_many_orders(2_000, async || {
+    in_many_orders(1_000, async || {
         let runtime = Handle::default();
         let dispatch = connected(&runtime);
 
@@ -164,9 +164,37 @@ fn whoever_goes_away_pays_nothing_and_keeps_nobody() {
 }
 
 #[test]
+fn nobody_depends_on_whether_another_one_is_polled() {
+    in_many_orders(1_000, async || {
+        let runtime = Handle::default();
+        let dispatch = connected(&runtime);
+
+        // given two who ask and look once, if at all, and then do something else for long
+        let deadline = dispatch.deadline();
+        let mut slow = [(); 2].map(|()| dispatch.ask(Request::take_one(), deadline));
+        let once = poll_fn(|cx| Poll::Ready(Pin::new(&mut slow[0]).poll(cx)));
+        drop(once.await);
+
+        // when others come
+        let asking = [(); 3].map(|()| {
+            let dispatch = Arc::clone(&dispatch);
+            spawn(async move { admitted(&take_one(&dispatch).await) })
+        });
+
+        // then they are answered
+        for asking in asking {
+            assert!(asking.await.unwrap());
+        }
+        drop(slow);
+        runtime.ended().await;
+        assert_eq!(WORLD.taken() - WORLD.given_back(), 3);
+    });
+}
+
+#[test]
 fn a_server_that_stalls_or_dies_and_comes_back_leaves_nobody_without_an_answer() {
     for mood in [Mood::Silent, Mood::Gone] {
-        in_many_orders(1_500, async move || {
+        in_many_orders(750, async move || {
             let runtime = Handle::default();
             let dispatch = connected(&runtime);
             let over = time_passes();
@@ -209,7 +237,7 @@ fn cluster(runtime: &Handle) -> Arc<Cluster> {
 #[test]
 fn a_node_that_is_replaced_takes_nobody_along() {
     for mood in [Mood::Answers, Mood::Silent, Mood::Gone] {
-        in_many_orders(500, async move || {
+        in_many_orders(300, async move || {
             let runtime = Handle::default();
             let cluster = cluster(&runtime);
             let over = time_passes();
