@@ -19,7 +19,7 @@ use crate::job::{Job, Said};
 use crate::link::{Link, Origin};
 use crate::server::{self, Address};
 use crate::slot;
-use crate::slots::Slots;
+use crate::slots::{Hope, Slots};
 use crate::stats::Counters;
 use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, timeout_at};
 use crate::wire::Request;
@@ -135,7 +135,7 @@ impl Cluster {
         alive.or(nodes.first()).cloned()
     }
 
-    fn make(&self, address: Address) -> Arc<Dispatch> {
+    fn make(&self, address: Address, hope: Hope) -> Arc<Dispatch> {
         let mut link = self.link.clone();
         if let Origin::Server(seed) = &self.link.origin {
             link.origin = Origin::Server(Arc::new(server::at(seed, address)));
@@ -148,6 +148,9 @@ impl Cluster {
             cluster,
             Arc::clone(&self.counters),
         ));
+        if hope == Hope::None {
+            node.not_connected(&unready("the node was replaced because it did not answer"));
+        }
         open_from(&node, 0);
         node
     }

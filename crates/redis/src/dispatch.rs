@@ -166,6 +166,11 @@ impl Dispatch {
         alive.find_map(|lane| lane.connection.clone())
     }
 
+    /// Whether it is worth waiting for an answer.
+    pub(crate) fn is_hopeful(&self) -> bool {
+        self.state().is_hopeful()
+    }
+
     /// The node has left the cluster. Gives what waits for it; who comes later, having looked it up before, is sent on.
     pub(crate) fn leave(&self) -> Vec<Job> {
         let mut state = self.state();

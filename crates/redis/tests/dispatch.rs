@@ -51,6 +51,7 @@ use model::clock::{self, Instant};
 use model::world::{Mood, WORLD};
 use model::{error, hello, link, script, slot, stats, sync, wire};
 use product::{call, cluster, dispatch, fleet, handed, job, queue, reconnect, server, slots};
+use slots::{Hope, Slots};
 use sync::Handle;
 use wire::Request;
 
@@ -60,15 +61,19 @@ const LIMITS: Limits = Limits {
     connections: 2,
 };
 
-/// Connected to the first server.
-fn connected(runtime: &Handle) -> Arc<Dispatch> {
+/// With so many connections to the first server.
+fn dispatch(runtime: &Handle, lanes: usize) -> Arc<Dispatch> {
     let (nobody, counters) = (Weak::new(), Arc::default());
     let dispatch = Dispatch::new(Link::to(0), runtime.clone(), LIMITS, nobody, counters);
     let dispatch = Arc::new(dispatch);
-    for lane in 0..LIMITS.connections {
+    for lane in 0..lanes {
         dispatch.connected(lane, Connection::to(0));
     }
     dispatch
+}
+
+fn connected(runtime: &Handle) -> Arc<Dispatch> {
+    dispatch(runtime, LIMITS.connections)
 }
 
 async fn take_one(dispatch: &Arc<Dispatch>) -> Said {
@@ -107,7 +112,7 @@ fn in_many_orders(times: usize, play: impl AsyncFn() + Send + Sync + 'static) {
 
 #[test]
 fn everybody_who_asks_is_answered() {
-    in_many_orders(1_000, async || {
+    in_many_orders(600, async || {
         let runtime = Handle::default();
         let dispatch = connected(&runtime);
 
@@ -130,7 +135,7 @@ fn everybody_who_asks_is_answered() {
 
 #[test]
 fn whoever_goes_away_pays_nothing_and_keeps_nobody() {
-    in_many_orders(1_000, async || {
+    in_many_orders(600, async || {
         let runtime = Handle::default();
         let dispatch = connected(&runtime);
 
@@ -165,7 +170,7 @@ fn whoever_goes_away_pays_nothing_and_keeps_nobody() {
 
 #[test]
 fn nobody_depends_on_whether_another_one_is_polled() {
-    in_many_orders(1_000, async || {
+    in_many_orders(600, async || {
         let runtime = Handle::default();
         let dispatch = connected(&runtime);
 
@@ -194,7 +199,7 @@ fn nobody_depends_on_whether_another_one_is_polled() {
 #[test]
 fn a_server_that_stalls_or_dies_and_comes_back_leaves_nobody_without_an_answer() {
     for mood in [Mood::Silent, Mood::Gone] {
-        in_many_orders(750, async move || {
+        in_many_orders(300, async move || {
             let runtime = Handle::default();
             let dispatch = connected(&runtime);
             let over = time_passes();
@@ -237,7 +242,7 @@ fn cluster(runtime: &Handle) -> Arc<Cluster> {
 #[test]
 fn a_node_that_is_replaced_takes_nobody_along() {
     for mood in [Mood::Answers, Mood::Silent, Mood::Gone] {
-        in_many_orders(300, async move || {
+        in_many_orders(150, async move || {
             let runtime = Handle::default();
             let cluster = cluster(&runtime);
             let over = time_passes();
@@ -268,6 +273,28 @@ fn a_node_that_is_replaced_takes_nobody_along() {
             let done = WORLD.given_back() + lost;
             assert!(done >= 3, "{done} of 3, {lost} lost");
             over();
+        });
+    }
+}
+
+/// Who has not heard that a node was replaced names it again, and may be asked next.
+#[test]
+fn who_was_replaced_while_silent_is_not_waited_for_when_named_again() {
+    for (first, hope) in [(Mood::Silent, Hope::None), (Mood::Answers, Hope::Some)] {
+        in_many_orders(1, async move || {
+            let runtime = Handle::default();
+            let (mut slots, mut hopes) = (Slots::default(), Vec::new());
+            for named in [0, 1, 0] {
+                WORLD.promote(named);
+                let said = WORLD.slots(1).await.unwrap();
+                let ranges = slots::parse(said, "").unwrap();
+                drop(slots.replace(ranges, |_address, hope| {
+                    hopes.push(hope);
+                    let connects = named == 1 || first == Mood::Answers;
+                    dispatch(&runtime, if connects { LIMITS.connections } else { 0 })
+                }));
+            }
+            assert_eq!(hopes, [Hope::Some, Hope::Some, hope]);
         });
     }
 }

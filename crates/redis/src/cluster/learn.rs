@@ -90,7 +90,7 @@ impl Cluster {
             .ok_or_else(|| unready("the node knows nobody who has a slot"))?;
         let gone = {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-            slots.replace(ranges, |address| self.make(address))
+            slots.replace(ranges, |address, hope| self.make(address, hope))
         };
         for job in gone.iter().flat_map(|node| node.leave()) {
             self.push(job);

@@ -120,7 +120,7 @@ impl Cluster {
         {
             host = here;
         }
-        slots.node((host, *port), |address| self.make(address))
+        slots.node((host, *port), |address, hope| self.make(address, hope))
     }
 }
 
