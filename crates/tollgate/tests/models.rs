@@ -10,8 +10,6 @@
     clippy::unwrap_used,
     clippy::let_unit_value,
     clippy::needless_pass_by_value,
-    clippy::type_complexity,
-    clippy::unit_arg,
     clippy::unused_self,
     reason = "a model is a part of the whole, and fails by panicking"
 )]
@@ -20,13 +18,6 @@
 mod parts;
 #[path = "models/sync.rs"]
 mod sync;
-
-#[path = "../src/few.rs"]
-mod few;
-#[path = "../src/ledger.rs"]
-mod ledger;
-#[path = "../src/status.rs"]
-mod status;
 
 #[path = "../src/annotation"]
 mod annotation {
@@ -60,19 +51,14 @@ mod limiter {
 
     #[path = "../../tests/models/limiter.rs"]
     mod models;
-
-    pub(crate) use crate::parts::Plan;
 }
 
 #[path = "models/lists.rs"]
 mod lists;
-#[path = "models/settling.rs"]
-mod settling;
 
 use loom::thread::JoinHandle;
-use parts::{Limiter, RequestView, answer, layer, policy, report};
-use status::RateLimitStatus;
-use tollgate::{Key, Policy, ResponseView};
+use parts::{Limiter, RequestView, answer, layer, ledger};
+use tollgate::{Key, Policy};
 
 /// Every order in which three threads are interrupted no more than three times.
 fn in_every_order(play: impl Fn() + Send + Sync + 'static) {
