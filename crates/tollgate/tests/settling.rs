@@ -7,8 +7,10 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    clippy::needless_pass_by_value,
     clippy::type_complexity,
     clippy::unit_arg,
+    clippy::unused_self,
     clippy::unwrap_used,
     reason = "a model is a part of the whole, and fails by panicking"
 )]
