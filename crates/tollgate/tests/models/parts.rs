@@ -5,7 +5,7 @@ pub(crate) struct Limiter;
 
 pub(crate) mod ledger {
     #[derive(Debug, Default)]
-    pub(crate) struct Ledger;
+    pub(crate) struct Ledger {}
 }
 
 pub(crate) mod layer {

@@ -104,7 +104,7 @@ fn what_a_route_is_charged_under_is_built_once_whoever_asks_at_the_same_time() {
         let ask = |route: &'static str| {
             let (registry, site) = (Arc::clone(&registry), Arc::clone(&site));
             move || {
-                let built = registry.policies(&Limiter::default(), &*site, &Method::GET, route);
+                let built = registry.policies(&Limiter, &*site, &Method::GET, route);
                 built.unwrap()
             }
         };
