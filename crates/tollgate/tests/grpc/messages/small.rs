@@ -71,7 +71,9 @@ fn flood(order: Order, count: usize) -> (ReceiverStream<Order>, Arc<AtomicUsize>
 /// What becomes of a flood, which has no end of its own.
 async fn in_time<T>(becomes: impl Future<Output = T>) -> T {
     let in_time = timeout(Duration::from_secs(120), becomes).await;
-    in_time.expect("a stream that nobody ends is neither ended nor slowed down")
+    in_time.unwrap_or_else(|_elapsed| {
+        panic!("a stream that nobody ends is neither ended nor slowed down")
+    })
 }
 
 /// A conversation on the same connection, which is over if the connection is: a client would open another one for a new call.
