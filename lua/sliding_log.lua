@@ -10,6 +10,8 @@ local function sliding_log()
   local TAG, HEAD, ENTRY, WRAP = 251, 5, 12, 2 ^ 32
   -- How many entries are read at once.
   local CHUNK = 256
+  -- The most entries of what was admitted: one for each of the largest limit. Whatever stands behind them only owes.
+  local MOST = 1024
 
   local function entry(log, i)
     return unpack('<dI4', log, HEAD + 1 + (i - 1) * ENTRY)
@@ -72,7 +74,8 @@ local function sliding_log()
   local function add(state, count)
     if count > 0 then
       local last = state.length
-      if state.newest == now then
+      -- A debt waits for the latest of its debits.
+      if state.newest == now or last > MOST then
         last = last - 1
       end
       keep(state, 1, last, pack('<dI4', now, (state.total + count) % WRAP))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every test of Tollgate, on a fresh machine too: installs what is missing, then unit, integration and doc tests of
-# all crates, then the models that try every interleaving of the lock-free parts.
+# all crates, then the models of the memory backend's locking, which need a build of their own.
 #
 # The last line is "N passed, N failed, N skipped" over all runs. It fails if anything failed, or if nothing ran.
 set -euo pipefail

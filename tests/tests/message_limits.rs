@@ -90,9 +90,12 @@ async fn more_tiny_messages_than_may_wait_end_their_stream_and_no_other() {
     // when a stream sends faster than that, in frames of one message each
     let (flood, to_send) = mpsc::channel(1);
     tokio::spawn(async move { while flood.send(Order::default()).await.is_ok() {} });
-    let ended = client.clone().upload(ReceiverStream::new(to_send)).await;
+    let mut flooding = client.clone();
+    let upload = flooding.upload(ReceiverStream::new(to_send));
+    let ended = tokio::time::timeout(Duration::from_secs(120), upload).await;
 
     // then it ends, and the conversation goes on
+    let ended = ended.unwrap();
     assert_eq!(ended.unwrap_err().code(), Code::ResourceExhausted);
     sender.send(Order::default()).await.unwrap();
     chat.message().await.unwrap().unwrap();

@@ -210,7 +210,7 @@ mod tests {
             let mut table = Table::new();
             let mut there = HashSet::new();
             let mut random = 1_u64;
-            for _ in 0..20_000 {
+            for _ in 0..if cfg!(miri) { 400 } else { 20_000 } {
                 random = random
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
@@ -245,7 +245,7 @@ mod tests {
         // given
         let (hashing, scope) = (Hashing::random(), Scope::of("table", 0, &ANY_QUOTA));
         let mut table = Table::new();
-        for n in 0..8192_u32 {
+        for n in 0..if cfg!(miri) { 1024 } else { 8192_u32 } {
             // when
             let key = Key::from(n);
             let sought = Sought::new(&hashing, scope, &key);

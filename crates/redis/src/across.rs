@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
 
 use crate::cluster::Cluster;
 use crate::fleet::gone;
 use crate::name::Name;
 use crate::slot;
+use crate::sync::Instant;
 use crate::wire::{OwnedCharge, Request, Work};
 
 /// Whether a request asks for more than one slot.

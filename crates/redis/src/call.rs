@@ -4,17 +4,16 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, Value};
-use tokio::time::{Instant, timeout_at};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::cluster::Redirect;
 use crate::dispatch::Dispatch;
 use crate::error::{again, failure, wants_reconnect};
 use crate::job::Job;
-use crate::link::send;
+use crate::link::{Connection, send};
 use crate::script::Script;
+use crate::sync::{Instant, timeout_at};
 use crate::wire::{Call, Plan, Reply, replay};
 
 /// How long after its deadline a call may still be answered, so that what it took is given back. Then the connection is
@@ -29,7 +28,7 @@ const MOST_LOADS: u32 = 3;
 pub(crate) async fn run(
     dispatch: &Arc<Dispatch>,
     lane: usize,
-    mut connection: MultiplexedConnection,
+    mut connection: Connection,
     mut jobs: Vec<Job>,
 ) -> bool {
     // Whoever drives this may have come late, or not at all.
@@ -71,7 +70,12 @@ pub(crate) async fn run(
             }
             dispatch.broken(lane, &failed);
         }
-        None => dispatch.broken(lane, &BackendError::new(dispatch.timed_out(), "")),
+        None => {
+            let silent = BackendError::new(dispatch.timed_out(), "");
+            // Whoever waited has been told. Of the others nobody knows.
+            fail(&mut jobs, || again(&silent));
+            dispatch.broken(lane, &silent);
+        }
     }
     false
 }
@@ -118,7 +122,7 @@ fn command(script: &Script, call: &Call<'_>) -> Cmd {
 /// Calls the script; loads it and calls it again if the server does not have it, which proves that it did not run.
 /// Nothing else is ever sent twice.
 async fn ask(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     script: &Script,
     command: &Cmd,
     asking: bool,
@@ -142,7 +146,7 @@ async fn ask(
 /// Sends the command, behind `ASKING` if the slot is on its way to this node. A lane carries one call at a time, so that
 /// nothing comes between the two.
 async fn send_as(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     command: &Cmd,
     asking: bool,
 ) -> Result<Value, RedisError> {

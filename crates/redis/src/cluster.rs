@@ -7,12 +7,9 @@ mod learn;
 mod redirect;
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use redis::ConnectionInfo;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::dispatch::{Dispatch, Limits};
@@ -22,8 +19,9 @@ use crate::job::{Job, Said};
 use crate::link::{Link, Origin};
 use crate::server::{self, Address};
 use crate::slot;
-use crate::slots::Slots;
+use crate::slots::{Hope, Slots};
 use crate::stats::Counters;
+use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, timeout_at};
 use crate::wire::Request;
 
 use redirect::PAUSE;
@@ -110,7 +108,7 @@ impl Cluster {
 
     /// Sends a job to whoever has its slot. Gives back the call if the job leaves alone, for the one who waits to drive.
     #[must_use]
-    fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
+    pub(crate) fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
         job.route.slot = job.request.names.first().map_or(0, |name| slot::of(name));
         let owner = {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +135,7 @@ impl Cluster {
         alive.or(nodes.first()).cloned()
     }
 
-    fn make(&self, address: Address) -> Arc<Dispatch> {
+    fn make(&self, address: Address, hope: Hope) -> Arc<Dispatch> {
         let mut link = self.link.clone();
         if let Origin::Server(seed) = &self.link.origin {
             link.origin = Origin::Server(Arc::new(server::at(seed, address)));
@@ -150,6 +148,9 @@ impl Cluster {
             cluster,
             Arc::clone(&self.counters),
         ));
+        if hope == Hope::None {
+            node.not_connected(&unready("the node was replaced because it did not answer"));
+        }
         open_from(&node, 0);
         node
     }

@@ -6,20 +6,18 @@
 
 mod lane;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use tokio::runtime::Handle;
-use tokio::time::Instant;
 use tollgate_core::FailureKind;
 
 use crate::cluster::Cluster;
 use crate::handed::{Handed, Waiting};
 use crate::job::Job;
-use crate::link::Link;
+use crate::link::{Connection, Link};
 use crate::queue::Queue;
 use crate::stats::Counters;
+use crate::sync::{Handle, Instant, Mutex, MutexGuard};
 use crate::wire::{MAX_KEYS, Request};
 
 use lane::{Lane, State};
@@ -90,6 +88,7 @@ impl Dispatch {
                 lanes: lanes.collect(),
                 why: None,
                 opening: in_cluster,
+                has_left: false,
             }),
         }
     }
@@ -136,6 +135,10 @@ impl Dispatch {
     #[must_use]
     pub(crate) fn hand(self: &Arc<Self>, mut job: Job) -> Option<Arc<Handed>> {
         let mut state = self.state();
+        if state.has_left {
+            drop(state);
+            return self.cluster.upgrade()?.hand(job);
+        }
         let is_awaited = job.is_pending();
         if is_awaited && !state.is_hopeful() {
             let error = state.error();
@@ -157,15 +160,22 @@ impl Dispatch {
     }
 
     /// Any connection that answers, to ask something else over it.
-    pub(crate) fn connection(&self) -> Option<MultiplexedConnection> {
+    pub(crate) fn connection(&self) -> Option<Connection> {
         let state = self.state();
         let mut alive = state.lanes.iter().filter(|lane| lane.is_alive());
         alive.find_map(|lane| lane.connection.clone())
     }
 
-    /// Takes out whatever waits: the node has left the cluster.
-    pub(crate) fn drain(&self) -> Vec<Job> {
-        self.state().queue.drain().collect()
+    /// Whether it is worth waiting for an answer.
+    pub(crate) fn is_hopeful(&self) -> bool {
+        self.state().is_hopeful()
+    }
+
+    /// The node has left the cluster. Gives what waits for it; who comes later, having looked it up before, is sent on.
+    pub(crate) fn leave(&self) -> Vec<Job> {
+        let mut state = self.state();
+        state.has_left = true;
+        state.queue.drain().collect()
     }
 
     pub(crate) fn timed_out(&self) -> FailureKind {

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::cluster::Cluster;
 use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
 use crate::job::{Heard, Job, Said};
-use crate::link;
+use crate::reconnect;
 use crate::stats::Counters;
+use crate::sync::Instant;
 
 /// Whoever decides.
 #[derive(Clone, Debug)]
@@ -86,6 +86,6 @@ pub(crate) fn gone() -> BackendError {
 /// Opens connections in the background, but for those before `first`.
 pub(crate) fn open_from(dispatch: &Arc<Dispatch>, first: usize) {
     for lane in first..dispatch.lanes() {
-        link::spawn(dispatch, lane);
+        reconnect::spawn(dispatch, lane);
     }
 }

@@ -1,11 +1,10 @@
 //! What a server says that it is.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::error::failure;
-use crate::link::send;
+use crate::link::{Connection, send};
 
 /// What a server has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub(crate) enum Kind {
 
 /// Introduces us, and learns from the same answer whether the server is the one that was meant.
 pub(crate) async fn greet(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     name: &str,
     kind: Kind,
 ) -> Result<(), BackendError> {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tollgate_core::{BackendError, Charge, Decision, FailureKind};
 
 use crate::dispatch::Dispatch;
 use crate::stats::Counters;
+use crate::sync::Instant;
 use crate::wire::{Request, Work};
 
 /// What is sent back: a decision, or nothing for a reset.

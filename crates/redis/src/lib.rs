@@ -78,6 +78,7 @@ mod job;
 mod link;
 mod name;
 mod queue;
+mod reconnect;
 mod script;
 mod sentinel;
 mod server;

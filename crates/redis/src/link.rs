@@ -1,55 +1,20 @@
-//! How a connection is made, and made again.
+//! How a connection is made.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+pub(crate) use redis::aio::MultiplexedConnection as Connection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisError, Value};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::dispatch::Dispatch;
 use crate::error::failure;
 use crate::hello::{self, Kind};
 use crate::script::Script;
 use crate::sentinel::Sentinels;
 use crate::server::{self, Address};
-
-/// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
-/// the longest is what a recovered server waits for its callers.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Connects a lane in the background, for as long as it takes and the backend exists.
-pub(crate) fn spawn(dispatch: &Arc<Dispatch>, lane: usize) {
-    dispatch.spawn(reconnect(Arc::downgrade(dispatch), lane));
-}
-
-async fn reconnect(dispatch: Weak<Dispatch>, lane: usize) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let Some(link) = dispatch.upgrade().map(|dispatch| dispatch.link.clone()) else {
-            return;
-        };
-        let opened = link.open().await;
-        let Some(dispatch) = dispatch.upgrade() else {
-            return;
-        };
-        match opened {
-            Ok(connection) => return dispatch.connected(lane, connection),
-            Err(error) => dispatch.not_connected(&error),
-        }
-        if let Some(cluster) = dispatch.cluster.upgrade() {
-            // Somebody else may have taken its place.
-            cluster.refresh();
-        }
-        drop(dispatch);
-        sleep(jittered(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
 
 /// Who is to be connected to.
 #[derive(Clone, Debug)]
@@ -81,11 +46,11 @@ impl Link {
     }
 
     /// Connects, and shows that the server is what it is taken for, has our script and runs it.
-    pub(crate) async fn open(&self) -> Result<MultiplexedConnection, BackendError> {
+    pub(crate) async fn open(&self) -> Result<Connection, BackendError> {
         within(self.deadline, self.handshake()).await
     }
 
-    async fn handshake(&self) -> Result<MultiplexedConnection, BackendError> {
+    async fn handshake(&self) -> Result<Connection, BackendError> {
         let server = match &self.origin {
             Origin::Server(server) => (**server).clone(),
             Origin::Master(sentinels) => sentinels.master().await?,
@@ -132,7 +97,7 @@ pub(crate) async fn within<T>(
 }
 
 /// Connects and says who we are.
-pub(crate) async fn connect(server: ConnectionInfo) -> Result<MultiplexedConnection, BackendError> {
+pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, BackendError> {
     // Deadlines are ours: the library's would be a timer for each call, and the call would run on.
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -143,10 +108,7 @@ pub(crate) async fn connect(server: ConnectionInfo) -> Result<MultiplexedConnect
 }
 
 /// Sends a command. What the library gives as a value, an error of the server's, is one here.
-pub(crate) async fn send(
-    connection: &mut MultiplexedConnection,
-    command: &Cmd,
-) -> Result<Value, RedisError> {
+pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<Value, RedisError> {
     connection
         .send_packed_command(command)
         .await?
@@ -154,7 +116,7 @@ pub(crate) async fn send(
 }
 
 /// Between half of it and all of it, so that a fleet does not come back in step.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     // Seeded at random by the standard library.
     let random = RandomState::new().hash_one(0);
     pause / 2 + pause / 2 * u32::from(random.to_le_bytes()[0]) / 256

@@ -2,18 +2,33 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Value, from_redis_value};
 
 use crate::dispatch::Dispatch;
 use crate::server::Address;
 use crate::slot::SLOTS;
+use crate::sync::Instant;
+
+/// For how long after a node was replaced another one may not have heard of it: far longer than they take to tell each other.
+const HEARSAY: Duration = Duration::from_secs(60);
 
 /// The masters of a cluster and what they have, as far as we know.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     nodes: HashMap<Address, Arc<Dispatch>>,
     owners: Vec<Option<Arc<Dispatch>>>,
+    /// Those of the last that were replaced who did not answer any more, and when that was. Whoever has not heard of it names
+    /// them again, which is no reason to wait for them.
+    silent: HashMap<Address, Instant>,
+}
+
+/// Whether a node that is named is worth waiting for before it has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hope {
+    Some,
+    None,
 }
 
 impl Slots {
@@ -29,9 +44,15 @@ impl Slots {
     pub(crate) fn node(
         &mut self,
         address: Address,
-        make: impl FnOnce(Address) -> Arc<Dispatch>,
+        make: impl FnOnce(Address, Hope) -> Arc<Dispatch>,
     ) -> Arc<Dispatch> {
-        let node = (self.nodes.entry(address)).or_insert_with_key(|address| make(address.clone()));
+        let silent = &self.silent;
+        let node = self.nodes.entry(address).or_insert_with_key(|address| {
+            let replaced_at = silent.get(address);
+            let is_silent = replaced_at.is_some_and(|at| Instant::now() < *at + HEARSAY);
+            let hope = if is_silent { Hope::None } else { Hope::Some };
+            make(address.clone(), hope)
+        });
         Arc::clone(node)
     }
 
@@ -47,7 +68,7 @@ impl Slots {
     pub(crate) fn replace(
         &mut self,
         ranges: Vec<Range>,
-        mut make: impl FnMut(Address) -> Arc<Dispatch>,
+        mut make: impl FnMut(Address, Hope) -> Arc<Dispatch>,
     ) -> Vec<Arc<Dispatch>> {
         let mut old = std::mem::take(&mut self.nodes);
         self.owners = vec![None; usize::from(SLOTS)];
@@ -60,6 +81,11 @@ impl Slots {
             for owner in self.owners.get_mut(first..=last).into_iter().flatten() {
                 *owner = Some(Arc::clone(&node));
             }
+        }
+        if !old.is_empty() {
+            let now = Instant::now();
+            let silent = old.iter().filter(|(_, node)| !node.is_hopeful());
+            self.silent = silent.map(|(address, _)| (address.clone(), now)).collect();
         }
         old.into_values().collect()
     }

@@ -1,6 +1,8 @@
-//! The lock and the runtime of [`handed`](crate::handed). The model that tries its every interleaving, `tests/handed.rs`, brings
-//! others.
+//! What threads share, and how time passes for them. The models that try orders in which they may run, `tests/handed.rs` and
+//! `tests/dispatch.rs`, bring others.
 
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::atomic::AtomicBool;
+pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 
 pub(crate) use tokio::runtime::Handle;
+pub(crate) use tokio::time::{Instant, sleep, timeout_at};

@@ -196,6 +196,49 @@ async fn pitfall_no_call_holds_the_server_for_a_millisecond() {
     assert!(too_long.is_empty(), "{too_long:#?}");
 }
 
+/// Otherwise a log that is debited again and again, each time in a microsecond of its own, would have eight times as many
+/// entries as its limit, and hold the server for as much longer.
+#[tokio::test]
+async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
+    let quota = Quota::new(1_024, HOUR * 24).using(Algorithm::SlidingLog);
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("debts", quota);
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let (mut receipts, mut bytes) = (Vec::new(), Vec::new());
+
+    // given a log that is full
+    let charge = [budget.charge(1)];
+    for _ in 0..1_024 {
+        let decision = backend.decide(&charge).await.unwrap();
+        assert!(decision.is_admitted());
+        receipts.extend(decision.receipts(&charge));
+    }
+
+    // when it is debited
+    for debits in [0, 1, 50] {
+        for _ in 0..debits {
+            backend.debit(&receipts[0], 1);
+            // Behind what nobody waits for.
+            backend.decide(&[]).await.unwrap();
+        }
+        let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+        let length = redis::cmd("STRLEN")
+            .arg(&names)
+            .query::<usize>(&mut connection);
+        bytes.push(length.unwrap());
+    }
+
+    // then it has one entry more, and owes all of it
+    assert_eq!(bytes, [1_024, 1_025, 1_025].map(|entries| 5 + 12 * entries));
+    for receipt in receipts {
+        backend.credit(receipt, 1);
+    }
+    assert_eq!(budget.remaining(&backend).await, 1_024 - 51);
+}
+
 /// For how long the server has had a core.
 fn on_core(server: &Standalone) -> Duration {
     let path = format!("/proc/{}/schedstat", server.pid().unwrap());

@@ -65,6 +65,7 @@ pub mod proto;
 mod report;
 mod request;
 mod status;
+mod sync;
 
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind,

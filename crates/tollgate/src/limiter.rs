@@ -7,6 +7,7 @@ mod deciding;
 mod fallback;
 mod health;
 mod local;
+mod outages;
 mod plan;
 mod planning;
 mod sole;

@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use crate::layer::Config;
 use crate::ledger::Ledger;
 use crate::report::PolicyVerdict;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Limiter, ResponseView};
 
 /// The decisions about this request so far, for its handler to read.

@@ -8,6 +8,8 @@
 
 mod common;
 
+use std::thread;
+
 use common::{Body, Strict, from, header};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
@@ -202,4 +204,30 @@ async fn a_check_by_hand_obeys_the_lists() {
     }
     let trial = Limiter::from(policy().shadow());
     assert!(trial.check("api", "b").await.unwrap().is_allowed());
+}
+
+#[test]
+fn clones_of_a_list_are_one_list() {
+    let list: KeyList = ["a", "b"].into_iter().collect();
+    let other = list.clone();
+
+    other.insert("c");
+    other.remove("a");
+    let has = |key: &str| list.contains(&Key::from(key));
+    assert_eq!([has("a"), has("b"), has("c")], [false, true, true]);
+
+    other.replace(["d"]);
+    assert_eq!([has("b"), has("c"), has("d")], [false, false, true]);
+}
+
+#[test]
+fn no_change_of_a_list_made_at_the_same_time_is_lost() {
+    let list = KeyList::new();
+    thread::scope(|scope| {
+        for part in 0_u64..4 {
+            let list = &list;
+            scope.spawn(move || (0..50).for_each(|n| list.insert(part * 50 + n)));
+        }
+    });
+    assert!((0_u64..200).all(|n| list.contains(&Key::from(n))));
 }

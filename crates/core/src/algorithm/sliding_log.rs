@@ -3,6 +3,11 @@
 use std::collections::VecDeque;
 
 use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
+use crate::MAX_LOG_LIMIT;
+
+/// The most entries of what was admitted: one for each of the largest limit.
+const MAX_ENTRIES: usize = 1024;
+const _: () = assert!(MAX_ENTRIES as u64 == MAX_LOG_LIMIT);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlidingLog {
@@ -82,6 +87,7 @@ impl Decider for SlidingLog {
     fn take(&self, State(log): &mut State, now: u64, cost: u64) {
         let added = count_up(log.sum, cost, self.limit) - log.sum;
         if added > 0 {
+            log.make_room(now);
             log.push(now, added);
             log.sum += added;
         }
@@ -116,6 +122,16 @@ impl Decider for SlidingLog {
 }
 
 impl Log {
+    /// Lets a debt wait for the latest of its debits. What has an entry of its own, since it may be given back, was admitted,
+    /// and there are never more of these: whatever stands behind them only owes.
+    fn make_room(&mut self, now: u64) {
+        if self.entries.len() > MAX_ENTRIES
+            && let Some(newest) = self.entries.back_mut()
+        {
+            newest.at = now;
+        }
+    }
+
     /// Adds to the newest entry, or a new one. Does not touch the sum.
     fn push(&mut self, at: u64, count: u64) {
         match self.entries.back_mut() {
@@ -151,5 +167,39 @@ impl State {
             .entries
             .back()
             .map_or(0, |newest| newest.at + period_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
+        // given as many charges as a log can have, each in a microsecond of its own
+        let rule = SlidingLog {
+            limit: MAX_LOG_LIMIT,
+            period_us: 1_000_000,
+        };
+        let mut state = State::default();
+        for now in 1..=MAX_LOG_LIMIT {
+            assert_eq!(rule.step(&mut state, now, 1, true).0, Passage::Open);
+        }
+
+        // when it is debited as often as it can be
+        let last = 8 * MAX_LOG_LIMIT;
+        for now in MAX_LOG_LIMIT + 1..=last {
+            rule.take(&mut state, now, 1);
+        }
+
+        // then the debt is there, all of it for a period after the last, and each charge can still be given back
+        let State(log) = &mut state;
+        assert_eq!((log.sum, log.entries.len()), (last, MAX_ENTRIES + 1));
+        assert_eq!(log.entries.back().map(|entry| entry.at), Some(last));
+        for at in 1..=MAX_LOG_LIMIT {
+            rule.give_back(&mut state, last, at, Point::ZERO, 1);
+        }
+        assert_eq!(state.0.entries.len(), 1);
+        assert_eq!(state.0.sum, last - MAX_LOG_LIMIT);
     }
 }

@@ -5,16 +5,15 @@ use std::sync::{PoisonError, Weak};
 use std::time::Duration;
 
 use redis::ConnectionInfo;
-use redis::aio::MultiplexedConnection;
-use tokio::time::sleep;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::{Cluster, unready};
 use crate::error::failure;
 use crate::hello;
-use crate::link::{Origin, connect, send, within};
+use crate::link::{Connection, Origin, connect, send, within};
 use crate::server;
 use crate::slots;
+use crate::sync::sleep;
 
 /// How long a map is good enough: nodes say so themselves when it is not, and many do so at once.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -79,7 +78,7 @@ impl Cluster {
 
     async fn learn_from(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         server: &ConnectionInfo,
     ) -> Result<(), BackendError> {
         let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
@@ -91,9 +90,9 @@ impl Cluster {
             .ok_or_else(|| unready("the node knows nobody who has a slot"))?;
         let gone = {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-            slots.replace(ranges, |address| self.make(address))
+            slots.replace(ranges, |address, hope| self.make(address, hope))
         };
-        for job in gone.iter().flat_map(|node| node.drain()) {
+        for job in gone.iter().flat_map(|node| node.leave()) {
             self.push(job);
         }
         Ok(())

@@ -4,13 +4,13 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::RedisError;
-use tokio::time::{Instant, sleep};
 
 use super::{Cluster, unready};
 use crate::dispatch::Dispatch;
 use crate::job::{Job, Route};
 use crate::link::Origin;
 use crate::server::{self, Address};
+use crate::sync::{Instant, sleep};
 
 /// How long whoever was sent on twice, or found nobody, waits until the cluster may have made up its mind. The first few
 /// times; then twice as long each time, up to the longest, which is what a cluster that has made it up waits for its callers.
@@ -120,7 +120,7 @@ impl Cluster {
         {
             host = here;
         }
-        slots.node((host, *port), |address| self.make(address))
+        slots.node((host, *port), |address, hope| self.make(address, hope))
     }
 }
 
@@ -128,51 +128,4 @@ impl Cluster {
 fn pause(sent_on: u32) -> Duration {
     let doubled = sent_on.saturating_sub(3).min(7);
     (PAUSE * (1 << doubled)).min(LONGEST_PAUSE)
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_core::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, decide};
-
-    use super::*;
-    use crate::RedisBackend;
-    use crate::fleet::Fleet;
-    use crate::wire::{Request, Work};
-
-    fn receipt() -> Receipt {
-        let quota = Quota::per_hour(10);
-        let charge = Charge {
-            scope: Scope::of("policy", 0, &quota),
-            quota: &quota,
-            key: &Key::from("alice"),
-            cost: 1,
-            mode: Mode::Enforce,
-        };
-        let now = tollgate_core::Timestamp::from_micros(1 << 50);
-        let decision: Decision = decide(now, &[charge], &mut [State::full(&quota)][..]);
-        decision.receipts(&[charge]).next().unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_credit_that_found_nobody_for_too_long_is_counted_as_lost() {
-        let backend = RedisBackend::cluster(["redis://127.0.0.1:1/"]).start();
-        let Fleet::Cluster(cluster) = backend.unwrap().fleet else {
-            panic!("a cluster");
-        };
-        let credit = || {
-            let request = Request {
-                work: Work::Credit(receipt(), 1),
-                names: [b"name".to_vec()].into_iter().collect(),
-            };
-            Job::unattended(request, &cluster.counters)
-        };
-        let lost = || cluster.counters.read().lost_give_backs;
-
-        cluster.send_on(vec![credit()], &Redirect::Wait);
-        assert_eq!(lost(), 0);
-        let mut late = credit();
-        late.deadline = Instant::now();
-        cluster.send_on(vec![late], &Redirect::Wait);
-        assert_eq!(lost(), 1);
-    }
 }

@@ -2,10 +2,9 @@
 
 use std::future::poll_fn;
 use std::mem;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::Poll;
 
-use redis::aio::MultiplexedConnection;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::{Dispatch, NO_ANSWER};
@@ -13,8 +12,10 @@ use crate::call;
 use crate::error::again;
 use crate::handed::Handed;
 use crate::job::Job;
-use crate::link;
+use crate::link::Connection;
 use crate::queue::Queue;
+use crate::reconnect;
+use crate::sync::MutexGuard;
 use crate::wire::Request;
 
 #[derive(Debug)]
@@ -25,12 +26,14 @@ pub(super) struct State {
     pub(super) why: Option<BackendError>,
     /// Whether a node that was just heard of is being connected to for the first time, so that it is worth waiting for.
     pub(super) opening: bool,
+    /// Whether the node is none of the cluster's any more, so that nobody would ever come to what waits here.
+    pub(super) has_left: bool,
 }
 
 /// One connection, which carries one call at a time: more would only make calls smaller.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub(super) connection: Option<MultiplexedConnection>,
+    pub(super) connection: Option<Connection>,
     stage: Stage,
     /// Its call has missed a deadline. It gets no other until it answers.
     stalled: bool,
@@ -55,7 +58,7 @@ impl Lane {
     }
 
     /// Its connection, if a call may leave over it now.
-    pub(super) fn idle(&self) -> Option<MultiplexedConnection> {
+    pub(super) fn idle(&self) -> Option<Connection> {
         let connection = self.connection.as_ref()?;
         self.is_idle().then(|| connection.clone())
     }
@@ -155,7 +158,7 @@ async fn after_others() {
 
 impl Dispatch {
     /// What a lane that has gathered takes along. It is idle again if that is nothing.
-    fn depart(self: &Arc<Self>, lane: usize) -> Option<(MultiplexedConnection, Vec<Job>)> {
+    fn depart(self: &Arc<Self>, lane: usize) -> Option<(Connection, Vec<Job>)> {
         let mut state = self.state();
         let mut jobs = Vec::new();
         while jobs.is_empty() && !state.queue.is_empty() {
@@ -183,7 +186,7 @@ impl Dispatch {
     }
 
     /// A lane has a new connection.
-    pub(crate) fn connected(self: &Arc<Self>, lane: usize, connection: MultiplexedConnection) {
+    pub(crate) fn connected(self: &Arc<Self>, lane: usize, connection: Connection) {
         let mut state = self.state();
         state.lanes[lane] = Lane {
             connection: Some(connection),
@@ -252,7 +255,7 @@ impl Dispatch {
         state.lanes[lane] = Lane::default();
         state.why = Some(again(error));
         Self::give_up(state, error);
-        link::spawn(self, lane);
+        reconnect::spawn(self, lane);
     }
 
     /// Fails all that wait, if there is nothing that they could wait for.

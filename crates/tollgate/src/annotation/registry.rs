@@ -1,15 +1,15 @@
 //! The policies that a limiter has because of annotations and routes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use arc_swap::ArcSwap;
 use http::Method;
 
 use super::build::{Build, Claim};
 use super::misuse::Misuse;
 use super::name;
 use super::site::{Owner, Site};
+use crate::sync::{ArcSwap, Mutex};
 use crate::{Limiter, Policy};
 
 /// What has been asked for so far: bounded by the handlers of the program and the routes that they are mounted at.

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use super::Networks;
+use crate::sync::ArcSwap;
 
 /// [`Networks`] that can be replaced while they are in use: clones are one list.
 ///

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use crate::Key;
+use crate::sync::ArcSwap;
 
 /// Identities that can be added and removed while requests are being decided: clones are one list.
 ///
@@ -88,38 +87,5 @@ impl<K: Into<Key>> FromIterator<K> for KeyList {
 impl From<&Self> for KeyList {
     fn from(list: &Self) -> Self {
         list.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    #[test]
-    fn clones_are_one_list() {
-        let list: KeyList = ["a", "b"].into_iter().collect();
-        let other = list.clone();
-
-        other.insert("c");
-        other.remove("a");
-        let has = |key: &str| list.contains(&Key::from(key));
-        assert_eq!([has("a"), has("b"), has("c")], [false, true, true]);
-
-        other.replace(["d"]);
-        assert_eq!([has("b"), has("c"), has("d")], [false, false, true]);
-    }
-
-    #[test]
-    fn no_change_made_at_the_same_time_is_lost() {
-        let list = KeyList::new();
-        thread::scope(|scope| {
-            for part in 0_u64..4 {
-                let list = &list;
-                scope.spawn(move || (0..50).for_each(|n| list.insert(part * 50 + n)));
-            }
-        });
-        assert!((0_u64..200).all(|n| list.contains(&Key::from(n))));
     }
 }

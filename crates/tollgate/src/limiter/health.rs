@@ -1,10 +1,12 @@
 //! Whether the backend decides, and who is told when it stops.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tollgate_core::BackendError;
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// What is known of the backend from its answers.
 #[derive(Debug, Default)]
@@ -38,10 +40,14 @@ impl Health {
     #[cold]
     pub(super) fn failed(&self, error: &BackendError) {
         self.failures.fetch_add(1, Ordering::Relaxed);
+        if self.is_failing() {
+            return;
+        }
+        // It changes together with what is told, or the last that the log says could be what was before.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if self.failing.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told
             .last
             .is_none_or(|last| last.elapsed() >= BETWEEN_WARNINGS)
@@ -54,10 +60,13 @@ impl Health {
 
     #[cold]
     pub(super) fn recovered(&self) {
-        if !self.failing.swap(false, Ordering::Relaxed) {
+        if !self.is_failing() {
             return;
         }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.failing.swap(false, Ordering::Relaxed) {
+            return;
+        }
         if std::mem::take(&mut told.of_this_outage) {
             tracing::info!(failures = self.failures(), "the backend decides again");
         }

@@ -1,11 +1,11 @@
 //! The failure rule, and the budgets of this process that decide under it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock, Timestamp};
+use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock};
 use tollgate_memory::MemoryBackend;
 
+use super::outages::OutageClock;
 use super::{Fallback, Plan};
 use crate::policy::Limit;
 use crate::{Key, OnFailure, Policy, Share};
@@ -99,77 +99,6 @@ fn shares<'a>(
         _ => Share::WHOLE,
     };
     limits.iter().map(move |limit| share.of(&limit.quota))
-}
-
-/// A clock that runs only while the backend fails, so that local budgets refill only then. Otherwise a backend that fails
-/// for a moment every minute would hand out a fresh local burst every minute.
-#[derive(Clone, Debug)]
-struct OutageClock(Arc<Outages>);
-
-#[derive(Debug)]
-struct Outages {
-    running: AtomicBool,
-    wall: Box<dyn Clock>,
-    hands: Mutex<Hands>,
-}
-
-#[derive(Debug)]
-struct Hands {
-    /// What the clock showed when the last outage ended. It starts at the time of day, for windows that have one.
-    shown: Timestamp,
-    /// When the present outage began, by the wall clock.
-    since: Option<Timestamp>,
-}
-
-impl OutageClock {
-    fn new(wall: impl Clock) -> Self {
-        let hands = Mutex::new(Hands {
-            shown: wall.now(),
-            since: None,
-        });
-        Self(Arc::new(Outages {
-            running: AtomicBool::new(false),
-            wall: Box::new(wall),
-            hands,
-        }))
-    }
-
-    fn run(&self) {
-        let mut hands = self.hands();
-        if hands.since.is_none() {
-            hands.since = Some(self.0.wall.now());
-            self.0.running.store(true, Ordering::Release);
-        }
-    }
-
-    fn stop(&self) {
-        if !self.0.running.load(Ordering::Acquire) {
-            return;
-        }
-        let mut hands = self.hands();
-        hands.shown = hands.show(self.0.wall.now());
-        hands.since = None;
-        self.0.running.store(false, Ordering::Release);
-    }
-
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.0.hands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Hands {
-    fn show(&self, now: Timestamp) -> Timestamp {
-        let ran_us = self
-            .since
-            .map_or(0, |since| now.as_micros().saturating_sub(since.as_micros()));
-        Timestamp::from_micros(self.shown.as_micros() + ran_us)
-    }
-}
-
-impl Clock for OutageClock {
-    fn now(&self) -> Timestamp {
-        self.hands().show(self.0.wall.now())
-    }
 }
 
 #[cfg(test)]

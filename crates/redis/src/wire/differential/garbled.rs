@@ -2,12 +2,12 @@
 
 use redis::Value;
 use smallvec::smallvec;
-use tollgate_core::{Algorithm, Charge, FailureKind, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, BackendError, Charge, FailureKind, Key, Mode, Quota, Scope};
 use tollgate_testkit::Standalone;
 
 use super::World;
 use super::questions::{Calls, Random};
-use crate::wire::{Plan, Reply, Request, Work, replay};
+use crate::wire::{Outcome, Plan, Reply, Request, Work, replay};
 
 const KEY: &[u8] = b"garbled";
 
@@ -32,7 +32,11 @@ impl World {
     }
 
     /// Decides one charge under the key, in a call of its own or together with another key.
-    fn decide_on_garbled(&mut self, quota: &Quota, with_another: bool) -> bool {
+    fn call_on_garbled(
+        &mut self,
+        quota: &Quota,
+        with_another: bool,
+    ) -> Result<Vec<(usize, Outcome)>, BackendError> {
         let request = |name: &[u8]| Request {
             work: Work::decide(&[Charge {
                 scope: Scope::of("garbled", 0, quota),
@@ -56,9 +60,14 @@ impl World {
         }
         let value: Value = command.query(&mut self.redis).unwrap();
         let reply = Reply::parse(value).unwrap();
-        let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
+        replay(&reply, &plan, call.keys.len(), |position| {
             &requests[position]
-        });
+        })
+    }
+
+    /// Whether the charge was decided.
+    fn decide_on_garbled(&mut self, quota: &Quota, with_another: bool) -> bool {
+        let outcomes = self.call_on_garbled(quota, with_another);
         let outcomes = outcomes.unwrap_or_else(|error| panic!("{quota}, {error}"));
         let (_, of_it) = outcomes
             .into_iter()
@@ -114,4 +123,35 @@ fn what_is_no_state_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     }
     println!("{taken} taken, {left} left");
     assert!(taken > 100 && left > 100, "{taken} {left}");
+}
+
+/// The script does not look there, since that would be a scan: it decides, and this process cannot tell what. Then nobody passes,
+/// not even those who asked for something else in the same call, since what one request took another may have been denied for.
+#[test]
+fn a_log_that_is_garbled_in_its_middle_passes_nobody() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, super::seed(), Calls::Any);
+    let quota = Quota::per_hour(10).using(Algorithm::SlidingLog);
+    world.step();
+    let newest = world.questions.now;
+    for garbled in [f64::NAN, 0.5, (newest + 1_000_000_000) as f64] {
+        let mut log = vec![251, 0, 0, 0, 0];
+        for (total, at) in [
+            (1_u32, (newest - 2_000_000) as f64),
+            (2, garbled),
+            (3, newest as f64),
+        ] {
+            log.extend(at.to_le_bytes());
+            log.extend(total.to_le_bytes());
+        }
+        for with_another in [false, true] {
+            let mut set = redis::cmd("SET");
+            set.arg(KEY).arg(&log).arg("PX").arg(100_000);
+            set.exec(&mut world.redis).unwrap();
+
+            let failed = world.call_on_garbled(&quota, with_another).unwrap_err();
+
+            assert_eq!(failed.kind(), FailureKind::ScriptFailed, "{garbled}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What the two directions of a call know of each other: whether the call was refused while it ran.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use crate::answer::{RefusalReason, Writes};
 use crate::layer::Config;
 use crate::layer::call::{call_head, refusal_status};
 use crate::ledger::Ledger;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A call whose messages are charged.
 #[derive(Clone, Debug)]

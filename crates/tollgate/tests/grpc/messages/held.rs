@@ -2,12 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Messages, Policy, Quota};
-use tollgate_testkit::shop::Order;
-use tonic::Code;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tollgate::{Key, Messages, Policy, Quota};
+use tollgate_testkit::shop::{Order, OrdersClient, Receipt};
+use tonic::transport::Channel;
+use tonic::{Code, Streaming};
 use tonic_types::StatusExt;
 
-use super::{limiter, orders, receipts, served, twenty_ms};
+use super::{limiter, orders, receipts, served, three, twenty_ms};
 
 #[tokio::test]
 async fn what_is_too_much_is_held_back_in_either_direction_and_nothing_is_lost() {
@@ -61,4 +67,54 @@ async fn a_message_larger_than_a_full_budget_passes_in_parts_or_ends_the_stream(
         denied.get_error_details().retry_info().is_none(),
         "no waiting helps"
     );
+}
+
+/// A conversation in which so many orders were answered.
+async fn chat(
+    client: &mut OrdersClient<Channel>,
+    answered: usize,
+) -> (Sender<Order>, Streaming<Receipt>) {
+    let (sender, to_send) = channel(1);
+    let chat = client.chat(ReceiverStream::new(to_send)).await;
+    let mut chat = chat.unwrap().into_inner();
+    for _ in 0..answered {
+        sender.send(Order::default()).await.unwrap();
+        chat.message().await.unwrap().unwrap();
+    }
+    (sender, chat)
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_while_held_back_leaves_nothing_behind() {
+    for messages in [Messages::received(), Messages::sent()] {
+        // given a connection on which somebody has spoken
+        let limiter = limiter(three(messages));
+        let (mut client, _, _) = served(&limiter).await;
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        drop(chat(&mut client, 0).await);
+        let mut before = tasks();
+        for _ in 0..1_000 {
+            yield_now().await;
+            before = before.min(tasks());
+        }
+
+        // when the fourth message of a conversation waits for twenty minutes, and its caller goes away
+        let (sender, mut held) = chat(&mut client, 3).await;
+        sender.send(Order::default()).await.unwrap();
+        let answer = timeout(Duration::from_millis(100), held.message()).await;
+        assert!(answer.is_err(), "{answer:?}");
+        assert!(tasks() > before);
+        drop((sender, held));
+
+        // then nobody waits any more, and what was held back is not charged
+        let gone = async {
+            while tasks() > before {
+                yield_now().await;
+            }
+        };
+        let in_time = timeout(Duration::from_secs(20), gone).await;
+        assert!(in_time.is_ok(), "{} tasks, {before} before", tasks());
+        let asked = limiter.check("messages", Key::global()).cost(0).await;
+        assert_eq!(asked.unwrap().remaining(), 0);
+    }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::key::Global;
 use tollgate::{Limiter, MessageLimitLayer, Messages, Policy, Quota};
@@ -67,6 +68,14 @@ fn flood(order: Order, count: usize) -> (ReceiverStream<Order>, Arc<AtomicUsize>
     (ReceiverStream::new(to_send), taken)
 }
 
+/// What becomes of a flood, which has no end of its own.
+async fn in_time<T>(becomes: impl Future<Output = T>) -> T {
+    let in_time = timeout(Duration::from_secs(120), becomes).await;
+    in_time.unwrap_or_else(|_elapsed| {
+        panic!("a stream that nobody ends is neither ended nor slowed down")
+    })
+}
+
 /// A conversation on the same connection, which is over if the connection is: a client would open another one for a new call.
 struct Neighbour {
     sender: mpsc::Sender<Order>,
@@ -121,7 +130,7 @@ async fn more_small_messages_than_may_wait_end_their_stream_and_no_other() {
 
     for _ in 0..10 {
         let (messages, taken) = flood(small(), usize::MAX);
-        let denied = client.clone().upload(messages).await.unwrap_err();
+        let denied = in_time(client.clone().upload(messages)).await.unwrap_err();
 
         // then a stream ends with what has come, and its neighbour goes on
         assert_says_why(&denied);
@@ -137,7 +146,8 @@ async fn how_much_may_wait_can_be_chosen() {
     let address = serve(limiter.build().unwrap(), |layer| layer.read_ahead(1_500)).await;
 
     let (messages, taken) = flood(small(), usize::MAX);
-    let denied = client(address).await.upload(messages).await.unwrap_err();
+    let mut client = client(address).await;
+    let denied = in_time(client.upload(messages)).await.unwrap_err();
 
     assert_says_why(&denied);
     let taken = taken.load(Ordering::SeqCst) * SMALL;
@@ -158,17 +168,20 @@ async fn who_sends_larger_messages_is_slowed_down() {
     let upload = tokio::spawn(async move { flooding.upload(messages).await });
 
     // when nothing more is taken
-    let mut before = 0;
-    loop {
-        for _ in 0..100 {
-            neighbour.says().await;
+    let before = in_time(async {
+        let mut before = 0;
+        loop {
+            for _ in 0..100 {
+                neighbour.says().await;
+            }
+            let now = taken.load(Ordering::SeqCst);
+            if now == before && now > 0 {
+                return now;
+            }
+            before = now;
         }
-        let now = taken.load(Ordering::SeqCst);
-        if now == before && now > 0 {
-            break;
-        }
-        before = now;
-    }
+    })
+    .await;
 
     // then it was the window, which is a megabyte, and what may wait beside it
     assert!(!upload.is_finished());
@@ -216,7 +229,7 @@ async fn a_backend_that_is_too_slow_for_what_comes_ends_the_stream() {
     let mut neighbour = Neighbour::of(&client).await;
 
     let (messages, _) = flood(small(), usize::MAX);
-    let ended = client.clone().upload(messages).await.unwrap_err();
+    let ended = in_time(client.clone().upload(messages)).await.unwrap_err();
 
     assert_eq!(ended.code(), Code::Unavailable);
     let info = ended.get_error_details().error_info().cloned().unwrap();

@@ -1,0 +1,42 @@
+//! How a connection is made again.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::dispatch::Dispatch;
+use crate::link::jittered;
+use crate::sync::sleep;
+
+/// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
+/// the longest is what a recovered server waits for its callers.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Connects a lane in the background, for as long as it takes and the backend exists.
+pub(crate) fn spawn(dispatch: &Arc<Dispatch>, lane: usize) {
+    dispatch.spawn(reconnect(Arc::downgrade(dispatch), lane));
+}
+
+async fn reconnect(dispatch: Weak<Dispatch>, lane: usize) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let Some(link) = dispatch.upgrade().map(|dispatch| dispatch.link.clone()) else {
+            return;
+        };
+        let opened = link.open().await;
+        let Some(dispatch) = dispatch.upgrade() else {
+            return;
+        };
+        match opened {
+            Ok(connection) => return dispatch.connected(lane, connection),
+            Err(error) => dispatch.not_connected(&error),
+        }
+        if let Some(cluster) = dispatch.cluster.upgrade() {
+            // Somebody else may have taken its place.
+            cluster.refresh();
+        }
+        drop(dispatch);
+        sleep(jittered(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

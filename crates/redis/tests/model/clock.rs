@@ -1,0 +1,72 @@
+//! Time that passes only when it is told to, and then to the next moment that somebody waits for: as long as that may take
+//! others, whatever is to be done by then may not have been done.
+
+use std::ops::Add;
+use std::pin::pin;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use shuttle::sync::Mutex;
+
+shuttle::lazy_static! {
+    static ref CLOCK: Mutex<Clock> = Mutex::default();
+}
+
+#[derive(Default)]
+struct Clock {
+    now: Instant,
+    waiting: Vec<(Instant, Waker)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant(Duration);
+
+impl Instant {
+    pub(crate) fn now() -> Self {
+        CLOCK.lock().unwrap().now
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0 + time)
+    }
+}
+
+/// Lets time pass until the next moment that somebody waits for.
+pub(crate) fn pass() {
+    let woken: Vec<Waker> = {
+        let clock = &mut *CLOCK.lock().unwrap();
+        let next = clock.waiting.iter().map(|(at, _)| *at).min();
+        clock.now = next.unwrap_or(clock.now).max(clock.now);
+        let now = clock.now;
+        let due = clock.waiting.extract_if(.., |(at, _)| *at <= now);
+        due.map(|(_, waker)| waker).collect()
+    };
+    woken.into_iter().for_each(Waker::wake);
+}
+
+#[derive(Debug)]
+pub(crate) struct Elapsed;
+
+pub(crate) async fn timeout_at<F: Future>(deadline: Instant, run: F) -> Result<F::Output, Elapsed> {
+    let mut run = pin!(run);
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(output) = run.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        let mut clock = CLOCK.lock().unwrap();
+        if clock.now >= deadline {
+            return Poll::Ready(Err(Elapsed));
+        }
+        clock.waiting.push((deadline, cx.waker().clone()));
+        Poll::Pending
+    })
+    .await
+}
+
+pub(crate) async fn sleep(time: Duration) {
+    let _elapsed = timeout_at(Instant::now() + time, std::future::pending::<()>()).await;
+}

@@ -1,0 +1,150 @@
+//! Requests that are one byte each: what is to be done.
+
+use redis::Value;
+use smallvec::SmallVec;
+use tollgate_core::{
+    BackendError, Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
+};
+
+pub(crate) const MAX_KEYS: usize = 255;
+
+pub(crate) const DECIDE: u8 = b'd';
+pub(crate) const CREDIT: u8 = b'c';
+/// For a request of no charge, which asks whether anybody answers.
+pub(crate) const NOTHING: u8 = b'n';
+
+#[derive(Debug)]
+pub(crate) struct OwnedCharge {
+    scope: Scope,
+    quota: Quota,
+    key: Key,
+}
+
+impl OwnedCharge {
+    pub(crate) fn borrow(&self) -> Charge<'_> {
+        Charge {
+            scope: self.scope,
+            quota: &self.quota,
+            key: &self.key,
+            cost: 1,
+            mode: Mode::Enforce,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Work {
+    Decide(SmallVec<[OwnedCharge; 2]>),
+    Credit(Receipt, u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) work: Work,
+    pub(crate) names: SmallVec<[Vec<u8>; 2]>,
+}
+
+impl Request {
+    pub(crate) fn nothing() -> Self {
+        Self {
+            work: Work::Decide(SmallVec::new()),
+            names: SmallVec::new(),
+        }
+    }
+
+    /// To take one of a budget that has enough for everybody.
+    pub(crate) fn take_one() -> Self {
+        let quota = Quota::per_hour(1_000);
+        let charge = OwnedCharge {
+            scope: Scope::of("model", 0, &quota),
+            quota,
+            key: Key::from("alice"),
+        };
+        Self {
+            work: Work::Decide([charge].into_iter().collect()),
+            names: [b"alice".to_vec()].into_iter().collect(),
+        }
+    }
+
+    /// To give back what that took.
+    pub(crate) fn give_back() -> Self {
+        let take = Self::take_one();
+        let Work::Decide(charges) = &take.work else {
+            unreachable!("it takes one");
+        };
+        let receipt = decided(charges).receipts(&[charges[0].borrow()]).next();
+        Self {
+            work: Work::Credit(receipt.unwrap(), 1),
+            names: take.names,
+        }
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        1
+    }
+
+    fn verb(&self) -> u8 {
+        match &self.work {
+            Work::Decide(charges) if charges.is_empty() => NOTHING,
+            Work::Decide(_) => DECIDE,
+            Work::Credit(..) => CREDIT,
+        }
+    }
+}
+
+fn decided(charges: &[OwnedCharge]) -> Decision {
+    let charges: Vec<_> = charges.iter().map(OwnedCharge::borrow).collect();
+    let mut states: Vec<_> = charges
+        .iter()
+        .map(|charge| State::full(charge.quota))
+        .collect();
+    decide(Timestamp::from_micros(1 << 50), &charges, &mut states[..])
+}
+
+pub(crate) struct Plan;
+
+pub(crate) struct Call<'a> {
+    pub(crate) keys: Vec<&'a [u8]>,
+    pub(crate) runs: Vec<Vec<u8>>,
+}
+
+impl Plan {
+    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
+        let verbs = requests.into_iter().map(Request::verb).collect();
+        let call = Call {
+            keys: Vec::new(),
+            runs: vec![verbs],
+        };
+        (Self, call)
+    }
+}
+
+/// How many requests were done.
+pub(crate) struct Reply(usize);
+
+impl Reply {
+    pub(crate) fn parse(value: Value) -> Option<Self> {
+        match value {
+            Value::Int(done) => usize::try_from(done).ok().map(Self),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) type Outcome = Result<Option<Decision>, BackendError>;
+
+pub(crate) fn replay<'a>(
+    reply: &Reply,
+    _plan: &Plan,
+    _keys: usize,
+    request: impl Fn(usize) -> &'a Request,
+) -> Result<Vec<(usize, Outcome)>, BackendError> {
+    let outcome = |position| match &request(position).work {
+        Work::Decide(charges) => Ok(Some(decided(charges))),
+        Work::Credit(..) => Ok(None),
+    };
+    let positions = 0..reply.0;
+    Ok(positions
+        .map(|position| (position, outcome(position)))
+        .collect())
+}

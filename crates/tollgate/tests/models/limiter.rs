@@ -1,0 +1,134 @@
+//! Whether the backend decides, and the clock that goes while it does not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loom::thread;
+use tollgate::{BackendError, Clock, FailureKind, ManualClock, Timestamp};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::health::Health;
+use super::outages::OutageClock;
+use crate::{end, in_every_order};
+
+/// The levels of what was told.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<Level>>>);
+
+impl Subscriber for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // loom tells what it does, too.
+        !metadata.target().starts_with("loom")
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        self.0.lock().unwrap().push(*event.metadata().level());
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+fn unreachable() -> BackendError {
+    BackendError::new(FailureKind::Unreachable, "")
+}
+
+#[test]
+fn the_last_that_the_log_says_of_the_backend_is_true() {
+    in_every_order(|| {
+        let heard = Heard::default();
+        // All threads of a model are one of the system's.
+        let _told = tracing::subscriber::set_default(heard.clone());
+        let health = Arc::new(Health::default());
+
+        let failing = thread::spawn({
+            let health = Arc::clone(&health);
+            move || health.failed(&unreachable())
+        });
+        let recovering = thread::spawn({
+            let health = Arc::clone(&health);
+            move || health.recovered()
+        });
+        health.failed(&unreachable());
+        failing.join().unwrap();
+        recovering.join().unwrap();
+
+        assert_eq!(health.failures(), 2);
+        let told = heard.0.lock().unwrap().clone();
+        match told[..] {
+            // An outage that begins so soon after another is none to be told of.
+            [Level::WARN, Level::INFO] => {}
+            [Level::WARN] => assert!(health.is_failing(), "the end was not told"),
+            _ => panic!("{told:?}"),
+        }
+    });
+}
+
+/// How many seconds a clock has gone since it showed `start`.
+fn gone(clock: &OutageClock, start: Timestamp) -> u64 {
+    (clock.now().as_micros() - start.as_micros()) / 1_000_000
+}
+
+#[test]
+fn the_clock_of_outages_counts_each_of_them_once() {
+    in_every_order(|| {
+        let wall = ManualClock::new();
+        let clock = OutageClock::new(wall.clone());
+        let start = clock.now();
+        clock.run();
+        wall.advance(Duration::from_secs(3));
+
+        // Two hear at once that the backend is well again, and a third reads.
+        let stopping = [(); 2].map(|()| {
+            let clock = clock.clone();
+            thread::spawn(move || clock.stop())
+        });
+        assert_eq!(gone(&clock, start), 3);
+        end(stopping);
+
+        wall.advance(Duration::from_secs(60));
+        assert_eq!(gone(&clock, start), 3);
+    });
+}
+
+#[test]
+fn the_clock_of_outages_never_goes_back() {
+    in_every_order(|| {
+        let wall = ManualClock::new();
+        let clock = OutageClock::new(wall.clone());
+        let start = clock.now();
+        let ended = Arc::new(AtomicUsize::new(0));
+
+        let flapping = [0, 1].map(|which| {
+            let (clock, wall, ended) = (clock.clone(), wall.clone(), Arc::clone(&ended));
+            thread::spawn(move || {
+                if which == 0 {
+                    clock.run();
+                    wall.advance(Duration::from_secs(1));
+                } else {
+                    clock.stop();
+                }
+                ended.fetch_add(1, Ordering::SeqCst);
+            })
+        });
+        let before = clock.now();
+        clock.run();
+        let shown = [before, clock.now(), clock.now()];
+        end(flapping);
+
+        assert!(shown.is_sorted(), "{shown:?}");
+        assert!(start <= shown[0] && shown[2] <= clock.now());
+        assert!(gone(&clock, start) <= 1);
+    });
+}
