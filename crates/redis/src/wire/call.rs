@@ -1,6 +1,6 @@
 //! Many requests as one call of the script.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -52,13 +52,20 @@ struct Groups {
 }
 
 /// The states that the requests of a call speak of, numbered as they are met.
-#[derive(Default)]
 struct Met<'a> {
     names: Vec<&'a [u8]>,
-    numbers: BTreeMap<&'a [u8], u8>,
+    /// Under a hash that nobody who chooses identities can foresee.
+    numbers: HashMap<&'a [u8], u8>,
 }
 
 impl<'a> Met<'a> {
+    fn of_about(names: usize) -> Self {
+        Self {
+            names: Vec::with_capacity(names),
+            numbers: HashMap::with_capacity(names),
+        }
+    }
+
     fn number(&mut self, name: &'a [u8]) -> u8 {
         *self.numbers.entry(name).or_insert_with(|| {
             self.names.push(name);
@@ -74,7 +81,7 @@ impl Plan {
     /// The requests must have no more than [`MAX_KEYS`] names between them.
     pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let mut met = Met::default();
+        let mut met = Met::of_about(requests.len());
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
             keys: (requests.iter())
@@ -128,7 +135,10 @@ impl Plan {
 impl Groups {
     /// `states` says for each request which of `count` states its names are.
     fn of(requests: &[&Request], states: &[SmallVec<[u8; 2]>], count: usize) -> Self {
-        let mut this = Self::default();
+        let mut this = Self {
+            groups: Vec::with_capacity(requests.len()),
+            ..Self::default()
+        };
         // By state: the group that spoke of it last.
         let mut latest: Vec<Option<usize>> = vec![None; count];
         let mut previous = None;
