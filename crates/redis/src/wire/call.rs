@@ -89,12 +89,14 @@ impl Plan {
     fn of_alike<'a>(requests: &[&'a Request]) -> Option<(Self, Call<'a>)> {
         let first = requests.first()?;
         let mut keys = Vec::with_capacity(requests.len());
-        let mut met = HashSet::with_capacity(requests.len());
+        // Whoever is alone shares nothing.
+        let is_alone = requests.len() == 1;
+        let mut met = HashSet::with_capacity(if is_alone { 0 } else { requests.len() });
         for request in requests {
             let [name] = &request.names[..] else {
                 return None;
             };
-            if !request.asks_as(first) || !met.insert(&name[..]) {
+            if !request.asks_as(first) || !(is_alone || met.insert(&name[..])) {
                 return None;
             }
             keys.push(&name[..]);
