@@ -1,5 +1,7 @@
 //! A server that says hello, behind one of the limiters: what wrk drives.
 
+mod controls;
+
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -21,6 +23,8 @@ use tower_governor::governor::GovernorConfigBuilder;
 use crate::Result;
 use crate::contender::{QUOTA, peer_layer};
 
+const HELLO: &str = "hello, world";
+
 /// More than wrk can spend.
 const PLENTY: Quota = Quota::per_second(1_000_000);
 
@@ -37,19 +41,25 @@ pub(crate) struct Serve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Who {
     Bare,
+    SameHeaders,
+    SameHeadersAndEntry,
     TollgateMemory,
     TowerGovernor,
     AxumGovernor,
+    RoundTrip,
     TollgateRedis,
     TowerRateLimitRedis,
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Bare,
+        Self::SameHeaders,
+        Self::SameHeadersAndEntry,
         Self::TollgateMemory,
         Self::TowerGovernor,
         Self::AxumGovernor,
+        Self::RoundTrip,
         Self::TollgateRedis,
         Self::TowerRateLimitRedis,
     ];
@@ -57,9 +67,12 @@ impl Who {
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Bare => "bare",
+            Self::SameHeaders => "bare, with the same headers",
+            Self::SameHeadersAndEntry => "bare, with the same headers and an entry",
             Self::TollgateMemory => "Tollgate, memory",
             Self::TowerGovernor => "tower_governor",
             Self::AxumGovernor => "axum-governor",
+            Self::RoundTrip => "bare, after a `PING`",
             Self::TollgateRedis => "Tollgate, Redis",
             Self::TowerRateLimitRedis => "tower-rate-limit-redis",
         }
@@ -86,13 +99,16 @@ impl Serve {
 
     /// Every connection is a caller: all of wrk's have one address.
     async fn app(&self) -> Result<Router> {
-        let app = Router::new().route("/", get(|| async { "hello, world" }));
+        let app = Router::new().route("/", get(|| async { HELLO }));
         let by_port = key::from_fn(|request| {
             let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
             peer.map(|peer| u64::from(peer.0.port()))
         });
         Ok(match self.who {
             Who::Bare => app,
+            Who::SameHeaders => controls::with_fields(app),
+            Who::SameHeadersAndEntry => controls::with_fields_and_entry(app),
+            Who::RoundTrip => controls::with_round_trip(&self.redis).await?,
             Who::TollgateMemory => {
                 app.layer(RateLimitLayer::new(Policy::new("api", PLENTY).key(by_port)))
             }

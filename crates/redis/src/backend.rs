@@ -13,6 +13,7 @@ use crate::error::ConnectError;
 use crate::fleet::{Fleet, gone, heard};
 use crate::job::Job;
 use crate::name::Names;
+use crate::spare;
 use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
@@ -91,23 +92,23 @@ impl Backend for RedisBackend {
             );
             return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
         }
-        let names = charges
-            .iter()
-            .map(|charge| self.names.of(charge.scope, charge.key));
-        let request = Request {
-            names: names.collect(),
-            work: Work::decide(charges),
-        };
         let deadline = self.fleet.deadline();
         match &self.fleet {
             Fleet::One(dispatch) => {
-                let answer = dispatch.ask(request, deadline);
-                Answer::later(async move { heard(answer.await)?.ok_or_else(gone) })
-            }
-            Fleet::Cluster(cluster) if across::is_needed(&request) => {
-                Answer::later(across::decide(Arc::clone(cluster), request))
+                let request = spare::request(charges, &self.names);
+                let answer = dispatch.ask(Arc::clone(&request), deadline);
+                Answer::later(async move {
+                    let said = heard(answer.await);
+                    spare::keep(request);
+                    said?.ok_or_else(gone)
+                })
             }
             Fleet::Cluster(cluster) => {
+                let mut request = Request::default();
+                request.ask(charges, &self.names);
+                if across::is_needed(&request) {
+                    return Answer::later(across::decide(Arc::clone(cluster), request));
+                }
                 let answer = cluster.ask(request, deadline);
                 Answer::later(async move { answer.await?.ok_or_else(gone) })
             }

@@ -108,7 +108,11 @@ impl Dispatch {
     }
 
     /// Sends a request on its way. The calls on the way keep its deadline.
-    pub(crate) fn ask(self: &Arc<Self>, request: Request, deadline: Instant) -> Waiting {
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        request: impl Into<Arc<Request>>,
+        deadline: Instant,
+    ) -> Waiting {
         let (job, answer) = Job::awaited(request, deadline);
         let handed = self.hand(job);
         Waiting { answer, handed }

@@ -40,10 +40,13 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn awaited(request: Request, deadline: Instant) -> (Self, oneshot::Receiver<Heard>) {
+    pub(crate) fn awaited(
+        request: impl Into<Arc<Request>>,
+        deadline: Instant,
+    ) -> (Self, oneshot::Receiver<Heard>) {
         let (waiter, answer) = oneshot::channel();
         let job = Self {
-            request: Arc::new(request),
+            request: request.into(),
             route: Route::default(),
             sent_on: 0,
             waiter: Some(waiter),

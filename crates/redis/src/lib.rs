@@ -84,6 +84,7 @@ mod sentinel;
 mod server;
 mod slot;
 mod slots;
+mod spare;
 mod stats;
 mod sync;
 #[cfg(feature = "tls")]

@@ -43,12 +43,20 @@ impl Names {
 
     /// The name of one state.
     pub(crate) fn of(&self, scope: Scope, key: &Key) -> Name {
+        let mut name = Name::new();
+        self.write(&mut name, scope, key);
+        name
+    }
+
+    /// The same, in the place of another name.
+    pub(crate) fn write(&self, name: &mut Name, scope: Scope, key: &Key) {
         let parts = [
             self.prefix.as_bytes(),
             scope.policy().as_bytes(),
             key.as_bytes(),
         ];
-        let mut name = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 48);
+        name.clear();
+        name.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + 48);
         name.extend_from_slice(self.prefix.as_bytes());
         name.push(b':');
         let tag = name.len();
@@ -61,7 +69,7 @@ impl Names {
             }
         }
         name.push(b':');
-        number(&mut name, scope.slot());
+        number(name, scope.slot());
         name.push(b'/');
         match scope.unit() {
             Unit::FixedWindow {
@@ -69,37 +77,36 @@ impl Names {
                 offset_us,
             } => {
                 name.push(b'f');
-                number(&mut name, period_us);
+                number(name, period_us);
                 name.push(b'+');
-                number(&mut name, offset_us);
+                number(name, offset_us);
             }
             Unit::SlidingWindow { period_us } => {
                 name.push(b's');
-                number(&mut name, period_us);
+                number(name, period_us);
             }
             Unit::RollingWindow { period_us, buckets } => {
                 name.push(b'r');
-                number(&mut name, period_us);
+                number(name, period_us);
                 name.push(b'x');
-                number(&mut name, buckets);
+                number(name, buckets);
             }
             Unit::SlidingLog { period_us } => {
                 name.push(b'l');
-                number(&mut name, period_us);
+                number(name, period_us);
             }
             _ => name.push(b'g'),
         }
         name.push(b':');
         let identity = name.len();
         match &self.secret {
-            Some(secret) => hashed(&mut name, secret, key.as_bytes()),
-            None => escaped(&mut name, key.as_bytes()),
+            Some(secret) => hashed(name, secret, key.as_bytes()),
+            None => escaped(name, key.as_bytes()),
         }
         if let Some(partitions) = self.partitions {
             let partition = slot::crc16(&name[identity..]) % partitions;
             name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
         }
-        name
     }
 }
 

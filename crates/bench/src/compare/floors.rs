@@ -133,6 +133,10 @@ fn ratio(point: &InFlight, figure: fn(&Pace) -> f64) -> Option<f64> {
     Some(figure(point.by.first()?) / figure(point.by.get(1)?))
 }
 
+/// The least share of bare's requests per second, in memory, and the least multiple of tower-rate-limit-redis's.
+pub(super) const HTTP_BY_BARE: f64 = 0.93;
+pub(super) const HTTP_BY_PEER: f64 = 1.5;
+
 fn over_http(report: &Report, floors: &mut Vec<Floor>) {
     let of = |who: &str| {
         let served = report.http.iter().find(|served| served.who == who);
@@ -150,14 +154,14 @@ fn over_http(report: &Report, floors: &mut Vec<Floor>) {
     floor(
         "memory, with headers: requests per second by bare's",
         memory,
-        0.93,
+        HTTP_BY_BARE,
     );
     floor("Redis: requests per second by bare's", redis, 0.5);
     let by_peer = redis.zip(peer).map(|(ours, theirs)| ours / theirs);
     floor(
         "Redis: requests per second by tower-rate-limit-redis's",
         by_peer,
-        1.5,
+        HTTP_BY_PEER,
     );
 }
 

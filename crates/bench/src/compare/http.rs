@@ -29,18 +29,19 @@ pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Vec<Served>> {
     progress.part("over HTTP, driven by wrk");
     let redis = Standalone::start();
     pin(&redis)?;
+    let decides = redis.pid().ok_or("no redis-server")?;
     let servers = Who::ALL
         .iter()
         .map(|who| Server::start(*who, &redis.url()))
         .collect::<Result<Vec<_>>>()?;
     // Connections, tables and caches are warm by then.
     for server in &servers {
-        server.drive("1s")?;
+        server.drive("1s", decides)?;
     }
     let mut turns: Vec<Vec<Turn>> = servers.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS[usize::from(quick)] {
         for (server, turns) in servers.iter().zip(&mut turns) {
-            turns.push(server.drive(TURN[usize::from(quick)])?);
+            turns.push(server.drive(TURN[usize::from(quick)], decides)?);
         }
         progress.step();
     }
@@ -55,6 +56,8 @@ pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Vec<Served>> {
             who: who.about().to_owned(),
             per_second: middle(|turn| turn.per_second),
             processor_us: middle(|turn| turn.processor_us),
+            wrk_us: middle(|turn| turn.wrk_us),
+            redis_us: middle(|turn| turn.redis_us),
             p50_us: middle(|turn| turn.p50_us),
             p99_us: middle(|turn| turn.p99_us),
             rate_by_bare: by_bare(|turn| turn.per_second),
@@ -78,6 +81,8 @@ pub(super) fn is_there() -> bool {
 struct Turn {
     per_second: f64,
     processor_us: f64,
+    wrk_us: f64,
+    redis_us: f64,
     p50_us: f64,
     p99_us: f64,
 }
@@ -109,8 +114,8 @@ impl Server {
     }
 
     /// The server has one core and wrk another, wherever there are two.
-    fn drive(&self, turn: &str) -> Result<Turn> {
-        let before = self.processor_us()?;
+    fn drive(&self, turn: &str, redis: u32) -> Result<Turn> {
+        let before = self.accounts(redis)?;
         let output = on_core(1)
             .args(["wrk", "-t1", "-c", CONNECTIONS, "-d", turn, "--latency"])
             .arg(&self.url)
@@ -130,23 +135,27 @@ impl Server {
             .lines()
             .find_map(|line| line.split_once(" requests in "));
         let (requests, _) = requests.ok_or_else(|| format!("wrk counts nothing:\n{text}"))?;
+        let requests: f64 = requests.trim().parse()?;
+        let accounts = before.into_iter().zip(self.accounts(redis)?);
+        let mut spent = accounts.map(|(before, after)| (after - before) / requests);
+        let mut next = || spent.next().unwrap_or(0.0);
         Ok(Turn {
             per_second: after("Requests/sec:")?.parse()?,
-            processor_us: (self.processor_us()? - before) / requests.trim().parse::<f64>()?,
+            processor_us: next(),
+            wrk_us: next(),
+            redis_us: next(),
             p50_us: micros(after("50%")?)?,
             p99_us: micros(after("99%")?)?,
         })
     }
 
-    /// What the threads of the server have had of a processor, of which the kernel keeps account in nanoseconds.
-    fn processor_us(&self) -> Result<f64> {
-        let mut nanos = 0.0;
-        for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
-            let account = fs::read_to_string(thread?.path().join("schedstat"))?;
-            let own = account.split_whitespace().next();
-            nanos += own.map_or(Ok(0.0), str::parse::<f64>)?;
-        }
-        Ok(nanos / 1e3)
+    /// What the server, wrk and redis-server have had of a processor.
+    fn accounts(&self, redis: u32) -> Result<[f64; 3]> {
+        Ok([
+            processor_us(self.process.id())?,
+            children_us()?,
+            processor_us(redis)?,
+        ])
     }
 }
 
@@ -156,6 +165,33 @@ impl Drop for Server {
         let _gone = self.process.kill();
         let _status = self.process.wait();
     }
+}
+
+/// What the threads of a process have had of a processor, of which the kernel keeps account in nanoseconds.
+fn processor_us(process: u32) -> Result<f64> {
+    let mut nanos = 0.0;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let account = fs::read_to_string(thread?.path().join("schedstat"))?;
+        let own = account.split_whitespace().next();
+        nanos += own.map_or(Ok(0.0), str::parse::<f64>)?;
+    }
+    Ok(nanos / 1e3)
+}
+
+/// What the processes have had that this one has started and seen end.
+fn children_us() -> Result<f64> {
+    let account = fs::read_to_string("/proc/self/stat")?;
+    // The name may have spaces in it, and ends with the last bracket. From there on, both times stand thirteen words behind.
+    let (_, account) = account
+        .rsplit_once(')')
+        .ok_or("no account of the children")?;
+    let ticks = account
+        .split_whitespace()
+        .skip(13)
+        .take(2)
+        .map(str::parse::<f64>);
+    let ticks = ticks.sum::<std::result::Result<f64, _>>()?;
+    Ok(ticks * 1e6 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// `812.00us`, `1.20ms` or `1.05s`, as wrk writes them.

@@ -1,5 +1,6 @@
 //! `BENCHMARKS.md` and the table in `README.md`, written from the report and never by hand.
 
+mod over_http;
 mod summary;
 mod tables;
 

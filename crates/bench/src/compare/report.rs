@@ -101,6 +101,9 @@ pub(crate) struct Served {
     pub(crate) per_second: f64,
     /// Of the server's processor, per request.
     pub(crate) processor_us: f64,
+    /// Of that which wrk and redis-server share, if there is no third.
+    pub(crate) wrk_us: f64,
+    pub(crate) redis_us: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     /// The medians of what each round said.

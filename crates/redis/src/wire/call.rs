@@ -1,6 +1,6 @@
 //! Many requests as one call of the script.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -19,14 +19,14 @@ const SHORT: usize = 17;
 const COSTS_NOTHING: &[u8] = &[0; 8];
 
 /// What is sent: KEYS and ARGV.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Call<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
     pub(crate) runs: Vec<Vec<u8>>,
 }
 
 /// In which order the script decides the requests of a call, and where their states are among its keys.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// Positions of requests, the first decided first.
     pub(super) order: Vec<usize>,
@@ -52,13 +52,20 @@ struct Groups {
 }
 
 /// The states that the requests of a call speak of, numbered as they are met.
-#[derive(Default)]
 struct Met<'a> {
     names: Vec<&'a [u8]>,
-    numbers: BTreeMap<&'a [u8], u8>,
+    /// Under a hash that nobody who chooses identities can foresee.
+    numbers: HashMap<&'a [u8], u8>,
 }
 
 impl<'a> Met<'a> {
+    fn of_about(names: usize) -> Self {
+        Self {
+            names: Vec::with_capacity(names),
+            numbers: HashMap::with_capacity(names),
+        }
+    }
+
     fn number(&mut self, name: &'a [u8]) -> u8 {
         *self.numbers.entry(name).or_insert_with(|| {
             self.names.push(name);
@@ -74,14 +81,50 @@ impl Plan {
     /// The requests must have no more than [`MAX_KEYS`] names between them.
     pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let mut met = Met::default();
+        Self::of_alike(&requests).unwrap_or_else(|| Self::of_any(&requests))
+    }
+
+    /// Plans the usual call, in which all ask the same, each of another state: as [`of_any`](Self::of_any) does, for half of
+    /// what that costs.
+    fn of_alike<'a>(requests: &[&'a Request]) -> Option<(Self, Call<'a>)> {
+        let first = requests.first()?;
+        let mut keys = Vec::with_capacity(requests.len());
+        // Whoever is alone shares nothing.
+        let is_alone = requests.len() == 1;
+        let mut met = HashSet::with_capacity(if is_alone { 0 } else { requests.len() });
+        for request in requests {
+            let [name] = &request.names[..] else {
+                return None;
+            };
+            if !request.asks_as(first) || !(is_alone || met.insert(&name[..])) {
+                return None;
+            }
+            keys.push(&name[..]);
+        }
+        let plan = Self {
+            order: (0..keys.len()).collect(),
+            keys: (0..keys.len())
+                .map(|key| smallvec![u8::try_from(key).unwrap_or(u8::MAX)])
+                .collect(),
+        };
+        let mut call = Call {
+            keys,
+            runs: Vec::with_capacity(1),
+        };
+        call.begin_run((1, &first.lower().shape));
+        call.shorten_if_alone();
+        Some((plan, call))
+    }
+
+    fn of_any<'a>(requests: &[&'a Request]) -> (Self, Call<'a>) {
+        let mut met = Met::of_about(requests.len());
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
             keys: (requests.iter())
                 .map(|request| request.names.iter().map(|name| met.number(name)).collect())
                 .collect(),
         };
-        let Groups { mut groups, words } = Groups::of(&requests, &plan.keys, met.names.len());
+        let Groups { mut groups, words } = Groups::of(requests, &plan.keys, met.names.len());
         groups.sort_by(|a, b| {
             let shape = |group: &Group| (group.wave, group.members.len());
             (shape(a), &words[a.words].shape).cmp(&(shape(b), &words[b.words].shape))
@@ -128,7 +171,10 @@ impl Plan {
 impl Groups {
     /// `states` says for each request which of `count` states its names are.
     fn of(requests: &[&Request], states: &[SmallVec<[u8; 2]>], count: usize) -> Self {
-        let mut this = Self::default();
+        let mut this = Self {
+            groups: Vec::with_capacity(requests.len()),
+            ..Self::default()
+        };
         // By state: the group that spoke of it last.
         let mut latest: Vec<Option<usize>> = vec![None; count];
         let mut previous = None;
@@ -206,6 +252,69 @@ impl Call<'_> {
             && !short.starts_with(COSTS_NOTHING)
         {
             *run = short.to_vec();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
+
+    use super::*;
+    use crate::name::Names;
+
+    fn request(quota: Quota, mode: Mode, cost: u64, caller: usize) -> Request {
+        let key = Key::from(caller as u64);
+        let mut request = Request::default();
+        let charge = Charge {
+            scope: Scope::of("api", 0, &quota),
+            quota: &quota,
+            key: &key,
+            cost,
+            mode,
+        };
+        request.ask(&[charge], &Names::new("tollgate".to_owned()));
+        request
+    }
+
+    #[test]
+    fn requests_that_are_alike_are_planned_as_any_others_are() {
+        let gcra = Quota::per_second(10);
+        let offset = Duration::ZERO;
+        let window = gcra.using(Algorithm::FixedWindow { offset });
+        for quota in [gcra, gcra.burst(3), window] {
+            for (mode, cost) in [(Mode::Enforce, 1), (Mode::Shadow, 2), (Mode::Probe, 0)] {
+                for count in [1, 2, 64, MAX_KEYS] {
+                    let requests: Vec<_> = (0..count)
+                        .map(|caller| request(quota, mode, cost, caller))
+                        .collect();
+                    let requests: Vec<_> = requests.iter().collect();
+
+                    let alike = Plan::of_alike(&requests);
+
+                    let any = Plan::of_any(&requests);
+                    assert_eq!(alike, Some(any), "{quota} {mode:?} {cost}, {count} times");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_differ_or_share_a_state_are_not_alike() {
+        let quota = Quota::per_second(10);
+        let first = request(quota, Mode::Enforce, 1, 0);
+        let others = [
+            request(quota, Mode::Enforce, 1, 0),
+            request(quota, Mode::Enforce, 2, 1),
+            request(quota, Mode::Shadow, 1, 1),
+            request(quota.burst(3), Mode::Enforce, 1, 1),
+            Request::nothing(),
+        ];
+        for other in &others {
+            assert_eq!(Plan::of_alike(&[&first, other]), None, "{other:?}");
+            assert_eq!(Plan::of_alike(&[other, &first]), None, "{other:?}");
         }
     }
 }

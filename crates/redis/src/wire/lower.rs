@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Algorithm, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
 use super::numbers::{Words, put};
-use crate::name::Name;
+use crate::name::{Name, Names};
 
 /// A charge that outlives the caller's borrow.
 #[derive(Clone, Debug)]
@@ -17,6 +17,16 @@ pub(crate) struct OwnedCharge {
 }
 
 impl OwnedCharge {
+    fn of(charge: &Charge<'_>) -> Self {
+        Self {
+            scope: charge.scope,
+            quota: *charge.quota,
+            key: charge.key.clone(),
+            cost: charge.cost,
+            mode: charge.mode,
+        }
+    }
+
     pub(crate) fn borrow(&self) -> Charge<'_> {
         Charge {
             scope: self.scope,
@@ -39,22 +49,22 @@ pub(crate) enum Work {
 
 impl Work {
     pub(crate) fn decide(charges: &[Charge<'_>]) -> Self {
-        let owned = charges.iter().map(|charge| OwnedCharge {
-            scope: charge.scope,
-            quota: *charge.quota,
-            key: charge.key.clone(),
-            cost: charge.cost,
-            mode: charge.mode,
-        });
-        Self::Decide(owned.collect())
+        Self::Decide(charges.iter().map(OwnedCharge::of).collect())
     }
 }
 
 /// One request of a call: what it asks, and the names of its states in Redis, one for each of its charges.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Name; 2]>,
+}
+
+impl Default for Work {
+    /// Nothing: whoever is asked answers with the time.
+    fn default() -> Self {
+        Self::Decide(SmallVec::new())
+    }
 }
 
 /// A request in the script's words: the head of a run, which equal requests share, and which of its names it speaks of.
@@ -80,9 +90,29 @@ const PROBE: u8 = 2;
 impl Request {
     /// What is left when the request itself has gone on.
     pub(crate) fn nothing() -> Self {
-        Self {
-            work: Work::Decide(SmallVec::new()),
-            names: SmallVec::new(),
+        Self::default()
+    }
+
+    /// Names nobody any more. Their places stay.
+    pub(crate) fn forget(&mut self) {
+        if let Work::Decide(owned) = &mut self.work {
+            owned.clear();
+        }
+        self.names.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Asks for a decision, in the place of what was asked before.
+    pub(crate) fn ask(&mut self, charges: &[Charge<'_>], names: &Names) {
+        match &mut self.work {
+            Work::Decide(owned) => {
+                owned.clear();
+                owned.extend(charges.iter().map(OwnedCharge::of));
+            }
+            other => *other = Work::decide(charges),
+        }
+        self.names.resize_with(charges.len(), Name::new);
+        for (name, charge) in self.names.iter_mut().zip(charges) {
+            names.write(name, charge.scope, charge.key);
         }
     }
 

@@ -41,7 +41,7 @@ impl Reply {
             Self::Full(now) => (keys == 1).then(|| Read {
                 now: *now,
                 admitted: 1,
-                found: vec![None],
+                states: vec![Slot::Found(None)],
             }),
         }
     }
@@ -50,8 +50,7 @@ impl Reply {
 struct Read<'a> {
     now: Timestamp,
     admitted: u64,
-    /// `None` where the key was missing.
-    found: Vec<Option<&'a [u8]>>,
+    states: Vec<Slot<'a>>,
 }
 
 impl<'a> Read<'a> {
@@ -66,7 +65,7 @@ impl<'a> Read<'a> {
             return (keys == 1 && matches!(behind, b'+' | b'-')).then(|| Self {
                 now,
                 admitted: u64::from(behind == b'+'),
-                found: vec![(!state.is_empty()).then_some(state)],
+                states: vec![Slot::Found((!state.is_empty()).then_some(state))],
             });
         }
         packed.take(1)?;
@@ -74,11 +73,14 @@ impl<'a> Read<'a> {
         if packed.list()? != keys {
             return None;
         }
-        let found: Option<Vec<_>> = (0..keys).map(|_| packed.text()).collect();
-        Some(Self {
+        let mut states = Vec::with_capacity(keys);
+        for _ in 0..keys {
+            states.push(Slot::Found(packed.text()?));
+        }
+        packed.0.is_empty().then_some(Self {
             now,
             admitted,
-            found: found.filter(|_| packed.0.is_empty())?,
+            states,
         })
     }
 }
@@ -100,15 +102,19 @@ pub(crate) fn replay<'a>(
     request: impl Fn(usize) -> &'a Request,
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
     let broken = |detail: &str| BackendError::new(FailureKind::ScriptFailed, detail);
-    let read = reply
+    let mut read = reply
         .read(keys)
         .ok_or_else(|| broken("the script's reply cannot be read"))?;
-    let mut states: Vec<Slot<'_>> = read.found.into_iter().map(Slot::Found).collect();
     let mut admitted = 0;
     let mut outcomes = Vec::with_capacity(plan.order.len());
     for &position in &plan.order {
         let request = request(position);
-        let outcome = one(read.now, &mut states, &plan.keys[position], &request.work);
+        let outcome = one(
+            read.now,
+            &mut read.states,
+            &plan.keys[position],
+            &request.work,
+        );
         // The script does not see who asks for nothing.
         let is_admitted = matches!(&outcome, Ok(Some(decision)) if decision.is_admitted());
         admitted += u64::from(is_admitted && !request.names.is_empty());
@@ -123,6 +129,7 @@ pub(crate) fn replay<'a>(
 
 /// A state: as it was found, then as it is.
 enum Slot<'a> {
+    /// Nothing, where the key was missing.
     Found(Option<&'a [u8]>),
     Live(State),
     Foreign,

@@ -3,7 +3,7 @@
 use super::super::figures::{Table, counted, figure, thousands};
 use super::super::plots;
 use super::super::report::{Growth, InFlight, Report, Row, Served, Sizes, Threads};
-use super::PLOTS;
+use super::{PLOTS, over_http};
 
 /// Those for which there is something to show.
 pub(super) fn all(report: &Report) -> String {
@@ -28,7 +28,11 @@ pub(super) fn all(report: &Report) -> String {
         !report.redis.is_empty(),
         redis(&report.redis) + &sizes(&report.redis_sizes),
     );
-    part("Over HTTP", !report.http.is_empty(), http(&report.http));
+    part(
+        "Over HTTP",
+        !report.http.is_empty(),
+        http(&report.http) + &over_http::said(report),
+    );
     part(
         "Growth",
         !report.growth.keys.is_empty(),
@@ -155,6 +159,8 @@ fn http(all: &[Served]) -> String {
         "by bare",
         "server, µs of processor",
         "by bare",
+        "wrk, µs",
+        "redis-server, µs",
         "p50, µs",
         "by bare",
         "p99, µs",
@@ -167,6 +173,11 @@ fn http(all: &[Served]) -> String {
             figure(one.rate_by_bare),
             figure(one.processor_us),
             figure(one.processor_by_bare),
+            figure(one.wrk_us),
+            // Those that ask nothing see it awake now and then.
+            Some(one.redis_us)
+                .filter(|us| *us >= 0.1)
+                .map_or_else(|| "–".to_owned(), figure),
             thousands(one.p50_us),
             figure(one.p50_by_bare),
             thousands(one.p99_us),
