@@ -9,11 +9,12 @@ use fastrand::Rng;
 use tollgate_core::Backend;
 
 use crate::Result;
-use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Verb};
+use crate::attempt::{Asked, Asker, Attempt, Budget, Manner, Outcome, Verb};
 use crate::checker::{Findings, check};
 use crate::client::{Orders, Place, now_us};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
+use crate::flaw::Flaw;
 use crate::forger::Forgery;
 use crate::history::{Disturbance, History};
 use crate::population::{Population, SHARED_CALLERS};
@@ -45,6 +46,10 @@ pub struct Campaign {
     pub clients: u32,
     /// How the one server's script is wrong, if it is to be.
     pub forgery: Option<Forgery>,
+    /// How the clients are wrong about their shares, if they are to be.
+    pub flaw: Option<Flaw>,
+    /// Only faults of this name, if there is one.
+    pub only: Option<String>,
     /// This program, which is the client too.
     pub program: PathBuf,
 }
@@ -92,6 +97,7 @@ impl Campaign {
             pause_us: 12_000,
             deadline_us: u64::try_from(DEADLINE.as_micros())?,
             place: stage.place(),
+            flaw: self.flaw,
         };
         let mut crew = Crew::start(self.program.clone(), orders, self.clients)?;
         let mut rng = Rng::with_seed(self.seed);
@@ -102,6 +108,9 @@ impl Campaign {
         while started_at.elapsed() < self.time {
             if waiting.is_empty() {
                 waiting = self.topology.round(&mut rng, stage.has_clock());
+                let is_meant =
+                    |fault: &Fault| self.only.as_ref().is_none_or(|only| only == fault.name());
+                waiting.retain(is_meant);
             }
             let Some(fault) = waiting.pop() else { continue };
             let second = rng
@@ -183,11 +192,14 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                 let (keys, sent_us) = (population.keys(&asked), now_us());
                 let answer = backend.decide(&population.charges(&asked, &keys)).await;
                 attempts.push(Attempt {
+                    asker: Asker::default(),
                     verb: Verb::Decide(asked.to_vec()),
                     sent_us,
                     heard_us: now_us(),
                     promised_us: None,
                     outcome: Outcome::of(&answer),
+                    fallback: None,
+                    told: None,
                 });
             }
         }
@@ -202,10 +214,8 @@ fn report(
     faults: BTreeMap<&'static str, u32>,
 ) -> Report {
     let took = |attempt: &Attempt| Duration::from_micros(attempt.heard_us - attempt.sent_us);
-    // Whoever died has no deadline any more.
-    let answered = history.attempts.iter().filter(
-        |attempt| !matches!(&attempt.outcome, Outcome::Unknown(why) if why.contains("killed")),
-    );
+    let attempts = history.attempts.iter();
+    let answered = attempts.filter(|attempt| !attempt.outcome.is_unheard());
     let slowest = answered.map(took).max().unwrap_or_default();
     let mut other_wrongs = Vec::new();
     if slowest > DEADLINE + SLACK {

@@ -11,13 +11,19 @@
 //! * no period let through more than the documented worst case, and one more budget for each loss in it.
 //!
 //! Per attempt: all or nothing of what is enforced, each shadow on its own, nothing for probes; decided between question and
-//! answer; who waited as long as told, and had the budget to itself, passed.
+//! answer; who waited as long as told, and had the budget to itself, passed. What a limiter made of an answer and told over
+//! HTTP is what follows from it.
+//!
+//! Per process that asks through a limiter: of its [share](share) of each budget it let through no more than that holds, and
+//! what refills of it while the backend fails.
 
+mod answers;
 mod attempts;
 mod course;
 mod least;
 mod most;
 mod rule;
+mod share;
 mod timeline;
 mod trial;
 mod worst_case;
@@ -25,12 +31,13 @@ mod worst_case;
 use std::cmp::Reverse;
 use std::fmt;
 
+use self::answers::misreported;
 use self::attempts::{broken_promise, disagreement};
 use self::course::Courses;
 use self::rule::Rule;
 use self::timeline::{Moment, Step, Timeline};
 use self::trial::{Course, Seen, Trial};
-use crate::attempt::{Attempt, Budget, Outcome};
+use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
 
 /// How long after its answer, or after a disturbance that held it up, a call may still reach the server: as long as a
@@ -52,6 +59,10 @@ pub struct Findings {
     pub failed: u64,
     /// Attempts of which nobody knows.
     pub unknown: u64,
+    /// Attempts of any outcome that were requests over HTTP, and answered.
+    pub over_http: u64,
+    /// Attempts that a process's share decided.
+    pub by_share: u64,
     /// Retries after the time that was promised.
     pub promises: u64,
 }
@@ -88,6 +99,7 @@ pub fn check(history: &History) -> Findings {
         let reasons = [
             disagreement(&timeline, attempt),
             broken_promise(history, &timeline, attempt, &courses),
+            misreported(history, attempt),
         ];
         let wrongs = reasons.into_iter().flatten().map(|what| Wrong {
             attempt: number,
@@ -96,6 +108,7 @@ pub fn check(history: &History) -> Findings {
         });
         findings.wrong.extend(wrongs);
     }
+    findings.wrong.extend(share::overspent(history));
     let steps = timeline.steps();
     for (budget, course) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
@@ -138,6 +151,9 @@ fn looked_through(
 
 impl Findings {
     fn count(&mut self, attempt: &Attempt) {
+        self.over_http += u64::from(attempt.told.is_some());
+        let is_share = matches!(attempt.fallback, Some(Fallback::Decided { .. }));
+        self.by_share += u64::from(is_share);
         match &attempt.outcome {
             Outcome::Decided(decided) => {
                 self.decided += 1;

@@ -108,24 +108,18 @@ fn record(output: impl Read) -> Vec<Attempt> {
             Ok(Line::Ask(number, attempt)) => {
                 open.insert(number, attempt);
             }
-            Ok(Line::Hear(number, heard_us, outcome)) => {
+            Ok(Line::Hear(number, heard_us, heard)) => {
                 if let Some(attempt) = open.remove(&number) {
-                    attempts.push(Attempt {
-                        heard_us,
-                        outcome,
-                        ..attempt
-                    });
+                    attempts.push(attempt.heard(heard_us, heard));
                 }
             }
             Err(_half) => {}
         }
     }
     let ended_us = now_us();
-    attempts.extend(open.into_values().map(|attempt| Attempt {
-        heard_us: ended_us,
-        outcome: Outcome::Unknown("the client was killed".to_owned()),
-        ..attempt
-    }));
+    let killed = || Outcome::Unknown(Outcome::KILLED.to_owned());
+    let open = open.into_values();
+    attempts.extend(open.map(|attempt| attempt.heard(ended_us, killed().into())));
     attempts
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_fire::{
-    Campaign, Clockwork, DEADLINE, Forgery, Report, Result, Soak, Topology, client,
+    Campaign, Clockwork, DEADLINE, Flaw, Forgery, Report, Result, Soak, Topology, client,
 };
 
 /// Asks Tollgate for decisions while everything around it fails, and checks each.
@@ -50,6 +50,12 @@ struct Run {
     /// Makes the one server's script wrong, to see that it is noticed
     #[arg(long, value_parser = forgery)]
     forge: Option<Forgery>,
+    /// Makes the clients wrong about their own shares, to see that it is noticed
+    #[arg(long, value_parser = flaw)]
+    flaw: Option<Flaw>,
+    /// Only faults of this name, as the table's last lines give them
+    #[arg(long)]
+    only: Option<String>,
     /// Leaves the server's clock alone
     #[arg(long)]
     without_clock: bool,
@@ -117,6 +123,13 @@ fn forgery(name: &str) -> std::result::Result<Forgery, String> {
         .ok_or(format!("there are {names}"))
 }
 
+fn flaw(name: &str) -> std::result::Result<Flaw, String> {
+    let mut all = Flaw::ALL.into_iter();
+    let names = Flaw::ALL.map(Flaw::name).join(", ");
+    all.find(|one| one.name() == name)
+        .ok_or(format!("there are {names}"))
+}
+
 impl Run {
     /// Whether nothing was wrong.
     fn start(self) -> Result<bool> {
@@ -144,6 +157,8 @@ impl Run {
                 time: share,
                 clients: self.clients,
                 forgery: self.forge,
+                flaw: self.flaw,
+                only: self.only.clone(),
                 program: std::env::current_exe()?,
             };
             let name = topology.name();
@@ -179,19 +194,21 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | decisions | denied | failed | unknown | retries kept | wrong | slowest answer | time to recover |"
+        "| servers | faults | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | wrong | slowest answer | time to recover |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             found.decided,
             found.decided - found.admitted,
             found.failed,
             found.unknown,
+            found.by_share,
+            found.over_http,
             found.promises,
             report.wrongs().len(),
             report.slowest.as_millis(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fastrand::Rng;
 use tollgate_core::{Charge, Decision, Mode, Receipt, State, Timestamp, decide};
 use tollgate_fire::{
-    Asked, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
+    Asked, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
 };
 
 /// A way in which a limiter can be wrong.
@@ -202,11 +202,14 @@ impl Simulation {
 
     fn note(&mut self, verb: Verb, sent_us: u64, outcome: Outcome) {
         self.history.attempts.push(Attempt {
+            asker: Asker::default(),
             verb,
             sent_us,
             heard_us: self.wall_us,
             promised_us: None,
             outcome,
+            fallback: None,
+            told: None,
         });
     }
 

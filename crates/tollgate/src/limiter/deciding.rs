@@ -134,7 +134,11 @@ impl Limiter {
             }
             Err(error) => {
                 self.0.health.failed(&error);
-                Err(self.0.local.rule_without_backend(plan, error))
+                let fallback = self.0.local.rule_without_backend(plan, error);
+                // Whoever heard of a decision meanwhile may have found local budgets standing still. Whoever is next stops
+                // them.
+                self.0.health.fails_still();
+                Err(fallback)
             }
         }
     }
@@ -175,8 +179,9 @@ impl Limiter {
     #[inline]
     pub(crate) fn backend_answered(&self) {
         if self.0.health.is_failing() {
-            self.0.local.backend_answered();
+            // In this order: an outage that begins in between is seen by whoever is next.
             self.0.health.recovered();
+            self.0.local.backend_answered();
         }
     }
 }

@@ -53,6 +53,11 @@ impl Health {
     }
 
     #[cold]
+    pub(super) fn fails_still(&self) {
+        self.failing.store(true, Ordering::Relaxed);
+    }
+
+    #[cold]
     pub(super) fn recovered(&self) {
         if !self.failing.swap(false, Ordering::Relaxed) {
             return;
