@@ -46,6 +46,13 @@ pub struct Asked {
     pub manner: Manner,
 }
 
+impl Asked {
+    /// Whether both are one charge of what they cost together, in one call.
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        self.budget == other.budget && self.manner == other.manner
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {

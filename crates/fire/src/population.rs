@@ -117,8 +117,8 @@ impl Population {
         }]
     }
 
-    /// What to ask next for this caller: one to three policies, of which one may be everybody's, mostly enforced, and a
-    /// cost that is mostly 1.
+    /// What to ask next for this caller: one to three policies, of which one may be everybody's and one be named twice, mostly
+    /// enforced, and costs that are mostly 1.
     #[must_use]
     pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
         let mut policies: Vec<usize> = (0..self.quotas.len()).collect();
@@ -150,7 +150,15 @@ impl Population {
                 manner,
             }
         };
-        policies.into_iter().enumerate().map(charge).collect()
+        let mut asked: Vec<_> = policies.into_iter().enumerate().map(charge).collect();
+        // As a request does that costs something by itself, and more by what it asks for.
+        if rng.u8(0..8) == 0
+            && let Some(&first) = asked.first()
+        {
+            let cost = rng.u64(0..=3);
+            asked.push(Asked { cost, ..first });
+        }
+        asked
     }
 
     /// A policy whose budgets may be reset: any but the one in which what is counted wrongly is to stay visible.

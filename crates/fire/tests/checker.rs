@@ -3,7 +3,7 @@
 mod simulated;
 
 use simulated::{Mutation, simulate};
-use tollgate_fire::{Effect, History, Manner, Outcome, Verb, check};
+use tollgate_fire::{Asked, Attempt, Effect, History, Manner, Outcome, Verb, check};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
 
@@ -65,6 +65,7 @@ fn the_simulation_reaches_what_it_is_for() {
         let first = callers.next();
         callers.any(|caller| Some(caller) != first)
     }));
+    assert!(attempts().any(is_about_one_twice));
     for effect in [Effect::Loss, Effect::MaybeLoss, Effect::Clock(-700_000)] {
         let same =
             |other: Effect| std::mem::discriminant(&other) == std::mem::discriminant(&effect);
@@ -87,6 +88,17 @@ fn every_mutation_of_a_limiter_is_caught() {
     }
 }
 
+fn is_about_one_twice(attempt: &Attempt) -> bool {
+    let is_same = |one: &Asked, other: &Asked| one.budget == other.budget;
+    match attempt.verb.asked() {
+        [one, rest @ ..] => {
+            rest.iter().any(|other| is_same(one, other))
+                && matches!(attempt.outcome, Outcome::Decided(_))
+        }
+        [] => false,
+    }
+}
+
 /// Which attempt is to be changed.
 type Choice = fn(&Outcome) -> bool;
 
@@ -95,7 +107,7 @@ type Breakage = fn(&mut History, usize) -> bool;
 
 #[test]
 fn every_number_that_is_changed_is_caught() {
-    let cases: [(&str, Choice, Breakage); 7] = [
+    let cases: [(&str, Choice, Breakage); 8] = [
         (
             "an answer from before the question",
             is_admitted,
@@ -136,6 +148,17 @@ fn every_number_that_is_changed_is_caught() {
                 }
             })
         }),
+        (
+            "a budget that is named twice and stands in two ways",
+            is_admitted,
+            |history, _| {
+                let mut attempts = history.attempts.iter();
+                let number = attempts.position(is_about_one_twice).unwrap();
+                change(history, number, |decided| {
+                    decided.verdicts.last_mut().unwrap().remaining += 1;
+                })
+            },
+        ),
         ("a promise that was broken", is_denied, |history, number| {
             history.attempts[number].promised_us = Some(1);
             true

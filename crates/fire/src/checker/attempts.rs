@@ -40,6 +40,18 @@ pub(super) fn disagreement(timeline: &Timeline, attempt: &Attempt) -> Option<Str
         let (taken, cost, manner) = (said.taken, asked.cost, asked.manner);
         return Some(format!("took {taken} of {cost} for {manner:?}"));
     }
+    let positions = 0..asked.len();
+    let is_other = |(one, other): (usize, usize)| {
+        let alike = Said {
+            taken: verdicts[other].taken,
+            ..verdicts[one]
+        };
+        asked[one].is_one_with(&asked[other]) && alike != verdicts[other]
+    };
+    let mut pairs = positions.flat_map(|other| (0..other).map(move |one| (one, other)));
+    if pairs.any(is_other) {
+        return Some("a budget that was named twice stands in two ways".to_owned());
+    }
     let is_timely = |said: &Said| {
         let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
         !said.known || !eras.is_empty()

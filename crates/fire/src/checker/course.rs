@@ -68,16 +68,19 @@ impl Reader<'_> {
     fn read(&self, number: usize, attempt: &Attempt, courses: &mut Courses) {
         match &attempt.verb {
             Verb::Decide(asked) => {
-                for (position, asked) in asked.iter().enumerate() {
-                    if let Some((moment, seen)) = self.seen(attempt, position, asked) {
-                        let (all, _) = courses.0.entry(asked.budget).or_default();
+                for (position, charge) in asked.iter().enumerate() {
+                    let mut before = asked[..position].iter();
+                    if !before.any(|before| before.is_one_with(charge))
+                        && let Some((moment, seen)) = self.seen(attempt, position, charge)
+                    {
+                        let (all, _) = courses.0.entry(charge.budget).or_default();
                         all.push((moment, number, seen));
                     }
                     let doubt = Doubt {
-                        n: self.doubtful(attempt, position, asked),
+                        n: self.doubtful(attempt, position, charge),
                         is_debit: false,
                     };
-                    let course = courses.course(asked.budget);
+                    let course = courses.course(charge.budget);
                     course.unsure.extend(self.unsure(attempt, doubt));
                 }
             }
@@ -109,15 +112,20 @@ impl Reader<'_> {
         }
     }
 
-    /// What was said about a charge, if somebody said it and one can tell when.
+    /// What was said about a charge, with all others that are one with it, if somebody said it and one can tell when.
     fn seen(&self, attempt: &Attempt, position: usize, asked: &Asked) -> Option<(Moment, Seen)> {
         let Outcome::Decided(decided) = &attempt.outcome else {
             return None;
         };
-        let &said = decided.verdicts.get(position)?;
-        let moment = self.moment(attempt, &said)?;
-        let cost = asked.cost;
-        said.known.then_some((moment, Seen { cost, said }))
+        let &first = decided.verdicts.get(position)?;
+        let moment = self.moment(attempt, &first)?;
+        let charges = attempt.verb.asked().iter().zip(&decided.verdicts);
+        let same = charges.filter(|(other, _)| other.is_one_with(asked));
+        let (cost, taken) = same.fold((0, 0), |(cost, taken), (asked, said)| {
+            (cost + asked.cost, taken + said.taken)
+        });
+        let said = Said { taken, ..first };
+        first.known.then_some((moment, Seen { cost, said }))
     }
 
     fn moment(&self, attempt: &Attempt, said: &Said) -> Option<Moment> {
