@@ -12,7 +12,7 @@
 //!
 //! Per attempt: all or nothing of what is enforced, each shadow on its own, nothing for probes; decided between question and
 //! answer; who waited as long as told, and had the budget to itself, passed. What a limiter made of an answer and told over
-//! HTTP is what follows from it.
+//! HTTP is what follows from it. Everybody is answered within the deadline, and what the machine kept their process waiting.
 //!
 //! Per process that asks through a limiter: of its [share](share) of each budget it let through no more than that holds, and
 //! what refills of it while the backend fails.
@@ -22,6 +22,7 @@ mod attempts;
 mod course;
 mod least;
 mod most;
+mod patience;
 mod rule;
 mod share;
 mod timeline;
@@ -34,6 +35,7 @@ use std::fmt;
 use self::answers::misreported;
 use self::attempts::{broken_promise, disagreement};
 use self::course::Courses;
+use self::patience::{Waits, belated};
 use self::rule::Rule;
 use self::timeline::{Moment, Step, Timeline};
 use self::trial::{Course, Seen, Trial};
@@ -94,12 +96,14 @@ pub fn check(history: &History) -> Findings {
     let timeline = Timeline::of(&history.disturbances);
     let mut findings = Findings::default();
     let courses = Courses::of(history, &timeline);
+    let waits = Waits::of(history);
     for (number, attempt) in history.attempts.iter().enumerate() {
         findings.count(attempt);
         let reasons = [
             disagreement(&timeline, attempt),
             broken_promise(history, &timeline, attempt, &courses),
             misreported(history, attempt),
+            belated(history, &waits, attempt),
         ];
         let wrongs = reasons.into_iter().flatten().map(|what| Wrong {
             attempt: number,

@@ -27,6 +27,9 @@ const BREATH: Duration = Duration::from_millis(60);
 /// One of so many HTTP requests is not waited for: its connection is closed in the middle of it.
 const HASTY: u8 = 16;
 
+/// How often a process looks whether it is given a processor.
+const TICK: Duration = Duration::from_millis(10);
+
 /// How many receipts a worker keeps to settle them some day.
 const MOST_HELD: usize = 24;
 
@@ -89,6 +92,8 @@ pub enum Line {
     Ask(u64, Attempt),
     /// What came of it, and when.
     Hear(u64, u64, Heard),
+    /// Between these two points in time nobody in the process was given a processor, or not soon.
+    Late(u64, u64),
 }
 
 /// Now, in µs of the host's clock.
@@ -136,12 +141,27 @@ async fn ask(orders: &Orders) -> Result<()> {
     let workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
+    tokio::spawn(watch_the_machine());
     input.await??;
     client.is_over.store(true, Ordering::Release);
     for worker in workers {
         worker.await??;
     }
     Ok(())
+}
+
+/// Writes down when a machine that is busy keeps the process waiting: that is no fault of whoever is late by it.
+async fn watch_the_machine() -> std::io::Result<()> {
+    loop {
+        let due_at = tokio::time::Instant::now() + TICK;
+        tokio::time::sleep_until(due_at).await;
+        let late = due_at.elapsed();
+        if late > TICK {
+            let to_us = now_us();
+            let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+            say(&Line::Late(to_us.saturating_sub(late_us), to_us))?;
+        }
+    }
 }
 
 struct Client {

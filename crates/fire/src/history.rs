@@ -16,6 +16,21 @@ pub struct History {
     /// Whether callers live in several places, so that a call about two of them is decided piece by piece, and what it took
     /// is given back if a later piece is denied.
     pub is_apart: bool,
+    /// When processes were kept waiting by the machine that they run on.
+    pub waits: Vec<Wait>,
+    /// Within what everybody is to be answered, if within anything.
+    pub deadline_us: Option<u64>,
+}
+
+/// A process was not given a processor, between two points in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The number of the process.
+    pub process: u32,
+    /// From when.
+    pub from_us: u64,
+    /// To when.
+    pub to_us: u64,
 }
 
 /// What was done to the servers, between two points in time of the parent's clock, in µs.

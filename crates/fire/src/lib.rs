@@ -33,14 +33,14 @@ pub use attempt::{
     Asked, Asker, Attempt, Budget, Decided, Door, Fallback, Heard, Manner, Outcome, Said, Told,
     Verb,
 };
-pub use campaign::{Campaign, DEADLINE, Report, SLACK};
+pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{Findings, Wrong, check};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
 pub use flaw::Flaw;
 pub use forger::Forgery;
-pub use history::{Disturbance, Effect, History};
+pub use history::{Disturbance, Effect, History, Wait};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use soak::{Held, Soak, Soaked};
 

@@ -149,7 +149,7 @@ impl Run {
             None => Topology::ALL.to_vec(),
         };
         let share = Duration::from_secs(self.seconds) / u32::try_from(topologies.len())?;
-        let mut reports = Vec::new();
+        let (mut reports, mut is_whole) = (Vec::new(), true);
         for topology in topologies {
             let campaign = Campaign {
                 topology,
@@ -162,20 +162,21 @@ impl Run {
                 program: std::env::current_exe()?,
             };
             let name = topology.name();
-            let report = match campaign.run(|what| eprintln!("{name}: {what}")) {
-                Ok(report) => report,
-                Err(error) => {
-                    // What the others found is found.
-                    print(&reports);
-                    return Err(error);
+            match campaign.run(|what| eprintln!("{name}: {what}")) {
+                Ok(report) => {
+                    let (decided, wrong) = (report.findings.decided, report.wrongs().len());
+                    eprintln!("{name}: {decided} decisions, {wrong} wrong");
+                    reports.push(report);
                 }
-            };
-            let (decided, wrong) = (report.findings.decided, report.wrongs().len());
-            eprintln!("{name}: {decided} decisions, {wrong} wrong");
-            reports.push(report);
+                Err(error) => {
+                    // What the others find is to be found.
+                    eprintln!("{name}: not run: {error}");
+                    is_whole = false;
+                }
+            }
         }
         print(&reports);
-        Ok(reports.iter().all(|report| report.wrongs().is_empty()))
+        Ok(is_whole && reports.iter().all(|report| report.wrongs().is_empty()))
     }
 }
 
@@ -194,15 +195,16 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | wrong | slowest answer | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | wrong | slowest answer | time to recover |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
+            report.undone.len(),
             found.decided,
             found.decided - found.admitted,
             found.failed,
@@ -223,6 +225,9 @@ fn print(reports: &[Report]) {
             .map(|(name, times)| format!("{name} {times}"));
         let faults: Vec<_> = faults.collect();
         println!("{}: {}", report.topology.name(), faults.join(", "));
+        for undone in &report.undone {
+            println!("not done: {}: {undone}", report.topology.name());
+        }
         for wrong in report.wrongs() {
             println!("WRONG: {}: {wrong}", report.topology.name());
         }

@@ -258,6 +258,28 @@ impl Stage {
         effect
     }
 
+    /// Puts right whatever a fault has left that did not come to its end.
+    pub(crate) fn mend(&mut self) -> Result<()> {
+        self.set_weather(Weather::default());
+        self.join();
+        for node in self.nodes() {
+            if node.pid().is_some() {
+                node.go_on();
+            }
+        }
+        match self {
+            Self::Single(single) => {
+                single.proxy.fail_with(Breakage::None);
+                if single.server.try_command(&["PING"]).is_err() {
+                    single.server.restart();
+                }
+            }
+            _ => self.mend_fleet()?,
+        }
+        self.tell_all(&["CONFIG", "SET", "maxmemory", "0"], Effect::Trouble);
+        Ok(())
+    }
+
     /// The names of keys that would stay for ever.
     pub(crate) fn immortal_keys(&self) -> Vec<String> {
         let mut immortal = Vec::new();

@@ -3,7 +3,7 @@
 mod simulated;
 
 use simulated::{Mutation, simulate};
-use tollgate_fire::{Asked, Attempt, Effect, History, Manner, Outcome, Verb, check};
+use tollgate_fire::{Asked, Attempt, Effect, History, Manner, Outcome, Verb, Wait, check};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
 
@@ -223,4 +223,41 @@ fn change(
     };
     change(decided);
     true
+}
+
+/// Within the deadline and a quarter of a second, twice what the machine kept the process waiting, and never two seconds.
+#[test]
+fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
+    // How long it took, and how much of that there was no processor, in ms.
+    let cases = [
+        (240, 0, false),
+        (499, 0, false),
+        (501, 0, true),
+        (700, 110, false),
+        (800, 110, true),
+        (2_249, 2_000, false),
+        (2_251, 2_251, true),
+    ];
+    for (took_ms, waited_ms, is_wrong) in cases {
+        let mut history = simulated::calm(0);
+        history.deadline_us = Some(250_000);
+        let attempt = history.attempts.last_mut().unwrap();
+        attempt.heard_us = attempt.sent_us + took_ms * 1_000;
+        let wait = |process: u32| Wait {
+            process,
+            from_us: attempt.sent_us,
+            to_us: attempt.sent_us + waited_ms * 1_000,
+        };
+        // Another process's wait excuses nobody.
+        history.waits = vec![wait(attempt.asker.process + 1)];
+        if waited_ms > 0 {
+            history.waits.push(wait(attempt.asker.process));
+        }
+
+        assert_eq!(
+            !wrongs(&history).is_empty(),
+            is_wrong,
+            "{took_ms} ms, {waited_ms} ms without a processor"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! What only a fleet can suffer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,34 @@ impl Stage {
         Ok(Effect::MaybeLoss)
     }
 
+    /// Starts whoever is gone, and waits until everybody has a place.
+    pub(super) fn mend_fleet(&mut self) -> Result<()> {
+        match self {
+            Self::Single(_) => Ok(()),
+            Self::Sentinel(sentinels) => {
+                until("the Sentinels agree on a master", || sentinels.agree())?;
+                sentinels.revive();
+                if let Some(master) = sentinels.named() {
+                    sentinels.follow(1 - master, master);
+                }
+                until("the fleet is whole", || sentinels.is_whole())
+            }
+            Self::Cluster(cluster) => {
+                for number in 0..cluster.nodes().len() {
+                    let node = cluster.node_mut(number).ok_or("no such node")?;
+                    if node.pid().is_none() {
+                        node.restart();
+                    }
+                }
+                until("one of the pair follows", || {
+                    let (master, replica) = pair(cluster);
+                    let nodes = cluster.nodes();
+                    is_master(&nodes[master]) && follows(&nodes[replica])
+                })
+            }
+        }
+    }
+
     pub(super) fn part_replicas(&self) {
         for network in self.networks() {
             network.part(&[b"REPLCONF"]);
@@ -89,24 +118,32 @@ impl Stage {
         for tag in 0..12 {
             let slot = cluster.slot_of(&format!("{{{tag}}}"));
             // Whoever has just become a master may not have been told of its slots.
-            until("somebody has the slot", || cluster.owner_of(slot).is_some())?;
-            let from = cluster.owner_of(slot).ok_or("a slot of nobody's")?;
-            // Never from or to the two that take each other's place.
-            let to = match from {
-                1 => 2,
-                2 => 1,
-                _ => continue,
-            };
-            cluster.begin_move(slot, from, to);
-            for _ in 0..6 {
-                cluster.move_keys(slot, from, to, 1);
-                sleep(Duration::from_millis(5));
-            }
-            cluster.move_keys(slot, from, to, 10_000);
-            cluster.end_move(slot, to);
+            until("a slot has moved", || {
+                let Some(from) = cluster.owner_of(slot) else {
+                    return false;
+                };
+                // Never from or to the two that take each other's place.
+                let to = match from {
+                    1 => 2,
+                    2 => 1,
+                    _ => return true,
+                };
+                // Each step may be done again: what has moved has moved.
+                catch_unwind(AssertUnwindSafe(|| move_slot(cluster, slot, from, to))).is_ok()
+            })?;
         }
         Ok(Effect::Trouble)
     }
+}
+
+fn move_slot(cluster: &Cluster, slot: u16, from: usize, to: usize) {
+    cluster.begin_move(slot, from, to);
+    for _ in 0..6 {
+        cluster.move_keys(slot, from, to, 1);
+        sleep(Duration::from_millis(5));
+    }
+    cluster.move_keys(slot, from, to, 10_000);
+    cluster.end_move(slot, to);
 }
 
 fn join(networks: &[Network]) {
