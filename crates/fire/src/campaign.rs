@@ -1,7 +1,7 @@
 //! One run: clients ask, faults are done, and in the end it is looked at whether all that can have been.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -90,7 +90,7 @@ impl Campaign {
     ///
     /// If there is nothing to run against. Whatever else goes wrong is in the report.
     pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
-        let stage = again(|| Stage::start(self.topology, self.forgery))?;
+        let stage = again(|| Stage::start(self.topology, self.forgery, self.seed))?;
         let orders = Orders {
             seed: self.seed,
             number: 0,
@@ -108,6 +108,7 @@ impl Campaign {
             undone: Vec::new(),
             disturbances: Vec::new(),
         };
+        run.disturbances.extend(run.stage.first_clocks());
         sleep(CALM);
         let until = Instant::now() + self.time;
         let mut waiting: Vec<Fault> = Vec::new();
@@ -138,11 +139,20 @@ impl Campaign {
             from_us: 0,
             to_us: u64::MAX,
         });
+        let population = Population::of(self.seed);
+        let budgets = attempts.iter().flat_map(|attempt| attempt.verb.budgets());
+        let callers: BTreeSet<_> = budgets.map(|budget| budget.caller).collect();
+        let homes = guarded(|| run.stage.homes(&population, callers.into_iter()));
+        let homes = homes.unwrap_or_else(|error| {
+            other_wrongs.push(format!("nobody knows where callers live: {error}"));
+            BTreeMap::new()
+        });
         run.disturbances
             .sort_by_key(|disturbance| disturbance.from_us);
         let history = History {
-            quotas: Population::of(self.seed).quotas().to_vec(),
+            quotas: population.quotas().to_vec(),
             attempts,
+            homes,
             disturbances: run.disturbances,
             is_apart: self.topology == Topology::Cluster,
             waits,
@@ -196,11 +206,8 @@ impl Run {
                 self.undone.push(format!("{}: {error}", fault.name()));
                 let is_whole = guarded(|| self.stage.mend()).is_ok();
                 // Nobody knows how far it got.
-                self.disturbances.push(Disturbance {
-                    from_us,
-                    to_us: now_us(),
-                    effect: Effect::MaybeLoss,
-                });
+                let lost = Disturbance::of_all(Effect::MaybeLoss, from_us, now_us());
+                self.disturbances.push(lost);
                 is_whole
             }
         };
@@ -380,10 +387,9 @@ fn evidence(history: &History, findings: &Findings) -> Vec<String> {
 }
 
 fn recovery(history: &History) -> Duration {
-    let ends = history
-        .disturbances
-        .iter()
-        .map(|disturbance| disturbance.to_us);
+    let done = history.disturbances.iter();
+    // What the clocks showed in the beginning was done by nobody.
+    let ends = done.filter(|it| it.to_us > 0).map(|it| it.to_us);
     let mut decided: Vec<_> = (history.attempts.iter())
         .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))
         .map(|attempt| (attempt.sent_us, attempt.heard_us))

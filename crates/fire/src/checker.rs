@@ -37,7 +37,7 @@ use self::attempts::{broken_promise, disagreement};
 use self::course::Courses;
 use self::patience::{Waits, belated};
 use self::rule::Rule;
-use self::timeline::{Moment, Step, Timeline};
+use self::timeline::{Moment, Step, Timelines};
 use self::trial::{Course, Seen, Trial};
 use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
@@ -93,15 +93,15 @@ impl fmt::Display for Wrong {
 /// Looks for whatever cannot have been.
 #[must_use]
 pub fn check(history: &History) -> Findings {
-    let timeline = Timeline::of(&history.disturbances);
+    let timelines = Timelines::of(history);
     let mut findings = Findings::default();
-    let courses = Courses::of(history, &timeline);
+    let courses = Courses::of(history, &timelines);
     let waits = Waits::of(history);
     for (number, attempt) in history.attempts.iter().enumerate() {
         findings.count(attempt);
         let reasons = [
-            disagreement(&timeline, attempt),
-            broken_promise(history, &timeline, attempt, &courses),
+            disagreement(&timelines, attempt),
+            broken_promise(history, &timelines, attempt, &courses),
             misreported(history, attempt),
             belated(history, &waits, attempt),
         ];
@@ -113,9 +113,9 @@ pub fn check(history: &History) -> Findings {
         findings.wrong.extend(wrongs);
     }
     findings.wrong.extend(share::overspent(history));
-    let steps = timeline.steps();
     for (budget, course) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
+            let steps = timelines.of_budget(budget).steps();
             let wrong = looked_through(course, &Rule::of(quota), &steps);
             findings
                 .wrong

@@ -41,7 +41,7 @@ enum Way {
     Backend,
     /// Replaced only by a flaw.
     Limiter(Mutex<Limiter>),
-    Http(Client<HttpConnector, Body>, SocketAddr),
+    Http(Box<Client<HttpConnector, Body>>, SocketAddr),
 }
 
 impl Entrance {
@@ -57,7 +57,7 @@ impl Entrance {
             Door::Limiter => Way::Limiter(Mutex::new(limiter()?)),
             Door::Http => {
                 let client = Client::builder(TokioExecutor::new()).build_http();
-                Way::Http(client, serve(&limiter()?).await?)
+                Way::Http(Box::new(client), serve(&limiter()?).await?)
             }
         };
         Ok(Self {

@@ -40,7 +40,7 @@ pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
 pub use flaw::Flaw;
 pub use forger::Forgery;
-pub use history::{Disturbance, Effect, History, Wait};
+pub use history::{Disturbance, Effect, History, Home, Wait};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use soak::{Held, Soak, Soaked};
 

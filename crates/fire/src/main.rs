@@ -72,6 +72,9 @@ struct Heavy {
     /// How many callers take turns
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     identities: u64,
+    /// Whether they ask over HTTP, through the layer
+    #[arg(long)]
+    http: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -109,6 +112,7 @@ impl Heavy {
             decisions: self.decisions,
             in_flight: self.in_flight,
             identities: self.identities,
+            over_http: self.http,
         };
         let soaked = runtime.block_on(soak.run(|done| eprintln!("{done} decisions")))?;
         println!("{soaked:#?}");

@@ -102,7 +102,11 @@ impl Population {
     /// Who a caller is.
     #[must_use]
     pub fn key(&self, caller: u32) -> Key {
-        Key::from(format!("run-{}-caller-{caller}", self.run).as_str())
+        Key::from(self.identity(caller).as_str())
+    }
+
+    pub(crate) fn identity(&self, caller: u32) -> String {
+        format!("run-{}-caller-{caller}", self.run)
     }
 
     /// What to ask for a caller who is alone, so that it is soon denied and can see whether a retry passes as promised.

@@ -3,7 +3,9 @@
 mod simulated;
 
 use simulated::{Mutation, simulate};
-use tollgate_fire::{Asked, Attempt, Effect, History, Manner, Outcome, Verb, Wait, check};
+use tollgate_fire::{
+    Asked, Attempt, Disturbance, Effect, History, Manner, Outcome, Verb, Wait, check,
+};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
 
@@ -259,5 +261,37 @@ fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
             is_wrong,
             "{took_ms} ms, {waited_ms} ms without a processor"
         );
+    }
+}
+
+/// Callers who live in two places are decided by two clocks, and each only by their own.
+#[test]
+fn whoever_is_decided_by_another_s_clock_is_noticed() {
+    let apart = |seed: u64, ahead_us: i64, homes: [u8; 2]| {
+        let mut history = simulated::calm(seed);
+        for attempt in &mut history.attempts {
+            let Outcome::Decided(decided) = &mut attempt.outcome else {
+                continue;
+            };
+            let asked = attempt.verb.asked().iter();
+            for (asked, said) in asked.zip(&mut decided.verdicts) {
+                if asked.budget.caller == 1 {
+                    said.at_us = said.at_us.saturating_add_signed(ahead_us);
+                }
+            }
+        }
+        history.homes = (0..).zip(homes).collect();
+        history.disturbances.push(Disturbance {
+            home: Some(1),
+            ..Disturbance::of_all(Effect::Clock(ahead_us), 0, 0)
+        });
+        wrongs(&history)
+    };
+    for seed in SEEDS {
+        // A bucket is one point in time, and can be moved. Windows stand where the clock says, but for a whole day.
+        let day_us = 24 * 3_600 * 1_000_000;
+        assert_eq!(apart(seed, day_us, [0, 1]), [""; 0], "seed {seed}");
+        assert!(!apart(seed, day_us, [1, 0]).is_empty(), "seed {seed}");
+        assert!(!apart(seed, day_us, [0, 0]).is_empty(), "seed {seed}");
     }
 }

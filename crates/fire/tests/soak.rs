@@ -10,18 +10,38 @@ use tollgate_fire::{Asked, Budget, Held, Manner, Population, Soak};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
+/// How many turns the slowest of a hundred may wait. Were all served in the order in which they came, each would wait one.
+const MOST_TURNS: u32 = 6;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_at_once_are_all_answered_and_leave_nothing_behind() {
-    let soak = Soak {
+    leaves_nothing_behind(Soak {
         decisions: 120_000,
         in_flight: 10_000,
         identities: 50_000,
-    };
+        over_http: false,
+    })
+    .await;
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_requests_at_once_are_all_answered_and_leave_nothing_behind() {
+    leaves_nothing_behind(Soak {
+        decisions: 40_000,
+        in_flight: 10_000,
+        identities: 20_000,
+        over_http: true,
+    })
+    .await;
+}
+
+async fn leaves_nothing_behind(soak: Soak) {
     let soaked = soak.run(|_| ()).await.unwrap();
 
+    eprintln!("{soaked:?}");
     assert_eq!(soaked.failed, 0);
-    assert!(soaked.p99 < Duration::from_secs(10), "{soaked:?}");
+    // By what the same machine needs for all of them, in the same run.
+    assert!(soaked.p99 < soaked.turn * MOST_TURNS, "{soaked:?}");
     assert!(soaked.late.tasks <= soaked.early.tasks + 2, "{soaked:?}");
     assert!(
         soaked.late.descriptors <= soaked.early.descriptors + 2,

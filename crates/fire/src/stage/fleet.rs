@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Cluster, Network, Standalone};
 
-use super::Stage;
+use super::{Servers, Stage};
 use crate::Result;
 use crate::history::Effect;
 
@@ -15,8 +15,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 impl Stage {
     pub(super) fn fail_over(&mut self) -> Result<Effect> {
-        match self {
-            Self::Sentinel(sentinels) => {
+        match &mut self.servers {
+            Servers::Sentinel(sentinels) => {
                 sentinels.kill_master();
                 // Until then it would come back as a second master, for whoever is told of it.
                 until("the Sentinels agree on the replica", || sentinels.agree())?;
@@ -24,7 +24,7 @@ impl Stage {
                 sentinels.revive();
                 Ok(Effect::MaybeLoss)
             }
-            Self::Cluster(cluster) => {
+            Servers::Cluster(cluster) => {
                 let (old, new) = pair(cluster);
                 cluster.node_mut(old).ok_or("no such node")?.kill();
                 until("the replica takes over", || {
@@ -35,14 +35,14 @@ impl Stage {
                 until("the old master follows", || follows(&cluster.nodes()[old]))?;
                 Ok(Effect::MaybeLoss)
             }
-            Self::Single(_) => Err("one server has nobody to fail over to".into()),
+            Servers::Single(_) => Err("one server has nobody to fail over to".into()),
         }
     }
 
     /// Parts a master from everybody but clients until another is in its place.
     pub(super) fn isolate(&mut self) -> Result<Effect> {
-        match self {
-            Self::Sentinel(sentinels) => {
+        match &mut self.servers {
+            Servers::Sentinel(sentinels) => {
                 let old = sentinels.named().ok_or("the Sentinels do not agree")?;
                 let new = 1 - old;
                 sentinels.networks()[old].part(&[b"REPLCONF", b"sentinel-"]);
@@ -53,7 +53,7 @@ impl Stage {
                 sentinels.follow(old, new);
                 until("the fleet is whole", || sentinels.is_whole())?;
             }
-            Self::Cluster(cluster) => {
+            Servers::Cluster(cluster) => {
                 let (old, new) = pair(cluster);
                 cluster.isolate(old);
                 until("the replica takes over", || {
@@ -62,16 +62,16 @@ impl Stage {
                 cluster.join();
                 until("the old master follows", || follows(&cluster.nodes()[old]))?;
             }
-            Self::Single(_) => return Err("one server is always alone".into()),
+            Servers::Single(_) => return Err("one server is always alone".into()),
         }
         Ok(Effect::MaybeLoss)
     }
 
     /// Starts whoever is gone, and waits until everybody has a place.
     pub(super) fn mend_fleet(&mut self) -> Result<()> {
-        match self {
-            Self::Single(_) => Ok(()),
-            Self::Sentinel(sentinels) => {
+        match &mut self.servers {
+            Servers::Single(_) => Ok(()),
+            Servers::Sentinel(sentinels) => {
                 until("the Sentinels agree on a master", || sentinels.agree())?;
                 sentinels.revive();
                 if let Some(master) = sentinels.named() {
@@ -79,7 +79,7 @@ impl Stage {
                 }
                 until("the fleet is whole", || sentinels.is_whole())
             }
-            Self::Cluster(cluster) => {
+            Servers::Cluster(cluster) => {
                 for number in 0..cluster.nodes().len() {
                     let node = cluster.node_mut(number).ok_or("no such node")?;
                     if node.pid().is_none() {
@@ -103,16 +103,16 @@ impl Stage {
 
     /// Ends every partition within the fleet.
     pub(super) fn join(&self) {
-        match self {
-            Self::Single(_) => {}
-            Self::Sentinel(sentinels) => join(sentinels.networks()),
-            Self::Cluster(cluster) => cluster.join(),
+        match &self.servers {
+            Servers::Single(_) => {}
+            Servers::Sentinel(sentinels) => join(sentinels.networks()),
+            Servers::Cluster(cluster) => cluster.join(),
         }
     }
 
     /// Moves a few of the slots that are in use from one node to another: nothing is lost by that.
     pub(super) fn reshard(&self) -> Result<Effect> {
-        let Self::Cluster(cluster) = self else {
+        let Servers::Cluster(cluster) = &self.servers else {
             return Err("only a cluster has slots".into());
         };
         for tag in 0..12 {
@@ -153,7 +153,7 @@ fn join(networks: &[Network]) {
 }
 
 /// The first and the last node have the same slots, in turn: whose they are, and who follows.
-fn pair(cluster: &Cluster) -> (usize, usize) {
+pub(super) fn pair(cluster: &Cluster) -> (usize, usize) {
     let last = cluster.nodes().len() - 1;
     if is_master(&cluster.nodes()[0]) {
         (0, last)

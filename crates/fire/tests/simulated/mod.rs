@@ -366,11 +366,8 @@ impl Simulation {
             }
         };
         self.wall_us += 10;
-        self.history.disturbances.push(Disturbance {
-            from_us,
-            to_us: self.wall_us,
-            effect,
-        });
+        let disturbance = Disturbance::of_all(effect, from_us, self.wall_us);
+        self.history.disturbances.push(disturbance);
     }
 
     fn decide(&mut self, asked: &[Asked]) -> (Decision, Vec<Receipt>) {
