@@ -11,7 +11,7 @@ use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
 /// How many turns the slowest of a hundred may wait. Were all served in the order in which they came, each would wait one.
-const MOST_TURNS: u32 = 6;
+const MOST_TURNS: u32 = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_at_once_are_all_answered_and_leave_nothing_behind() {
@@ -27,7 +27,7 @@ async fn ten_thousand_at_once_are_all_answered_and_leave_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_requests_at_once_are_all_answered_and_leave_nothing_behind() {
     leaves_nothing_behind(Soak {
-        decisions: 40_000,
+        decisions: 60_000,
         in_flight: 10_000,
         identities: 20_000,
         over_http: true,
@@ -38,7 +38,6 @@ async fn ten_thousand_requests_at_once_are_all_answered_and_leave_nothing_behind
 async fn leaves_nothing_behind(soak: Soak) {
     let soaked = soak.run(|_| ()).await.unwrap();
 
-    eprintln!("{soaked:?}");
     assert_eq!(soaked.failed, 0);
     // By what the same machine needs for all of them, in the same run.
     assert!(soaked.p99 < soaked.turn * MOST_TURNS, "{soaked:?}");

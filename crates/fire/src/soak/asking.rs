@@ -7,10 +7,9 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::routing::get;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpListener, TcpStream};
 use tollgate::{Limiter, Policy, RateLimitLayer, key};
 use tollgate_core::{Backend, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
@@ -28,7 +27,7 @@ pub(super) enum Asking {
     /// The backend itself.
     Directly(RedisBackend, Quota, Scope),
     /// Over HTTP/2: with a connection for each request, ten thousand would be more than a process may open, twice.
-    OverHttp(Vec<Client<HttpConnector, Body>>, SocketAddr),
+    OverHttp(Vec<SendRequest<Body>>, SocketAddr),
 }
 
 impl Asking {
@@ -47,11 +46,13 @@ impl Asking {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         tokio::spawn(async move { axum::serve(listener, app).await });
-        let client = |_| {
-            let mut client = Client::builder(TokioExecutor::new());
-            client.http2_only(true).build_http()
-        };
-        let clients = (0..in_flight.div_ceil(STREAMS)).map(client).collect();
+        let mut clients = Vec::new();
+        for _ in 0..in_flight.div_ceil(STREAMS) {
+            let stream = TokioIo::new(TcpStream::connect(address).await?);
+            let (client, connection) = handshake(TokioExecutor::new(), stream).await?;
+            tokio::spawn(connection);
+            clients.push(client);
+        }
         Ok(Self::OverHttp(clients, address))
     }
 
@@ -83,11 +84,12 @@ impl Asking {
             }
             Self::OverHttp(clients, address) => {
                 let request = Request::get(format!("http://{address}/")).header(CALLER, caller);
-                let (Some(client), Ok(request)) = (clients.first(), request.body(Body::empty()))
+                let (Some(mut client), Ok(request)) =
+                    (clients.first().cloned(), request.body(Body::empty()))
                 else {
                     return false;
                 };
-                let response = client.request(request).await;
+                let response = client.send_request(request).await;
                 response.is_ok_and(|response| {
                     let is_told = response.headers().contains_key("ratelimit");
                     let status = response.status();
