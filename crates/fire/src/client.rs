@@ -1,5 +1,6 @@
 //! One of the processes that ask: what it does, and what it writes down.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,7 +93,7 @@ pub enum Line {
     Ask(u64, Attempt),
     /// What came of it, and when.
     Hear(u64, u64, Heard),
-    /// Between these two points in time nobody in the process was given a processor, or not soon.
+    /// Between these two points in time a thread of the process was to run, and was not given a processor.
     Late(u64, u64),
 }
 
@@ -152,16 +153,35 @@ async fn ask(orders: &Orders) -> Result<()> {
 
 /// Writes down when a machine that is busy keeps the process waiting: that is no fault of whoever is late by it.
 async fn watch_the_machine() -> std::io::Result<()> {
+    let mut before_us = HashMap::new();
     loop {
         let due_at = tokio::time::Instant::now() + TICK;
         tokio::time::sleep_until(due_at).await;
-        let late = due_at.elapsed();
-        if late > TICK {
+        let late_us = u64::try_from(due_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let waited_us = waited_us();
+        let since_us =
+            |(thread, us): (&u64, &u64)| us - before_us.get(thread).unwrap_or(us).min(us);
+        // One thread may be kept waiting while another ticks.
+        let longest_us = waited_us.iter().map(since_us).max();
+        let kept_us = longest_us.unwrap_or_default().max(late_us);
+        if u128::from(kept_us) > TICK.as_micros() {
             let to_us = now_us();
-            let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-            say(&Line::Late(to_us.saturating_sub(late_us), to_us))?;
+            say(&Line::Late(to_us.saturating_sub(kept_us), to_us))?;
         }
+        before_us = waited_us;
     }
+}
+
+/// How long each thread of the process has been ready to run and was not, if the system says so.
+fn waited_us() -> HashMap<u64, u64> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let waited = threads.flatten().filter_map(|thread| {
+        let number = thread.file_name().to_str()?.parse().ok()?;
+        let said = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let nanoseconds: u64 = said.split_whitespace().nth(1)?.parse().ok()?;
+        Some((number, nanoseconds / 1_000))
+    });
+    waited.collect()
 }
 
 struct Client {
