@@ -1,5 +1,7 @@
 //! One run: clients ask, faults are done, and in the end it is looked at whether all that can have been.
 
+mod report;
+
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +12,10 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use tollgate_core::Backend;
 
+pub use self::report::Report;
+use self::report::report;
 use crate::Result;
 use crate::attempt::{Asked, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
-use crate::checker::{Findings, check};
 use crate::client::{Orders, Place, now_us};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
@@ -51,36 +54,6 @@ pub struct Campaign {
     pub only: Option<String>,
     /// This program, which is the client too.
     pub program: PathBuf,
-}
-
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// What was asked.
-    pub topology: Topology,
-    /// What the checker found.
-    pub findings: Findings,
-    /// What was wrong besides: answers past their deadline, keys that would stay.
-    pub other_wrongs: Vec<String>,
-    /// What led to the first wrongs: what was asked of the same budgets before, and what was done meanwhile.
-    pub evidence: Vec<String>,
-    /// How often each fault was done.
-    pub faults: BTreeMap<&'static str, u32>,
-    /// Faults that could not be done, or not as they should, and why. What happened meanwhile counts as lost.
-    pub undone: Vec<String>,
-    /// The longest that anybody waited for an answer.
-    pub slowest: Duration,
-    /// The longest from the end of a fault until somebody's question was answered with a decision.
-    pub recovery: Duration,
-}
-
-impl Report {
-    /// What cannot have been, or should not.
-    #[must_use]
-    pub fn wrongs(&self) -> Vec<String> {
-        let findings = self.findings.wrong.iter().map(ToString::to_string);
-        findings.chain(self.other_wrongs.iter().cloned()).collect()
-    }
 }
 
 impl Campaign {
@@ -331,77 +304,4 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
         }
         Ok(attempts)
     })
-}
-
-fn report(topology: Topology, history: &History, mut other_wrongs: Vec<String>) -> Report {
-    let took = |attempt: &Attempt| Duration::from_micros(attempt.heard_us - attempt.sent_us);
-    // Whoever died has no deadline any more.
-    let attempts = history.attempts.iter();
-    let answered = attempts.filter(|attempt| !attempt.outcome.is_unheard());
-    let slowest = answered.map(took).max().unwrap_or_default();
-    let findings = check(history);
-    if findings.decided < FEWEST {
-        let decided = findings.decided;
-        other_wrongs.push(format!("only {decided} decisions: that shows nothing"));
-    }
-    Report {
-        topology,
-        evidence: evidence(history, &findings),
-        findings,
-        other_wrongs,
-        faults: BTreeMap::new(),
-        undone: Vec::new(),
-        slowest,
-        recovery: recovery(history),
-    }
-}
-
-/// What a reader needs to judge a wrong that no second run will show again.
-fn evidence(history: &History, findings: &Findings) -> Vec<String> {
-    const WRONGS: usize = 4;
-    const BEFORE: Duration = Duration::from_secs(10);
-
-    let mut lines = Vec::new();
-    for wrong in findings.wrong.iter().take(WRONGS) {
-        let last_us = history.attempts[wrong.attempt].heard_us;
-        let from_us = last_us.saturating_sub(u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX));
-        let is_near = |sent_us: u64, heard_us: u64| sent_us <= last_us && heard_us >= from_us;
-        let is_same = |attempt: &&Attempt| {
-            let mut budgets = attempt.verb.budgets().map(Some);
-            is_near(attempt.sent_us, attempt.heard_us)
-                && (wrong.budget.is_none() || budgets.any(|budget| budget == wrong.budget))
-        };
-        let mut told: Vec<_> = (history.attempts.iter().filter(is_same))
-            .map(|attempt| (attempt.sent_us, format!("  {attempt:?}")))
-            .collect();
-        let done = history.disturbances.iter();
-        told.extend(
-            done.filter(|it| is_near(it.from_us, it.to_us))
-                .map(|it| (it.from_us, format!("  {it:?}"))),
-        );
-        told.sort();
-        lines.push(format!("before: {wrong}"));
-        lines.extend(told.into_iter().map(|(_, line)| line));
-    }
-    lines
-}
-
-fn recovery(history: &History) -> Duration {
-    let done = history.disturbances.iter();
-    // What the clocks showed in the beginning was done by nobody.
-    let ends = done.filter(|it| it.to_us > 0).map(|it| it.to_us);
-    let mut decided: Vec<_> = (history.attempts.iter())
-        .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))
-        .map(|attempt| (attempt.sent_us, attempt.heard_us))
-        .collect();
-    decided.sort_unstable();
-    let first_after = |end_us: u64| {
-        let first = decided.partition_point(|(sent_us, _)| *sent_us < end_us);
-        let heard_us = decided[first..]
-            .iter()
-            .map(|(_, heard_us)| *heard_us)
-            .min()?;
-        Some(heard_us - end_us)
-    };
-    Duration::from_micros(ends.filter_map(first_after).max().unwrap_or_default())
 }

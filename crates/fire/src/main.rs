@@ -199,13 +199,15 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | wrong | slowest answer | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!(
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    );
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -218,6 +220,7 @@ fn print(reports: &[Report]) {
             found.promises,
             report.wrongs().len(),
             report.slowest.as_millis(),
+            report.kept.as_millis(),
             report.recovery.as_millis(),
         );
     }

@@ -2,10 +2,9 @@
 
 mod clocks;
 mod fleet;
+mod homes;
+mod network;
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -14,17 +13,14 @@ use tollgate_testkit::{
     Cluster, Fault as Breakage, Network, Proxy, Sentinels, Standalone, Weather,
 };
 
+use self::clocks::Clocks;
+use self::network::{ask_in_vain, weather};
 use crate::Result;
 use crate::client::{Place, now_us};
 use crate::clock;
 use crate::fault::{Fault, Topology};
 use crate::forger::{Forger, Forgery};
 use crate::history::{Disturbance, Effect, Home};
-use crate::population::Population;
-use crate::stage::clocks::Clocks;
-
-/// Over how many hash tags callers spread in a cluster, unless a backend is told otherwise.
-const PARTITIONS: u16 = 64;
 
 /// How long a fault lasts that has no length of its own.
 const WHILE: Duration = Duration::from_millis(400);
@@ -105,42 +101,6 @@ impl Stage {
             }
             _ => vec![self.clocks.first(0, None)],
         }
-    }
-
-    /// Where each of these callers lives, if they live apart.
-    pub(crate) fn homes(
-        &self,
-        population: &Population,
-        callers: impl Iterator<Item = u32>,
-    ) -> Result<BTreeMap<u32, Home>> {
-        let Servers::Cluster(cluster) = &self.servers else {
-            return Ok(BTreeMap::new());
-        };
-        let slot_of = |identity: &str| {
-            // As names have it: all that is one caller's has the tag that its identity makes.
-            let tag = cluster.slot_of(identity) % PARTITIONS;
-            cluster.slot_of(&format!("{{{tag}}}"))
-        };
-        let mut names = Vec::new();
-        for node in cluster.nodes() {
-            let answer = node.command(&["KEYS", "tollgate:*"]);
-            let lines = answer.lines().filter(|line| line.starts_with("tollgate:"));
-            names.extend(lines.map(str::to_owned));
-        }
-        let identities = names.iter().filter_map(|name| name.rsplit_once(':'));
-        let (_, example) = identities.clone().next().ok_or("there are no keys")?;
-        let is_as_thought =
-            |(name, identity): (&str, &str)| slot_of(identity) == cluster.slot_of(name);
-        if !identities.into_iter().take(20).all(is_as_thought) {
-            return Err("callers live elsewhere than thought".into());
-        }
-        // The kind of identity, as one letter.
-        let kind = example.chars().next().unwrap_or_default();
-        let home = |caller: u32| {
-            let slot = slot_of(&format!("{kind}{}", population.identity(caller)));
-            HOMES[usize::from(cluster.home_of(slot) != 0)]
-        };
-        Ok(callers.map(|caller| (caller, home(caller))).collect())
     }
 
     pub(crate) fn has_clock(&self) -> bool {
@@ -392,44 +352,4 @@ impl Single {
             server,
         })
     }
-}
-
-/// What the way is like under a fault of the network, and for how long.
-fn weather(fault: Fault) -> Option<(Weather, Duration)> {
-    let fine = Weather::default();
-    Some(match fault {
-        Fault::Latency(delay) => (Weather { delay, ..fine }, WHILE + delay * 2),
-        Fault::Narrow(bytes) => {
-            let bytes_per_second = Some(bytes);
-            let narrow = Weather {
-                bytes_per_second,
-                ..fine
-            };
-            (narrow, WHILE)
-        }
-        Fault::Lossy(loss_percent) => (
-            Weather {
-                loss_percent,
-                ..fine
-            },
-            WHILE * 3,
-        ),
-        Fault::Partition(time) => {
-            let is_parted = true;
-            (Weather { is_parted, ..fine }, time)
-        }
-        Fault::Deaf(time) => {
-            let is_deaf = true;
-            (Weather { is_deaf, ..fine }, time)
-        }
-        _ => return None,
-    })
-}
-
-/// Asks for some twenty megabytes, and reads none of it for as long as the connection is kept.
-fn ask_in_vain(port: u16) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_write_timeout(Some(WHILE))?;
-    stream.write_all(&b"CONFIG GET *\r\n".repeat(2_000))?;
-    Ok(stream)
 }

@@ -12,10 +12,10 @@ const GRACE_US: u64 = 250_000;
 const SLACK_US: u64 = 2_000_000;
 
 /// When processes were kept waiting by their machine.
-pub(super) struct Waits(BTreeMap<u32, Vec<Wait>>);
+pub(crate) struct Waits(BTreeMap<u32, Vec<Wait>>);
 
 impl Waits {
-    pub(super) fn of(history: &History) -> Self {
+    pub(crate) fn of(history: &History) -> Self {
         let mut processes: BTreeMap<u32, Vec<Wait>> = BTreeMap::new();
         for wait in &history.waits {
             processes.entry(wait.process).or_default().push(*wait);
@@ -24,7 +24,7 @@ impl Waits {
     }
 
     /// How long the process of an attempt was kept waiting meanwhile.
-    fn during_us(&self, attempt: &Attempt) -> u64 {
+    pub(crate) fn during_us(&self, attempt: &Attempt) -> u64 {
         let waits = self.0.get(&attempt.asker.process).into_iter().flatten();
         let shared = |wait: &Wait| {
             let (from_us, to_us) = (
