@@ -84,6 +84,7 @@ impl Campaign {
         run.disturbances.extend(run.stage.first_clocks());
         sleep(CALM);
         let until = Instant::now() + self.time;
+        let mut ended_early = None;
         let mut waiting: Vec<Fault> = Vec::new();
         while Instant::now() < until {
             if waiting.is_empty() {
@@ -92,7 +93,7 @@ impl Campaign {
                 waiting.retain(|fault| only.is_none_or(|only| only == fault.name()));
             }
             if !run.go_on(&mut waiting, &mut progress) {
-                progress("ended early: what was asked cannot be made whole");
+                ended_early = Some("ended early: the servers cannot be made whole".to_owned());
                 break;
             }
         }
@@ -100,6 +101,7 @@ impl Campaign {
         sleep(Duration::from_secs(1));
         let record = run.crew.finish();
         let mut other_wrongs = record.wrongs;
+        other_wrongs.extend(ended_early);
         let (mut attempts, mut waits) = (record.attempts, record.waits);
         match again(|| look(&run.stage.place(), self.seed)) {
             Ok(seen) => attempts.extend(seen),
