@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod soaked;
+
 use std::time::{Duration, Instant};
 
+use soaked::leaves_nothing_behind;
 use tokio::time::sleep;
 use tollgate_core::{Backend, Quota};
 use tollgate_fire::{Asked, Budget, Held, Manner, Population, Soak};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
-
-/// How many turns the slowest of a hundred may wait. Were all served in the order in which they came, each would wait one.
-const MOST_TURNS: u32 = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_at_once_are_all_answered_and_leave_nothing_behind() {
@@ -22,37 +22,6 @@ async fn ten_thousand_at_once_are_all_answered_and_leave_nothing_behind() {
         over_http: false,
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_requests_at_once_are_all_answered_and_leave_nothing_behind() {
-    leaves_nothing_behind(Soak {
-        decisions: 60_000,
-        in_flight: 10_000,
-        identities: 20_000,
-        over_http: true,
-    })
-    .await;
-}
-
-async fn leaves_nothing_behind(soak: Soak) {
-    let soaked = soak.run(|_| ()).await.unwrap();
-
-    assert_eq!(soaked.failed, 0);
-    // By what the same machine needs for all of them, in the same run.
-    assert!(soaked.p99 < soaked.turn * MOST_TURNS, "{soaked:?}");
-    assert!(soaked.late.tasks <= soaked.early.tasks + 2, "{soaked:?}");
-    assert!(
-        soaked.late.descriptors <= soaked.early.descriptors + 2,
-        "{soaked:?}"
-    );
-    let grown = soaked
-        .late
-        .memory_kib
-        .saturating_sub(soaked.early.memory_kib);
-    // Of the hundred megabytes that ten thousand requests take while they are under way, the allocator keeps some.
-    let most = (16 * 1_024).max(soaked.early.memory_kib / 4);
-    assert!(grown < most, "{soaked:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
