@@ -46,6 +46,13 @@ pub struct Asked {
     pub manner: Manner,
 }
 
+impl Asked {
+    /// Whether both are one charge of what they cost together, in one call.
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        self.budget == other.budget && self.manner == other.manner
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
@@ -82,9 +89,83 @@ impl Verb {
     }
 }
 
+/// How a process asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Door {
+    /// The backend itself.
+    #[default]
+    Backend,
+    /// A limiter, whose policies give each process a share of their budgets while the backend fails.
+    Limiter,
+    /// HTTP requests, to a server with the layer around it and the same limiter in it.
+    Http,
+}
+
+impl Door {
+    /// Each.
+    pub const ALL: [Self; 3] = [Self::Backend, Self::Limiter, Self::Http];
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Asker {
+    /// The number of the process.
+    pub process: u32,
+    /// How it asks.
+    pub door: Door,
+}
+
+/// What the failure rule of a limiter made of a backend's failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fallback {
+    /// The process's share decided.
+    Decided {
+        /// Whether it passed.
+        admitted: bool,
+        /// What it said is left for each charge, where it said so.
+        remaining: Vec<Option<u64>>,
+    },
+    /// It was refused: a share could not have held what the budget itself might.
+    Refused,
+}
+
+/// What an HTTP client was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The status.
+    pub status: u16,
+    /// `Retry-After`.
+    pub retry_after_s: Option<u64>,
+    /// What the RateLimit field says is left for each charge, if it speaks of it.
+    pub remaining: Vec<Option<u64>>,
+}
+
+/// What was heard of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// What came of it at the backend.
+    pub outcome: Outcome,
+    /// What was made of that, if it failed.
+    pub fallback: Option<Fallback>,
+    /// What was told of it over HTTP.
+    pub told: Option<Told>,
+}
+
+impl From<Outcome> for Heard {
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            fallback: None,
+            told: None,
+        }
+    }
+}
+
 /// One call, from when it was made to when it was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
+    /// Who asked.
+    pub asker: Asker,
     /// What was to be done.
     pub verb: Verb,
     /// When it was made, in µs of the client's clock.
@@ -94,8 +175,26 @@ pub struct Attempt {
     /// If it is a retry of a denied one that nobody else can have spoilt: when, by the backend's clock, it was promised
     /// to pass.
     pub promised_us: Option<u64>,
-    /// What came of it.
+    /// What came of it at the backend.
     pub outcome: Outcome,
+    /// What a limiter made of that, if it failed.
+    pub fallback: Option<Fallback>,
+    /// What was told of it over HTTP.
+    pub told: Option<Told>,
+}
+
+impl Attempt {
+    /// The same, as it was heard of at that time.
+    #[must_use]
+    pub fn heard(self, heard_us: u64, heard: Heard) -> Self {
+        Self {
+            heard_us,
+            outcome: heard.outcome,
+            fallback: heard.fallback,
+            told: heard.told,
+            ..self
+        }
+    }
 }
 
 /// What came of an attempt.
@@ -144,6 +243,18 @@ pub struct Said {
 }
 
 impl Outcome {
+    /// Why nobody heard of an attempt: its client is no more.
+    pub(crate) const KILLED: &str = "the client was killed";
+
+    /// Why nobody heard of an attempt: its client did not wait for an answer.
+    pub(crate) const CLOSED: &str = "the client closed the connection";
+
+    /// Whether nobody can have heard of it, however soon it was answered.
+    #[must_use]
+    pub fn is_unheard(&self) -> bool {
+        matches!(self, Self::Unknown(why) if [Self::KILLED, Self::CLOSED].contains(&why.as_str()))
+    }
+
     /// What a backend's answer comes to.
     #[must_use]
     pub fn of(answer: &Result<Decision, BackendError>) -> Self {

@@ -1,6 +1,10 @@
 //! One run: clients ask, faults are done, and in the end it is looked at whether all that can have been.
 
-use std::collections::BTreeMap;
+mod report;
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,22 +12,21 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use tollgate_core::Backend;
 
+pub use self::report::Report;
+use self::report::report;
 use crate::Result;
-use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Verb};
-use crate::checker::{Findings, check};
+use crate::attempt::{Asked, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
 use crate::client::{Orders, Place, now_us};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
+use crate::flaw::Flaw;
 use crate::forger::Forgery;
-use crate::history::{Disturbance, History};
+use crate::history::{Disturbance, Effect, History, Wait};
 use crate::population::{Population, SHARED_CALLERS};
 use crate::stage::Stage;
 
 /// The deadline of each decision.
 pub const DEADLINE: Duration = Duration::from_millis(250);
-
-/// How much later than that an answer may be seen: a client has to be given a processor by a machine that is busy.
-pub const SLACK: Duration = Duration::from_secs(2);
 
 /// How long clients ask before the first fault: they have to connect, and what nobody is told of must have happened after a
 /// while only where none acts.
@@ -45,36 +48,12 @@ pub struct Campaign {
     pub clients: u32,
     /// How the one server's script is wrong, if it is to be.
     pub forgery: Option<Forgery>,
+    /// How the clients are wrong about their shares, if they are to be.
+    pub flaw: Option<Flaw>,
+    /// Only faults of this name, if there is one.
+    pub only: Option<String>,
     /// This program, which is the client too.
     pub program: PathBuf,
-}
-
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// What was asked.
-    pub topology: Topology,
-    /// What the checker found.
-    pub findings: Findings,
-    /// What was wrong besides: answers past their deadline, keys that would stay.
-    pub other_wrongs: Vec<String>,
-    /// What led to the first wrongs: what was asked of the same budgets before, and what was done meanwhile.
-    pub evidence: Vec<String>,
-    /// How often each fault was done.
-    pub faults: BTreeMap<&'static str, u32>,
-    /// The longest that anybody waited for an answer.
-    pub slowest: Duration,
-    /// The longest from the end of a fault until somebody's question was answered with a decision.
-    pub recovery: Duration,
-}
-
-impl Report {
-    /// What cannot have been, or should not.
-    #[must_use]
-    pub fn wrongs(&self) -> Vec<String> {
-        let findings = self.findings.wrong.iter().map(ToString::to_string);
-        findings.chain(self.other_wrongs.iter().cloned()).collect()
-    }
 }
 
 impl Campaign {
@@ -82,72 +61,203 @@ impl Campaign {
     ///
     /// # Errors
     ///
-    /// If the run itself fails. What it finds is in the report.
+    /// If there is nothing to run against. Whatever else goes wrong is in the report.
     pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
-        let mut stage = Stage::start(self.topology, self.forgery)?;
+        let stage = again(|| Stage::start(self.topology, self.forgery, self.seed))?;
         let orders = Orders {
             seed: self.seed,
             number: 0,
             workers: 4,
             pause_us: 12_000,
-            deadline_us: u64::try_from(DEADLINE.as_micros())?,
+            deadline_us: micros(DEADLINE),
             place: stage.place(),
+            flaw: self.flaw,
         };
-        let mut crew = Crew::start(self.program.clone(), orders, self.clients)?;
-        let mut rng = Rng::with_seed(self.seed);
-        let (mut faults, mut disturbances) = (BTreeMap::new(), Vec::new());
-        let mut waiting: Vec<Fault> = Vec::new();
+        let mut run = Run {
+            crew: Crew::start(self.program.clone(), orders, self.clients)?,
+            stage,
+            rng: Rng::with_seed(self.seed),
+            faults: BTreeMap::new(),
+            undone: Vec::new(),
+            disturbances: Vec::new(),
+        };
+        run.disturbances.extend(run.stage.first_clocks());
         sleep(CALM);
-        let started_at = Instant::now();
-        while started_at.elapsed() < self.time {
+        let until = Instant::now() + self.time;
+        let mut ended_early = None;
+        let mut waiting: Vec<Fault> = Vec::new();
+        while Instant::now() < until {
             if waiting.is_empty() {
-                waiting = self.topology.round(&mut rng, stage.has_clock());
+                waiting = self.topology.round(&mut run.rng, run.stage.has_clock());
+                let only = self.only.as_deref();
+                waiting.retain(|fault| only.is_none_or(|only| only == fault.name()));
             }
-            let Some(fault) = waiting.pop() else { continue };
-            let second = rng
-                .bool()
-                .then(|| waiting.iter().position(|it| it.is_instant()));
-            let second = second
-                .flatten()
-                .map(|position| waiting.swap_remove(position));
-            progress(&format!(
-                "{fault:?}{}",
-                second.map_or(String::new(), |it| format!(", {it:?}"))
-            ));
-            for fault in [Some(fault), second].into_iter().flatten() {
-                *faults.entry(fault.name()).or_default() += 1;
+            if !run.go_on(&mut waiting, &mut progress) {
+                ended_early = Some("ended early: the servers cannot be made whole".to_owned());
+                break;
             }
-            let mut meanwhile = |stage: &mut Stage, done: &mut Vec<Disturbance>| match second {
-                Some(Fault::ClientDies) => replace_one(&mut crew, done),
-                Some(second) => stage.suffer(second, done, |_, _| Ok(())),
-                None => Ok(()),
-            };
-            let mut was_done = false;
-            stage.suffer(fault, &mut disturbances, |stage, done| {
-                was_done = true;
-                meanwhile(stage, done)
-            })?;
-            if !was_done {
-                meanwhile(&mut stage, &mut disturbances)?;
-            }
-            if fault == Fault::ClientDies {
-                replace_one(&mut crew, &mut disturbances)?;
-            }
-            sleep(Duration::from_millis(rng.u64(300..1_800)));
         }
         progress("quiet");
         sleep(Duration::from_secs(1));
-        let mut attempts = crew.finish()?;
-        attempts.extend(look(&stage.place(), self.seed)?);
-        disturbances.sort_by_key(|disturbance| disturbance.from_us);
+        let record = run.crew.finish();
+        let mut other_wrongs = record.wrongs;
+        other_wrongs.extend(ended_early);
+        let (mut attempts, mut waits) = (record.attempts, record.waits);
+        match again(|| look(&run.stage.place(), self.seed)) {
+            Ok(seen) => attempts.extend(seen),
+            Err(error) => other_wrongs.push(format!("nobody could be asked at the end: {error}")),
+        }
+        other_wrongs.extend(immortal(&run.stage));
+        // It is in no hurry.
+        waits.push(Wait {
+            process: REFEREE.process,
+            from_us: 0,
+            to_us: u64::MAX,
+        });
+        let population = Population::of(self.seed);
+        let budgets = attempts.iter().flat_map(|attempt| attempt.verb.budgets());
+        let callers: BTreeSet<_> = budgets.map(|budget| budget.caller).collect();
+        let homes = guarded(|| run.stage.homes(&population, callers.into_iter()));
+        let homes = homes.unwrap_or_else(|error| {
+            other_wrongs.push(format!("nobody knows where callers live: {error}"));
+            BTreeMap::new()
+        });
+        run.disturbances
+            .sort_by_key(|disturbance| disturbance.from_us);
         let history = History {
-            quotas: Population::of(self.seed).quotas().to_vec(),
+            quotas: population.quotas().to_vec(),
             attempts,
-            disturbances,
+            homes,
+            disturbances: run.disturbances,
             is_apart: self.topology == Topology::Cluster,
+            waits,
+            deadline_us: Some(micros(DEADLINE)),
         };
         progress("checking");
-        Ok(report(self.topology, &history, &stage, faults))
+        let report = Report {
+            faults: run.faults,
+            undone: run.undone,
+            ..report(self.topology, &history, other_wrongs)
+        };
+        Ok(report)
+    }
+}
+
+/// A campaign under way.
+struct Run {
+    crew: Crew,
+    stage: Stage,
+    rng: Rng,
+    faults: BTreeMap<&'static str, u32>,
+    undone: Vec<String>,
+    disturbances: Vec<Disturbance>,
+}
+
+impl Run {
+    /// Does the next fault, and perhaps another in the middle of it. False if there is nothing more to be done anything to.
+    fn go_on(&mut self, waiting: &mut Vec<Fault>, progress: &mut impl FnMut(&str)) -> bool {
+        let Some(fault) = waiting.pop() else {
+            // Nothing of what is meant can be done here.
+            sleep(Duration::from_millis(100));
+            return true;
+        };
+        let second = self
+            .rng
+            .bool()
+            .then(|| waiting.iter().position(|it| it.is_instant()));
+        let second = second
+            .flatten()
+            .map(|position| waiting.swap_remove(position));
+        let with = second.map_or(String::new(), |it| format!(", {it:?}"));
+        progress(&format!("{fault:?}{with}"));
+        for fault in [Some(fault), second].into_iter().flatten() {
+            *self.faults.entry(fault.name()).or_default() += 1;
+        }
+        let from_us = now_us();
+        let is_well = match guarded(|| self.suffer(fault, second)) {
+            Ok(()) => true,
+            Err(error) => {
+                progress(&format!("{fault:?} could not be done: {error}"));
+                self.undone.push(format!("{}: {error}", fault.name()));
+                let is_whole = guarded(|| self.stage.mend()).is_ok();
+                // Nobody knows how far it got.
+                let lost = Disturbance::of_all(Effect::MaybeLoss, from_us, now_us());
+                self.disturbances.push(lost);
+                is_whole
+            }
+        };
+        sleep(Duration::from_millis(self.rng.u64(300..1_800)));
+        is_well
+    }
+
+    fn suffer(&mut self, fault: Fault, second: Option<Fault>) -> Result<()> {
+        let Self {
+            crew,
+            stage,
+            disturbances,
+            ..
+        } = self;
+        let mut meanwhile = |stage: &mut Stage, done: &mut Vec<Disturbance>| match second {
+            Some(Fault::ClientDies) => replace_one(crew, done),
+            Some(second) => stage.suffer(second, done, |_, _| Ok(())),
+            None => Ok(()),
+        };
+        let mut was_done = false;
+        stage.suffer(fault, disturbances, |stage, done| {
+            was_done = true;
+            meanwhile(stage, done)
+        })?;
+        if !was_done {
+            meanwhile(stage, disturbances)?;
+        }
+        if fault == Fault::ClientDies {
+            replace_one(crew, disturbances)?;
+        }
+        Ok(())
+    }
+}
+
+/// What servers of tests do not answer they panic about, which is to end a fault and not a run of many.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let said = |panic: &(dyn Any + Send)| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        text.unwrap_or_else(|| "a panic".to_owned())
+    };
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(said(&*panic).into()))
+}
+
+/// A machine that is busy with something else may need another try.
+fn again<T>(work: impl Fn() -> Result<T>) -> Result<T> {
+    const TRIES: usize = 3;
+    let mut last = guarded(&work);
+    for _ in 1..TRIES {
+        if last.is_ok() {
+            break;
+        }
+        last = guarded(&work);
+    }
+    last
+}
+
+/// Whoever looks at everything when all is over.
+const REFEREE: Asker = Asker {
+    process: u32::MAX,
+    door: Door::Backend,
+};
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What is wrong with the keys that are there at the end.
+fn immortal(stage: &Stage) -> Option<String> {
+    match guarded(|| Ok(stage.immortal_keys())) {
+        Ok(keys) => {
+            let first = keys.first()?;
+            Some(format!("{} keys never expire: {first}", keys.len()))
+        }
+        Err(error) => Some(format!("nobody could look at the keys: {error}")),
     }
 }
 
@@ -183,107 +293,17 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                 let (keys, sent_us) = (population.keys(&asked), now_us());
                 let answer = backend.decide(&population.charges(&asked, &keys)).await;
                 attempts.push(Attempt {
+                    asker: REFEREE,
                     verb: Verb::Decide(asked.to_vec()),
                     sent_us,
                     heard_us: now_us(),
                     promised_us: None,
                     outcome: Outcome::of(&answer),
+                    fallback: None,
+                    told: None,
                 });
             }
         }
         Ok(attempts)
     })
-}
-
-fn report(
-    topology: Topology,
-    history: &History,
-    stage: &Stage,
-    faults: BTreeMap<&'static str, u32>,
-) -> Report {
-    let took = |attempt: &Attempt| Duration::from_micros(attempt.heard_us - attempt.sent_us);
-    // Whoever died has no deadline any more.
-    let answered = history.attempts.iter().filter(
-        |attempt| !matches!(&attempt.outcome, Outcome::Unknown(why) if why.contains("killed")),
-    );
-    let slowest = answered.map(took).max().unwrap_or_default();
-    let mut other_wrongs = Vec::new();
-    if slowest > DEADLINE + SLACK {
-        other_wrongs.push(format!(
-            "somebody waited {slowest:?}, and the deadline is {DEADLINE:?}"
-        ));
-    }
-    let immortal = stage.immortal_keys();
-    if !immortal.is_empty() {
-        other_wrongs.push(format!(
-            "{} keys never expire: {}",
-            immortal.len(),
-            immortal[0]
-        ));
-    }
-    let findings = check(history);
-    if findings.decided < FEWEST {
-        let decided = findings.decided;
-        other_wrongs.push(format!("only {decided} decisions: that shows nothing"));
-    }
-    Report {
-        topology,
-        evidence: evidence(history, &findings),
-        findings,
-        other_wrongs,
-        faults,
-        slowest,
-        recovery: recovery(history),
-    }
-}
-
-/// What a reader needs to judge a wrong that no second run will show again.
-fn evidence(history: &History, findings: &Findings) -> Vec<String> {
-    const WRONGS: usize = 4;
-    const BEFORE: Duration = Duration::from_secs(10);
-
-    let mut lines = Vec::new();
-    for wrong in findings.wrong.iter().take(WRONGS) {
-        let last_us = history.attempts[wrong.attempt].heard_us;
-        let from_us = last_us.saturating_sub(u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX));
-        let is_near = |sent_us: u64, heard_us: u64| sent_us <= last_us && heard_us >= from_us;
-        let is_same = |attempt: &&Attempt| {
-            let mut budgets = attempt.verb.budgets().map(Some);
-            is_near(attempt.sent_us, attempt.heard_us)
-                && (wrong.budget.is_none() || budgets.any(|budget| budget == wrong.budget))
-        };
-        let mut told: Vec<_> = (history.attempts.iter().filter(is_same))
-            .map(|attempt| (attempt.sent_us, format!("  {attempt:?}")))
-            .collect();
-        let done = history.disturbances.iter();
-        told.extend(
-            done.filter(|it| is_near(it.from_us, it.to_us))
-                .map(|it| (it.from_us, format!("  {it:?}"))),
-        );
-        told.sort();
-        lines.push(format!("before: {wrong}"));
-        lines.extend(told.into_iter().map(|(_, line)| line));
-    }
-    lines
-}
-
-fn recovery(history: &History) -> Duration {
-    let ends = history
-        .disturbances
-        .iter()
-        .map(|disturbance| disturbance.to_us);
-    let mut decided: Vec<_> = (history.attempts.iter())
-        .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))
-        .map(|attempt| (attempt.sent_us, attempt.heard_us))
-        .collect();
-    decided.sort_unstable();
-    let first_after = |end_us: u64| {
-        let first = decided.partition_point(|(sent_us, _)| *sent_us < end_us);
-        let heard_us = decided[first..]
-            .iter()
-            .map(|(_, heard_us)| *heard_us)
-            .min()?;
-        Some(heard_us - end_us)
-    };
-    Duration::from_micros(ends.filter_map(first_after).max().unwrap_or_default())
 }

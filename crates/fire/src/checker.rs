@@ -11,13 +11,20 @@
 //! * no period let through more than the documented worst case, and one more budget for each loss in it.
 //!
 //! Per attempt: all or nothing of what is enforced, each shadow on its own, nothing for probes; decided between question and
-//! answer; who waited as long as told, and had the budget to itself, passed.
+//! answer; who waited as long as told, and had the budget to itself, passed. What a limiter made of an answer and told over
+//! HTTP is what follows from it. Everybody is answered within the deadline, and what the machine kept their process waiting.
+//!
+//! Per process that asks through a limiter: of its [share](share) of each budget it let through no more than that holds, and
+//! what refills of it while the backend fails.
 
+mod answers;
 mod attempts;
 mod course;
 mod least;
 mod most;
+mod patience;
 mod rule;
+mod share;
 mod timeline;
 mod trial;
 mod worst_case;
@@ -25,12 +32,15 @@ mod worst_case;
 use std::cmp::Reverse;
 use std::fmt;
 
+use self::answers::misreported;
 use self::attempts::{broken_promise, disagreement};
 use self::course::Courses;
+pub(crate) use self::patience::Waits;
+use self::patience::belated;
 use self::rule::Rule;
-use self::timeline::{Moment, Step, Timeline};
+use self::timeline::{Moment, Step, Timelines};
 use self::trial::{Course, Seen, Trial};
-use crate::attempt::{Attempt, Budget, Outcome};
+use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
 
 /// How long after its answer, or after a disturbance that held it up, a call may still reach the server: as long as a
@@ -52,6 +62,10 @@ pub struct Findings {
     pub failed: u64,
     /// Attempts of which nobody knows.
     pub unknown: u64,
+    /// Attempts of any outcome that were requests over HTTP, and answered.
+    pub over_http: u64,
+    /// Attempts that a process's share decided.
+    pub by_share: u64,
     /// Retries after the time that was promised.
     pub promises: u64,
 }
@@ -80,14 +94,17 @@ impl fmt::Display for Wrong {
 /// Looks for whatever cannot have been.
 #[must_use]
 pub fn check(history: &History) -> Findings {
-    let timeline = Timeline::of(&history.disturbances);
+    let timelines = Timelines::of(history);
     let mut findings = Findings::default();
-    let courses = Courses::of(history, &timeline);
+    let courses = Courses::of(history, &timelines);
+    let waits = Waits::of(history);
     for (number, attempt) in history.attempts.iter().enumerate() {
         findings.count(attempt);
         let reasons = [
-            disagreement(&timeline, attempt),
-            broken_promise(history, &timeline, attempt, &courses),
+            disagreement(&timelines, attempt),
+            broken_promise(history, &timelines, attempt, &courses),
+            misreported(history, attempt),
+            belated(history, &waits, attempt),
         ];
         let wrongs = reasons.into_iter().flatten().map(|what| Wrong {
             attempt: number,
@@ -96,9 +113,10 @@ pub fn check(history: &History) -> Findings {
         });
         findings.wrong.extend(wrongs);
     }
-    let steps = timeline.steps();
+    findings.wrong.extend(share::overspent(history));
     for (budget, course) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
+            let steps = timelines.of_budget(budget).steps();
             let wrong = looked_through(course, &Rule::of(quota), &steps);
             findings
                 .wrong
@@ -138,6 +156,9 @@ fn looked_through(
 
 impl Findings {
     fn count(&mut self, attempt: &Attempt) {
+        self.over_http += u64::from(attempt.told.is_some());
+        let is_share = matches!(attempt.fallback, Some(Fallback::Decided { .. }));
+        self.by_share += u64::from(is_share);
         match &attempt.outcome {
             Outcome::Decided(decided) => {
                 self.decided += 1;

@@ -1,5 +1,6 @@
 //! One of the processes that ask: what it does, and what it writes down.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,11 @@ use tollgate_core::{Backend, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use crate::Result;
-use crate::attempt::{Asked, Attempt, Budget, Decided, Manner, Outcome, Said, Verb};
+use crate::attempt::{
+    Asked, Asker, Attempt, Budget, Decided, Door, Heard, Manner, Outcome, Said, Verb,
+};
+use crate::door::Entrance;
+use crate::flaw::Flaw;
 use crate::population::{Population, SHARED_CALLERS};
 
 /// The longest that a client waits to see whether a retry passes as promised.
@@ -19,6 +24,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// How long a worker pauses when nothing answers: what is asked meanwhile only makes more unknowns.
 const BREATH: Duration = Duration::from_millis(60);
+
+/// One of so many HTTP requests is not waited for: its connection is closed in the middle of it.
+const HASTY: u8 = 16;
+
+/// How often a process looks whether it is given a processor.
+const TICK: Duration = Duration::from_millis(10);
 
 /// How many receipts a worker keeps to settle them some day.
 const MOST_HELD: usize = 24;
@@ -38,6 +49,19 @@ pub struct Orders {
     pub deadline_us: u64,
     /// Where the budgets are.
     pub place: Place,
+    /// How it is wrong, if it is to be.
+    pub flaw: Option<Flaw>,
+}
+
+impl Orders {
+    /// Who is told. Whoever dies is replaced by one that asks the same way, if there are as many clients as doors.
+    fn asker(&self) -> Asker {
+        let doors = Door::ALL;
+        Asker {
+            process: self.number,
+            door: doors[usize::try_from(self.number).unwrap_or_default() % doors.len()],
+        }
+    }
 }
 
 /// Where budgets are.
@@ -68,7 +92,9 @@ pub enum Line {
     /// An attempt is about to be made: everything but when it was heard of and what came of it.
     Ask(u64, Attempt),
     /// What came of it, and when.
-    Hear(u64, u64, Outcome),
+    Hear(u64, u64, Heard),
+    /// Between these two points in time a thread of the process was to run, and was not given a processor.
+    Late(u64, u64),
 }
 
 /// Now, in µs of the host's clock.
@@ -104,9 +130,11 @@ async fn ask(orders: &Orders) -> Result<()> {
             Err(_away) => tokio::time::sleep(BREATH).await,
         }
     };
+    let population = Population::of(orders.seed);
+    let asker = orders.asker();
     let client = Arc::new(Client {
-        backend,
-        population: Population::of(orders.seed),
+        entrance: Entrance::open(asker.door, backend, population, orders.flaw).await?,
+        asker,
         orders: orders.clone(),
         next: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
@@ -114,6 +142,7 @@ async fn ask(orders: &Orders) -> Result<()> {
     let workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
+    tokio::spawn(watch_the_machine());
     input.await??;
     client.is_over.store(true, Ordering::Release);
     for worker in workers {
@@ -122,9 +151,42 @@ async fn ask(orders: &Orders) -> Result<()> {
     Ok(())
 }
 
+/// Writes down when a machine that is busy keeps the process waiting: that is no fault of whoever is late by it.
+async fn watch_the_machine() -> std::io::Result<()> {
+    let mut before_us = HashMap::new();
+    loop {
+        let due_at = tokio::time::Instant::now() + TICK;
+        tokio::time::sleep_until(due_at).await;
+        let late_us = u64::try_from(due_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let waited_us = waited_us();
+        let since_us =
+            |(thread, us): (&u64, &u64)| us - before_us.get(thread).unwrap_or(us).min(us);
+        // One thread may be kept waiting while another ticks.
+        let longest_us = waited_us.iter().map(since_us).max();
+        let kept_us = longest_us.unwrap_or_default().max(late_us);
+        if u128::from(kept_us) > TICK.as_micros() {
+            let to_us = now_us();
+            say(&Line::Late(to_us.saturating_sub(kept_us), to_us))?;
+        }
+        before_us = waited_us;
+    }
+}
+
+/// How long each thread of the process has been ready to run and was not, if the system says so.
+fn waited_us() -> HashMap<u64, u64> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let waited = threads.flatten().filter_map(|thread| {
+        let number = thread.file_name().to_str()?.parse().ok()?;
+        let said = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let nanoseconds: u64 = said.split_whitespace().nth(1)?.parse().ok()?;
+        Some((number, nanoseconds / 1_000))
+    });
+    waited.collect()
+}
+
 struct Client {
-    backend: RedisBackend,
-    population: Population,
+    entrance: Entrance,
+    asker: Asker,
     orders: Orders,
     next: AtomicU64,
     is_over: AtomicBool,
@@ -142,15 +204,17 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
         } else {
             rng.u32(0..SHARED_CALLERS)
         };
-        let asked = if is_own {
-            client.population.ask_much(&mut rng, caller)
+        let population = client.entrance.population();
+        let asked = client.entrance.fitting(if is_own {
+            population.ask_much(&mut rng, caller)
         } else {
-            client.population.ask(&mut rng, caller)
-        };
-        let (outcome, taken) = client.ask(asked.clone(), None).await?;
+            population.ask(&mut rng, caller)
+        });
+        let patience = (rng.u8(0..HASTY) == 0).then(|| Duration::from_micros(rng.u64(0..4_000)));
+        let (outcome, taken) = client.ask(asked.clone(), None, patience).await?;
         if is_own && let Some((promised_us, wait)) = promise(&asked, &outcome) {
             tokio::time::sleep(wait).await;
-            client.ask(asked, Some(promised_us)).await?;
+            client.ask(asked, Some(promised_us), None).await?;
         }
         held.extend(taken);
         client.settle(&mut rng, &mut held)?;
@@ -159,7 +223,7 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
         }
         let pause = Duration::from_micros(rng.u64(0..=orders.pause_us));
         let breath = match outcome {
-            Outcome::Unknown(_) => BREATH,
+            Outcome::Unknown(_) if !outcome.is_unheard() => BREATH,
             _ => Duration::ZERO,
         };
         tokio::time::sleep(pause + breath).await;
@@ -175,26 +239,23 @@ impl Client {
         &self,
         asked: Vec<Asked>,
         promised_us: Option<u64>,
+        patience: Option<Duration>,
     ) -> std::io::Result<(Outcome, Vec<Taken>)> {
         let number = self.begin(Verb::Decide(asked.clone()), promised_us)?;
-        let keys = self.population.keys(&asked);
-        let charges = self.population.charges(&asked, &keys);
-        let answer = self.backend.decide(&charges).await;
-        let outcome = Outcome::of(&answer);
-        end(number, &outcome)?;
+        let (heard, receipts) = self.entrance.ask(&asked, patience).await;
+        end(number, &heard)?;
         let mut taken = Vec::new();
-        if let (Ok(decision), Outcome::Decided(decided)) = (&answer, &outcome) {
+        if let Outcome::Decided(decided) = &heard.outcome {
             let said = asked.iter().zip(&decided.verdicts);
             let said = said.filter(|(_, said)| said.taken > 0);
             let budgets = said.map(|(asked, said)| (asked.budget, *said));
-            let receipts = decision.receipts(&charges);
             taken.extend(
                 budgets
                     .zip(receipts)
                     .map(|((budget, said), it)| (budget, said, it)),
             );
         }
-        Ok((outcome, taken))
+        Ok((heard.outcome, taken))
     }
 
     /// Corrects some of what was taken, sooner or later.
@@ -205,14 +266,14 @@ impl Client {
                 0..=2 => {
                     let n = rng.u64(1..=said.taken);
                     let number = self.begin(Verb::Credit(budget, said, n), None)?;
-                    self.backend.credit(receipt, n);
-                    end(number, &Outcome::Told)?;
+                    self.entrance.backend().credit(receipt, n);
+                    end(number, &Outcome::Told.into())?;
                 }
                 3 => {
                     let n = rng.u64(1..=(receipt.quota().capacity() / 4).clamp(1, 12));
                     let number = self.begin(Verb::Debit(budget, n), None)?;
-                    self.backend.debit(&receipt, n);
-                    end(number, &Outcome::Told)?;
+                    self.entrance.backend().debit(&receipt, n);
+                    end(number, &Outcome::Told.into())?;
                 }
                 // Most requests cost what was expected.
                 _ => {}
@@ -222,33 +283,37 @@ impl Client {
     }
 
     async fn reset(&self, rng: &mut Rng, caller: u32) -> std::io::Result<()> {
-        let policy = self.population.resettable(rng);
+        let population = self.entrance.population();
+        let policy = population.resettable(rng);
         let number = self.begin(Verb::Reset(Budget { policy, caller }), None)?;
-        let (scope, key) = (self.population.scope(policy), self.population.key(caller));
-        let outcome = match self.backend.reset(scope, &key).await {
+        let (scope, key) = (population.scope(policy), population.key(caller));
+        let outcome = match self.entrance.backend().reset(scope, &key).await {
             Ok(()) => Outcome::Reset,
             Err(error) => Outcome::of_error(&error),
         };
-        end(number, &outcome)
+        end(number, &outcome.into())
     }
 
     /// Writes down what is about to be done, before it is.
     fn begin(&self, verb: Verb, promised_us: Option<u64>) -> std::io::Result<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let attempt = Attempt {
+            asker: self.asker,
             verb,
             sent_us: now_us(),
             heard_us: 0,
             promised_us,
             outcome: Outcome::Unknown(String::new()),
+            fallback: None,
+            told: None,
         };
         say(&Line::Ask(number, attempt))?;
         Ok(number)
     }
 }
 
-fn end(number: u64, outcome: &Outcome) -> std::io::Result<()> {
-    say(&Line::Hear(number, now_us(), outcome.clone()))
+fn end(number: u64, heard: &Heard) -> std::io::Result<()> {
+    say(&Line::Hear(number, now_us(), heard.clone()))
 }
 
 /// When a denied attempt is to pass by the backend's clock, and how long that is from now.

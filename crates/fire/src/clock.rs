@@ -1,4 +1,4 @@
-//! A server whose clock can be set: libfaketime reads how far it is ahead from a file.
+//! Servers whose clocks can be set: libfaketime reads how far each is ahead from a file.
 //!
 //! Servers are started by the testkit from the binary that the environment names, so that this names a script in its
 //! place. The environment is the process's own: whoever wants such servers is a process of its own.
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::Result;
 
-const FILE: &str = "TOLLGATE_FIRE_CLOCK";
+const FOLDER: &str = "TOLLGATE_FIRE_CLOCKS";
 const SERVER: &str = "TOLLGATE_REDIS_SERVER";
 
-/// The script and the file.
+/// The script, and the files beside it.
 #[derive(Debug)]
 pub struct Clockwork {
     folder: TempDir,
@@ -36,25 +36,34 @@ impl Clockwork {
         let server = tollgate_testkit::server_binary();
         // With the C library's own malloc: the server's asks for the time while it is set up, and libfaketime for memory
         // before it can tell.
+        // What the testkit's own library would be told is what its file begins with.
         let script = format!(
-            "#!/bin/sh\nexport LD_PRELOAD='{} libc.so.6' FAKETIME_TIMESTAMP_FILE={} FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1\n\
+            "#!/bin/sh\n\
+             for word; do [ \"$before\" = --port ] && port=$word; before=$word; done\n\
+             clock={folder}/$port ahead=${{TOLLGATE_CLOCK_AHEAD:-0}}\n\
+             case $ahead in -*) ;; *) ahead=+$ahead ;; esac\n\
+             [ -e \"$clock\" ] || echo \"$ahead\" > \"$clock\"\n\
+             export LD_PRELOAD='{library} libc.so.6' FAKETIME_TIMESTAMP_FILE=\"$clock\"\n\
+             export FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1\n\
              exec {server} \"$@\"\n",
-            library.display(),
-            clockwork.file().display(),
+            folder = clockwork.clocks().display(),
+            library = library.display(),
         );
         fs::write(clockwork.script(), script)?;
         fs::set_permissions(clockwork.script(), fs::Permissions::from_mode(0o755))?;
-        set(&clockwork.file(), 0)?;
+        fs::create_dir(clockwork.clocks())?;
         Ok(clockwork)
     }
 
     /// Lets a process start servers whose clock it can set.
     pub fn give_to(&self, command: &mut Command) {
-        command.env(FILE, self.file()).env(SERVER, self.script());
+        command
+            .env(FOLDER, self.clocks())
+            .env(SERVER, self.script());
     }
 
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("clock")
+    fn clocks(&self) -> PathBuf {
+        self.folder.path().join("clocks")
     }
 
     fn script(&self) -> PathBuf {
@@ -62,18 +71,26 @@ impl Clockwork {
     }
 }
 
-/// The file that this process's servers read, if it was given one.
-pub(crate) fn file() -> Option<PathBuf> {
-    std::env::var_os(FILE).map(PathBuf::from)
+/// Where this process's servers read their clocks, if it was given any.
+pub(crate) fn folder() -> Option<PathBuf> {
+    std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
-/// Sets the clock to so many µs ahead. At once for whoever reads it: the file is replaced, not written.
-pub(crate) fn set(file: &Path, ahead_us: i64) -> Result<()> {
-    let (sign, us) = (
-        if ahead_us < 0 { '-' } else { '+' },
-        ahead_us.unsigned_abs(),
-    );
+/// Sets all clocks back to what servers are started with: ports may come again.
+pub(crate) fn forget(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        fs::remove_file(entry?.path())?;
+    }
+    Ok(())
+}
+
+/// Sets the clock of the server on this port to so many µs ahead. At once for whoever reads it: the file is replaced, not
+/// written.
+pub(crate) fn set(folder: &Path, port: u16, ahead_us: i64) -> Result<()> {
+    let sign = if ahead_us < 0 { '-' } else { '+' };
+    let us = ahead_us.unsigned_abs();
     let (whole, rest) = (us / 1_000_000, us % 1_000_000);
+    let file = folder.join(port.to_string());
     let next = file.with_extension("next");
     fs::write(&next, format!("{sign}{whole}.{rest:06}\n"))?;
     Ok(fs::rename(next, file)?)

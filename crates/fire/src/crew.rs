@@ -5,13 +5,18 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::attempt::{Attempt, Outcome};
 use crate::client::{Line, Orders, now_us};
+use crate::history::Wait;
 
 /// The word that makes this program a client; its orders follow.
 pub const CLIENT: &str = "client";
+
+/// How long clients that are told to end may take: they wait for what they were promised.
+const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// All clients of a run, living and dead.
 #[derive(Debug)]
@@ -20,13 +25,22 @@ pub(crate) struct Crew {
     orders: Orders,
     living: Vec<Client>,
     /// What those wrote down who are no more.
-    dead: Vec<JoinHandle<Vec<Attempt>>>,
+    dead: Vec<JoinHandle<Record>>,
+}
+
+/// What a client wrote down.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) waits: Vec<Wait>,
+    /// What was wrong with the client itself.
+    pub(crate) wrongs: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Client {
     process: Child,
-    record: JoinHandle<Vec<Attempt>>,
+    record: JoinHandle<Record>,
 }
 
 impl Crew {
@@ -55,24 +69,31 @@ impl Crew {
         self.add()
     }
 
-    /// Lets all come to an end, and gives what they wrote down.
-    pub(crate) fn finish(mut self) -> Result<Vec<Attempt>> {
+    /// Lets all come to an end, and gives what they wrote down. Whoever does not end by itself is ended.
+    pub(crate) fn finish(mut self) -> Record {
         for client in &mut self.living {
             // They go on until their input ends.
             drop(client.process.stdin.take());
         }
-        let mut attempts = Vec::new();
+        let mut all = Record::default();
+        let until = Instant::now() + LAST_WORDS;
+        let mut records: Vec<_> = self.dead.drain(..).collect();
         for mut client in self.living.drain(..) {
-            let status = client.process.wait()?;
-            if !status.success() {
-                return Err(format!("a client ended with {status}").into());
+            let ended = ended(&mut client.process, until);
+            all.wrongs
+                .extend(ended.err().map(|error| error.to_string()));
+            records.push(client.record);
+        }
+        for record in records {
+            match record.join() {
+                Ok(record) => {
+                    all.attempts.extend(record.attempts);
+                    all.waits.extend(record.waits);
+                }
+                Err(_panic) => all.wrongs.push("a record was not kept".to_owned()),
             }
-            attempts.extend(joined(client.record)?);
         }
-        for record in self.dead.drain(..) {
-            attempts.extend(joined(record)?);
-        }
-        Ok(attempts)
+        all
     }
 
     fn add(&mut self) -> Result<()> {
@@ -82,23 +103,32 @@ impl Crew {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
+        let number = self.orders.number;
         self.orders.number += 1;
         let output = process.stdout.take().ok_or("a client without output")?;
-        let record = std::thread::spawn(move || record(output));
+        let record = std::thread::spawn(move || record(number, output));
         self.living.push(Client { process, record });
         Ok(())
     }
 }
 
-fn joined(record: JoinHandle<Vec<Attempt>>) -> Result<Vec<Attempt>> {
-    record
-        .join()
-        .map_err(|_panic| "a record was not kept".into())
+/// Waits for a client that has been told to end.
+fn ended(process: &mut Child, until: Instant) -> Result<()> {
+    while Instant::now() < until {
+        match process.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("a client ended with {status}").into()),
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    process.kill()?;
+    process.wait()?;
+    Err("a client did not end when it was told to".into())
 }
 
 /// Reads what a client writes until it ends. What it has asked by then and not heard of, nobody knows.
-fn record(output: impl Read) -> Vec<Attempt> {
-    let (mut open, mut attempts) = (HashMap::new(), Vec::new());
+fn record(process: u32, output: impl Read) -> Record {
+    let (mut open, mut record) = (HashMap::new(), Record::default());
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -108,25 +138,25 @@ fn record(output: impl Read) -> Vec<Attempt> {
             Ok(Line::Ask(number, attempt)) => {
                 open.insert(number, attempt);
             }
-            Ok(Line::Hear(number, heard_us, outcome)) => {
+            Ok(Line::Hear(number, heard_us, heard)) => {
                 if let Some(attempt) = open.remove(&number) {
-                    attempts.push(Attempt {
-                        heard_us,
-                        outcome,
-                        ..attempt
-                    });
+                    record.attempts.push(attempt.heard(heard_us, heard));
                 }
             }
+            Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
+                process,
+                from_us,
+                to_us,
+            }),
             Err(_half) => {}
         }
     }
     let ended_us = now_us();
-    attempts.extend(open.into_values().map(|attempt| Attempt {
-        heard_us: ended_us,
-        outcome: Outcome::Unknown("the client was killed".to_owned()),
-        ..attempt
-    }));
-    attempts
+    let killed = || Outcome::Unknown(Outcome::KILLED.to_owned());
+    let open = open.into_values();
+    let open = open.map(|attempt| attempt.heard(ended_us, killed().into()));
+    record.attempts.extend(open);
+    record
 }
 
 impl Drop for Crew {

@@ -37,7 +37,7 @@ pub enum Fault {
     HalfClose,
     /// Answers vanish, and the connection stays open.
     Stall,
-    /// The server's clock is set, by so many µs.
+    /// The clock of the server that decides is set, by so many µs.
     Clock(i64),
     /// The server has no memory left.
     OutOfMemory,
@@ -106,10 +106,6 @@ impl Topology {
                     Fault::Stall,
                     Fault::Stop(millis(rng, 100..5_000)),
                 ]);
-                if has_clock {
-                    let forward = rng.i64(100_000..20_000_000);
-                    faults.extend([Fault::Clock(forward), Fault::Clock(-forward / 3)]);
-                }
             }
             Self::Sentinel => faults.extend([
                 Fault::Failover,
@@ -127,6 +123,10 @@ impl Topology {
                 Fault::Reshard,
                 Fault::Stop(millis(rng, 100..400)),
             ]),
+        }
+        if has_clock {
+            let forward = rng.i64(100_000..20_000_000);
+            faults.extend([Fault::Clock(forward), Fault::Clock(-forward / 3)]);
         }
         rng.shuffle(&mut faults);
         faults

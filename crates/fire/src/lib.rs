@@ -20,22 +20,28 @@ mod checker;
 pub mod client;
 mod clock;
 mod crew;
+mod door;
 mod fault;
+mod flaw;
 mod forger;
 mod history;
 mod population;
 mod soak;
 mod stage;
 
-pub use attempt::{Asked, Attempt, Budget, Decided, Manner, Outcome, Said, Verb};
-pub use campaign::{Campaign, DEADLINE, Report, SLACK};
+pub use attempt::{
+    Asked, Asker, Attempt, Budget, Decided, Door, Fallback, Heard, Manner, Outcome, Said, Told,
+    Verb,
+};
+pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{Findings, Wrong, check};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
+pub use flaw::Flaw;
 pub use forger::Forgery;
-pub use history::{Disturbance, Effect, History};
-pub use population::{Population, SHARED_CALLERS};
+pub use history::{Disturbance, Effect, History, Home, Wait};
+pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use soak::{Held, Soak, Soaked};
 
 /// What a run itself may fail with, which is no finding.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_fire::{
-    Campaign, Clockwork, DEADLINE, Forgery, Report, Result, Soak, Topology, client,
+    Campaign, Clockwork, DEADLINE, Flaw, Forgery, Report, Result, Soak, Topology, client,
 };
 
 /// Asks Tollgate for decisions while everything around it fails, and checks each.
@@ -50,6 +50,12 @@ struct Run {
     /// Makes the one server's script wrong, to see that it is noticed
     #[arg(long, value_parser = forgery)]
     forge: Option<Forgery>,
+    /// Makes the clients wrong about their own shares, to see that it is noticed
+    #[arg(long, value_parser = flaw)]
+    flaw: Option<Flaw>,
+    /// Only faults of this name, as the table's last lines give them
+    #[arg(long)]
+    only: Option<String>,
     /// Leaves the server's clock alone
     #[arg(long)]
     without_clock: bool,
@@ -66,6 +72,9 @@ struct Heavy {
     /// How many callers take turns
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     identities: u64,
+    /// Whether they ask over HTTP, through the layer
+    #[arg(long)]
+    http: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -103,6 +112,7 @@ impl Heavy {
             decisions: self.decisions,
             in_flight: self.in_flight,
             identities: self.identities,
+            over_http: self.http,
         };
         let soaked = runtime.block_on(soak.run(|done| eprintln!("{done} decisions")))?;
         println!("{soaked:#?}");
@@ -113,6 +123,13 @@ impl Heavy {
 fn forgery(name: &str) -> std::result::Result<Forgery, String> {
     let mut all = Forgery::ALL.into_iter();
     let names = Forgery::ALL.map(Forgery::name).join(", ");
+    all.find(|one| one.name() == name)
+        .ok_or(format!("there are {names}"))
+}
+
+fn flaw(name: &str) -> std::result::Result<Flaw, String> {
+    let mut all = Flaw::ALL.into_iter();
+    let names = Flaw::ALL.map(Flaw::name).join(", ");
     all.find(|one| one.name() == name)
         .ok_or(format!("there are {names}"))
 }
@@ -136,7 +153,7 @@ impl Run {
             None => Topology::ALL.to_vec(),
         };
         let share = Duration::from_secs(self.seconds) / u32::try_from(topologies.len())?;
-        let mut reports = Vec::new();
+        let (mut reports, mut is_whole) = (Vec::new(), true);
         for topology in topologies {
             let campaign = Campaign {
                 topology,
@@ -144,23 +161,26 @@ impl Run {
                 time: share,
                 clients: self.clients,
                 forgery: self.forge,
+                flaw: self.flaw,
+                only: self.only.clone(),
                 program: std::env::current_exe()?,
             };
             let name = topology.name();
-            let report = match campaign.run(|what| eprintln!("{name}: {what}")) {
-                Ok(report) => report,
-                Err(error) => {
-                    // What the others found is found.
-                    print(&reports);
-                    return Err(error);
+            match campaign.run(|what| eprintln!("{name}: {what}")) {
+                Ok(report) => {
+                    let (decided, wrong) = (report.findings.decided, report.wrongs().len());
+                    eprintln!("{name}: {decided} decisions, {wrong} wrong");
+                    reports.push(report);
                 }
-            };
-            let (decided, wrong) = (report.findings.decided, report.wrongs().len());
-            eprintln!("{name}: {decided} decisions, {wrong} wrong");
-            reports.push(report);
+                Err(error) => {
+                    // What the others find is to be found.
+                    eprintln!("{name}: not run: {error}");
+                    is_whole = false;
+                }
+            }
         }
         print(&reports);
-        Ok(reports.iter().all(|report| report.wrongs().is_empty()))
+        Ok(is_whole && reports.iter().all(|report| report.wrongs().is_empty()))
     }
 }
 
@@ -179,22 +199,28 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | decisions | denied | failed | unknown | retries kept | wrong | slowest answer | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!(
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    );
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
+            report.undone.len(),
             found.decided,
             found.decided - found.admitted,
             found.failed,
             found.unknown,
+            found.by_share,
+            found.over_http,
             found.promises,
             report.wrongs().len(),
             report.slowest.as_millis(),
+            report.kept.as_millis(),
             report.recovery.as_millis(),
         );
     }
@@ -206,6 +232,9 @@ fn print(reports: &[Report]) {
             .map(|(name, times)| format!("{name} {times}"));
         let faults: Vec<_> = faults.collect();
         println!("{}: {}", report.topology.name(), faults.join(", "));
+        for undone in &report.undone {
+            println!("not done: {}: {undone}", report.topology.name());
+        }
         for wrong in report.wrongs() {
             println!("WRONG: {}: {wrong}", report.topology.name());
         }

@@ -3,12 +3,23 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate_core::{Algorithm, Charge, Key, Quota, Scope};
+use tollgate::{ConfigError, Limiter, OnFailure, Policy, RequestView, Share, key};
+use tollgate_core::{Algorithm, Backend, Charge, Key, Quota, Scope};
 
 use crate::attempt::{Asked, Budget, Manner};
+use crate::flaw::Flaw;
 
 /// Callers for whom every client speaks. Those from this number on belong to one worker of one client each.
 pub const SHARED_CALLERS: u32 = 3;
+
+/// Into how many parts budgets are divided, of which each process may spend one by itself while the backend fails.
+pub const ONE_IN: u64 = 4;
+
+/// How the header begins that says who the caller is under a policy. Its number follows, here and below.
+pub(crate) const CALLER: &str = "x-fire-caller-";
+
+/// How the header begins that says what a request costs.
+pub(crate) const COST: &str = "x-fire-cost-";
 
 /// Whose budgets are charged beside one's own, as those that a whole service has.
 const EVERYBODY: u32 = 0;
@@ -39,7 +50,7 @@ impl Population {
         let scopes = quotas
             .iter()
             .enumerate()
-            .map(|(number, quota)| Scope::of(&format!("fire-{number}"), 0, quota))
+            .map(|(number, quota)| Scope::of(&Self::name(number), 0, quota))
             .collect();
         Self {
             quotas,
@@ -54,10 +65,48 @@ impl Population {
         &self.quotas
     }
 
+    /// What a policy is called.
+    #[must_use]
+    pub fn name(policy: usize) -> String {
+        format!("fire-{policy}")
+    }
+
+    /// These policies as a user configures them, each for requests that name a caller for it, and each process with its share.
+    pub(crate) fn limiter(
+        &self,
+        backend: impl Backend,
+        flaw: Option<Flaw>,
+    ) -> Result<Limiter, ConfigError> {
+        let share = match flaw {
+            Some(Flaw::WholeShare) => Share::WHOLE,
+            _ => Share::one_in(ONE_IN),
+        };
+        let policies = self.quotas.iter().enumerate().map(|(number, quota)| {
+            let (caller, cost) = (format!("{CALLER}{number}"), format!("{COST}{number}"));
+            let is_named = caller.clone();
+            let population = self.clone();
+            Policy::new(&Self::name(number), *quota)
+                .when(move |request| request.headers().contains_key(&is_named))
+                .key(key::from_fn(move |request: &RequestView<'_>| {
+                    u32::try_from(number_in(request, &caller)?)
+                        .ok()
+                        .map(|caller| population.key(caller))
+                }))
+                .cost_by(move |request| number_in(request, &cost).unwrap_or(1))
+                .on_failure(OnFailure::Local(share))
+        });
+        let limiter = Limiter::builder().policies(policies);
+        limiter.backend(backend).build()
+    }
+
     /// Who a caller is.
     #[must_use]
     pub fn key(&self, caller: u32) -> Key {
-        Key::from(format!("run-{}-caller-{caller}", self.run).as_str())
+        Key::from(self.identity(caller).as_str())
+    }
+
+    pub(crate) fn identity(&self, caller: u32) -> String {
+        format!("run-{}-caller-{caller}", self.run)
     }
 
     /// What to ask for a caller who is alone, so that it is soon denied and can see whether a retry passes as promised.
@@ -72,8 +121,8 @@ impl Population {
         }]
     }
 
-    /// What to ask next for this caller: one to three policies, of which one may be everybody's, mostly enforced, and a
-    /// cost that is mostly 1.
+    /// What to ask next for this caller: one to three policies, of which one may be everybody's and one be named twice, mostly
+    /// enforced, and costs that are mostly 1.
     #[must_use]
     pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
         let mut policies: Vec<usize> = (0..self.quotas.len()).collect();
@@ -105,7 +154,15 @@ impl Population {
                 manner,
             }
         };
-        policies.into_iter().enumerate().map(charge).collect()
+        let mut asked: Vec<_> = policies.into_iter().enumerate().map(charge).collect();
+        // As a request does that costs something by itself, and more by what it asks for.
+        if rng.u8(0..8) == 0
+            && let Some(&first) = asked.first()
+        {
+            let cost = rng.u64(0..=3);
+            asked.push(Asked { cost, ..first });
+        }
+        asked
     }
 
     /// A policy whose budgets may be reset: any but the one in which what is counted wrongly is to stay visible.
@@ -141,6 +198,11 @@ impl Population {
         };
         asked.iter().zip(keys).map(charge).collect()
     }
+}
+
+fn number_in(request: &RequestView<'_>, header: &str) -> Option<u64> {
+    let value = request.headers().get(header)?;
+    value.to_str().ok()?.parse().ok()
 }
 
 /// A quota that a few clients exhaust, and that is full again before a run is over.

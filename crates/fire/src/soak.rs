@@ -1,14 +1,16 @@
 //! Long and heavy use without faults: what grows that should not?
 
+mod asking;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate_core::{Backend, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
+use self::asking::Asking;
 use crate::Result;
 
 /// What is to be done.
@@ -20,6 +22,8 @@ pub struct Soak {
     pub in_flight: u64,
     /// How many callers take turns.
     pub identities: u64,
+    /// Whether they ask over HTTP, a server with the layer around it, and not the backend itself.
+    pub over_http: bool,
 }
 
 /// What the process held at one time.
@@ -44,6 +48,8 @@ pub struct Soaked {
     pub median: Duration,
     /// 99 of 100 answers came within this.
     pub p99: Duration,
+    /// How long everybody would have waited if all had waited equally long.
+    pub turn: Duration,
     /// After the first quarter, when everything has been used, and nothing is under way.
     pub early: Held,
     /// At the end, when nothing is under way.
@@ -66,11 +72,16 @@ impl Soak {
             .max_waiting(usize::try_from(self.in_flight)?)
             .connect()
             .await?;
+        let asking = if self.over_http {
+            Asking::over_http(backend, self.in_flight).await?
+        } else {
+            Asking::directly(backend)
+        };
         let started_at = Instant::now();
         let mut soaked = Soaked::default();
         let latencies = Arc::new(Latencies::default());
         for quarter in 0..4 {
-            soaked.failed += self.quarter(&backend, quarter, &latencies).await?;
+            soaked.failed += self.quarter(&asking, quarter, &latencies).await?;
             if quarter == 0 {
                 soaked.early = Held::now()?;
             }
@@ -78,6 +89,8 @@ impl Soak {
         }
         soaked.took = started_at.elapsed();
         soaked.late = Held::now()?;
+        let turns = u32::try_from(self.decisions / self.in_flight.max(1))?;
+        soaked.turn = soaked.took / turns.max(1);
         soaked.median = latencies.within(50);
         soaked.p99 = latencies.within(99);
         Ok(soaked)
@@ -86,17 +99,15 @@ impl Soak {
     /// How many failed.
     async fn quarter(
         self,
-        backend: &RedisBackend,
+        asking: &Asking,
         quarter: u64,
         latencies: &Arc<Latencies>,
     ) -> Result<u64> {
-        let quota = Quota::per_second(5);
-        let scope = Scope::of("soak", 0, &quota);
         let from = quarter * self.decisions / 4;
         let to = (quarter + 1) * self.decisions / 4;
         let next = Arc::new(AtomicU64::new(from));
-        let workers = (0..self.in_flight).map(|_| {
-            let (backend, next) = (backend.clone(), Arc::clone(&next));
+        let workers = (0..self.in_flight).map(|worker| {
+            let (asking, next) = (asking.of_worker(worker), Arc::clone(&next));
             let latencies = Arc::clone(latencies);
             tokio::spawn(async move {
                 let mut failed = 0;
@@ -105,17 +116,9 @@ impl Soak {
                     if number >= to {
                         return failed;
                     }
-                    let key = Key::from(format!("caller-{}", number % self.identities).as_str());
-                    let charge = Charge {
-                        scope,
-                        quota: &quota,
-                        key: &key,
-                        cost: 1,
-                        mode: Mode::Enforce,
-                    };
+                    let caller = format!("caller-{}", number % self.identities);
                     let asked_at = Instant::now();
-                    let answer = backend.decide(&[charge]).await;
-                    failed += u64::from(answer.is_err());
+                    failed += u64::from(!asking.is_decided(&caller).await);
                     latencies.count(asked_at.elapsed());
                 }
             })

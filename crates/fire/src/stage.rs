@@ -1,30 +1,39 @@
 //! The servers, and how each fault is done to them.
 
+mod clocks;
 mod fleet;
+mod homes;
+mod network;
 
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
+use fastrand::Rng;
 use tollgate_testkit::{
     Cluster, Fault as Breakage, Network, Proxy, Sentinels, Standalone, Weather,
 };
 
+use self::clocks::Clocks;
+use self::network::{ask_in_vain, weather};
 use crate::Result;
 use crate::client::{Place, now_us};
 use crate::clock;
 use crate::fault::{Fault, Topology};
 use crate::forger::{Forger, Forgery};
-use crate::history::{Disturbance, Effect};
+use crate::history::{Disturbance, Effect, Home};
 
 /// How long a fault lasts that has no length of its own.
 const WHILE: Duration = Duration::from_millis(400);
 
 /// What the clients ask.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) struct Stage {
+    servers: Servers,
+    clocks: Clocks,
+}
+
+#[derive(Debug)]
+enum Servers {
     Single(Box<Single>),
     Sentinel(Box<Sentinels>),
     Cluster(Cluster),
@@ -32,56 +41,81 @@ pub(crate) enum Stage {
 
 /// clients → network → (forger →) proxy → server.
 #[derive(Debug)]
-pub(crate) struct Single {
+struct Single {
     network: Network,
     /// Stands there for as long as this does.
     _forger: Option<Forger>,
     proxy: Proxy,
     server: Standalone,
-    clock: Option<PathBuf>,
-    ahead_us: i64,
 }
 
+/// Callers of a cluster whose budgets are in the two servers that take each other's place, and all others.
+const HOMES: [Home; 2] = [0, 1];
+
 impl Stage {
-    pub(crate) fn start(topology: Topology, forgery: Option<Forgery>) -> Result<Self> {
-        if let Some(file) = clock::file() {
-            // What an earlier run has left.
-            clock::set(&file, 0)?;
+    /// Starts it, with clocks of this seed.
+    pub(crate) fn start(topology: Topology, forgery: Option<Forgery>, seed: u64) -> Result<Self> {
+        let folder = clock::folder();
+        if let Some(folder) = &folder {
+            clock::forget(folder)?;
         }
-        Ok(match topology {
+        let mut rng = Rng::with_seed(seed);
+        let mut ahead = [0; 3].map(|_| rng.i64(0..15));
+        if ahead[0] == ahead[1] {
+            // Whoever takes over is to have another clock.
+            ahead[1] += 5;
+        }
+        let [one, other, rest] = ahead;
+        let (servers, clocks) = match topology {
             Topology::Single => {
-                let server = Standalone::start();
-                let proxy = Proxy::before(server.port());
-                let forger = forgery.map(|forgery| Forger::before(proxy.port(), forgery));
-                let forger = forger.transpose()?;
-                let door = forger.as_ref().map_or(proxy.port(), Forger::port);
-                Self::Single(Box::new(Single {
-                    network: Network::before(door),
-                    _forger: forger,
-                    proxy,
-                    server,
-                    clock: clock::file(),
-                    ahead_us: 0,
-                }))
+                let clocks = Clocks::ahead(folder, &[0], None);
+                (Servers::Single(Box::new(Single::start(forgery)?)), clocks)
             }
-            Topology::Sentinel => Self::Sentinel(Box::new(Sentinels::start_behind_networks())),
-            Topology::Cluster => Self::Cluster(Cluster::start_behind_networks(1)),
-        })
+            Topology::Sentinel => {
+                let ahead = [one, other];
+                let sentinels = Sentinels::start_behind_networks(ahead);
+                let clocks = Clocks::ahead(folder, &ahead, None);
+                (Servers::Sentinel(Box::new(sentinels)), clocks)
+            }
+            Topology::Cluster => {
+                // Slots move between those in the middle while they are asked for, and no clock of theirs is to tell.
+                let ahead = [one, rest, rest, other];
+                let cluster = Cluster::start_behind_networks(&ahead);
+                // Nodes notice by their clocks who is gone, so that theirs are never set.
+                (
+                    Servers::Cluster(cluster),
+                    Clocks::ahead(None, &ahead, Some(HOMES[0])),
+                )
+            }
+        };
+        Ok(Self { servers, clocks })
+    }
+
+    /// What the clocks show from the beginning on.
+    pub(crate) fn first_clocks(&self) -> Vec<Disturbance> {
+        match &self.servers {
+            Servers::Cluster(_) => {
+                let numbered = HOMES.into_iter().enumerate();
+                let first = |(number, home)| self.clocks.first(number, Some(home));
+                numbered.map(first).collect()
+            }
+            _ => vec![self.clocks.first(0, None)],
+        }
     }
 
     pub(crate) fn has_clock(&self) -> bool {
-        matches!(self, Self::Single(single) if single.clock.is_some())
+        self.clocks.can_be_set()
     }
 
     pub(crate) fn place(&self) -> Place {
-        match self {
-            Self::Single(single) => {
+        match &self.servers {
+            Servers::Single(single) => {
                 Place::Single(format!("redis://127.0.0.1:{}/", single.network.port()))
             }
-            Self::Sentinel(sentinels) => {
+            Servers::Sentinel(sentinels) => {
                 Place::Sentinel(sentinels.master_name().to_owned(), sentinels.urls().into())
             }
-            Self::Cluster(cluster) => Place::Cluster(cluster.urls()),
+            Servers::Cluster(cluster) => Place::Cluster(cluster.urls()),
         }
     }
 
@@ -93,6 +127,7 @@ impl Stage {
         done: &mut Vec<Disturbance>,
         meanwhile: impl FnOnce(&mut Self, &mut Vec<Disturbance>) -> Result<()>,
     ) -> Result<()> {
+        self.look_at_clocks(done);
         let from_us = now_us();
         let effect = match fault {
             Fault::ScriptFlush => self.tell_all(&["SCRIPT", "FLUSH"], Effect::Trouble),
@@ -100,8 +135,8 @@ impl Stage {
                 self.tell_all(&["CLIENT", "KILL", "TYPE", "normal"], Effect::Trouble)
             }
             Fault::FlushAll => {
-                let effect = match self {
-                    Self::Single(_) => Effect::Loss,
+                let effect = match self.servers {
+                    Servers::Single(_) => Effect::Loss,
                     // One node after the other.
                     _ => Effect::MaybeLoss,
                 };
@@ -136,16 +171,18 @@ impl Stage {
             Fault::Isolated => {
                 // Both masters may admit.
                 let effect = self.isolate()?;
-                done.push(Disturbance {
-                    from_us,
-                    to_us: now_us(),
-                    effect,
-                });
+                done.push(Disturbance::of_all(effect, from_us, now_us()));
                 effect
             }
             Fault::Reshard => self.reshard()?,
             Fault::ClientDies => Effect::Trouble,
-            Fault::Kill | Fault::Clock(_) => self.suffer_alone(fault)?,
+            Fault::Kill => self.restart()?,
+            Fault::Clock(by_us) => {
+                let number = self.deciding().ok_or("nobody decides")?;
+                let port = self.nodes()[number].port();
+                self.clocks.step(number, port, by_us)?;
+                Effect::Trouble
+            }
             _ => {
                 let mut slow_reader = None;
                 let time = match weather(fault) {
@@ -165,18 +202,31 @@ impl Stage {
                 self.last(time, done, meanwhile)?;
                 drop(slow_reader);
                 self.set_weather(Weather::default());
-                if let Self::Single(single) = self {
+                if let Servers::Single(single) = &self.servers {
                     single.proxy.fail_with(Breakage::None);
                 }
                 Effect::Trouble
             }
         };
-        done.push(Disturbance {
-            from_us,
-            to_us: now_us(),
-            effect,
-        });
+        done.push(Disturbance::of_all(effect, from_us, now_us()));
+        self.look_at_clocks(done);
         Ok(())
+    }
+
+    /// Adds to `done` that another clock decides than when somebody last looked.
+    fn look_at_clocks(&mut self, done: &mut Vec<Disturbance>) {
+        if let Some(number) = self.deciding() {
+            done.extend(self.clocks.decides(number));
+        }
+    }
+
+    /// The number of the server that decides, of those that take each other's place.
+    fn deciding(&self) -> Option<usize> {
+        match &self.servers {
+            Servers::Single(_) => Some(0),
+            Servers::Sentinel(sentinels) => sentinels.named(),
+            Servers::Cluster(cluster) => Some(fleet::pair(cluster).0),
+        }
     }
 
     /// Waits, `meanwhile` something else is done.
@@ -192,20 +242,13 @@ impl Stage {
         Ok(())
     }
 
-    /// What only one server can suffer: everything that a fleet is there to prevent.
-    fn suffer_alone(&mut self, fault: Fault) -> Result<Effect> {
-        let Self::Single(single) = self else {
-            return Err(format!("{fault:?} is not for a fleet").into());
+    /// What only one server can suffer: fleets are there to prevent it.
+    fn restart(&mut self) -> Result<Effect> {
+        let Servers::Single(single) = &mut self.servers else {
+            return Err("a fleet is not restarted".into());
         };
-        let Fault::Clock(by_us) = fault else {
-            single.server.restart();
-            return Ok(Effect::Loss);
-        };
-        single.ahead_us += by_us;
-        if let Some(file) = &single.clock {
-            clock::set(file, single.ahead_us)?;
-        }
-        Ok(Effect::Clock(single.ahead_us))
+        single.server.restart();
+        Ok(Effect::Loss)
     }
 
     fn set_weather(&self, weather: Weather) {
@@ -215,7 +258,7 @@ impl Stage {
     }
 
     fn break_answers(&self, fault: Fault) -> Result<()> {
-        let Self::Single(single) = self else {
+        let Servers::Single(single) = &self.servers else {
             return Err(format!("{fault:?} is not for a fleet").into());
         };
         single.proxy.fail_with(match fault {
@@ -228,18 +271,18 @@ impl Stage {
     }
 
     fn networks(&self) -> Vec<&Network> {
-        match self {
-            Self::Single(single) => vec![&single.network],
-            Self::Sentinel(sentinels) => sentinels.networks().iter().collect(),
-            Self::Cluster(cluster) => cluster.networks().collect(),
+        match &self.servers {
+            Servers::Single(single) => vec![&single.network],
+            Servers::Sentinel(sentinels) => sentinels.networks().iter().collect(),
+            Servers::Cluster(cluster) => cluster.networks().collect(),
         }
     }
 
     fn nodes(&self) -> &[Standalone] {
-        match self {
-            Self::Single(single) => std::slice::from_ref(&single.server),
-            Self::Sentinel(sentinels) => sentinels.servers(),
-            Self::Cluster(cluster) => cluster.nodes(),
+        match &self.servers {
+            Servers::Single(single) => std::slice::from_ref(&single.server),
+            Servers::Sentinel(sentinels) => sentinels.servers(),
+            Servers::Cluster(cluster) => cluster.nodes(),
         }
     }
 
@@ -258,6 +301,28 @@ impl Stage {
         effect
     }
 
+    /// Puts right whatever a fault has left that did not come to its end.
+    pub(crate) fn mend(&mut self) -> Result<()> {
+        self.set_weather(Weather::default());
+        self.join();
+        for node in self.nodes() {
+            if node.pid().is_some() {
+                node.go_on();
+            }
+        }
+        match &mut self.servers {
+            Servers::Single(single) => {
+                single.proxy.fail_with(Breakage::None);
+                if single.server.try_command(&["PING"]).is_err() {
+                    single.server.restart();
+                }
+            }
+            _ => self.mend_fleet()?,
+        }
+        self.tell_all(&["CONFIG", "SET", "maxmemory", "0"], Effect::Trouble);
+        Ok(())
+    }
+
     /// The names of keys that would stay for ever.
     pub(crate) fn immortal_keys(&self) -> Vec<String> {
         let mut immortal = Vec::new();
@@ -273,42 +338,18 @@ impl Stage {
     }
 }
 
-/// What the way is like under a fault of the network, and for how long.
-fn weather(fault: Fault) -> Option<(Weather, Duration)> {
-    let fine = Weather::default();
-    Some(match fault {
-        Fault::Latency(delay) => (Weather { delay, ..fine }, WHILE + delay * 2),
-        Fault::Narrow(bytes) => {
-            let bytes_per_second = Some(bytes);
-            let narrow = Weather {
-                bytes_per_second,
-                ..fine
-            };
-            (narrow, WHILE)
-        }
-        Fault::Lossy(loss_percent) => (
-            Weather {
-                loss_percent,
-                ..fine
-            },
-            WHILE * 3,
-        ),
-        Fault::Partition(time) => {
-            let is_parted = true;
-            (Weather { is_parted, ..fine }, time)
-        }
-        Fault::Deaf(time) => {
-            let is_deaf = true;
-            (Weather { is_deaf, ..fine }, time)
-        }
-        _ => return None,
-    })
-}
-
-/// Asks for some twenty megabytes, and reads none of it for as long as the connection is kept.
-fn ask_in_vain(port: u16) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_write_timeout(Some(WHILE))?;
-    stream.write_all(&b"CONFIG GET *\r\n".repeat(2_000))?;
-    Ok(stream)
+impl Single {
+    fn start(forgery: Option<Forgery>) -> Result<Self> {
+        let server = Standalone::start();
+        let proxy = Proxy::before(server.port());
+        let forger = forgery.map(|forgery| Forger::before(proxy.port(), forgery));
+        let forger = forger.transpose()?;
+        let door = forger.as_ref().map_or(proxy.port(), Forger::port);
+        Ok(Self {
+            network: Network::before(door),
+            _forger: forger,
+            proxy,
+            server,
+        })
+    }
 }

@@ -3,7 +3,9 @@
 mod simulated;
 
 use simulated::{Mutation, simulate};
-use tollgate_fire::{Effect, History, Manner, Outcome, Verb, check};
+use tollgate_fire::{
+    Asked, Attempt, Disturbance, Effect, History, Manner, Outcome, Verb, Wait, check,
+};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
 
@@ -65,6 +67,7 @@ fn the_simulation_reaches_what_it_is_for() {
         let first = callers.next();
         callers.any(|caller| Some(caller) != first)
     }));
+    assert!(attempts().any(is_about_one_twice));
     for effect in [Effect::Loss, Effect::MaybeLoss, Effect::Clock(-700_000)] {
         let same =
             |other: Effect| std::mem::discriminant(&other) == std::mem::discriminant(&effect);
@@ -87,6 +90,17 @@ fn every_mutation_of_a_limiter_is_caught() {
     }
 }
 
+fn is_about_one_twice(attempt: &Attempt) -> bool {
+    let is_same = |one: &Asked, other: &Asked| one.budget == other.budget;
+    match attempt.verb.asked() {
+        [one, rest @ ..] => {
+            rest.iter().any(|other| is_same(one, other))
+                && matches!(attempt.outcome, Outcome::Decided(_))
+        }
+        [] => false,
+    }
+}
+
 /// Which attempt is to be changed.
 type Choice = fn(&Outcome) -> bool;
 
@@ -95,7 +109,7 @@ type Breakage = fn(&mut History, usize) -> bool;
 
 #[test]
 fn every_number_that_is_changed_is_caught() {
-    let cases: [(&str, Choice, Breakage); 7] = [
+    let cases: [(&str, Choice, Breakage); 8] = [
         (
             "an answer from before the question",
             is_admitted,
@@ -136,6 +150,17 @@ fn every_number_that_is_changed_is_caught() {
                 }
             })
         }),
+        (
+            "a budget that is named twice and stands in two ways",
+            is_admitted,
+            |history, _| {
+                let mut attempts = history.attempts.iter();
+                let number = attempts.position(is_about_one_twice).unwrap();
+                change(history, number, |decided| {
+                    decided.verdicts.last_mut().unwrap().remaining += 1;
+                })
+            },
+        ),
         ("a promise that was broken", is_denied, |history, number| {
             history.attempts[number].promised_us = Some(1);
             true
@@ -200,4 +225,73 @@ fn change(
     };
     change(decided);
     true
+}
+
+/// Within the deadline and a quarter of a second, twice what the machine kept the process waiting, and never two seconds.
+#[test]
+fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
+    // How long it took, and how much of that there was no processor, in ms.
+    let cases = [
+        (240, 0, false),
+        (499, 0, false),
+        (501, 0, true),
+        (700, 110, false),
+        (800, 110, true),
+        (2_249, 2_000, false),
+        (2_251, 2_251, true),
+    ];
+    for (took_ms, waited_ms, is_wrong) in cases {
+        let mut history = simulated::calm(0);
+        history.deadline_us = Some(250_000);
+        let attempt = history.attempts.last_mut().unwrap();
+        attempt.heard_us = attempt.sent_us + took_ms * 1_000;
+        let wait = |process: u32| Wait {
+            process,
+            from_us: attempt.sent_us,
+            to_us: attempt.sent_us + waited_ms * 1_000,
+        };
+        // Another process's wait excuses nobody.
+        history.waits = vec![wait(attempt.asker.process + 1)];
+        if waited_ms > 0 {
+            history.waits.push(wait(attempt.asker.process));
+        }
+
+        assert_eq!(
+            !wrongs(&history).is_empty(),
+            is_wrong,
+            "{took_ms} ms, {waited_ms} ms without a processor"
+        );
+    }
+}
+
+/// Callers who live in two places are decided by two clocks, and each only by their own.
+#[test]
+fn whoever_is_decided_by_another_s_clock_is_noticed() {
+    let apart = |seed: u64, ahead_us: i64, homes: [u8; 2]| {
+        let mut history = simulated::calm(seed);
+        for attempt in &mut history.attempts {
+            let Outcome::Decided(decided) = &mut attempt.outcome else {
+                continue;
+            };
+            let asked = attempt.verb.asked().iter();
+            for (asked, said) in asked.zip(&mut decided.verdicts) {
+                if asked.budget.caller == 1 {
+                    said.at_us = said.at_us.saturating_add_signed(ahead_us);
+                }
+            }
+        }
+        history.homes = (0..).zip(homes).collect();
+        history.disturbances.push(Disturbance {
+            home: Some(1),
+            ..Disturbance::of_all(Effect::Clock(ahead_us), 0, 0)
+        });
+        wrongs(&history)
+    };
+    for seed in SEEDS {
+        // A bucket is one point in time, and can be moved. Windows stand where the clock says, but for a whole day.
+        let day_us = 24 * 3_600 * 1_000_000;
+        assert_eq!(apart(seed, day_us, [0, 1]), [""; 0], "seed {seed}");
+        assert!(!apart(seed, day_us, [1, 0]).is_empty(), "seed {seed}");
+        assert!(!apart(seed, day_us, [0, 0]).is_empty(), "seed {seed}");
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use tollgate_fire::Forgery;
+use tollgate_fire::{Flaw, Forgery};
 
 /// What `fire run` printed, and whether it found nothing wrong.
 fn fire(arguments: &[&str]) -> (bool, String) {
@@ -67,4 +67,25 @@ fn a_script_that_is_wrong_is_caught() {
             }
         });
     }
+}
+
+/// The same of what a process does by itself: by what it let through, and not because nothing was decided.
+#[test]
+fn a_process_that_is_wrong_about_its_share_is_caught() {
+    let caught = |flaw: Flaw| {
+        // A server that refuses has surely taken nothing, so that whatever else is taken shows.
+        let run = ["--topology", "single", "--seconds", "6", "--without-clock"];
+        let (is_well, text) =
+            fire(&[&run[..], &["--only", "no memory", "--flaw", flaw.name()]].concat());
+
+        assert!(
+            !is_well && text.contains("WRONG: single: attempt"),
+            "{flaw:?}: {text}"
+        );
+    };
+    std::thread::scope(|scope| {
+        for flaw in Flaw::ALL {
+            scope.spawn(move || caught(flaw));
+        }
+    });
 }

@@ -164,9 +164,12 @@ async fn wait(
     mut asked: Pin<&mut impl Future<Output = Result<Value, RedisError>>>,
 ) -> Option<Result<Value, RedisError>> {
     let mut last = Instant::now();
+    // A call of credits alone has nobody's deadline. But whoever waits for its lane waits for it.
+    let mut own = Some(last + dispatch.limits.deadline);
     loop {
         let pending = jobs.iter().filter(|job| job.is_pending());
         let next = pending.map(|job| job.deadline).min();
+        let next = next.or_else(|| own.take());
         if let Ok(result) = timeout_at(next.unwrap_or(last + GRACE), asked.as_mut()).await {
             return Some(result);
         }

@@ -131,6 +131,36 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
 }
 
 #[tokio::test]
+async fn pitfall_what_nobody_waits_for_keeps_a_request_from_its_deadline() {
+    // given a charge to give back
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let deadline = Duration::from_millis(400);
+    let builder = RedisBackend::builder(&proxy.url()).deadline(deadline);
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("unattended", Quota::per_hour(1_000));
+    until(|| decisions(&server, 2)).await;
+    let charges = [budget.charge(1)];
+    let decision = backend.decide(&charges).await.unwrap();
+    let receipt = decision.receipts(&charges).next().unwrap();
+    sleep(Duration::from_millis(50)).await;
+
+    // when the answer to a request is lost on one connection, and that to what is given back on the other
+    proxy.fail_with(Fault::Stall);
+    let lost = tokio::spawn(backend.decide(&charges));
+    until(|| decisions(&server, 4)).await;
+    backend.credit(receipt, 1);
+    until(|| decisions(&server, 5)).await;
+
+    // then whoever asks meanwhile hears in time that nobody knows
+    let asked = Instant::now();
+    let error = backend.decide(&charges).await.unwrap_err();
+    let waited = asked.elapsed();
+    assert!(waited < deadline * 3, "{waited:?}: {error}");
+    assert!(lost.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn a_stalled_server_that_goes_on_is_noticed_without_a_request_of_anybodys() {
     let server = Standalone::start();
     let deadline = Duration::from_millis(100);

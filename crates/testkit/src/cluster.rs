@@ -47,7 +47,7 @@ impl Cluster {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start_with_replicas(replicas: usize) -> Self {
-        Self::start_as([0; 3], replicas, false)
+        Self::start_as(&vec![0; 3 + replicas], false)
     }
 
     /// Starts three masters whose clocks are so many seconds ahead.
@@ -57,23 +57,23 @@ impl Cluster {
     /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
     #[must_use]
     pub fn start_ahead(seconds: [i64; 3]) -> Self {
-        Self::start_as(seconds, 0, false)
+        Self::start_as(&seconds, false)
     }
 
-    /// Starts three masters and as many replicas, with networks between each node and clients, replicas and other nodes.
+    /// Starts three masters, and a replica for each node beyond them, with networks between each node and clients, replicas
+    /// and other nodes, and clocks that are so many seconds ahead.
     ///
     /// # Panics
     ///
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
-    pub fn start_behind_networks(replicas: usize) -> Self {
-        Self::start_as([0; 3], replicas, true)
+    pub fn start_behind_networks(ahead_s: &[i64]) -> Self {
+        Self::start_as(ahead_s, true)
     }
 
-    fn start_as(ahead_s: [i64; 3], replicas: usize, has_networks: bool) -> Self {
-        let replicas = std::iter::repeat_n(0, replicas);
+    fn start_as(ahead_s: &[i64], has_networks: bool) -> Self {
         let (mut nodes, mut networks) = (Vec::new(), Vec::new());
-        for seconds in ahead_s.into_iter().chain(replicas) {
+        for &seconds in ahead_s {
             let ways = has_networks.then(|| [(); 2].map(|()| Network::before_nobody()));
             let ports = ways
                 .iter()
@@ -167,6 +167,13 @@ impl Cluster {
             .trim()
             .parse()
             .expect("a number")
+    }
+
+    /// Which of the masters was given the slot in the beginning.
+    #[must_use]
+    pub fn home_of(&self, slot: u16) -> usize {
+        let is_after = |number: &usize| number * SLOTS / 3 <= usize::from(slot);
+        (0..3).rev().find(is_after).unwrap_or_default()
     }
 
     /// Which of the masters has the slot. The first three, unless somebody has taken it over.

@@ -28,20 +28,22 @@ impl Sentinels {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_behind(Vec::new())
+        Self::start_behind([0; 2], Vec::new())
     }
 
-    /// The same with a network before each of the two servers, between it and clients, Sentinels and the other.
+    /// The same with a network before each of the two servers, between it and clients, Sentinels and the other, and clocks
+    /// that are so many seconds ahead.
     ///
     /// # Panics
     ///
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
-    pub fn start_behind_networks() -> Self {
-        Self::start_behind((0..2).map(|_| Network::before_nobody()).collect())
+    pub fn start_behind_networks(ahead_s: [i64; 2]) -> Self {
+        let networks = (0..2).map(|_| Network::before_nobody());
+        Self::start_behind(ahead_s, networks.collect())
     }
 
-    fn start_behind(networks: Vec<Network>) -> Self {
+    fn start_behind(ahead_s: [i64; 2], networks: Vec<Network>) -> Self {
         let server = |number: usize, options: &[&str]| {
             let network: Option<&Network> = networks.get(number);
             let announced = network.map(|network| network.port().to_string());
@@ -50,7 +52,7 @@ impl Sentinels {
                 options.extend(["--replica-announce-ip", "127.0.0.1"]);
                 options.extend(["--replica-announce-port", port]);
             }
-            let server = Standalone::start_with(&options);
+            let server = Standalone::start_ahead(ahead_s[number], &options);
             if let Some(network) = network {
                 network.lead_to(server.port());
             }

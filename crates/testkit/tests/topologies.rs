@@ -131,7 +131,7 @@ fn what_is_lost_comes_when_it_is_sent_again() {
 
 #[test]
 fn a_replica_that_is_parted_hears_of_nothing_until_it_is_not() {
-    let all = Sentinels::start_behind_networks();
+    let all = Sentinels::start_behind_networks([0; 2]);
     let [master, replica] = all.servers() else {
         panic!("two servers");
     };
@@ -163,7 +163,7 @@ fn a_replica_that_is_parted_hears_of_nothing_until_it_is_not() {
 
 #[test]
 fn a_node_that_is_isolated_is_replaced_and_still_answers_clients() {
-    let cluster = Cluster::start_behind_networks(1);
+    let cluster = Cluster::start_behind_networks(&[0; 4]);
     let role = |node: usize| cluster.nodes()[node].command(&["ROLE"]);
     let is_so = |what: &str, is_so: &dyn Fn() -> bool| {
         let started_at = Instant::now();

@@ -1,15 +1,15 @@
 //! What an attempt shows by itself.
 
 use super::course::Courses;
-use super::timeline::Timeline;
+use super::timeline::Timelines;
 use crate::attempt::{Asked, Attempt, Decided, Manner, Outcome, Said};
-use crate::history::{Effect, History};
+use crate::history::{Disturbance, Effect, History};
 
 /// The longest that anybody waits to see a promise kept.
 const LONGEST_WAIT_US: u64 = 4_000_000;
 
 /// How a decision contradicts itself or its question.
-pub(super) fn disagreement(timeline: &Timeline, attempt: &Attempt) -> Option<String> {
+pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Option<String> {
     let Outcome::Decided(decided) = &attempt.outcome else {
         return None;
     };
@@ -40,18 +40,31 @@ pub(super) fn disagreement(timeline: &Timeline, attempt: &Attempt) -> Option<Str
         let (taken, cost, manner) = (said.taken, asked.cost, asked.manner);
         return Some(format!("took {taken} of {cost} for {manner:?}"));
     }
-    let is_timely = |said: &Said| {
+    let positions = 0..asked.len();
+    let is_other = |(one, other): (usize, usize)| {
+        let alike = Said {
+            taken: verdicts[other].taken,
+            ..verdicts[one]
+        };
+        asked[one].is_one_with(&asked[other]) && alike != verdicts[other]
+    };
+    let mut pairs = positions.flat_map(|other| (0..other).map(move |one| (one, other)));
+    if pairs.any(is_other) {
+        return Some("a budget that was named twice stands in two ways".to_owned());
+    }
+    let is_timely = |(asked, said): (&Asked, &Said)| {
+        let timeline = timelines.of_budget(asked.budget);
         let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
         !said.known || !eras.is_empty()
     };
-    (!verdicts.iter().all(is_timely))
+    (!asked.iter().zip(verdicts).all(is_timely))
         .then(|| "decided before it was asked or after it was answered".to_owned())
 }
 
 /// A retry that came in time, of a budget that nobody else can have charged meanwhile, and was denied.
 pub(super) fn broken_promise(
     history: &History,
-    timeline: &Timeline,
+    timelines: &Timelines<'_>,
     attempt: &Attempt,
     courses: &Courses,
 ) -> Option<String> {
@@ -65,13 +78,17 @@ pub(super) fn broken_promise(
         attempt.sent_us.saturating_sub(LONGEST_WAIT_US),
         attempt.heard_us,
     );
-    let (from, to) = (timeline.earliest(from_us), timeline.latest(to_us));
     let mut budgets = attempt.verb.budgets();
-    // What was promised assumes a clock that does not step.
-    let is_void = budgets.any(|budget| courses.is_doubtful(budget, from, to))
-        || history.disturbances.iter().any(|it| {
-            matches!(it.effect, Effect::Clock(_)) && it.from_us <= to_us && it.to_us >= from_us
-        });
+    let is_void = budgets.any(|budget| {
+        let timeline = timelines.of_budget(budget);
+        let (from, to) = (timeline.earliest(from_us), timeline.latest(to_us));
+        let mut meanwhile =
+            (history.disturbances.iter()).filter(|it| it.from_us <= to_us && it.to_us >= from_us);
+        // What was promised assumes a clock that does not step.
+        let steps = |it: &Disturbance| matches!(it.effect, Effect::Clock(_));
+        courses.is_doubtful(budget, from, to)
+            || meanwhile.any(|it| steps(it) && it.concerns(timelines.home(budget)))
+    });
     let is_broken = !is_void && at_us >= promised_us && !admitted;
     is_broken.then(|| format!("denied at {at_us}, and {promised_us} was promised"))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::LINGERS_US;
 use super::most::Doubt;
 use super::rule::Rule;
-use super::timeline::{Moment, Timeline};
+use super::timeline::{Moment, Timeline, Timelines};
 use super::trial::{Course, Credit, Loss, Seen, Stray, Unsure};
 use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Said, Verb};
 use crate::history::{Disturbance, Effect, History};
@@ -18,22 +18,20 @@ type Happened = (Vec<(Moment, usize, Seen)>, Course);
 pub(super) struct Courses(BTreeMap<Budget, Happened>);
 
 impl Courses {
-    pub(super) fn of(history: &History, timeline: &Timeline) -> Self {
+    pub(super) fn of(history: &History, timelines: &Timelines<'_>) -> Self {
         let mut courses = Self::default();
-        let reader = Reader { history, timeline };
+        let reader = Reader { history, timelines };
         for (number, attempt) in history.attempts.iter().enumerate() {
             for budget in attempt.verb.budgets() {
                 courses.0.entry(budget).or_default();
             }
             reader.read(number, attempt, &mut courses);
         }
-        let losses: Vec<_> = history
-            .disturbances
-            .iter()
-            .filter_map(|it| reader.loss(it))
-            .collect();
         for (budget, (_, course)) in &mut courses.0 {
-            course.losses.extend(&losses);
+            let disturbances = history.disturbances.iter();
+            let there = disturbances.filter(|it| it.concerns(timelines.home(*budget)));
+            let losses = there.filter_map(|it| reader.loss(*budget, it));
+            course.losses.extend(losses);
             if let Some(&quota) = history.quotas.get(budget.policy) {
                 weigh_credits(course, &Rule::of(quota));
             }
@@ -61,34 +59,43 @@ impl Courses {
 
 struct Reader<'a> {
     history: &'a History,
-    timeline: &'a Timeline,
+    timelines: &'a Timelines<'a>,
 }
 
 impl Reader<'_> {
+    fn timeline(&self, budget: Budget) -> &Timeline {
+        self.timelines.of_budget(budget)
+    }
+
     fn read(&self, number: usize, attempt: &Attempt, courses: &mut Courses) {
         match &attempt.verb {
             Verb::Decide(asked) => {
-                for (position, asked) in asked.iter().enumerate() {
-                    if let Some((moment, seen)) = self.seen(attempt, position, asked) {
-                        let (all, _) = courses.0.entry(asked.budget).or_default();
+                for (position, charge) in asked.iter().enumerate() {
+                    let mut before = asked[..position].iter();
+                    if !before.any(|before| before.is_one_with(charge))
+                        && let Some((moment, seen)) = self.seen(attempt, position, charge)
+                    {
+                        let (all, _) = courses.0.entry(charge.budget).or_default();
                         all.push((moment, number, seen));
                     }
                     let doubt = Doubt {
-                        n: self.doubtful(attempt, position, asked),
+                        n: self.doubtful(attempt, position, charge),
                         is_debit: false,
                     };
-                    let course = courses.course(asked.budget);
-                    course.unsure.extend(self.unsure(attempt, doubt));
+                    let course = courses.course(charge.budget);
+                    course
+                        .unsure
+                        .extend(self.unsure(attempt, charge.budget, doubt));
                 }
             }
             &Verb::Credit(budget, said, n) => {
-                let credit = self.credit(attempt, said, n);
+                let credit = self.credit(attempt, budget, said, n);
                 courses.course(budget).credits.push(credit);
             }
             &Verb::Debit(budget, n) => {
                 let doubt = Doubt { n, is_debit: true };
                 let course = courses.course(budget);
-                let unsure = self.unsure(attempt, doubt);
+                let unsure = self.unsure(attempt, budget, doubt);
                 if self.is_certain(attempt) {
                     course.debits.extend(unsure.clone());
                 }
@@ -101,28 +108,34 @@ impl Reader<'_> {
                     _ => self.lingers_until(attempt),
                 };
                 courses.course(budget).losses.push(Loss {
-                    from: self.timeline.earliest(attempt.sent_us),
-                    to: self.timeline.latest(to_us),
+                    from: self.timeline(budget).earliest(attempt.sent_us),
+                    to: self.timeline(budget).latest(to_us),
                     is_certain: attempt.outcome == Outcome::Reset,
                 });
             }
         }
     }
 
-    /// What was said about a charge, if somebody said it and one can tell when.
+    /// What was said about a charge, with all others that are one with it, if somebody said it and one can tell when.
     fn seen(&self, attempt: &Attempt, position: usize, asked: &Asked) -> Option<(Moment, Seen)> {
         let Outcome::Decided(decided) = &attempt.outcome else {
             return None;
         };
-        let &said = decided.verdicts.get(position)?;
-        let moment = self.moment(attempt, &said)?;
-        let cost = asked.cost;
-        said.known.then_some((moment, Seen { cost, said }))
+        let &first = decided.verdicts.get(position)?;
+        let moment = self.moment(attempt, asked.budget, &first)?;
+        let charges = attempt.verb.asked().iter().zip(&decided.verdicts);
+        let same = charges.filter(|(other, _)| other.is_one_with(asked));
+        let (cost, taken) = same.fold((0, 0), |(cost, taken), (asked, said)| {
+            (cost + asked.cost, taken + said.taken)
+        });
+        let said = Said { taken, ..first };
+        first.known.then_some((moment, Seen { cost, said }))
     }
 
-    fn moment(&self, attempt: &Attempt, said: &Said) -> Option<Moment> {
+    fn moment(&self, attempt: &Attempt, budget: Budget, said: &Said) -> Option<Moment> {
         let (from_us, to_us) = (attempt.sent_us, attempt.heard_us);
-        match self.timeline.eras_of(said.at_us, from_us, to_us).as_slice() {
+        let eras = self.timeline(budget).eras_of(said.at_us, from_us, to_us);
+        match eras.as_slice() {
             &[era] => Some(Moment {
                 era,
                 at_us: said.at_us,
@@ -149,7 +162,7 @@ impl Reader<'_> {
         match &attempt.outcome {
             Outcome::Decided(decided) => {
                 let said = decided.verdicts.get(position);
-                let said = said.filter(|said| self.moment(attempt, said).is_none());
+                let said = said.filter(|said| self.moment(attempt, asked.budget, said).is_none());
                 let unplaced = said.map_or(0, |said| said.taken);
                 unplaced.max(if decided.admitted { 0 } else { for_a_while })
             }
@@ -161,12 +174,13 @@ impl Reader<'_> {
 
     /// Where something can have been taken by an attempt of unknown outcome. If the clock was set meanwhile, once on each side
     /// of it: a charge before a step back is worse than the same charge after it.
-    fn unsure(&self, attempt: &Attempt, doubt: Doubt) -> Vec<Unsure> {
+    fn unsure(&self, attempt: &Attempt, budget: Budget, doubt: Doubt) -> Vec<Unsure> {
         if doubt.n == 0 {
             return Vec::new();
         }
         let until = self.lingers_until(attempt);
-        let spans: Vec<_> = self.timeline.spans(attempt.sent_us, until).collect();
+        let timeline = self.timeline(budget);
+        let spans: Vec<_> = timeline.spans(attempt.sent_us, until).collect();
         let end = spans.last().map_or(Moment::FIRST, |(_, to)| *to);
         let span = |(from, to)| Unsure {
             from,
@@ -177,10 +191,11 @@ impl Reader<'_> {
         spans.into_iter().map(span).collect()
     }
 
-    fn credit(&self, attempt: &Attempt, of: Said, n: u64) -> Credit {
-        let from = self.timeline.earliest(attempt.sent_us);
-        let to = self.timeline.latest(self.lingers_until(attempt));
-        let eras = self.timeline.eras_of(of.at_us, 0, attempt.sent_us);
+    fn credit(&self, attempt: &Attempt, budget: Budget, of: Said, n: u64) -> Credit {
+        let timeline = self.timeline(budget);
+        let from = timeline.earliest(attempt.sent_us);
+        let to = timeline.latest(self.lingers_until(attempt));
+        let eras = timeline.eras_of(of.at_us, 0, attempt.sent_us);
         let charged = match eras.as_slice() {
             &[era] if era == from.era && era == to.era => Some(Moment {
                 era,
@@ -216,15 +231,16 @@ impl Reader<'_> {
         until
     }
 
-    fn loss(&self, disturbance: &Disturbance) -> Option<Loss> {
+    fn loss(&self, budget: Budget, disturbance: &Disturbance) -> Option<Loss> {
+        let timeline = self.timeline(budget);
         let is_certain = match disturbance.effect {
             Effect::Loss => true,
             Effect::MaybeLoss => false,
             Effect::Trouble | Effect::Clock(_) => return None,
         };
         Some(Loss {
-            from: self.timeline.earliest(disturbance.from_us),
-            to: self.timeline.latest(disturbance.to_us),
+            from: timeline.earliest(disturbance.from_us),
+            to: timeline.latest(disturbance.to_us),
             is_certain,
         })
     }

@@ -113,7 +113,7 @@ impl Least {
     }
 }
 
-fn apply(rule: &Rule, state: &mut State, at_us: u64, n: u64) {
+pub(super) fn apply(rule: &Rule, state: &mut State, at_us: u64, n: u64) {
     // Beside a debit that is counted earlier than it was made, what did fit may not seem to.
     if !rule.admit(state, at_us, n) {
         rule.debit(state, at_us, n);

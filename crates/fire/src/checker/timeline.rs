@@ -1,9 +1,13 @@
 //! From the clocks of those who ask to the clock of those who decide.
 //!
-//! All hosts of a run are one, so that their clocks agree, until a disturbance sets the servers' on purpose. From then on a
-//! new *era* begins: within an era the servers' time orders what they decided, across eras the era does.
+//! All hosts of a run are one, so that their clocks agree, until a disturbance sets the servers' on purpose, or lets another
+//! server decide whose clock is another. From then on a new *era* begins: within an era the servers' time orders what they
+//! decided, across eras the era does. Who lives elsewhere has other eras.
 
-use crate::history::{Disturbance, Effect};
+use std::collections::BTreeMap;
+
+use crate::attempt::Budget;
+use crate::history::{Disturbance, Effect, History, Home};
 
 /// How far two readings of one clock may seem to be apart.
 const TOLERANCE_US: u64 = 2_000;
@@ -35,14 +39,46 @@ pub(super) struct Step {
     pub(super) ended_us: u64,
 }
 
-/// The eras of a history.
+/// The eras of one home.
 #[derive(Debug)]
 pub(super) struct Timeline {
     eras: Vec<Era>,
 }
 
+/// The timelines of all homes.
+#[derive(Debug)]
+pub(super) struct Timelines<'a> {
+    history: &'a History,
+    /// One for each home, and one for who has none.
+    all: BTreeMap<Option<Home>, Timeline>,
+}
+
+impl<'a> Timelines<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let homes = history.homes.values().map(|&home| Some(home));
+        let all = homes.chain([None]).map(|home| {
+            let disturbances = history.disturbances.iter();
+            let there = disturbances.filter(|it| it.concerns(home));
+            (home, Timeline::of(there))
+        });
+        Self {
+            history,
+            all: all.collect(),
+        }
+    }
+
+    /// By whose clock this budget is decided.
+    pub(super) fn of_budget(&self, budget: Budget) -> &Timeline {
+        &self.all[&self.home(budget)]
+    }
+
+    pub(super) fn home(&self, budget: Budget) -> Option<Home> {
+        self.history.homes.get(&budget.caller).copied()
+    }
+}
+
 impl Timeline {
-    pub(super) fn of(disturbances: &[Disturbance]) -> Self {
+    fn of<'a>(disturbances: impl Iterator<Item = &'a Disturbance>) -> Self {
         let mut eras = vec![Era {
             from_us: 0,
             to_us: u64::MAX,

@@ -62,7 +62,7 @@ pub(super) fn exceeded(
 }
 
 /// As documented at each algorithm.
-fn worst_case(quota: &Quota) -> u64 {
+pub(super) fn worst_case(quota: &Quota) -> u64 {
     match quota.algorithm() {
         Algorithm::Gcra => quota.capacity() + quota.limit(),
         Algorithm::SlidingLog => quota.limit(),

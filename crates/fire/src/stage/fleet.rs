@@ -1,11 +1,12 @@
 //! What only a fleet can suffer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Cluster, Network, Standalone};
 
-use super::Stage;
+use super::{Servers, Stage};
 use crate::Result;
 use crate::history::Effect;
 
@@ -14,8 +15,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 impl Stage {
     pub(super) fn fail_over(&mut self) -> Result<Effect> {
-        match self {
-            Self::Sentinel(sentinels) => {
+        match &mut self.servers {
+            Servers::Sentinel(sentinels) => {
                 sentinels.kill_master();
                 // Until then it would come back as a second master, for whoever is told of it.
                 until("the Sentinels agree on the replica", || sentinels.agree())?;
@@ -23,7 +24,7 @@ impl Stage {
                 sentinels.revive();
                 Ok(Effect::MaybeLoss)
             }
-            Self::Cluster(cluster) => {
+            Servers::Cluster(cluster) => {
                 let (old, new) = pair(cluster);
                 cluster.node_mut(old).ok_or("no such node")?.kill();
                 until("the replica takes over", || {
@@ -34,14 +35,14 @@ impl Stage {
                 until("the old master follows", || follows(&cluster.nodes()[old]))?;
                 Ok(Effect::MaybeLoss)
             }
-            Self::Single(_) => Err("one server has nobody to fail over to".into()),
+            Servers::Single(_) => Err("one server has nobody to fail over to".into()),
         }
     }
 
     /// Parts a master from everybody but clients until another is in its place.
     pub(super) fn isolate(&mut self) -> Result<Effect> {
-        match self {
-            Self::Sentinel(sentinels) => {
+        match &mut self.servers {
+            Servers::Sentinel(sentinels) => {
                 let old = sentinels.named().ok_or("the Sentinels do not agree")?;
                 let new = 1 - old;
                 sentinels.networks()[old].part(&[b"REPLCONF", b"sentinel-"]);
@@ -52,7 +53,7 @@ impl Stage {
                 sentinels.follow(old, new);
                 until("the fleet is whole", || sentinels.is_whole())?;
             }
-            Self::Cluster(cluster) => {
+            Servers::Cluster(cluster) => {
                 let (old, new) = pair(cluster);
                 cluster.isolate(old);
                 until("the replica takes over", || {
@@ -61,9 +62,37 @@ impl Stage {
                 cluster.join();
                 until("the old master follows", || follows(&cluster.nodes()[old]))?;
             }
-            Self::Single(_) => return Err("one server is always alone".into()),
+            Servers::Single(_) => return Err("one server is always alone".into()),
         }
         Ok(Effect::MaybeLoss)
+    }
+
+    /// Starts whoever is gone, and waits until everybody has a place.
+    pub(super) fn mend_fleet(&mut self) -> Result<()> {
+        match &mut self.servers {
+            Servers::Single(_) => Ok(()),
+            Servers::Sentinel(sentinels) => {
+                until("the Sentinels agree on a master", || sentinels.agree())?;
+                sentinels.revive();
+                if let Some(master) = sentinels.named() {
+                    sentinels.follow(1 - master, master);
+                }
+                until("the fleet is whole", || sentinels.is_whole())
+            }
+            Servers::Cluster(cluster) => {
+                for number in 0..cluster.nodes().len() {
+                    let node = cluster.node_mut(number).ok_or("no such node")?;
+                    if node.pid().is_none() {
+                        node.restart();
+                    }
+                }
+                until("one of the pair follows", || {
+                    let (master, replica) = pair(cluster);
+                    let nodes = cluster.nodes();
+                    is_master(&nodes[master]) && follows(&nodes[replica])
+                })
+            }
+        }
     }
 
     pub(super) fn part_replicas(&self) {
@@ -74,39 +103,47 @@ impl Stage {
 
     /// Ends every partition within the fleet.
     pub(super) fn join(&self) {
-        match self {
-            Self::Single(_) => {}
-            Self::Sentinel(sentinels) => join(sentinels.networks()),
-            Self::Cluster(cluster) => cluster.join(),
+        match &self.servers {
+            Servers::Single(_) => {}
+            Servers::Sentinel(sentinels) => join(sentinels.networks()),
+            Servers::Cluster(cluster) => cluster.join(),
         }
     }
 
     /// Moves a few of the slots that are in use from one node to another: nothing is lost by that.
     pub(super) fn reshard(&self) -> Result<Effect> {
-        let Self::Cluster(cluster) = self else {
+        let Servers::Cluster(cluster) = &self.servers else {
             return Err("only a cluster has slots".into());
         };
         for tag in 0..12 {
             let slot = cluster.slot_of(&format!("{{{tag}}}"));
             // Whoever has just become a master may not have been told of its slots.
-            until("somebody has the slot", || cluster.owner_of(slot).is_some())?;
-            let from = cluster.owner_of(slot).ok_or("a slot of nobody's")?;
-            // Never from or to the two that take each other's place.
-            let to = match from {
-                1 => 2,
-                2 => 1,
-                _ => continue,
-            };
-            cluster.begin_move(slot, from, to);
-            for _ in 0..6 {
-                cluster.move_keys(slot, from, to, 1);
-                sleep(Duration::from_millis(5));
-            }
-            cluster.move_keys(slot, from, to, 10_000);
-            cluster.end_move(slot, to);
+            until("a slot has moved", || {
+                let Some(from) = cluster.owner_of(slot) else {
+                    return false;
+                };
+                // Never from or to the two that take each other's place.
+                let to = match from {
+                    1 => 2,
+                    2 => 1,
+                    _ => return true,
+                };
+                // Each step may be done again: what has moved has moved.
+                catch_unwind(AssertUnwindSafe(|| move_slot(cluster, slot, from, to))).is_ok()
+            })?;
         }
         Ok(Effect::Trouble)
     }
+}
+
+fn move_slot(cluster: &Cluster, slot: u16, from: usize, to: usize) {
+    cluster.begin_move(slot, from, to);
+    for _ in 0..6 {
+        cluster.move_keys(slot, from, to, 1);
+        sleep(Duration::from_millis(5));
+    }
+    cluster.move_keys(slot, from, to, 10_000);
+    cluster.end_move(slot, to);
 }
 
 fn join(networks: &[Network]) {
@@ -116,7 +153,7 @@ fn join(networks: &[Network]) {
 }
 
 /// The first and the last node have the same slots, in turn: whose they are, and who follows.
-fn pair(cluster: &Cluster) -> (usize, usize) {
+pub(super) fn pair(cluster: &Cluster) -> (usize, usize) {
     let last = cluster.nodes().len() - 1;
     if is_master(&cluster.nodes()[0]) {
         (0, last)

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use tollgate_core::{Charge, Decision, Mode, Receipt, State, Timestamp, decide};
+use tollgate_core::{Charge, Decision, Mode, Receipt, State, States, Timestamp, decide};
 use tollgate_fire::{
-    Asked, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
+    Asked, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
 };
 
 /// A way in which a limiter can be wrong.
@@ -48,10 +48,12 @@ pub(crate) enum Mutation {
     ResetIdle,
     /// A reset forgets somebody else's budget.
     ResetNeighbour,
+    /// Of a budget that is named twice only the first cost is taken.
+    TakesOnce,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -70,6 +72,7 @@ impl Mutation {
         Self::DebitLost,
         Self::ResetIdle,
         Self::ResetNeighbour,
+        Self::TakesOnce,
     ];
 
     /// Whether it is about what nobody waits for. That may be lost to any fault, and is only surely missed where none acts.
@@ -202,11 +205,14 @@ impl Simulation {
 
     fn note(&mut self, verb: Verb, sent_us: u64, outcome: Outcome) {
         self.history.attempts.push(Attempt {
+            asker: Asker::default(),
             verb,
             sent_us,
             heard_us: self.wall_us,
             promised_us: None,
             outcome,
+            fallback: None,
+            told: None,
         });
     }
 
@@ -360,11 +366,8 @@ impl Simulation {
             }
         };
         self.wall_us += 10;
-        self.history.disturbances.push(Disturbance {
-            from_us,
-            to_us: self.wall_us,
-            effect,
-        });
+        let disturbance = Disturbance::of_all(effect, from_us, self.wall_us);
+        self.history.disturbances.push(disturbance);
     }
 
     fn decide(&mut self, asked: &[Asked]) -> (Decision, Vec<Receipt>) {
@@ -379,47 +382,46 @@ impl Simulation {
         };
         let places: Vec<_> = asked.iter().map(place).collect();
         let full = |budget: &Budget| State::full(&self.population.quotas()[budget.policy]);
-        let mut states: Vec<_> = places
-            .iter()
-            .map(|place| {
-                self.states
-                    .get(place)
-                    .cloned()
-                    .unwrap_or_else(|| full(place))
-            })
-            .collect();
-        if self.mutation == Mutation::ForgetEarly && unlucky {
-            states = places.iter().map(full).collect();
-        }
+        let is_forgotten = self.mutation == Mutation::ForgetEarly && unlucky;
+        let stored = |place: &Budget| {
+            let stored = self.states.get(place).filter(|_| !is_forgotten);
+            stored.cloned().unwrap_or_else(|| full(place))
+        };
+        let mut states = Places::of(&places, stored);
         let keys = self.population.keys(asked);
         let mut charges = self.population.charges(asked, &keys);
         let decision = match self.mutation {
             Mutation::ShadowDenies => {
                 turn_shadows(&mut charges, Mode::Enforce);
-                decide(now, &charges, &mut states[..])
+                decide(now, &charges, &mut states)
             }
             Mutation::ShadowWaits => {
                 let mut tried = states.clone();
-                if !decide(now, &charges, &mut tried[..]).is_admitted() {
+                if !decide(now, &charges, &mut tried).is_admitted() {
                     turn_shadows(&mut charges, Mode::Probe);
                 }
-                decide(now, &charges, &mut states[..])
+                decide(now, &charges, &mut states)
             }
             Mutation::NeverForget if unlucky => {
                 // As if no time had passed since long ago.
-                let _stale = decide(now, &heavier(&charges), &mut states[..]);
-                decide(now, &charges, &mut states[..])
+                let _stale = decide(now, &heavier(&charges), &mut states);
+                decide(now, &charges, &mut states)
             }
             Mutation::Harsh if unlucky => {
                 charges.iter_mut().for_each(|charge| charge.cost *= 2);
-                decide(now, &charges, &mut states[..])
+                decide(now, &charges, &mut states)
             }
-            _ => decide(now, &charges, &mut states[..]),
+            Mutation::TakesOnce => {
+                let decision = decide(now, &charges, &mut states.clone());
+                let _first = decide(now, &firsts(&charges), &mut states);
+                decision
+            }
+            _ => decide(now, &charges, &mut states),
         };
         if self.mutation == Mutation::DoubleCharge && unlucky {
-            let _again = decide(now, &charges, &mut states[..]);
+            let _again = decide(now, &charges, &mut states);
         }
-        for (charge, state) in charges.iter().zip(&mut states) {
+        for (position, charge) in charges.iter().enumerate() {
             let takes = match charge.mode {
                 Mode::Enforce => self.mutation == Mutation::TakeInPart && !decision.is_admitted(),
                 Mode::Probe => self.mutation == Mutation::ProbeTakes,
@@ -430,14 +432,47 @@ impl Simulation {
                     mode: Mode::Enforce,
                     ..*charge
                 };
-                let _alone = decide(now, &[charge], std::slice::from_mut(state));
+                let _alone = decide(now, &[charge], std::slice::from_mut(states.state(position)));
             }
         }
         if !(self.mutation == Mutation::SkipWrite && unlucky) {
-            self.states.extend(places.into_iter().zip(states));
+            self.states.extend(states.into_all());
         }
         let receipts = decision.receipts(&charges).collect();
         (decision, receipts)
+    }
+}
+
+/// The states of a call, one for each budget, however often it is named.
+#[derive(Clone)]
+struct Places {
+    all: Vec<(Budget, State)>,
+    /// Which of them each charge is about.
+    of: Vec<usize>,
+}
+
+impl Places {
+    fn of(places: &[Budget], stored: impl Fn(&Budget) -> State) -> Self {
+        let mut all: Vec<(Budget, State)> = Vec::new();
+        let of = places.iter().map(|place| {
+            let known = all.iter().position(|(budget, _)| budget == place);
+            known.unwrap_or_else(|| {
+                all.push((*place, stored(place)));
+                all.len() - 1
+            })
+        });
+        let of = of.collect();
+        Self { all, of }
+    }
+
+    fn into_all(self) -> Vec<(Budget, State)> {
+        self.all
+    }
+}
+
+impl States for Places {
+    fn state(&mut self, index: usize) -> &mut State {
+        &mut self.all[self.of[index]].1
     }
 }
 
@@ -445,6 +480,20 @@ fn turn_shadows(charges: &mut [Charge<'_>], mode: Mode) {
     let shadows = charges.iter_mut();
     let shadows = shadows.filter(|charge| charge.mode == Mode::Shadow);
     shadows.for_each(|charge| charge.mode = mode);
+}
+
+/// The same, without the costs of whoever was named before.
+fn firsts<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
+    let numbered = charges.iter().enumerate();
+    let one = |(number, charge): (usize, &Charge<'a>)| {
+        let mut before = charges[..number].iter();
+        let is_again = before.any(|it| it.scope == charge.scope && it.key == charge.key);
+        Charge {
+            cost: if is_again { 0 } else { charge.cost },
+            ..*charge
+        }
+    };
+    numbered.map(one).collect()
 }
 
 /// The same, costing what is left over from before.

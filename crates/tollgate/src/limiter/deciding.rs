@@ -134,7 +134,11 @@ impl Limiter {
             }
             Err(error) => {
                 self.0.health.failed(&error);
-                Err(self.0.local.rule_without_backend(plan, error))
+                let fallback = self.0.local.rule_without_backend(plan, error);
+                // Whoever heard of a decision meanwhile may have found local budgets standing still. Whoever is next stops
+                // them.
+                self.0.health.fails_still();
+                Err(fallback)
             }
         }
     }
@@ -175,8 +179,9 @@ impl Limiter {
     #[inline]
     pub(crate) fn backend_answered(&self) {
         if self.0.health.is_failing() {
-            self.0.local.backend_answered();
+            // In this order: an outage that begins in between is seen by whoever is next.
             self.0.health.recovered();
+            self.0.local.backend_answered();
         }
     }
 }
@@ -231,4 +236,57 @@ fn plan_covering(
     let covering = covering.as_slice().iter();
     let candidates = covering.filter_map(|index| matched.get(*index));
     planning::plan(candidates, request, Some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use tollgate_core::{FailureKind, Key, Timestamp};
+
+    use super::*;
+    use crate::{OnFailure, Quota, Share};
+
+    /// Whoever hears of a failure while another hears of a decision: whichever is first, the next decision stops the clock.
+    #[test]
+    fn local_budgets_stand_still_after_a_decision_whatever_else_was_heard_meanwhile() {
+        const ROUNDS: usize = 20_000;
+        let local = OnFailure::Local(Share::WHOLE);
+        let policy = Policy::new("local", Quota::per_hour(1)).on_failure(local);
+        let limiter = Limiter::from(policy);
+        let policy = limiter.policy("local").expect("it has one");
+        let plan = Plan::of_one(policy, None, Key::from("anyone"), 1, false);
+        let fails = || {
+            let error = BackendError::new(FailureKind::Unreachable, "");
+            let _fallback = limiter.rule(&plan, Err(error));
+        };
+        let decides = || {
+            let decision = tollgate_core::decide(Timestamp::from_micros(0), &[], &mut [][..]);
+            let _decided = limiter.rule(&plan, Ok(decision));
+        };
+        let (begin, end) = (Barrier::new(3), Barrier::new(3));
+        thread::scope(|scope| {
+            for rule in [&fails as &(dyn Fn() + Sync), &decides] {
+                let (begin, end) = (&begin, &end);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        begin.wait();
+                        rule();
+                        end.wait();
+                    }
+                });
+            }
+            let mut ran_on = 0;
+            for _ in 0..ROUNDS {
+                // What is known from before is that the backend fails, as in the middle of an outage.
+                fails();
+                begin.wait();
+                end.wait();
+                decides();
+                ran_on += usize::from(limiter.0.local.are_running());
+            }
+            assert_eq!(ran_on, 0, "of {ROUNDS}");
+        });
+    }
 }

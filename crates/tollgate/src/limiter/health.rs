@@ -59,6 +59,11 @@ impl Health {
     }
 
     #[cold]
+    pub(super) fn fails_still(&self) {
+        self.failing.store(true, Ordering::Relaxed);
+    }
+
+    #[cold]
     pub(super) fn recovered(&self) {
         if !self.is_failing() {
             return;

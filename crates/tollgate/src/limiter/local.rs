@@ -45,6 +45,12 @@ impl LocalBudgets {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn are_running(&self) -> bool {
+        let running = |budgets: &Budgets| budgets.clock.0.running.load(Ordering::Acquire);
+        self.budgets.as_ref().is_some_and(running)
+    }
+
     /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have
     /// no say.
     pub(super) fn rule_without_backend(&self, plan: &Plan, error: BackendError) -> Fallback {

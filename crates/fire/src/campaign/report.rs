@@ -1,0 +1,122 @@
+//! What came of a run, and what a reader needs to judge it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::FEWEST;
+use crate::attempt::{Attempt, Outcome};
+use crate::checker::{Findings, Waits, check};
+use crate::fault::Topology;
+use crate::history::History;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was asked.
+    pub topology: Topology,
+    /// What the checker found.
+    pub findings: Findings,
+    /// What was wrong besides: answers past their deadline, keys that would stay.
+    pub other_wrongs: Vec<String>,
+    /// What led to the first wrongs: what was asked of the same budgets before, and what was done meanwhile.
+    pub evidence: Vec<String>,
+    /// How often each fault was done.
+    pub faults: BTreeMap<&'static str, u32>,
+    /// Faults that could not be done, or not as they should, and why. What happened meanwhile counts as lost.
+    pub undone: Vec<String>,
+    /// The longest that anybody waited for an answer.
+    pub slowest: Duration,
+    /// For how much of that the machine kept the process from a processor.
+    pub kept: Duration,
+    /// The longest from the end of a fault until somebody's question was answered with a decision.
+    pub recovery: Duration,
+}
+
+impl Report {
+    /// What cannot have been, or should not.
+    #[must_use]
+    pub fn wrongs(&self) -> Vec<String> {
+        let findings = self.findings.wrong.iter().map(ToString::to_string);
+        findings.chain(self.other_wrongs.iter().cloned()).collect()
+    }
+}
+
+pub(super) fn report(
+    topology: Topology,
+    history: &History,
+    mut other_wrongs: Vec<String>,
+) -> Report {
+    // Whoever died has no deadline any more.
+    let attempts = history.attempts.iter();
+    let answered = attempts.filter(|attempt| !attempt.outcome.is_unheard());
+    let slowest = answered.max_by_key(|attempt| attempt.heard_us.saturating_sub(attempt.sent_us));
+    let took = |attempt: &Attempt| attempt.heard_us.saturating_sub(attempt.sent_us);
+    let waits = Waits::of(history);
+    let kept = |attempt: &Attempt| waits.during_us(attempt).min(took(attempt));
+    let findings = check(history);
+    if findings.decided < FEWEST {
+        let decided = findings.decided;
+        other_wrongs.push(format!("only {decided} decisions: that shows nothing"));
+    }
+    Report {
+        topology,
+        evidence: evidence(history, &findings),
+        findings,
+        other_wrongs,
+        faults: BTreeMap::new(),
+        undone: Vec::new(),
+        slowest: Duration::from_micros(slowest.map_or(0, took)),
+        kept: Duration::from_micros(slowest.map_or(0, kept)),
+        recovery: recovery(history),
+    }
+}
+
+/// What a reader needs to judge a wrong that no second run will show again.
+fn evidence(history: &History, findings: &Findings) -> Vec<String> {
+    const WRONGS: usize = 4;
+    const BEFORE: Duration = Duration::from_secs(10);
+
+    let mut lines = Vec::new();
+    for wrong in findings.wrong.iter().take(WRONGS) {
+        let last_us = history.attempts[wrong.attempt].heard_us;
+        let from_us = last_us.saturating_sub(u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX));
+        let is_near = |sent_us: u64, heard_us: u64| sent_us <= last_us && heard_us >= from_us;
+        let is_same = |attempt: &&Attempt| {
+            let mut budgets = attempt.verb.budgets().map(Some);
+            is_near(attempt.sent_us, attempt.heard_us)
+                && (wrong.budget.is_none() || budgets.any(|budget| budget == wrong.budget))
+        };
+        let mut told: Vec<_> = (history.attempts.iter().filter(is_same))
+            .map(|attempt| (attempt.sent_us, format!("  {attempt:?}")))
+            .collect();
+        let done = history.disturbances.iter();
+        told.extend(
+            done.filter(|it| is_near(it.from_us, it.to_us))
+                .map(|it| (it.from_us, format!("  {it:?}"))),
+        );
+        told.sort();
+        lines.push(format!("before: {wrong}"));
+        lines.extend(told.into_iter().map(|(_, line)| line));
+    }
+    lines
+}
+
+fn recovery(history: &History) -> Duration {
+    let done = history.disturbances.iter();
+    // What the clocks showed in the beginning was done by nobody.
+    let ends = done.filter(|it| it.to_us > 0).map(|it| it.to_us);
+    let mut decided: Vec<_> = (history.attempts.iter())
+        .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))
+        .map(|attempt| (attempt.sent_us, attempt.heard_us))
+        .collect();
+    decided.sort_unstable();
+    let first_after = |end_us: u64| {
+        let first = decided.partition_point(|(sent_us, _)| *sent_us < end_us);
+        let heard_us = decided[first..]
+            .iter()
+            .map(|(_, heard_us)| *heard_us)
+            .min()?;
+        Some(heard_us - end_us)
+    };
+    Duration::from_micros(ends.filter_map(first_after).max().unwrap_or_default())
+}

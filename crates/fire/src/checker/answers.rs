@@ -1,0 +1,91 @@
+//! Whether what a limiter made of its backend's answer, and told over HTTP, is what follows from it.
+
+use crate::attempt::{Asked, Attempt, Decided, Door, Fallback, Manner, Outcome, Said, Told, Verb};
+use crate::history::History;
+
+use super::share::share_of;
+
+/// How the failure rule or a response contradicts what the backend said.
+pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String> {
+    let Verb::Decide(asked) = &attempt.verb else {
+        return None;
+    };
+    if attempt.asker.door == Door::Backend || attempt.outcome.is_unheard() {
+        return None;
+    }
+    let ruled = misruled(history, asked, attempt);
+    let told = attempt.told.as_ref();
+    if told.is_some() != (attempt.asker.door == Door::Http) {
+        return Some("a request was not answered, or something else was".to_owned());
+    }
+    ruled.or_else(|| misstated(history, asked, attempt, told?))
+}
+
+fn misruled(history: &History, asked: &[Asked], attempt: &Attempt) -> Option<String> {
+    let is_decided = matches!(attempt.outcome, Outcome::Decided(_));
+    let Some(fallback) = &attempt.fallback else {
+        return (!is_decided).then(|| "nobody decided, and no rule acted".to_owned());
+    };
+    if is_decided {
+        return Some("the backend had decided, and the rule for its failure acted".to_owned());
+    }
+    let is_too_dear = asked.iter().any(|asked| {
+        let whole = history.quotas.get(asked.budget.policy);
+        whole.is_some_and(|whole| {
+            share_of(whole).capacity() < asked.cost && asked.cost <= whole.capacity()
+        })
+    });
+    (is_too_dear != (*fallback == Fallback::Refused))
+        .then(|| format!("{fallback:?}, and more than a share holds was asked: {is_too_dear}"))
+}
+
+fn misstated(history: &History, asked: &[Asked], attempt: &Attempt, told: &Told) -> Option<String> {
+    let expected = match (&attempt.outcome, &attempt.fallback) {
+        (Outcome::Decided(decided), _) => of_decision(asked, decided),
+        (_, Some(Fallback::Decided { admitted, .. })) => Told {
+            status: if *admitted { 200 } else { 429 },
+            // How long it is, only the share's own clock knows.
+            retry_after_s: (!admitted && !can_never_pass(history, asked))
+                .then_some(told.retry_after_s.unwrap_or_default().max(1)),
+            remaining: told.remaining.clone(),
+        },
+        _ => Told {
+            status: 503,
+            retry_after_s: None,
+            remaining: vec![None; asked.len()],
+        },
+    };
+    (*told != expected).then(|| format!("told {told:?}, and it was {expected:?}"))
+}
+
+fn of_decision(asked: &[Asked], decided: &Decided) -> Told {
+    let is_refused =
+        |asked: &Asked, said: &Said| asked.manner == Manner::Enforce && said.known && !said.passes;
+    let charges = || asked.iter().zip(&decided.verdicts);
+    let refused: Vec<_> = charges()
+        .filter(|(asked, said)| is_refused(asked, said))
+        .collect();
+    let is_never = refused.iter().any(|(_, said)| said.never);
+    let longest_us = refused.iter().map(|(_, said)| said.retry_after_us).max();
+    let seconds = longest_us.map(|us| us.div_ceil(1_000_000).max(1));
+    // To whoever is refused nothing is left, whatever a cheaper request could still get.
+    let left = |(asked, said): (&Asked, &Said)| {
+        said.known.then_some(if is_refused(asked, said) {
+            0
+        } else {
+            said.remaining
+        })
+    };
+    Told {
+        status: if decided.admitted { 200 } else { 429 },
+        retry_after_s: seconds.filter(|_| !is_never),
+        remaining: charges().map(left).collect(),
+    }
+}
+
+fn can_never_pass(history: &History, asked: &[Asked]) -> bool {
+    asked.iter().any(|asked| {
+        let whole = history.quotas.get(asked.budget.policy);
+        whole.is_some_and(|whole| asked.cost > whole.capacity())
+    })
+}

@@ -1,0 +1,55 @@
+//! Whether everybody was answered in time.
+
+use std::collections::BTreeMap;
+
+use crate::attempt::Attempt;
+use crate::history::{History, Wait};
+
+/// How much later than its deadline an answer may be seen on a machine that keeps nobody waiting.
+const GRACE_US: u64 = 250_000;
+
+/// And how much later whatever the machine does.
+const SLACK_US: u64 = 2_000_000;
+
+/// When processes were kept waiting by their machine.
+pub(crate) struct Waits(BTreeMap<u32, Vec<Wait>>);
+
+impl Waits {
+    pub(crate) fn of(history: &History) -> Self {
+        let mut processes: BTreeMap<u32, Vec<Wait>> = BTreeMap::new();
+        for wait in &history.waits {
+            processes.entry(wait.process).or_default().push(*wait);
+        }
+        Self(processes)
+    }
+
+    /// How long the process of an attempt was kept waiting meanwhile.
+    pub(crate) fn during_us(&self, attempt: &Attempt) -> u64 {
+        let waits = self.0.get(&attempt.asker.process).into_iter().flatten();
+        let shared = |wait: &Wait| {
+            let (from_us, to_us) = (
+                wait.from_us.max(attempt.sent_us),
+                wait.to_us.min(attempt.heard_us),
+            );
+            to_us.saturating_sub(from_us)
+        };
+        waits.map(shared).sum()
+    }
+}
+
+/// An answer that came later than its deadline, and later than the machine explains: whoever is answered has been given a
+/// processor twice, once to see that it is time and once to say so, and each may have been late.
+pub(super) fn belated(history: &History, waits: &Waits, attempt: &Attempt) -> Option<String> {
+    let deadline_us = history.deadline_us?;
+    if attempt.outcome.is_unheard() {
+        return None;
+    }
+    let took_us = attempt.heard_us.saturating_sub(attempt.sent_us);
+    let kept_us = waits.during_us(attempt);
+    let most_us = deadline_us + SLACK_US.min(GRACE_US + 2 * kept_us);
+    (took_us > most_us).then(|| {
+        format!(
+            "answered after {took_us} µs, with a deadline of {deadline_us} and {kept_us} without a processor"
+        )
+    })
+}

@@ -1,0 +1,300 @@
+//! What a process let through by itself, of its share of each budget, while the backend failed.
+//!
+//! Nobody else charges a share, and nothing of it is ever lost or given back. What is not known to the microsecond is the time:
+//! a share refills only while the backend fails, by a clock that a limiter shows to nobody. It surely stands still from when
+//! a decision of the backend's was heard of until something is asked that fails. So, of each share:
+//!
+//! * what passed had room, counting what surely came before, as early as it can have been;
+//! * no span let through more than a share may at worst while its clock can have run;
+//! * what was denied had none, and no less is left than if nothing had ever been refilled.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::{Algorithm, Quota, State};
+
+use super::least::apply;
+use super::rule::Rule;
+use super::worst_case::worst_case;
+use super::{LINGERS_US, Wrong};
+use crate::attempt::{Asked, Attempt, Budget, Door, Fallback, Manner, Outcome, Verb};
+use crate::history::History;
+use crate::population::ONE_IN;
+
+/// How far the clocks of a process may be apart, within an outage.
+const TOLERANCE_US: u64 = 2_000;
+
+/// A process's share of a quota: of its limit and its burst one part, rounded up.
+pub(super) fn share_of(whole: &Quota) -> Quota {
+    let limit = whole.limit().div_ceil(ONE_IN);
+    let share = Quota::new(limit, whole.period());
+    match whole.algorithm() {
+        Algorithm::Gcra => share.burst(whole.capacity().div_ceil(ONE_IN)),
+        algorithm => share.using(algorithm),
+    }
+}
+
+/// What cannot have been of the shares of all processes.
+pub(super) fn overspent(history: &History) -> Vec<Wrong> {
+    let mut processes: BTreeMap<u32, Vec<(usize, &Attempt)>> = BTreeMap::new();
+    for (number, attempt) in history.attempts.iter().enumerate() {
+        let is_question = matches!(attempt.verb, Verb::Decide(_));
+        if attempt.asker.door != Door::Backend && is_question {
+            let asked = processes.entry(attempt.asker.process).or_default();
+            asked.push((number, attempt));
+        }
+    }
+    let process = |attempts: &Vec<(usize, &Attempt)>| {
+        let clock = OutageClock::of(attempts);
+        let budgets = by_budget(attempts).into_iter();
+        let wrongs = budgets.filter_map(|(budget, all)| {
+            let share = share_of(history.quotas.get(budget.policy)?);
+            let (attempt, what) = impossible(&share, &clock, &all)?;
+            Some(Wrong {
+                attempt,
+                budget: Some(budget),
+                what,
+            })
+        });
+        wrongs.collect::<Vec<_>>()
+    };
+    processes.values().flat_map(process).collect()
+}
+
+/// When the clock of a process's shares surely stood still.
+struct OutageClock(Vec<(u64, u64)>);
+
+impl OutageClock {
+    fn of(attempts: &[(usize, &Attempt)]) -> Self {
+        let is_decided = |attempt: &Attempt| matches!(attempt.outcome, Outcome::Decided(_));
+        let (decided, failed): (Vec<&Attempt>, Vec<_>) = attempts
+            .iter()
+            .map(|(_, attempt)| *attempt)
+            .partition(|attempt| is_decided(attempt));
+        let mut failed: Vec<_> = failed.iter().map(|it| (over_us(it), it.sent_us)).collect();
+        failed.sort_unstable();
+        // The first to be asked of all that were over later than that.
+        let mut first_us = u64::MAX;
+        for (_, sent_us) in failed.iter_mut().rev() {
+            first_us = first_us.min(*sent_us);
+            *sent_us = first_us;
+        }
+        let until = |attempt: &Attempt| {
+            let later = failed.partition_point(|(over_us, _)| *over_us <= attempt.sent_us);
+            failed
+                .get(later)
+                .map_or(u64::MAX, |(_, first_us)| *first_us)
+        };
+        let mut still: Vec<_> = decided
+            .into_iter()
+            .map(|attempt| (attempt.heard_us, until(attempt)))
+            .filter(|(from_us, to_us)| from_us < to_us)
+            .collect();
+        still.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (from_us, to_us) in still {
+            match merged.last_mut() {
+                Some(last) if last.1 >= from_us => last.1 = last.1.max(to_us),
+                _ => merged.push((from_us, to_us)),
+            }
+        }
+        Self(merged)
+    }
+
+    /// What it would show at a time, if it ran whenever it can have run.
+    fn shows(&self, at_us: u64) -> u64 {
+        let still = self.0.iter().take_while(|(from_us, _)| *from_us < at_us);
+        let stood: u64 = still
+            .map(|(from_us, to_us)| at_us.min(*to_us) - from_us)
+            .sum();
+        at_us - stood
+    }
+}
+
+/// When an attempt is surely over for the limiter: what nobody waits for may go on for a while.
+fn over_us(attempt: &Attempt) -> u64 {
+    let lingers_us = if attempt.outcome.is_unheard() {
+        LINGERS_US
+    } else {
+        0
+    };
+    attempt.heard_us.saturating_add(lingers_us)
+}
+
+/// What a share was asked, and what it said if that was heard.
+struct Asking {
+    attempt: usize,
+    sent_us: u64,
+    over_us: u64,
+    cost: u64,
+    /// What it may have taken.
+    may_take: u64,
+    said: Option<Said>,
+}
+
+struct Said {
+    taken: u64,
+    /// Whether it was denied, and it alone can have been the reason.
+    denied: bool,
+    passed: bool,
+    remaining: Option<u64>,
+}
+
+fn by_budget(attempts: &[(usize, &Attempt)]) -> BTreeMap<Budget, Vec<Asking>> {
+    let mut budgets: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (number, attempt) in attempts {
+        if matches!(attempt.outcome, Outcome::Decided(_))
+            || attempt.fallback == Some(Fallback::Refused)
+        {
+            continue;
+        }
+        let asked = attempt.verb.asked();
+        for (position, one) in asked.iter().enumerate() {
+            let asking = asking(*number, attempt, position, one, asked.len() == 1);
+            budgets.entry(one.budget).or_default().push(asking);
+        }
+    }
+    for all in budgets.values_mut() {
+        all.sort_by_key(|asking| asking.over_us);
+    }
+    budgets
+}
+
+fn asking(
+    number: usize,
+    attempt: &Attempt,
+    position: usize,
+    asked: &Asked,
+    is_alone: bool,
+) -> Asking {
+    let takes = if asked.manner == Manner::Probe {
+        0
+    } else {
+        asked.cost
+    };
+    let said = match &attempt.fallback {
+        Some(Fallback::Decided {
+            admitted,
+            remaining,
+        }) => Some(Said {
+            taken: if *admitted { takes } else { 0 },
+            denied: !admitted && is_alone,
+            passed: *admitted,
+            remaining: remaining.get(position).copied().flatten(),
+        }),
+        _ => None,
+    };
+    Asking {
+        attempt: number,
+        sent_us: attempt.sent_us,
+        over_us: over_us(attempt),
+        cost: asked.cost,
+        may_take: said.as_ref().map_or(takes, |said| said.taken),
+        said,
+    }
+}
+
+/// The first that cannot have been of one share. `all` is sorted by when each was over.
+fn impossible(share: &Quota, clock: &OutageClock, all: &[Asking]) -> Option<(usize, String)> {
+    let rule = Rule::of(*share);
+    let each = all.iter().find_map(|asking| {
+        let said = asking.said.as_ref()?;
+        let why = too_much(&rule, clock, all, asking, said)
+            .or_else(|| too_little(share, all, asking, said))?;
+        Some((asking.attempt, why))
+    });
+    each.or_else(|| exceeded(share, clock, all))
+}
+
+/// Whether it passed without room, or more is said to be left than can be.
+fn too_much(
+    rule: &Rule,
+    clock: &OutageClock,
+    all: &[Asking],
+    asking: &Asking,
+    said: &Said,
+) -> Option<String> {
+    // Where the windows of that clock begin is not known.
+    if !matches!(
+        rule.quota().algorithm(),
+        Algorithm::Gcra | Algorithm::SlidingLog
+    ) {
+        return None;
+    }
+    let before = all.iter().filter(|it| it.over_us <= asking.sent_us);
+    let mut taken: Vec<_> = before
+        .filter_map(|it| Some((clock.shows(it.sent_us), it.said.as_ref()?.taken)))
+        .filter(|(_, n)| *n > 0)
+        .collect();
+    taken.sort_unstable();
+    let mut state: State = rule.full();
+    for (at_us, n) in taken {
+        apply(rule, &mut state, at_us, n);
+    }
+    let at_us = clock.shows(asking.over_us) + TOLERANCE_US;
+    if said.passed && !rule.probe(&state, at_us, asking.cost)?.is_allowed() {
+        let left = rule.probe(&state, at_us, 0)?.remaining();
+        let cost = asking.cost;
+        return Some(format!(
+            "a share let through a cost of {cost} when at most {left} was left of it"
+        ));
+    }
+    apply(rule, &mut state, at_us, said.taken);
+    let most = rule.probe(&state, at_us, 0)?.remaining();
+    let remaining = said.remaining.filter(|remaining| *remaining > most)?;
+    Some(format!(
+        "said {remaining} was left of a share, and it was at most {most}"
+    ))
+}
+
+/// Whether it was denied in spite of room, or less is said to be left than must be.
+fn too_little(share: &Quota, all: &[Asking], asking: &Asking, said: &Said) -> Option<String> {
+    let before = all
+        .iter()
+        .filter(|it| it.sent_us <= asking.over_us && it.attempt != asking.attempt);
+    let taken: u64 = before.map(|it| it.may_take).sum();
+    let left = share.capacity().saturating_sub(taken);
+    let cost = asking.cost;
+    if said.denied && cost <= left {
+        return Some(format!(
+            "a share denied a cost of {cost} when at least {left} was left of it"
+        ));
+    }
+    let least = left.saturating_sub(said.taken);
+    let remaining = said.remaining.filter(|remaining| *remaining < least)?;
+    Some(format!(
+        "said {remaining} was left of a share, and it was at least {least}"
+    ))
+}
+
+/// Whether a span let through more than may pass while the clock can have run so far.
+fn exceeded(share: &Quota, clock: &OutageClock, all: &[Asking]) -> Option<(usize, String)> {
+    let taken = |asking: &Asking| asking.said.as_ref().map_or(0, |said| said.taken);
+    all.iter().find_map(|first| {
+        let from_us = clock.shows(first.sent_us);
+        let mut sum = 0;
+        let within = all.iter().filter(|it| it.sent_us >= first.sent_us);
+        within.into_iter().find_map(|last| {
+            sum += taken(last);
+            let ran_us = clock.shows(last.over_us) - from_us + TOLERANCE_US;
+            let most = most_within(share, ran_us);
+            (sum > most).then(|| {
+                let what = format!(
+                    "a share let through {sum} in an outage of {ran_us} µs, and at most {most} may"
+                );
+                (last.attempt, what)
+            })
+        })
+    })
+}
+
+fn most_within(share: &Quota, ran_us: u64) -> u64 {
+    let period_us = share.period().as_micros();
+    let most = match share.algorithm() {
+        Algorithm::Gcra => {
+            let drained = u128::from(share.limit()) * u128::from(ran_us) / period_us;
+            u128::from(share.capacity()) + drained + 1
+        }
+        _ => u128::from(worst_case(share)) * (u128::from(ran_us) / period_us + 1),
+    };
+    u64::try_from(most).unwrap_or(u64::MAX)
+}

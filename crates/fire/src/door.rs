@@ -1,0 +1,317 @@
+//! How a client asks: the backend itself, a limiter before it, or a server with the layer around it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::get;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tollgate::{Checked, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
+use tollgate_core::{Answer, Backend, Charge, Decide, Key, Receipt, Scope};
+use tollgate_redis::RedisBackend;
+
+use crate::Result;
+use crate::attempt::{Asked, Door, Fallback, Heard, Manner, Outcome, Told};
+use crate::flaw::Flaw;
+use crate::population::{CALLER, COST, Population};
+
+/// Where the server says what its backend decided, so that the checker has every number and not only those that are told.
+const DECIDED: &str = "x-fire-decided";
+
+/// A door, open.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    backend: RedisBackend,
+    population: Population,
+    flaw: Option<Flaw>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Backend,
+    /// Replaced only by a flaw.
+    Limiter(Mutex<Limiter>),
+    Http(Box<Client<HttpConnector, Body>>, SocketAddr),
+}
+
+impl Entrance {
+    pub(crate) async fn open(
+        door: Door,
+        backend: RedisBackend,
+        population: Population,
+        flaw: Option<Flaw>,
+    ) -> Result<Self> {
+        let limiter = || population.limiter(Observed(backend.clone()), flaw);
+        let way = match door {
+            Door::Backend => Way::Backend,
+            Door::Limiter => Way::Limiter(Mutex::new(limiter()?)),
+            Door::Http => {
+                let client = Client::builder(TokioExecutor::new()).build_http();
+                Way::Http(Box::new(client), serve(&limiter()?).await?)
+            }
+        };
+        Ok(Self {
+            backend,
+            population,
+            flaw,
+            way,
+        })
+    }
+
+    pub(crate) fn backend(&self) -> &RedisBackend {
+        &self.backend
+    }
+
+    pub(crate) fn population(&self) -> &Population {
+        &self.population
+    }
+
+    /// As much of it as can be asked for this way.
+    pub(crate) fn fitting(&self, mut asked: Vec<Asked>) -> Vec<Asked> {
+        match self.way {
+            Way::Backend => {}
+            Way::Limiter(_) => asked.truncate(1),
+            Way::Http(..) => {
+                // The order in which a limiter goes through its policies, each of which charges a request once.
+                asked.sort_by_key(|asked| asked.budget.policy);
+                asked.dedup_by_key(|asked| asked.budget.policy);
+            }
+        }
+        for asked in &mut asked {
+            asked.manner = match (&self.way, asked.manner) {
+                (Way::Limiter(_), Manner::Shadow) | (Way::Http(..), _) => Manner::Enforce,
+                (_, manner) => manner,
+            };
+        }
+        asked
+    }
+
+    /// Asks, and gives up after a while if told so.
+    pub(crate) async fn ask(
+        &self,
+        asked: &[Asked],
+        patience: Option<Duration>,
+    ) -> (Heard, Vec<Receipt>) {
+        let (heard, receipts) = match &self.way {
+            Way::Backend => self.decide(asked).await,
+            Way::Limiter(limiter) => self.check(limiter, asked).await,
+            Way::Http(client, server) => {
+                let told = request(client, *server, asked);
+                let heard = match patience {
+                    Some(patience) => tokio::time::timeout(patience, told).await.ok(),
+                    None => Some(told.await),
+                };
+                let closed = || Outcome::Unknown(Outcome::CLOSED.to_owned()).into();
+                (heard.unwrap_or_else(closed), Vec::new())
+            }
+        };
+        if let Some(flaw) = self.flaw {
+            self.spoil(flaw, asked, &heard);
+        }
+        (heard, receipts)
+    }
+
+    async fn decide(&self, asked: &[Asked]) -> (Heard, Vec<Receipt>) {
+        let keys = self.population.keys(asked);
+        let charges = self.population.charges(asked, &keys);
+        let answer = self.backend.decide(&charges).await;
+        let receipts = answer.iter().flat_map(|it| it.receipts(&charges));
+        (Outcome::of(&answer).into(), receipts.collect())
+    }
+
+    async fn check(&self, limiter: &Mutex<Limiter>, asked: &[Asked]) -> (Heard, Vec<Receipt>) {
+        let limiter = lock(limiter).clone();
+        let nothing = || Outcome::Failed("nothing was asked".to_owned());
+        let [asked] = asked else {
+            return (nothing().into(), Vec::new());
+        };
+        let policy = Population::name(asked.budget.policy);
+        let key = self.population.key(asked.budget.caller);
+        let check = limiter.check(&policy, key).cost(asked.cost);
+        let check = match asked.manner {
+            Manner::Probe => check.probe(),
+            _ => check,
+        };
+        let slot = Slot::default();
+        let checked = SLOT.scope(Arc::clone(&slot), check.into_future()).await;
+        let outcome = lock(&slot).take().unwrap_or_else(nothing);
+        let is_decided = matches!(outcome, Outcome::Decided(_));
+        let fallback = match &checked {
+            _ if is_decided => None,
+            Ok(checked) => Some(Fallback::Decided {
+                admitted: checked.is_allowed(),
+                remaining: vec![Some(checked.remaining())],
+            }),
+            Err(_unavailable) => Some(Fallback::Refused),
+        };
+        let heard = Heard {
+            fallback,
+            ..outcome.into()
+        };
+        let receipts = checked.map(Checked::into_receipts);
+        (heard, receipts.unwrap_or_default())
+    }
+
+    /// Does what nobody should, after an attempt.
+    fn spoil(&self, flaw: Flaw, asked: &[Asked], heard: &Heard) {
+        let is_decided = matches!(heard.outcome, Outcome::Decided(_));
+        let is_let_through =
+            matches!(heard.fallback, Some(Fallback::Decided { admitted, .. }) if admitted);
+        match (flaw, &self.way) {
+            (Flaw::FreshShare, Way::Limiter(limiter)) if is_decided => {
+                let fresh = self
+                    .population
+                    .limiter(Observed(self.backend.clone()), None);
+                if let Ok(fresh) = fresh {
+                    *lock(limiter) = fresh;
+                }
+            }
+            (Flaw::ChargedAgain, _) if is_let_through => {
+                let (backend, population) = (self.backend.clone(), self.population.clone());
+                let asked = asked.to_vec();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    let keys = population.keys(&asked);
+                    backend.decide(&population.charges(&asked, &keys)).await
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+type Slot = Arc<Mutex<Option<Outcome>>>;
+
+tokio::task_local! {
+    /// Where what the backend says to the task that asks is noted down.
+    static SLOT: Slot;
+}
+
+/// The backend of a limiter, listened to: which moment a decision is of, and why there is none, a limiter does not say.
+#[derive(Debug)]
+pub(crate) struct Observed(RedisBackend);
+
+impl Backend for Observed {
+    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+        let answer = self.0.decide(charges);
+        let Ok(slot) = SLOT.try_with(Arc::clone) else {
+            return answer;
+        };
+        Decide::later(async move {
+            let answer = answer.await;
+            *lock(&slot) = Some(Outcome::of(&answer));
+            answer
+        })
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+}
+
+/// A server of its own for as long as the process lives.
+async fn serve(limiter: &Limiter) -> Result<SocketAddr> {
+    let headers = RateLimitHeaders::from(HeaderForm::Draft11).of_all_policies();
+    let app: Router = Router::new()
+        .route("/", get(async || "passed"))
+        .layer(RateLimitLayer::new(limiter).headers(headers))
+        .layer(from_fn(observe));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(address)
+}
+
+async fn observe(request: Request, next: Next) -> Response {
+    let slot = Slot::default();
+    let mut response = SLOT.scope(Arc::clone(&slot), next.run(request)).await;
+    let outcome = lock(&slot).take();
+    let text = outcome.and_then(|outcome| serde_json::to_vec(&outcome).ok());
+    if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+        response.headers_mut().insert(DECIDED, value);
+    }
+    response
+}
+
+async fn request(
+    client: &Client<HttpConnector, Body>,
+    server: SocketAddr,
+    asked: &[Asked],
+) -> Heard {
+    let mut request = Request::get(format!("http://{server}/"));
+    for asked in asked {
+        let policy = asked.budget.policy;
+        request = request
+            .header(format!("{CALLER}{policy}"), asked.budget.caller)
+            .header(format!("{COST}{policy}"), asked.cost);
+    }
+    let lost = |why: String| Heard::from(Outcome::Unknown(why));
+    let request = match request.body(Body::empty()) {
+        Ok(request) => request,
+        Err(error) => return lost(error.to_string()),
+    };
+    match client.request(request).await {
+        Ok(response) => heard(response.status(), response.headers(), asked),
+        Err(error) => lost(error.to_string()),
+    }
+}
+
+/// What a response says.
+fn heard(status: StatusCode, headers: &HeaderMap, asked: &[Asked]) -> Heard {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let members = headers.get_all("ratelimit").iter();
+    let members = members.filter_map(|line| line.to_str().ok());
+    let members: Vec<_> = members.flat_map(|line| line.split(", ")).collect();
+    let left = |asked: &Asked| {
+        let name = format!("\"{}\";", Population::name(asked.budget.policy));
+        let mut own = members.iter().filter_map(|it| it.strip_prefix(&name));
+        let mut fields = own.next()?.split(';');
+        fields.find_map(|field| field.strip_prefix("r=")?.parse().ok())
+    };
+    let told = Told {
+        status: status.as_u16(),
+        retry_after_s: text("retry-after").and_then(|value| value.parse().ok()),
+        remaining: asked.iter().map(left).collect(),
+    };
+    let outcome = text(DECIDED).and_then(|text| serde_json::from_str(text).ok());
+    let outcome = outcome.unwrap_or_else(|| Outcome::Failed(format!("only {status} was said")));
+    let fallback = match (&outcome, told.status) {
+        (Outcome::Decided(_), _) => None,
+        (_, status @ (200 | 429)) => Some(Fallback::Decided {
+            admitted: status == 200,
+            // A refusal says that nothing is left, and not how much.
+            remaining: (told.remaining.iter())
+                .map(|left| left.filter(|left| status == 200 || *left > 0))
+                .collect(),
+        }),
+        (_, 503) => Some(Fallback::Refused),
+        _ => None,
+    };
+    Heard {
+        outcome,
+        fallback,
+        told: Some(told),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
