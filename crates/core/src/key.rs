@@ -16,7 +16,6 @@ use sha2::{Digest, Sha256};
 /// bytes, and still no two collide.
 ///
 /// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
-#[derive(Clone)]
 pub struct Key(Repr);
 
 /// What kind of identity a [`Key`] is.
@@ -46,6 +45,31 @@ const INLINE: usize = 46;
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(Arc<[u8]>),
+}
+
+impl Clone for Key {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// In place. Most keys are short, and one in the place of another such has nothing to be dropped.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        match (&mut self.0, &source.0) {
+            (
+                Repr::Inline { len, bytes },
+                Repr::Inline {
+                    len: source_len,
+                    bytes: source_bytes,
+                },
+            ) => {
+                *len = *source_len;
+                *bytes = *source_bytes;
+            }
+            _ => *self = source.clone(),
+        }
+    }
 }
 
 impl Key {
