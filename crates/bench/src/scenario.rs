@@ -1,6 +1,7 @@
 //! The ways to serve a request that are compared.
 
 mod axum_governor;
+mod control;
 
 use std::array;
 use std::convert::Infallible;
@@ -24,6 +25,8 @@ use tollgate::{
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
+
+use self::control::Control;
 
 /// Callers that take turns.
 const CALLERS: u32 = 1000;
@@ -74,6 +77,9 @@ scenarios! {
     TollgateTyped "tollgate-typed" "the same, on a response with a content type",
     TollgateVaried "tollgate-varied" "the same, no two callers with the same left",
     TollgateDenied "tollgate-denied" "layer, denied, problem+json",
+    HttpEntry "http-entry" "no layer, an entry in the request's extensions",
+    HttpHeaders "http-headers" "no layer, a copy of two headers on the response",
+    HttpBoth "http-both" "no layer, the two together",
     BareIpv6 "bare-ipv6" "the service alone, to peers in IPv6",
     TollgateIpv6 "tollgate-ipv6" "as plain, to peers in IPv6, each in a /64 of its own",
     BarePost "bare-post" "the service alone, a POST on a path",
@@ -176,6 +182,9 @@ impl Scenario {
                 serve
             }
             Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::HttpEntry => serve(Control::entry()),
+            Self::HttpHeaders => serve(Control::headers()),
+            Self::HttpBoth => serve(Control::both()),
             Self::BareIpv6 => serve_ipv6(Nothing),
             Self::TollgateIpv6 => serve_ipv6(plain().layer(Nothing)),
             Self::BarePost => serve_post(Nothing),

@@ -112,7 +112,7 @@ impl Key {
         }
         let prefix = prefix.min(128);
         let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-        let octets = (u128::from(address) & mask).to_be_bytes();
+        let octets = (address.to_bits() & mask).to_be_bytes();
         let covered = usize::from(prefix).div_ceil(8);
         let mut content = [prefix; 17];
         content[1..].copy_from_slice(&octets);

@@ -76,7 +76,7 @@ pub(super) fn render_headers(
 }
 
 /// Makes `headers` a copy of others.
-#[inline]
+#[inline(always)]
 pub(super) fn copy_headers(headers: &mut HeaderMap, others: &HeaderMap) {
     let copy = others.clone();
     if headers.capacity() > 0 {

@@ -295,7 +295,7 @@ impl Config {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn completing<B>(&self, request: &Request<B>, status: RateLimitStatus) -> After {
         After {
             status,
