@@ -1,12 +1,13 @@
 //! The ways to serve a request that are compared.
 
 mod axum_governor;
+mod control;
 
 use std::array;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use tollgate::{
     Charge, ImmediateBackend, Key, Limiter, MemoryBackend, Mode, Policy, Quota, RateLimitLayer,
     Scope,
@@ -24,6 +25,8 @@ use tollgate::{
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
+
+use self::control::Control;
 
 /// Callers that take turns.
 const CALLERS: u32 = 1000;
@@ -74,6 +77,14 @@ scenarios! {
     TollgateTyped "tollgate-typed" "the same, on a response with a content type",
     TollgateVaried "tollgate-varied" "the same, no two callers with the same left",
     TollgateDenied "tollgate-denied" "layer, denied, problem+json",
+    HttpEntry "http-entry" "no layer, an entry in the request's extensions",
+    HttpHeaders "http-headers" "no layer, a copy of two headers on the response",
+    HttpBoth "http-both" "no layer, the two together",
+    BareIpv6 "bare-ipv6" "the service alone, to peers in IPv6",
+    TollgateIpv6 "tollgate-ipv6" "as plain, to peers in IPv6, each in a /64 of its own",
+    BarePost "bare-post" "the service alone, a POST on a path",
+    TollgatePost "tollgate-post" "as plain, a POST on a path",
+    TollgatePostHeaders "tollgate-post-headers" "with headers, readable by handlers, a POST on a path",
     BareRoute "bare-route" "the service alone, on a path",
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
     TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
@@ -112,6 +123,8 @@ impl Scenario {
         match self {
             Self::Bare
             | Self::BareTyped
+            | Self::BareIpv6
+            | Self::BarePost
             | Self::BareRoute
             | Self::RouterHundredRoutes
             | Self::LoopAddress
@@ -119,6 +132,8 @@ impl Scenario {
             Self::TollgateOneRoute | Self::TollgateHundredRoutes | Self::AxumHundredRoutes => {
                 Some(Self::BareRoute)
             }
+            Self::TollgateIpv6 => Some(Self::BareIpv6),
+            Self::TollgatePost | Self::TollgatePostHeaders => Some(Self::BarePost),
             Self::TollgateTyped | Self::GovernorTyped | Self::AxumGovernorTyped => {
                 Some(Self::BareTyped)
             }
@@ -151,12 +166,7 @@ impl Scenario {
         match self {
             Self::Bare => serve(Nothing),
             Self::BareTyped => serve(Typed),
-            Self::TollgatePlain => serve(
-                RateLimitLayer::new(PLENTY)
-                    .without_headers()
-                    .without_status()
-                    .layer(Nothing),
-            ),
+            Self::TollgatePlain => serve(plain().layer(Nothing)),
             Self::TollgateStatus => {
                 serve(RateLimitLayer::new(PLENTY).without_headers().layer(Nothing))
             }
@@ -172,6 +182,14 @@ impl Scenario {
                 serve
             }
             Self::TollgateDenied => serve(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::HttpEntry => serve(Control::entry()),
+            Self::HttpHeaders => serve(Control::headers()),
+            Self::HttpBoth => serve(Control::both()),
+            Self::BareIpv6 => serve_ipv6(Nothing),
+            Self::TollgateIpv6 => serve_ipv6(plain().layer(Nothing)),
+            Self::BarePost => serve_post(Nothing),
+            Self::TollgatePost => serve_post(plain().layer(Nothing)),
+            Self::TollgatePostHeaders => serve_post(RateLimitLayer::new(PLENTY).layer(Nothing)),
             Self::BareRoute => serve_route(Nothing),
             Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
             Self::TollgateHundredRoutes => serve_route(routes(100).layer(Nothing)),
@@ -329,19 +347,65 @@ where
     serve_at(Uri::default(), service)
 }
 
-fn serve_at<S>(uri: Uri, mut service: S) -> Box<dyn FnMut(u32)>
+fn serve_at<S>(uri: Uri, service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    serve_from(
+        move |caller, request| {
+            request.uri_mut().clone_from(&uri);
+            address(caller).into()
+        },
+        service,
+    )
+}
+
+fn serve_ipv6<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    let network =
+        |caller| Ipv6Addr::from_bits((0x2001_0db8 << 96) | (u128::from(caller) << 64) | 1);
+    serve_from(move |caller, _| network(caller).into(), service)
+}
+
+fn serve_post<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    let uri = Uri::from_static(ROUTED);
+    serve_from(
+        move |caller, request| {
+            request.uri_mut().clone_from(&uri);
+            *request.method_mut() = Method::POST;
+            address(caller).into()
+        },
+        service,
+    )
+}
+
+/// Requests from the peers that `head` names, which may change them.
+fn serve_from<S>(
+    head: impl Fn(u32, &mut Request<Body>) -> IpAddr + 'static,
+    mut service: S,
+) -> Box<dyn FnMut(u32)>
 where
     S: Service<Request<Body>, Response = Response<Body>> + 'static,
 {
     each(move |caller| {
         let mut request = Request::new(Body::empty());
-        request.uri_mut().clone_from(&uri);
-        let peer = SocketAddr::from((address(caller), 4711));
+        let peer = SocketAddr::new(head(caller, &mut request), 4711);
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut cx = Context::from_waker(Waker::noop());
         drop(service.poll_ready(&mut cx));
         drop(black_box(pin!(service.call(request)).poll(&mut cx)));
     })
+}
+
+fn plain() -> RateLimitLayer {
+    RateLimitLayer::new(PLENTY)
+        .without_headers()
+        .without_status()
 }
 
 /// The path of requests that are routed, and the pattern of the nth policy.

@@ -16,7 +16,6 @@ use sha2::{Digest, Sha256};
 /// bytes, and still no two collide.
 ///
 /// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
-#[derive(Clone)]
 pub struct Key(Repr);
 
 /// What kind of identity a [`Key`] is.
@@ -50,6 +49,31 @@ const WORDS: usize = 32;
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(Arc<[u8]>),
+}
+
+impl Clone for Key {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// In place. Most keys are short, and one in the place of another such has nothing to be dropped.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        match (&mut self.0, &source.0) {
+            (
+                Repr::Inline { len, bytes },
+                Repr::Inline {
+                    len: source_len,
+                    bytes: source_bytes,
+                },
+            ) => {
+                *len = *source_len;
+                *bytes = *source_bytes;
+            }
+            _ => *self = source.clone(),
+        }
+    }
 }
 
 impl Key {
@@ -92,7 +116,7 @@ impl Key {
         }
         let prefix = prefix.min(128);
         let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-        let octets = (u128::from(address) & mask).to_be_bytes();
+        let octets = (address.to_bits() & mask).to_be_bytes();
         let covered = usize::from(prefix).div_ceil(8);
         let mut content = [prefix; 17];
         content[1..].copy_from_slice(&octets);

@@ -313,6 +313,15 @@ impl Decision {
         self.admitted
     }
 
+    /// The only verdict, unless it stands in a list.
+    #[inline]
+    pub(crate) const fn sole(&self) -> Option<&Verdict> {
+        match &self.verdicts {
+            Verdicts::One(verdict) => Some(verdict),
+            Verdicts::Several(_) | Verdicts::Apart(_) => None,
+        }
+    }
+
     /// One verdict per charge, in the order of the charges.
     #[must_use]
     #[inline]

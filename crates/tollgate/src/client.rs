@@ -269,16 +269,20 @@ fn lines_from_the_right<'a>(
 /// The IPv4 address that an IPv6 address stands for, if it stands for one.
 #[inline]
 pub(crate) fn by_its_bits(address: IpAddr) -> IpAddr {
-    const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+    /// `::ffff:0:0/96` and `64:ff9b::/96`, without the 32 bits that are the IPv4 address.
+    const MAPPED: u128 = 0xffff;
+    const NAT64: u128 = 0x0064_ff9b << 64;
 
     let IpAddr::V6(v6) = address else {
         return address;
     };
-    if v6.segments().starts_with(&NAT64) {
-        let [.., a, b, c, d] = v6.octets();
-        return IpAddr::V4(Ipv4Addr::new(a, b, c, d));
+    match v6.to_bits() >> 32 {
+        MAPPED | NAT64 => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => address,
     }
-    address.to_canonical()
 }
 
 #[cfg(test)]

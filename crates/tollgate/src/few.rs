@@ -12,6 +12,9 @@ pub(crate) enum Few<T> {
 }
 
 impl<T> Few<T> {
+    /// None.
+    pub(crate) const NONE: Self = Self::Several(Vec::new());
+
     pub(crate) fn as_slice(&self) -> &[T] {
         match self {
             Self::One(one) => slice::from_ref(one),
@@ -50,15 +53,6 @@ impl<T> Few<T> {
         *self = Self::Several(several);
     }
 
-    /// Room that several took is kept for the next several.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        match self {
-            Self::One(_) => *self = Self::default(),
-            Self::Several(several) => several.clear(),
-        }
-    }
-
     pub(crate) fn extend(&mut self, further: Self) {
         match further {
             Self::One(element) => self.push(element),
@@ -81,7 +75,7 @@ impl<T> Few<T> {
 impl<T> Default for Few<T> {
     #[inline]
     fn default() -> Self {
-        Self::Several(Vec::new())
+        Self::NONE
     }
 }
 
@@ -109,12 +103,6 @@ mod tests {
                 joined.extend(half);
 
                 assert_eq!((pushed.as_slice(), joined.as_slice()), (&all[..], &all[..]));
-
-                // when it is emptied and used again
-                pushed.clear();
-                assert!(pushed.as_slice().is_empty());
-                pushed.push(7);
-                assert_eq!(pushed.as_mut_slice(), [7]);
             }
         }
     }

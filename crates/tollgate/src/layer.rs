@@ -99,7 +99,9 @@ pub(crate) struct Config {
     pub(crate) answers: Answers,
     /// Whether requests carry a handle.
     status: bool,
-    /// Whether nothing is left to be done for a request that passes, as follows from all that.
+    /// Whether responses may have to be looked at, as follows from all that.
+    completes: bool,
+    /// Whether nothing is left to be done for a request that passes.
     is_silent: bool,
 }
 
@@ -111,6 +113,7 @@ impl RateLimitLayer {
                 limiter: limiter.into(),
                 answers: Answers::default(),
                 status: true,
+                completes: true,
                 is_silent: false,
             }),
         }
@@ -228,7 +231,8 @@ impl RateLimitLayer {
         let config = Arc::make_mut(&mut self.config);
         f(config);
         let writes = config.answers.writes() != Writes::Nothing;
-        config.is_silent = !writes && !config.status && !config.limiter.has_outcomes();
+        config.completes = writes || config.limiter.has_outcomes();
+        config.is_silent = !config.status && !config.completes;
     }
 }
 

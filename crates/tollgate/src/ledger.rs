@@ -3,7 +3,7 @@
 use std::ptr;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Timestamp};
+use tollgate_core::{Decision, Mode, Timestamp, Verdict};
 
 use crate::few::Few;
 use crate::limiter::Plan;
@@ -24,15 +24,22 @@ pub(crate) struct Ledger {
 struct Payment {
     verdicts: usize,
     key: Key,
-    /// The handle of the layer further in that charged it, if not the layer whose ledger this is. What is still charged
-    /// stands in that one's ledger, and here a copy: in two places, it would be given back twice.
-    of: Option<RateLimitStatus>,
+    account: Account,
     /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give
     /// back, and in an outage nobody settles accounts.
     at: Option<Timestamp>,
-    outcome: Option<Outcome>,
     /// Whether it was raised after the fact. What a debit took no receipt gives back, so it is not lowered again.
     raised: bool,
+}
+
+/// Where it stands what is still charged.
+#[derive(Clone, Debug)]
+enum Account {
+    /// Here. The response may change it.
+    Here(Option<Outcome>),
+    /// In the ledger of the layer further in that charged it and whose handle this is, and here a copy: in two places, it
+    /// would be given back twice.
+    With(RateLimitStatus),
 }
 
 impl Payment {
@@ -41,26 +48,42 @@ impl Payment {
         Self {
             verdicts: 1,
             key,
-            of: None,
+            account: Account::Here(outcome),
             at,
-            outcome,
             raised: false,
         }
     }
 
     /// Makes it what one verdict took. Written where it stands, not made elsewhere and moved.
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, key: &Key, at: Timestamp) {
         self.verdicts = 1;
-        self.key = key.clone();
-        self.of = None;
+        self.key.clone_from(key);
+        // To drop what is not there takes a call.
+        if !matches!(self.account, Account::Here(None)) {
+            self.account = Account::Here(None);
+        }
         self.at = Some(at);
-        self.outcome = None;
         self.raised = false;
     }
 
+    fn outcome(&self) -> Option<&Outcome> {
+        match &self.account {
+            Account::Here(outcome) => outcome.as_ref(),
+            Account::With(_) => None,
+        }
+    }
+
+    /// The handle of the layer further in that charged it, if not the layer whose ledger this is.
+    fn of(&self) -> Option<&RateLimitStatus> {
+        match &self.account {
+            Account::Here(_) => None,
+            Account::With(status) => Some(status),
+        }
+    }
+
     fn is_of(&self, status: &RateLimitStatus) -> bool {
-        self.of.as_ref().is_some_and(|of| of.is(status))
+        self.of().is_some_and(|of| of.is(status))
     }
 
     fn correct(&mut self, limiter: &Limiter, verdict: &mut PolicyVerdict, cost: u64) {
@@ -83,6 +106,12 @@ impl Payment {
 }
 
 impl Ledger {
+    /// Nothing took part.
+    pub(crate) const EMPTY: Self = Self {
+        report: Report::EMPTY,
+        payments: Few::NONE,
+    };
+
     /// This one verdict, for which `key` paid at `at`.
     pub(crate) fn of_one(verdict: PolicyVerdict, key: Key, at: Timestamp) -> Self {
         Self {
@@ -92,27 +121,21 @@ impl Ledger {
     }
 
     /// Makes it this one verdict, for which `key` paid at `at`.
-    #[inline]
-    pub(crate) fn set(&mut self, verdict: PolicyVerdict, key: &Key, at: Timestamp) {
-        self.report.set(verdict);
+    // Every request that is told of comes here, and once.
+    #[inline(always)]
+    pub(crate) fn set(
+        &mut self,
+        labels: &'static Labels,
+        mode: Mode,
+        verdict: &Verdict,
+        key: &Key,
+        at: Timestamp,
+    ) {
+        self.report.set(labels, mode, verdict);
         match self.payments.one_mut() {
             Some(payment) => payment.set(key, at),
-            None => self.set_payment(key, at),
+            None => self.payments = Few::One(Payment::of_one(key.clone(), Some(at), None)),
         }
-    }
-
-    #[inline(never)]
-    fn set_payment(&mut self, key: &Key, at: Timestamp) {
-        self.payments.clear();
-        self.payments
-            .push(Payment::of_one(key.clone(), Some(at), None));
-    }
-
-    /// Nothing was charged.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.report.clear();
-        self.payments.clear();
     }
 
     /// What the backend decided.
@@ -143,9 +166,8 @@ impl Ledger {
             Payment {
                 verdicts: limits.len(),
                 key: key.clone(),
-                of: None,
+                account: Account::Here(policy.outcome.clone()),
                 at,
-                outcome: policy.outcome.clone(),
                 raised: false,
             }
         });
@@ -181,8 +203,7 @@ impl Ledger {
     pub(crate) fn show(&mut self, inner: Self, of: &RateLimitStatus) {
         let mut shown = inner;
         for payment in shown.payments.as_mut_slice() {
-            payment.of = Some(of.clone());
-            payment.outcome = None;
+            payment.account = Account::With(of.clone());
         }
         self.append(shown);
     }
@@ -239,7 +260,7 @@ impl Ledger {
             Outcome::Cost(cost) => cost(response),
             Outcome::Sent(_) => None,
         });
-        let depends = |payment: &Payment| matches!(payment.outcome, Some(Outcome::Sent(_)));
+        let depends = |payment: &Payment| matches!(payment.outcome(), Some(Outcome::Sent(_)));
         self.payments.as_slice().iter().any(depends)
     }
 
@@ -267,7 +288,7 @@ impl Ledger {
     fn others(&self) -> SmallVec<[RateLimitStatus; 2]> {
         let mut others = SmallVec::new();
         for payment in self.payments.as_slice() {
-            if let Some(of) = &payment.of
+            if let Some(of) = payment.of()
                 && !others.iter().any(|other| of.is(other))
             {
                 others.push(of.clone());
@@ -282,8 +303,8 @@ impl Ledger {
         for payment in self.payments.as_mut_slice() {
             for verdict in verdicts.by_ref().take(payment.verdicts) {
                 if let Some(limiter) = limiter
-                    && payment.of.is_none()
-                    && let Some(cost) = cost(payment.outcome.as_ref(), verdict)
+                    && payment.of().is_none()
+                    && let Some(cost) = cost(payment.outcome(), verdict)
                 {
                     payment.correct(limiter, verdict, cost);
                 }

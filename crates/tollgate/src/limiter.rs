@@ -28,8 +28,8 @@ use self::health::Health;
 use self::local::LocalBudgets;
 pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
+pub(crate) use self::sole::Met;
 use self::sole::SolePolicy;
-pub(crate) use self::sole::{Met, Sole};
 
 #[cfg(feature = "axum")]
 use crate::annotation::Registry;

@@ -99,6 +99,9 @@ impl fmt::Debug for PolicyVerdict {
 pub(crate) struct Report(Few<PolicyVerdict>);
 
 impl Report {
+    /// No verdicts.
+    pub(crate) const EMPTY: Self = Self(Few::NONE);
+
     #[inline]
     pub(crate) fn of_one(verdict: PolicyVerdict) -> Self {
         Self(Few::One(verdict))
@@ -116,21 +119,17 @@ impl Report {
         )
     }
 
-    /// Makes it this one verdict.
+    /// Makes it this one verdict. Written where it stands, not made elsewhere and moved.
     #[inline]
-    pub(crate) fn set(&mut self, verdict: PolicyVerdict) {
+    pub(crate) fn set(&mut self, labels: &'static Labels, mode: Mode, verdict: &Verdict) {
         match self.0.one_mut() {
-            Some(one) => *one = verdict,
-            None => {
-                self.0.clear();
-                self.0.push(verdict);
+            Some(one) => {
+                one.labels = labels;
+                one.mode = mode;
+                one.verdict = *verdict;
             }
+            None => self.0 = Few::One(PolicyVerdict::new(labels, mode, *verdict)),
         }
-    }
-
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
     }
 
     pub(crate) fn verdicts_mut(&mut self) -> &mut [PolicyVerdict] {

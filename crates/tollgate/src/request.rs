@@ -129,8 +129,11 @@ impl<'a> RequestView<'a> {
     pub(crate) fn is_health_check(&self) -> bool {
         self.method == Method::POST && {
             let path = self.original_uri().path();
-            let service = path.strip_prefix("/").and_then(|path| path.split_once('/'));
-            service.is_some_and(|(service, _)| is_health(service))
+            // As few begin.
+            path.starts_with("/grpc.") && {
+                let service = path.strip_prefix("/").and_then(|path| path.split_once('/'));
+                service.is_some_and(|(service, _)| is_health(service))
+            }
         }
     }
 
@@ -225,22 +228,25 @@ impl<'a> RequestView<'a> {
     #[must_use]
     #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
-        peer(self.extensions)
+        match peer_at_hand(self.extensions) {
+            Some(address) => Some(address.ip()),
+            None => peer_elsewhere(self.extensions),
+        }
     }
 }
 
-/// The address of the socket's other end, if the server said so.
+/// The address of the socket's other end, if it stands where it nearly always does.
 // Nearly every request asks, and once: a call costs as much again.
 #[inline(always)]
-pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+pub(crate) fn peer_at_hand(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
-        return Some(address.ip());
+        return Some(address);
     }
     #[cfg(feature = "axum")]
     if let Some(ConnectInfo(address)) = extensions.get::<ConnectInfo<SocketAddr>>() {
-        return Some(address.ip());
+        return Some(address);
     }
-    peer_elsewhere(extensions)
+    None
 }
 
 #[inline(never)]

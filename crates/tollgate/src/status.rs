@@ -1,14 +1,16 @@
 //! What handlers see of the decisions about their request.
 
-use std::cell::RefCell;
+mod lent;
+
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::Arc;
 
+use self::lent::{Lent, Shared};
 use crate::layer::Config;
 use crate::ledger::Ledger;
 use crate::report::PolicyVerdict;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::MutexGuard;
 use crate::{Limiter, ResponseView};
 
 /// The decisions about this request so far, for its handler to read.
@@ -34,80 +36,77 @@ use crate::{Limiter, ResponseView};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct RateLimitStatus(Arc<Shared>);
-
-/// What the handles on one request share.
-#[derive(Debug, Default)]
-struct Shared {
-    ledger: Mutex<Ledger>,
-    /// Of the layer that made it; nothing, if none did.
-    config: Option<Arc<Config>>,
-    /// The handle that the request carries, if a layer further out has put it there. It shows what stands in this one.
-    outer: OnceLock<Weak<Self>>,
-}
+pub struct RateLimitStatus(Lent);
 
 /// The handle of the layer that is nearest to the handler, in the extensions of a request that several layers let pass.
 #[cfg(feature = "axum")]
 #[derive(Clone, Debug)]
 pub(crate) struct Nearest(pub(crate) RateLimitStatus);
 
-thread_local! {
-    /// Handles that nobody else holds any more, to be used again: an allocation less for each request.
-    static SPARE: RefCell<Vec<RateLimitStatus>> = const { RefCell::new(Vec::new()) };
-}
-
-/// So many a thread keeps at most: what is in flight on a busy one, in some thirty kilobytes.
-const MOST_SPARE: usize = 128;
-
 impl RateLimitStatus {
-    /// What was decided is entered where it stays, in the place of what was decided about another request.
+    /// A handle on nothing, for whoever has none.
+    pub(crate) const NONE: Self = Self(Lent::NONE);
+
     #[inline]
-    pub(crate) fn new(config: &Arc<Config>, enter: impl FnOnce(&mut Ledger)) -> Self {
-        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-        let mut status = spare.ok().flatten().unwrap_or_default();
-        // Nobody else holds what is spare.
-        if let Some(shared) = Arc::get_mut(&mut status.0) {
-            enter(unlocked(&mut shared.ledger));
-            // Nearly always the same: threads would fight over its count.
-            if !matches!(&shared.config, Some(last) if Arc::ptr_eq(last, config)) {
-                shared.config = Some(Arc::clone(config));
-            }
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A handle that says what is in this ledger.
+    pub(crate) fn new(config: &Arc<Config>, ledger: Ledger) -> Self {
+        let mut status = Self::spare();
+        match status.begin(config) {
+            Some(spare) => *spare = ledger,
+            None => return Self::first(config, ledger),
         }
         status
     }
 
-    /// Lets `f` read what took part, at the end of a request.
+    /// One that was used before, if there is one.
+    #[inline(always)]
+    pub(crate) fn spare() -> Self {
+        Self(Lent::spare())
+    }
+
+    /// The ledger of one that was used before, to be written anew; nothing, if somebody still holds it.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, config: &Arc<Config>) -> Option<&mut Ledger> {
+        Some(self.0.alone()?.begin(config))
+    }
+
+    /// One that was not used before.
+    #[inline(never)]
+    pub(crate) fn first(config: &Arc<Config>, ledger: Ledger) -> Self {
+        Self(Shared::new(config, ledger).into())
+    }
+
+    /// Lets `f` read what took part.
     #[inline]
-    pub(crate) fn finish(mut self, f: impl FnOnce(&Ledger, Option<&Config>)) {
-        let Some(shared) = Arc::get_mut(&mut self.0) else {
-            return f(&self.ledger(), self.config().map(Arc::as_ref));
-        };
-        f(unlocked(&mut shared.ledger), shared.config.as_deref());
-        // It was the handle of a layer within another one, and would be again.
-        if shared.outer.get().is_some() {
-            return;
-        }
-        // A thread that ends keeps nothing.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < MOST_SPARE {
-                spare.push(self);
+    pub(crate) fn read(&mut self, f: impl FnOnce(&Ledger, Option<&Config>)) {
+        let guard;
+        let (ledger, config) = match self.0.alone() {
+            // So nobody has to wait.
+            Some(shared) => shared.parts(),
+            None => {
+                guard = self.ledger();
+                (&*guard, self.config().map(Arc::as_ref))
             }
-        });
+        };
+        f(ledger, config);
     }
 
     /// What the layer that made it was told, if one did.
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
-        self.0.config.as_ref()
+        self.0.config()
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.ledger()
     }
 
     /// Lets the handle that the request carries show what stands in this one, which is that of a layer further in.
     pub(crate) fn show_in(&self, outer: &Self) {
-        self.0.outer.get_or_init(|| Arc::downgrade(&outer.0));
+        self.0.show_in(&outer.0);
         let shown = self.ledger().clone();
         outer.ledger().show(shown, self);
     }
@@ -123,12 +122,12 @@ impl RateLimitStatus {
 
     /// The handle that shows what stands in this one.
     fn outer(&self) -> Option<Self> {
-        self.0.outer.get()?.upgrade().map(Self)
+        self.0.outer().map(Self)
     }
 
     /// Whether both are one handle.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.0.is(&other.0)
     }
 
     /// Somebody further in refuses the request: what it was charged so far comes back.
@@ -199,12 +198,6 @@ impl RateLimitStatus {
     pub fn tightest(&self) -> Option<PolicyVerdict> {
         self.ledger().report().tightest().copied()
     }
-}
-
-/// Nobody else holds it, so nobody has to wait.
-#[inline]
-fn unlocked(ledger: &mut Mutex<Ledger>) -> &mut Ledger {
-    ledger.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a cost was not settled: the policy took no part in the request.

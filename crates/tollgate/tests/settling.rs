@@ -55,10 +55,9 @@ const CHARGED: u64 = 5;
 /// The handle of a layer that has charged so much under the policy of that number.
 fn handle(limiter: &Limiter, policy: usize) -> RateLimitStatus {
     let config = Arc::new(Config::of(limiter));
-    RateLimitStatus::new(&config, |ledger| {
-        let verdict = PolicyVerdict::taken(&LABELS[policy], CHARGED);
-        *ledger = Ledger::of_one(verdict, Key::from("alice"), Timestamp::from_micros(1));
-    })
+    let verdict = PolicyVerdict::taken(&LABELS[policy], CHARGED);
+    let ledger = Ledger::of_one(verdict, Key::from("alice"), Timestamp::from_micros(1));
+    RateLimitStatus::new(&config, ledger)
 }
 
 fn shown(status: &RateLimitStatus) -> Vec<u64> {

@@ -50,10 +50,18 @@ impl Writes {
     /// here.
     #[inline]
     pub(crate) fn on(self, code: StatusCode) -> Self {
-        if code.is_redirection() && code != StatusCode::NOT_MODIFIED {
-            Self::Nothing
-        } else {
+        if code.is_redirection() {
+            return self.on_redirection(code);
+        }
+        self
+    }
+
+    #[cold]
+    fn on_redirection(self, code: StatusCode) -> Self {
+        if code == StatusCode::NOT_MODIFIED {
             self
+        } else {
+            Self::Nothing
         }
     }
 }

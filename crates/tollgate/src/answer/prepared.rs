@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY, state};
 use super::problem::{PROBLEM_JSON, problem_body};
-use super::rendered::{About, Says, render_headers};
+use super::rendered::{About, Says, copy_headers, render_headers};
 use super::retry_after::retry_after;
 use crate::report::PolicyVerdict;
 
@@ -33,7 +33,7 @@ impl Prepared {
         headers: &mut HeaderMap,
         values: [HeaderValue; N],
     ) {
-        headers.clone_from(&self.0);
+        copy_headers(headers, &self.0);
         // In the order in which they were put in: nothing was ever taken out.
         let mut changing = headers.values_mut();
         for value in values {

@@ -1,6 +1,7 @@
 //! Headers with numbers in them, which come back again and again.
 
 use std::cell::RefCell;
+use std::mem;
 use std::thread::LocalKey;
 
 use http::{HeaderMap, HeaderValue};
@@ -52,7 +53,15 @@ struct Kept<T> {
 #[inline]
 pub(super) fn rendered(says: Says, render: impl FnOnce() -> HeaderValue) -> HeaderValue {
     let mut value = HeaderValue::from_static("");
-    recall(&VALUES, says, &mut value, |value| *value = render());
+    recall(
+        &VALUES,
+        says,
+        &mut value,
+        HeaderValue::clone_from,
+        |value| {
+            *value = render();
+        },
+    );
     value
 }
 
@@ -63,7 +72,23 @@ pub(super) fn render_headers(
     says: Says,
     render: impl FnOnce(&mut HeaderMap),
 ) {
-    recall(&MAPS, says, headers, render);
+    recall(&MAPS, says, headers, copy_headers, render);
+}
+
+/// Makes `headers` a copy of others.
+#[inline(always)]
+pub(super) fn copy_headers(headers: &mut HeaderMap, others: &HeaderMap) {
+    let copy = others.clone();
+    if headers.capacity() > 0 {
+        *headers = copy;
+        return;
+    }
+    let nothing = mem::replace(headers, copy);
+    #[expect(
+        clippy::mem_forget,
+        reason = "what has no room holds nothing: nobody has to look for what is to be dropped"
+    )]
+    mem::forget(nothing);
 }
 
 /// What is large is written where it is wanted, not moved there.
@@ -72,13 +97,14 @@ fn recall<T: Clone>(
     memory: &'static LocalKey<Memory<T>>,
     says: Says,
     into: &mut T,
+    copy: impl FnOnce(&mut T, &T),
     render: impl FnOnce(&mut T),
 ) {
     let place = says.place();
     let is_known = memory.try_with(|kept| match kept.borrow().get(place) {
         Some(kept) if kept.says == says => match &kept.rendered {
             Some(rendered) => {
-                into.clone_from(rendered);
+                copy(into, rendered);
                 true
             }
             None => false,

@@ -40,12 +40,11 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        // Somebody has been asked. In a box: what waits is large, and whoever does not wait should not carry it around.
-        Waiting { waiting: Option<Box<Waiting<S, B>>> },
-        // The request passed.
+        // The request passed. One of two states, because a third would take every request several instructions more to tell.
         Calling { #[pin] call: S::Future, after: After },
-        // The request was refused.
-        Refused { response: Option<S::Response> },
+        // Somebody has been asked, or the request was refused. What waits is in a box: it is large, and whoever does not wait
+        // should not carry it around.
+        Aside { waiting: Option<Box<Waiting<S, B>>>, response: Option<S::Response> },
     }
 }
 
@@ -100,7 +99,7 @@ impl<S, B> Waiting<S, B> {
                         }
                     };
                     if plan.is_empty() {
-                        let after = config.admit(&mut self.request, Ledger::clear);
+                        let after = config.admit(&mut self.request, || Ledger::EMPTY);
                         return Poll::Ready(Outcome::Passed(after));
                     }
                     let decide = limiter.decide(&plan);
@@ -125,8 +124,9 @@ where
 {
     pub(super) fn waiting(waiting: Waiting<S, B>) -> Self {
         Self {
-            state: State::Waiting {
+            state: State::Aside {
                 waiting: Some(Box::new(waiting)),
+                response: None,
             },
         }
     }
@@ -139,7 +139,8 @@ where
 
     pub(super) fn refused(response: S::Response) -> Self {
         Self {
-            state: State::Refused {
+            state: State::Aside {
+                waiting: None,
                 response: Some(response),
             },
         }
@@ -155,21 +156,24 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        if let State::Waiting { .. } = *state {
-            ready!(state.as_mut().poll_waiting(cx));
-        }
-        match state.project() {
-            Projected::Calling { call, after } => {
-                if after.is_nothing() {
-                    return call.poll(cx);
+        loop {
+            match state.as_mut().project() {
+                Projected::Calling { call, after } => {
+                    if after.is_nothing() {
+                        return call.poll(cx);
+                    }
+                    return poll_completing(call, after, cx);
                 }
-                poll_completing(call, after, cx)
+                Projected::Aside { waiting, response } => match waiting {
+                    Some(_) => ready!(state.as_mut().poll_waiting(cx)),
+                    // Empty only if polled after its end.
+                    None => {
+                        let response = response.take();
+                        return response
+                            .map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
+                    }
+                },
             }
-            // Empty only if polled after its end.
-            Projected::Refused { response } => response
-                .take()
-                .map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
-            Projected::Waiting { .. } => Poll::Pending,
         }
     }
 }
@@ -196,23 +200,23 @@ where
     /// Goes on to one of the other states. Not a part of what every request goes through: few wait.
     #[inline(never)]
     fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Projected::Waiting { waiting } = self.as_mut().project() else {
+        let Projected::Aside { waiting, .. } = self.as_mut().project() else {
             return Poll::Ready(());
         };
         let outcome = match waiting {
             Some(waiting) => ready!(waiting.poll(cx)),
-            // Polled again after a panic further in.
-            None => return Poll::Pending,
+            None => return Poll::Ready(()),
         };
         let Some(mut waiting) = waiting.take() else {
-            return Poll::Pending;
+            return Poll::Ready(());
         };
         self.set(match outcome {
             Outcome::Passed(after) => Self::Calling {
                 call: waiting.ready.call(waiting.request),
                 after,
             },
-            Outcome::Refused(response) => Self::Refused {
+            Outcome::Refused(response) => Self::Aside {
+                waiting: None,
                 response: Some(response),
             },
         });
@@ -226,9 +230,9 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Waiting { .. } => "ResponseFuture(waiting)",
             State::Calling { .. } => "ResponseFuture(calling)",
-            State::Refused { .. } => "ResponseFuture(refused)",
+            State::Aside { waiting: None, .. } => "ResponseFuture(refused)",
+            State::Aside { .. } => "ResponseFuture(waiting)",
         })
     }
 }

@@ -75,7 +75,7 @@ impl RateLimitInterceptor {
         let planned = config.limiter.plan(&config.limiter.view(request));
         let plan = match planned {
             Ok(Planned::Now(plan)) if plan.is_empty() => {
-                drop(config.admit(request, Ledger::clear));
+                drop(config.admit(request, || Ledger::EMPTY));
                 return Ok(());
             }
             Ok(Planned::Now(plan)) => plan,

@@ -1,6 +1,7 @@
 //! The limited service.
 
 use std::mem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -18,7 +19,7 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, Writes, write_usual_fields};
 use crate::body::BodyWatch;
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Met, Plan, Planned, Sole, Turned};
+use crate::limiter::{Judged, Met, Plan, Planned, Turned};
 #[cfg(feature = "axum")]
 use crate::status::Nearest;
 use crate::{Key, PolicyVerdict, RateLimitStatus, ResponseBody, ResponseView};
@@ -31,15 +32,22 @@ pub struct RateLimitService<S> {
 }
 
 /// What is still to be done once there is a response to a request that passed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct After {
-    status: Option<RateLimitStatus>,
+    /// None, if there is nothing to be done.
+    status: RateLimitStatus,
     writes: Writes,
     /// Whether the response may change what the request cost.
     outcomes: bool,
 }
 
 impl After {
+    const NOTHING: Self = Self {
+        status: RateLimitStatus::NONE,
+        writes: Writes::Nothing,
+        outcomes: false,
+    };
+
     #[inline]
     pub(super) fn is_nothing(&self) -> bool {
         self.status.is_none()
@@ -50,15 +58,13 @@ impl After {
         if self.outcomes {
             self.settle(response);
         }
-        self.finish(response.status(), response.headers_mut());
+        self.write(response.status(), response.headers_mut());
     }
 
     /// Lets the response say what the request cost.
     #[inline(never)]
     fn settle<R: ResponseBody>(&self, response: &mut Response<R>) {
-        let Some(status) = &self.status else {
-            return;
-        };
+        let status = &self.status;
         if status.settle_by_response(&ResponseView::of(response)) {
             let status = status.clone();
             let watch = BodyWatch::new(move |sent| status.settle_by_bytes(sent));
@@ -68,15 +74,13 @@ impl After {
     }
 
     #[inline]
-    fn finish(&mut self, code: StatusCode, headers: &mut HeaderMap) {
-        if let Some(status) = self.status.take() {
-            let writes = self.writes.on(code);
-            status.finish(|ledger, config| match (writes, config) {
-                (Writes::Usual, _) => write_usual_fields(headers, ledger.report()),
-                (Writes::Chosen, Some(config)) => config.answers.write(headers, ledger),
-                _ => {}
-            });
-        }
+    fn write(&mut self, code: StatusCode, headers: &mut HeaderMap) {
+        let writes = self.writes.on(code);
+        self.status.read(|ledger, config| match (writes, config) {
+            (Writes::Usual, _) => write_usual_fields(headers, ledger.report()),
+            (Writes::Chosen, Some(config)) => config.answers.write(headers, ledger),
+            _ => {}
+        });
     }
 }
 
@@ -101,26 +105,51 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
-        let config = &self.config;
-        let (sole, key) = match config.limiter.meet(&request) {
-            Met::Sole(sole, key) => (sole, key),
-            Met::Nothing => return self.call_uncharged(request),
-            Met::Planned(planned) => return self.call_planned(planned, request),
-        };
+        let config = &*self.config;
+        // A key is large: it is made where it stays.
+        let (sole, key);
+        match config.limiter.meet_by_peer(&request) {
+            Some((met, SocketAddr::V4(peer))) => {
+                sole = met;
+                key = Key::from(*peer.ip());
+            }
+            Some((met, SocketAddr::V6(peer))) => {
+                sole = met;
+                key = config.limiter.key_of_ipv6(*peer.ip());
+            }
+            None => match config.limiter.meet(&config.limiter.view(&request)) {
+                Met::Sole(met, payer) => {
+                    sole = met;
+                    key = payer;
+                }
+                Met::Nothing => return self.call_uncharged(request),
+                Met::Planned(planned) => return self.call_planned(planned, request),
+            },
+        }
         let answer = sole.decide(&key);
-        // Most requests are decided here, and all that they need is looked at where it lies.
-        let Some((decision, verdict)) = Sole::decided(&answer) else {
+        // Most requests are decided here, and what was decided is looked at where it lies.
+        let Some((decision, verdict)) = answer.peek_sole() else {
             let plan = sole.plan(key);
             return self.go_on(answer, plan, request);
         };
         config.limiter.backend_answered();
         if !decision.is_admitted() {
-            let response = config.deny(&request, sole.named(verdict), key, decision.at());
+            let response = self
+                .config
+                .deny(&request, sole.named(verdict), key, decision.at());
             return self.refused(response);
         }
-        let after = config.admit(&mut request, |ledger| {
-            ledger.set(sole.named(verdict), &key, decision.at());
-        });
+        let after = if config.is_silent {
+            After::NOTHING
+        } else {
+            let status = sole.status(&self.config, verdict, &key, decision.at());
+            config.after(&mut request, status)
+        };
+        #[expect(
+            clippy::mem_forget,
+            reason = "there is nothing in it to be dropped, and nobody has to look for that"
+        )]
+        mem::forget(answer);
         ResponseFuture::calling(self.inner.call(request), after)
     }
 }
@@ -133,7 +162,7 @@ impl<S> RateLimitService<S> {
         R: ResponseBody,
     {
         // Policies further in may still want the handle.
-        let after = self.config.admit(&mut request, Ledger::clear);
+        let after = self.config.admit(&mut request, || Ledger::EMPTY);
         ResponseFuture::calling(self.inner.call(request), after)
     }
 
@@ -155,8 +184,8 @@ impl<S> RateLimitService<S> {
                 match answer.peek() {
                     Some(Ok(decision)) if decision.is_admitted() => {
                         limiter.backend_answered();
-                        let enter = |ledger: &mut _| *ledger = Ledger::of(&plan, decision);
-                        let after = self.config.admit(&mut request, enter);
+                        let ledger = || Ledger::of(&plan, decision);
+                        let after = self.config.admit(&mut request, ledger);
                         ResponseFuture::calling(self.inner.call(request), after)
                     }
                     _ => self.go_on(answer, plan, request),
@@ -228,43 +257,48 @@ impl Config {
         decided: Result<Decision, BackendError>,
     ) -> Result<After, Response<R>> {
         match self.limiter.judge(plan, decided) {
-            Judged::Admitted(ledger) => Ok(self.admit(request, |entered| *entered = ledger)),
+            Judged::Admitted(ledger) => Ok(self.admit(request, || ledger)),
             Judged::Denied(ledger) => {
                 Err(self.refuse(request, RefusalReason::QuotaExceeded, &ledger))
             }
-            Judged::Undecided => Ok(self.after(request, Ledger::clear)),
+            Judged::Undecided => Ok(self.admit(request, || Ledger::EMPTY)),
             Judged::Unavailable => {
                 Err(self.refuse(request, RefusalReason::Undecided, &Ledger::default()))
             }
         }
     }
 
-    #[inline]
     pub(super) fn admit<B>(
         self: &Arc<Self>,
         request: &mut Request<B>,
-        enter: impl FnOnce(&mut Ledger),
+        ledger: impl FnOnce() -> Ledger,
     ) -> After {
         if self.is_silent {
-            return After::default();
+            return After::NOTHING;
         }
-        self.after(request, enter)
+        self.after(request, RateLimitStatus::new(self, ledger()))
     }
 
-    #[inline]
-    fn after<B>(
-        self: &Arc<Self>,
-        request: &mut Request<B>,
-        enter: impl FnOnce(&mut Ledger),
-    ) -> After {
-        let status = RateLimitStatus::new(self, enter);
-        if self.status
-            && let Some(outer) = request.extensions_mut().insert(status.clone())
-        {
-            return self.after_another(request, status, outer);
+    #[inline(always)]
+    fn after<B>(&self, request: &mut Request<B>, status: RateLimitStatus) -> After {
+        if !self.status {
+            return self.completing(request, status);
         }
+        let after = if self.completes {
+            self.completing(request, status.clone())
+        } else {
+            After::NOTHING
+        };
+        match request.extensions_mut().insert(status) {
+            None => after,
+            Some(outer) => self.after_another(request, &outer),
+        }
+    }
+
+    #[inline(always)]
+    fn completing<B>(&self, request: &Request<B>, status: RateLimitStatus) -> After {
         After {
-            status: Some(status),
+            status,
             writes: self.answers.writes_for(request),
             outcomes: self.limiter.has_outcomes(),
         }
@@ -272,19 +306,16 @@ impl Config {
 
     /// A layer further out has put its own handle into the request. There is one for all.
     #[cold]
-    fn after_another<B>(
-        &self,
-        request: &mut Request<B>,
-        status: RateLimitStatus,
-        outer: RateLimitStatus,
-    ) -> After {
-        status.show_in(&outer);
-        let writes = self.writes_within(request, &outer);
-        request.extensions_mut().insert(outer);
+    fn after_another<B>(&self, request: &mut Request<B>, outer: &RateLimitStatus) -> After {
+        let writes = self.writes_within(request, outer);
+        let Some(status) = request.extensions_mut().insert(outer.clone()) else {
+            return After::NOTHING;
+        };
+        status.show_in(outer);
         #[cfg(feature = "axum")]
         request.extensions_mut().insert(Nearest(status.clone()));
         After {
-            status: Some(status),
+            status,
             writes,
             outcomes: self.limiter.has_outcomes(),
         }
@@ -345,7 +376,7 @@ impl Config {
                 outer.give_back();
                 let writes = self.writes_within(request, outer);
                 let response = self.answers.refuse(reason, ledger, view, writes);
-                RateLimitStatus::new(self, |own| *own = ledger.clone()).show_in(outer);
+                RateLimitStatus::new(self, ledger.clone()).show_in(outer);
                 response
             }
         };

@@ -47,8 +47,8 @@ impl LocalBudgets {
 
     #[cfg(test)]
     pub(super) fn are_running(&self) -> bool {
-        let running = |budgets: &Budgets| budgets.clock.0.running.load(Ordering::Acquire);
-        self.budgets.as_ref().is_some_and(running)
+        let budgets = self.budgets.as_ref();
+        budgets.is_some_and(|budgets| budgets.clock.is_running())
     }
 
     /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have

@@ -58,6 +58,11 @@ impl OutageClock {
         self.0.running.store(false, Ordering::Release);
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_running(&self) -> bool {
+        self.0.running.load(Ordering::Acquire)
+    }
+
     fn hands(&self) -> MutexGuard<'_, Hands> {
         self.0.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,20 +3,22 @@
 //! The same steps as with a [`Plan`], one after the other, on a key that stays where its extractor put it. A plan is
 //! made only when there is something to be remembered, which is when the request does not pass at once.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
 
-use http::{Method, Request};
-use tollgate_core::{Charge, Decide, Decision, Mode, Verdict};
+use http::{Extensions, Method, Request};
+use tollgate_core::{Charge, Decide, Mode, Timestamp, Verdict};
 
 use super::planning::{Planned, Special, Turned};
 use super::{Limiter, Plan};
 use crate::client::ClientAddress;
+use crate::layer::Config;
+use crate::ledger::Ledger;
 use crate::matching::{Covering, Matcher, PathForms};
 use crate::policy::Limit;
-use crate::request::{FoundClient, Routing, peer};
-use crate::{Key, Policy, PolicyVerdict, RequestView};
+use crate::request::{FoundClient, Routing, peer_at_hand};
+use crate::{Key, Policy, PolicyVerdict, RateLimitStatus, RequestView};
 
 /// A policy with but one quota, and what is known of it before any request comes.
 pub(super) struct SolePolicy {
@@ -47,17 +49,25 @@ impl SolePolicy {
         })
     }
 
-    /// Whose budget is known without another look at the request, as it mostly is.
+    /// The peer, if nothing else says whose budget a request spends.
     #[inline(always)]
-    fn payer(&self, method: &Method, peer: impl FnOnce() -> Option<IpAddr>) -> Option<Key> {
-        // Of these some are exempt.
-        if !self.is_by_peer || matches!(*method, Method::OPTIONS | Method::POST) {
+    fn paying_peer<'a>(
+        &self,
+        method: &Method,
+        extensions: &'a Extensions,
+        view: impl FnOnce() -> RequestView<'a>,
+    ) -> Option<&'a SocketAddr> {
+        let is_special = matches!(*method, Method::OPTIONS | Method::POST);
+        if !self.is_by_peer || (is_special && self.lets_off(view)) {
             return None;
         }
-        match peer() {
-            Some(IpAddr::V4(address)) => Some(Key::from(address)),
-            _ => None,
-        }
+        peer_at_hand(extensions)
+    }
+
+    /// Whether it is a request that costs nothing.
+    #[inline(never)]
+    fn lets_off<'a>(&self, view: impl FnOnce() -> RequestView<'a>) -> bool {
+        Special::of(&view()).is_free_under(&self.policy)
     }
 }
 
@@ -78,21 +88,30 @@ pub(crate) struct Sole<'a> {
 }
 
 impl Limiter {
-    /// Which policies cover the request, and whose budgets it spends.
+    /// The same of the usual request, which meets one quota for each peer.
     // Every request asks, and once: a call costs as much again.
     #[inline(always)]
-    pub(crate) fn meet<B>(&self, request: &Request<B>) -> Met<'_> {
-        if let Some(sole) = &self.0.sole
-            && let Some(key) = sole.payer(request.method(), || peer(request.extensions()))
-        {
-            let limiter = self;
-            return Met::Sole(Sole { limiter, sole }, key);
-        }
-        self.meet_any(&self.view(request))
+    pub(crate) fn meet_by_peer<'a, B>(
+        &'a self,
+        request: &'a Request<B>,
+    ) -> Option<(Sole<'a>, &'a SocketAddr)> {
+        let limiter = self;
+        let sole = self.0.sole.as_ref()?;
+        let peer = sole.paying_peer(request.method(), request.extensions(), || {
+            self.view(request)
+        })?;
+        Some((Sole { limiter, sole }, peer))
     }
 
+    /// Whose budget an address spends.
     #[inline(never)]
-    fn meet_any(&self, request: &RequestView<'_>) -> Met<'_> {
+    pub(crate) fn key_of_ipv6(&self, address: Ipv6Addr) -> Key {
+        self.0.client.key(IpAddr::V6(address))
+    }
+
+    /// Which policies cover the request, and whose budgets it spends.
+    #[inline(never)]
+    pub(crate) fn meet(&self, request: &RequestView<'_>) -> Met<'_> {
         let inner = &*self.0;
         if let Some(sole) = &inner.sole {
             let met = self.meet_sole(sole, request);
@@ -115,9 +134,14 @@ impl Limiter {
             _ => None,
         };
         if let Some(sole) = sole
-            && let Some(key) = sole.payer(request.method(), || request.peer())
+            && let Some(peer) =
+                sole.paying_peer(request.method(), request.extensions(), || *request)
         {
             let limiter = self;
+            let key = match peer {
+                SocketAddr::V4(peer) => Key::from(*peer.ip()),
+                SocketAddr::V6(peer) => self.key_of_ipv6(*peer.ip()),
+            };
             return Met::Sole(Sole { limiter, sole }, key);
         }
         self.meet_covering(sole, &covering, &path, request)
@@ -165,22 +189,29 @@ impl Sole<'_> {
         self.limiter.0.backend.decide(slice::from_ref(&charge))
     }
 
-    /// What was decided, if that is known already.
-    #[inline]
-    pub(crate) fn decided(answer: &Decide) -> Option<(&Decision, &Verdict)> {
-        let Some(Ok(decision)) = answer.peek() else {
-            return None;
-        };
-        let [verdict] = decision.verdicts() else {
-            return None;
-        };
-        Some((decision, verdict))
-    }
-
     /// The verdict under its name.
-    #[inline]
     pub(crate) fn named(self, verdict: &Verdict) -> PolicyVerdict {
         PolicyVerdict::new(self.sole.limit.labels, self.sole.mode, *verdict)
+    }
+
+    /// A handle that says what was decided, and who paid.
+    // Every request that is told of asks, and once.
+    #[inline(always)]
+    pub(crate) fn status(
+        self,
+        config: &Arc<Config>,
+        verdict: &Verdict,
+        key: &Key,
+        at: Timestamp,
+    ) -> RateLimitStatus {
+        let mut status = RateLimitStatus::spare();
+        // Written where it stays, not made elsewhere and moved.
+        if let Some(ledger) = status.begin(config) {
+            let SolePolicy { limit, mode, .. } = self.sole;
+            ledger.set(limit.labels, *mode, verdict, key, at);
+            return status;
+        }
+        RateLimitStatus::first(config, Ledger::of_one(self.named(verdict), key.clone(), at))
     }
 
     /// What was asked, to be remembered.

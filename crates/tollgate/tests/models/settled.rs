@@ -95,7 +95,7 @@ pub(crate) mod policy {
 }
 
 pub(crate) mod report {
-    use tollgate::{Decision, Key, Mode, Timestamp};
+    use tollgate::{Decision, Key, Mode, Timestamp, Verdict};
 
     use super::{Labels, Receipt};
 
@@ -106,11 +106,7 @@ pub(crate) mod report {
     }
 
     impl PolicyVerdict {
-        pub(crate) fn new(
-            _labels: &'static Labels,
-            _mode: Mode,
-            _verdict: tollgate::Verdict,
-        ) -> Self {
+        pub(crate) fn new(_labels: &'static Labels, _mode: Mode, _verdict: Verdict) -> Self {
             unreachable!("no model decides")
         }
 
@@ -151,6 +147,8 @@ pub(crate) mod report {
     pub(crate) struct Report(Vec<PolicyVerdict>);
 
     impl Report {
+        pub(crate) const EMPTY: Self = Self(Vec::new());
+
         pub(crate) fn of_one(verdict: PolicyVerdict) -> Self {
             Self(vec![verdict])
         }
@@ -159,12 +157,8 @@ pub(crate) mod report {
             Self::default()
         }
 
-        pub(crate) fn set(&mut self, verdict: PolicyVerdict) {
-            self.0 = vec![verdict];
-        }
-
-        pub(crate) fn clear(&mut self) {
-            self.0.clear();
+        pub(crate) fn set(&mut self, labels: &'static Labels, mode: Mode, verdict: &Verdict) {
+            self.0 = vec![PolicyVerdict::new(labels, mode, *verdict)];
         }
 
         pub(crate) fn append(&mut self, inner: Self) {
