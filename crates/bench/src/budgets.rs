@@ -11,9 +11,9 @@ use crate::callgrind::Counter;
 const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::CheckAddress, 325),
     (Scenario::CheckText, 420),
-    (Scenario::CheckTwo, 1_570),
-    (Scenario::CheckEight, 5_800),
-    (Scenario::TollgatePlain, 545),
+    (Scenario::CheckTwo, 1_640),
+    (Scenario::CheckEight, 6_040),
+    (Scenario::TollgatePlain, 555),
     (Scenario::TollgateStatus, 960),
     (Scenario::TollgateFields, 1_540),
     (Scenario::TollgateHeaders, 1_850),

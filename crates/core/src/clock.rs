@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use self::monotonic::Monotonic;
 use crate::Timestamp;
 
 /// Tells the time to a backend.
@@ -31,7 +32,11 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 pub struct SystemClock {
     /// The wall time at which the monotonic clock was at zero.
     zero_us: u64,
+    monotonic: Monotonic,
 }
+
+/// For which a clock can go on: 35 years. A machine whose wall clock is past 2077 is taken to be there.
+const LONGEST_RUN_US: u64 = 1 << 50;
 
 impl SystemClock {
     /// A clock that shows the machine's wall time now, and moves with its monotonic clock.
@@ -41,9 +46,11 @@ impl SystemClock {
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
         let wall_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+        let wall_us = wall_us.min(Timestamp::MAX.as_micros() - LONGEST_RUN_US);
         // Wraps on a machine whose wall clock starts in 1970 and that has been up for longer, and then back.
-        let zero_us = wall_us.wrapping_sub(monotonic::micros());
-        Self { zero_us }
+        let monotonic = Monotonic::new();
+        let zero_us = wall_us.wrapping_sub(monotonic.micros());
+        Self { zero_us, monotonic }
     }
 }
 
@@ -56,7 +63,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.zero_us.wrapping_add(monotonic::micros()))
+        Timestamp::within_range(self.zero_us.wrapping_add(self.monotonic.micros()))
     }
 }
 

@@ -23,6 +23,13 @@ impl Timestamp {
         }
     }
 
+    /// The same of a number that is known to be no larger.
+    #[inline]
+    pub(crate) const fn within_range(micros: u64) -> Self {
+        debug_assert!(micros <= Self::MAX.0);
+        Self(micros)
+    }
+
     /// Whole microseconds since the Unix epoch.
     #[must_use]
     pub const fn as_micros(self) -> u64 {

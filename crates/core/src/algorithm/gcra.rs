@@ -10,6 +10,7 @@ mod credits;
 mod parts;
 
 use std::cmp;
+use std::num::NonZero;
 
 use self::credits::Credits;
 use self::parts::{Micros, Parts};
@@ -36,7 +37,7 @@ impl Point {
 pub(crate) struct Gcra {
     pub(crate) burst: u64,
     /// What a cost of one takes to drain, in parts.
-    units: u64,
+    units: NonZero<u64>,
     /// Parts in a microsecond.
     denominator: u32,
     width: Width,
@@ -85,7 +86,11 @@ impl Gcra {
         let denominator = denominator as u32;
         Ok(Self {
             burst,
-            units,
+            units: match NonZero::new(units) {
+                Some(units) => units,
+                // Which no period is.
+                None => NonZero::<u64>::MIN,
+            },
             denominator,
             width: match burst as u128 * DEBT_CEILING as u128 * (units as u128) {
                 NARROW.. => Width::Wide,
@@ -98,7 +103,7 @@ impl Gcra {
     /// What `cost` takes to drain.
     #[inline]
     fn drain<P: Parts>(&self, cost: u64) -> P {
-        P::from(cost) * P::from(self.units)
+        P::from(cost) * P::from(self.units.get())
     }
 
     /// The furthest that a point may lie ahead.

@@ -8,20 +8,35 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 use std::{sync::LazyLock, time::Instant};
 
-/// Microseconds since a moment that stays the same for as long as the process runs.
-///
-/// By the processor's counter where the kernel itself tells the time by it, which takes half as long as to ask the kernel.
-#[inline]
-pub(super) fn micros() -> u64 {
+/// The time by the processor's counter where the kernel itself tells it by that, which takes half as long as to ask the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Monotonic {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
-    if let Some(micros) = ticking::micros() {
-        return micros;
-    }
-    system_micros()
+    ticking: Option<&'static ticking::Ticking>,
 }
 
+impl Monotonic {
+    pub(super) fn new() -> Self {
+        Self {
+            #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+            ticking: ticking::Ticking::of_this_process(),
+        }
+    }
+
+    /// Microseconds since a moment that stays the same for as long as the process runs.
+    #[inline]
+    pub(super) fn micros(self) -> u64 {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+        if let Some(ticking) = self.ticking {
+            return ticking.micros();
+        }
+        system_micros()
+    }
+}
+
+// Not a part of what is nearly always told by the counter.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-#[inline]
+#[inline(never)]
 fn system_micros() -> u64 {
     let now = system();
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000

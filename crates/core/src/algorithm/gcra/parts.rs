@@ -1,5 +1,6 @@
 //! Whole numbers as wide as a quota needs them.
 
+use std::num::NonZero;
 use std::ops::{Add, Mul, Sub};
 
 /// What parts are counted in: see [`Width`](super::Width). 128 bits hold whatever there is.
@@ -12,12 +13,12 @@ pub(super) trait Parts:
     fn of(us: u64, denominator: u32, rest: u32) -> Self;
 
     /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
-    fn divide(self, divisor: u64) -> (u64, u64);
+    fn divide(self, divisor: NonZero<u64>) -> (u64, u64);
 
     /// As time: whole microseconds, and the parts that are left.
     #[inline]
     fn micros_and_rest(self, denominator: u32) -> (u64, u64) {
-        self.divide(denominator.into())
+        self.divide(NonZero::new(denominator.into()).unwrap_or(NonZero::<u64>::MIN))
     }
 }
 
@@ -66,7 +67,7 @@ impl Parts for Micros {
     }
 
     #[inline]
-    fn divide(self, divisor: u64) -> (u64, u64) {
+    fn divide(self, divisor: NonZero<u64>) -> (u64, u64) {
         self.0.divide(divisor)
     }
 
@@ -84,7 +85,7 @@ impl Parts for u64 {
     }
 
     #[inline]
-    fn divide(self, divisor: u64) -> (u64, u64) {
+    fn divide(self, divisor: NonZero<u64>) -> (u64, u64) {
         (self / divisor, self % divisor)
     }
 }
@@ -96,12 +97,12 @@ impl Parts for u128 {
     }
 
     #[inline]
-    fn divide(self, divisor: u64) -> (u64, u64) {
+    fn divide(self, divisor: NonZero<u64>) -> (u64, u64) {
         // A division of 128 bits is many times dearer than one of 64, and almost never needed.
         if let Ok(narrow) = u64::try_from(self) {
             return narrow.divide(divisor);
         }
-        let wide = Self::from(divisor);
+        let wide = Self::from(divisor.get());
         let quotient = u64::try_from(self / wide).unwrap_or(u64::MAX);
         (quotient, u64::try_from(self % wide).unwrap_or(0))
     }

@@ -14,23 +14,27 @@ const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current
 /// Of the whole process: one calibration, and one comparison a millisecond.
 static TICKING: LazyLock<Option<Ticking>> = LazyLock::new(Ticking::new);
 
-struct Ticking {
+#[derive(Debug)]
+pub(super) struct Ticking {
     ticks: Clock,
     counter: Counter,
 }
 
-/// Microseconds by the counter, if there is one that can be trusted.
-#[inline]
-pub(super) fn micros() -> Option<u64> {
-    let ticking = TICKING.as_ref()?;
-    let tick = ticking.ticks.raw();
-    Some(match ticking.counter.read(tick) {
-        Some(micros) => micros,
-        None => ticking.compare(),
-    })
-}
-
 impl Ticking {
+    /// The counter, if there is one that can be trusted.
+    pub(super) fn of_this_process() -> Option<&'static Self> {
+        TICKING.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn micros(&self) -> u64 {
+        let tick = self.ticks.raw();
+        match self.counter.read(tick) {
+            Some(micros) => micros,
+            None => self.compare(),
+        }
+    }
+
     fn new() -> Option<Self> {
         let source = fs::read_to_string(CLOCK_SOURCE).ok()?;
         if source.trim() != "tsc" {
