@@ -22,9 +22,14 @@ thread_local! {
 pub(crate) fn request(charges: &[Charge<'_>], names: &Names) -> Arc<Request> {
     let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
     let mut request = spare.ok().flatten().unwrap_or_default();
-    // Nobody else holds what is spare.
-    if let Some(request) = Arc::get_mut(&mut request) {
-        request.ask(charges, names);
+    match Arc::get_mut(&mut request) {
+        Some(unshared) => unshared.ask(charges, names),
+        // Nobody else holds what is spare; but if anybody did, this one's charges would be asked for that one's.
+        None => {
+            let mut unshared = Request::default();
+            unshared.ask(charges, names);
+            request = Arc::new(unshared);
+        }
     }
     request
 }
