@@ -28,9 +28,9 @@ use crate::stage::Stage;
 /// The deadline of each decision.
 pub const DEADLINE: Duration = Duration::from_millis(250);
 
-/// How long clients ask before the first fault: they have to connect, and what nobody is told of must have happened after a
-/// while only where none acts.
-const CALM: Duration = Duration::from_secs(5);
+/// How long clients ask before the first fault. They have to connect, and what nobody is told of is certain only if nothing acts
+/// for three seconds after it: so long that corrections that get lost are noticed in what is left.
+const CALM: Duration = Duration::from_secs(6);
 
 /// Fewer decisions than this are none that a run could be judged by.
 const FEWEST: u64 = 300;

@@ -269,13 +269,13 @@ impl Client {
                     self.entrance.backend().credit(receipt, n);
                     end(number, &Outcome::Told.into())?;
                 }
-                3 => {
+                3..=4 => {
                     let n = rng.u64(1..=(receipt.quota().capacity() / 4).clamp(1, 12));
                     let number = self.begin(Verb::Debit(budget, n), None)?;
                     self.entrance.backend().debit(&receipt, n);
                     end(number, &Outcome::Told.into())?;
                 }
-                // Most requests cost what was expected.
+                // The others cost what was expected.
                 _ => {}
             }
         }
