@@ -28,8 +28,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// Windows are anchored to the Unix epoch, so the wall clock is asked, once. From then on only the monotonic clock
 /// counts, so that somebody setting the time does not give anybody a budget, or take it away. On Linux, where the kernel tells
 /// the time by the processor's counter, so does this clock: never ahead of the kernel, and three microseconds behind at most. For
-/// that the first one of a process finds out how fast the counter is, which takes about a millisecond, and never more than a
-/// fifth of a second.
+/// that the first one of a process finds out how fast the counter is, which takes about two milliseconds, and never more than
+/// three tenths of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     /// The wall time at which the monotonic clock was at zero.

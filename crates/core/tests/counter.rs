@@ -5,6 +5,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "it is not calibrated here")]
 #[path = "../src/clock/counter.rs"]
 mod counter;
 
@@ -14,7 +15,7 @@ use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-use counter::{Counter, UNITS_PER_MICRO};
+use counter::{Counter, Reading, UNITS_PER_MICRO};
 
 mod sync {
     pub(crate) use loom::sync::atomic::AtomicU64;
@@ -54,7 +55,12 @@ impl Machine {
         self.counter.read(tick).unwrap_or_else(|| {
             let before = self.tick();
             let units = self.micros() * UNITS_PER_MICRO;
-            self.counter.compare(before, units, self.tick())
+            let after = self.tick();
+            self.counter.compare(Reading {
+                before,
+                units,
+                after,
+            })
         })
     }
 

@@ -1,5 +1,6 @@
 //! A processor's counter of ticks as a clock, as long as another one, slower to ask, vouches for it.
 
+use std::iter;
 use std::sync::atomic::Ordering;
 
 use crate::sync::AtomicU64;
@@ -13,6 +14,39 @@ const MOMENT_MICROS: u64 = 1;
 /// A counter that is further ahead of the system is not believed again. Not zero, because a processor may read its counter a
 /// little earlier than it was told to.
 const AHEAD: u64 = UNITS_PER_MICRO;
+
+/// How much of the counter's pace may be unknown: one part in 2^12, a quarter of what it is slowed by.
+const UNKNOWN: u32 = 12;
+/// If its pace cannot be told after so long, it is left alone.
+const LONGEST_CALIBRATION: u64 = 100_000 * UNITS_PER_MICRO;
+
+/// What the system said, in units, between two ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) before: u64,
+    pub(super) units: u64,
+    pub(super) after: u64,
+}
+
+impl Reading {
+    fn width(&self) -> u64 {
+        self.after.wrapping_sub(self.before)
+    }
+
+    /// The least that 2^32 ticks can have taken since the first reading, in nanoseconds; none before that is known well enough.
+    /// However long somebody was interrupted between a tick and the system's word, that word fell between the two ticks.
+    fn nanos_since(&self, first: &Self) -> Option<u64> {
+        let ticks = self.after.wrapping_sub(first.before);
+        // One less, for what rounding may have taken from the first.
+        let units = self.units.saturating_sub(first.units).saturating_sub(1);
+        let is_known =
+            self.width().saturating_add(first.width()) <= ticks >> UNKNOWN && units >> UNKNOWN > 0;
+        let nanos = u128::from(units) * 1_000 / u128::from(UNITS_PER_MICRO);
+        is_known
+            .then(|| (nanos << 32).checked_div(ticks.into()))
+            .and_then(|nanos| u64::try_from(nanos?).ok())
+    }
+}
 
 /// Tells the time by ticks, and says when the system has to be asked.
 ///
@@ -35,6 +69,24 @@ pub(super) struct Counter {
 }
 
 impl Counter {
+    /// A counter whose pace is found out by readings of it and of the system, which takes less than a millisecond on a machine that is
+    /// not busy. `None` if that does not come to an end, or if no time can be told by it.
+    pub(super) fn calibrated(mut read: impl FnMut() -> Reading) -> Option<Self> {
+        // The closest of a few: what a wide one leaves open takes long to make up for.
+        let first = iter::repeat_with(&mut read)
+            .take(8)
+            .min_by_key(Reading::width)?;
+        loop {
+            let reading = read();
+            if let Some(nanos) = reading.nanos_since(&first) {
+                return Self::new(first.before, nanos);
+            }
+            if reading.units.saturating_sub(first.units) > LONGEST_CALIBRATION {
+                return None;
+            }
+        }
+    }
+
     /// A counter of which 2^32 ticks take so many `nanos`, from its `first` tick of interest on. `None` if they are too few or
     /// too many to tell the time by.
     pub(super) fn new(first: u64, nanos: u64) -> Option<Self> {
@@ -69,9 +121,14 @@ impl Counter {
         is_believed.then(|| self.units(tick) / UNITS_PER_MICRO)
     }
 
-    /// The time in microseconds, now that the system said `units` between the ticks `before` and `after`.
+    /// The time in microseconds, now that the system was asked.
     #[cold]
-    pub(super) fn compare(&self, before: u64, units: u64, after: u64) -> u64 {
+    pub(super) fn compare(&self, reading: Reading) -> u64 {
+        let Reading {
+            before,
+            units,
+            after,
+        } = reading;
         let is_wrong = self.units(before) > units.saturating_add(AHEAD);
         if is_wrong || self.believed.load(Ordering::Relaxed) == 0 {
             self.believed.store(0, Ordering::Relaxed);
@@ -81,14 +138,14 @@ impl Counter {
         let first_units = units.saturating_sub(self.since_first(after) + 1);
         self.first_units.fetch_max(first_units, Ordering::Relaxed);
         // Else it was interrupted between its readings, and whoever comes next asks again.
-        if after.wrapping_sub(before) <= self.moment {
+        if reading.width() <= self.moment {
             self.asked_at.store(after, Ordering::Release);
         }
         self.units(after) / UNITS_PER_MICRO
     }
 
     #[inline]
-    fn units(&self, tick: u64) -> u64 {
+    pub(super) fn units(&self, tick: u64) -> u64 {
         let first_units = self.first_units.load(Ordering::Relaxed);
         first_units.wrapping_add(self.since_first(tick))
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::counter::{Counter, UNITS_PER_MICRO};
+use super::counter::{Counter, Reading, UNITS_PER_MICRO};
 use super::{Clock, SystemClock};
 
 const HOUR: u64 = 3_600_000_000;
@@ -46,7 +46,12 @@ impl Machine {
         let (before, units) = (self.ticks, self.micros * UNITS_PER_MICRO);
         self.ticks += apart;
         self.micros += apart / 3_000;
-        self.counter.compare(before, units, self.ticks)
+        let after = self.ticks;
+        self.counter.compare(Reading {
+            before,
+            units,
+            after,
+        })
     }
 }
 
@@ -127,6 +132,85 @@ fn whoever_is_interrupted_between_two_readings_leaves_it_to_the_next_to_ask() {
 
     // then
     assert!(was_asked && machine.micros - now <= 3);
+}
+
+/// Readings of a processor of three ticks a nanosecond that take thirty on either side of the system's word, and by some of which
+/// somebody is interrupted: for how many nanoseconds before and behind it, `interrupted` says.
+fn readings(mut interrupted: impl FnMut(u32) -> [u64; 2]) -> impl FnMut() -> Reading {
+    let (mut n, mut nanos) = (0, HOUR * 1_000);
+    move || {
+        let [earlier, later] = interrupted(n);
+        n += 1;
+        let before = nanos * 3;
+        nanos += 30 + earlier;
+        let units = nanos * UNITS_PER_MICRO / 1_000;
+        nanos += 30 + later;
+        let after = nanos * 3;
+        Reading {
+            before,
+            units,
+            after,
+        }
+    }
+}
+
+#[test]
+fn a_calibration_is_never_fast_and_hardly_slow_whenever_it_is_interrupted() {
+    const LONG: u64 = 5_000_000;
+
+    // given a machine that interrupts one reading, or all but every tenth, before or behind the system's word
+    for sides in [[LONG, 0], [0, LONG], [LONG, LONG / 2]] {
+        for period in [1, 2, 3, 9, 10] {
+            for n in [0, 1, 7, 8, 9, 100] {
+                let interrupted = |at: u32| {
+                    let is_hit = if period == 1 {
+                        at == n
+                    } else {
+                        !at.is_multiple_of(period)
+                    };
+                    if is_hit { sides } else { [0; 2] }
+                };
+                let mut read = readings(interrupted);
+
+                // when
+                let counter = Counter::calibrated(&mut read).unwrap();
+
+                // then a second later it is slow by the thousandth that it is meant to be, and no more than a quarter of that beside
+                let start = read();
+                let micros = counter.compare(start);
+                let passed =
+                    counter.units(start.after + 3_000_000_000) - counter.units(start.after);
+                assert!(micros * UNITS_PER_MICRO <= start.units + UNITS_PER_MICRO);
+                let second = 1_000_000 * UNITS_PER_MICRO;
+                assert!(
+                    (second / 10_000 * 9_987..=second / 10_000 * 9_990).contains(&passed),
+                    "{passed} of {second}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_interrupts_every_reading_has_no_counter() {
+    assert!(Counter::calibrated(readings(|_| [100_000, 100_000])).is_none());
+}
+
+#[test]
+fn a_counter_that_stands_still_or_runs_back_is_none() {
+    let (mut nanos, mut ticks) = (0, 1 << 40);
+    for pace in [0, 3] {
+        let read = || {
+            nanos += 1_000;
+            ticks -= pace;
+            Reading {
+                before: ticks,
+                units: nanos,
+                after: ticks,
+            }
+        };
+        assert!(Counter::calibrated(read).is_none());
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use quanta::Clock;
 
 use super::system;
-use crate::clock::counter::{Counter, UNITS_PER_MICRO};
+use crate::clock::counter::{Counter, Reading, UNITS_PER_MICRO};
 
 /// What the kernel tells the time by. It is the counter only if it has found that it ticks evenly and alike on all processors.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -40,20 +40,27 @@ impl Ticking {
         if source.trim() != "tsc" {
             return None;
         }
-        // Calibrates it, which takes a millisecond, unless somebody in this process did.
+        // It has a calibration of its own, which whoever is interrupted in it gets wrong.
         let ticks = Clock::new();
-        let counter = Counter::new(ticks.raw(), ticks.delta_as_nanos(0, 1 << 32))?;
+        let counter = Counter::calibrated(|| read(&ticks))?;
         Some(Self { ticks, counter })
     }
 
     #[cold]
     fn compare(&self) -> u64 {
-        let before = self.ticks.raw();
-        let now = system();
-        let after = self.ticks.raw();
-        let micros = now.tv_sec.cast_unsigned() * 1_000_000;
-        let units =
-            micros * UNITS_PER_MICRO + now.tv_nsec.cast_unsigned() * UNITS_PER_MICRO / 1_000;
-        self.counter.compare(before, units, after)
+        self.counter.compare(read(&self.ticks))
+    }
+}
+
+fn read(ticks: &Clock) -> Reading {
+    let before = ticks.raw();
+    let now = system();
+    let after = ticks.raw();
+    let micros = now.tv_sec.cast_unsigned() * 1_000_000;
+    let units = micros * UNITS_PER_MICRO + now.tv_nsec.cast_unsigned() * UNITS_PER_MICRO / 1_000;
+    Reading {
+        before,
+        units,
+        after,
     }
 }
