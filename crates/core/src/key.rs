@@ -42,8 +42,8 @@ pub enum KeyKind {
 const INLINE: usize = 46;
 /// What hashing takes at once.
 const BLOCK: usize = size_of::<u128>();
-/// Keys that are no longer, as those of most addresses and API keys, are put together in words.
-const WORDS: usize = 32;
+/// Keys that are no longer, as those of addresses, of UUIDs and of most API keys, are put together in words.
+const WORDS: usize = 40;
 
 #[derive(Clone)]
 enum Repr {
@@ -179,14 +179,11 @@ impl Key {
                 let full = usize::from(*len) / BLOCK;
                 let rest = match blocks.get(full) {
                     Some(block) => u128::from_le_bytes(*block),
-                    None => number(last),
+                    None => end(last),
                 };
                 (&blocks[..full], rest)
             }
-            Repr::Heap(bytes) => {
-                let (blocks, rest) = bytes.as_chunks();
-                (blocks, number(rest))
-            }
+            Repr::Heap(bytes) => blocks_of(bytes),
         }
     }
 
@@ -233,6 +230,24 @@ impl Key {
     }
 }
 
+#[inline(never)]
+fn blocks_of(bytes: &[u8]) -> (&[[u8; BLOCK]], u128) {
+    let (blocks, rest) = bytes.as_chunks();
+    (blocks, number(rest))
+}
+
+/// What is behind the last block that a key has room for, in the pieces in which it was written: see [`put`].
+#[inline]
+fn end(bytes: &[u8]) -> u128 {
+    const WORD: usize = size_of::<u64>();
+    let (word, rest) = bytes.split_at(WORD.min(bytes.len()));
+    let (half, rest) = rest.split_at(size_of::<u32>().min(rest.len()));
+    let word = word.try_into().map_or(0, u64::from_le_bytes);
+    let half = half.try_into().map_or(0, u32::from_le_bytes);
+    let rest = rest.try_into().map_or(0, u16::from_le_bytes);
+    u128::from(word) | u128::from(u64::from(rest) << 32 | u64::from(half)) << 64
+}
+
 /// Puts a key together word for word, as it will be read: a processor that is to read at once what was written in other
 /// pieces first waits until all before it is done. That would be the last call's look at memory, for longer than the
 /// rest of a call takes.
@@ -246,7 +261,9 @@ fn put(kind: KeyKind, content: &[u8], to: &mut [u8; WORDS]) {
     let number = |word: Option<[u8; 8]>| word.map_or(0, u64::from_le_bytes);
     let Some(first) = word(0) else {
         let first = self::number(content) << 8 | kind as u128;
-        to.copy_from_slice([first.to_le_bytes(), [0; 16]].as_flattened());
+        let (start, end) = to.split_at_mut(BLOCK);
+        start.copy_from_slice(&first.to_le_bytes());
+        end.fill(0);
         return;
     };
     let first = number(Some(first)) << 8 | kind as u64;
@@ -254,11 +271,16 @@ fn put(kind: KeyKind, content: &[u8], to: &mut [u8; WORDS]) {
     let len = content.len() + 1;
     let last = number(content.last_chunk().copied()) >> ((64 - 8 * (len % 8)) % 64);
     let words = if len > 24 {
-        [first, number(word(7)), number(word(15)), last]
+        let within = [7, 15].map(|at| number(word(at)));
+        if len > 32 {
+            [first, within[0], within[1], number(word(23)), last]
+        } else {
+            [first, within[0], within[1], last, 0]
+        }
     } else if len > 16 {
-        [first, number(word(7)), last, 0]
+        [first, number(word(7)), last, 0, 0]
     } else {
-        [first, last, 0, 0]
+        [first, last, 0, 0, 0]
     };
     for (to, word) in to.as_chunks_mut().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
