@@ -1,9 +1,9 @@
 //! Counts, with valgrind's callgrind, the instructions of scenarios and what they allocate.
 
 use std::collections::HashMap;
-use std::env;
-use std::fs;
 use std::process::Command;
+use std::sync::Mutex;
+use std::{env, fs, iter, thread};
 
 use tollgate_bench::Scenario;
 
@@ -13,7 +13,7 @@ use crate::Result;
 const ROUNDS: u32 = 10;
 
 pub(crate) fn instructions(scenarios: &[Scenario]) -> Result<()> {
-    let mut counter = Counter::default();
+    let counter = Counter::of(scenarios.iter().copied())?;
     for scenario in scenarios {
         let own = counter.above_baseline(*scenario)?.instructions;
         println!("{own:>7}  {:<24} {}", scenario.name(), scenario.about());
@@ -28,15 +28,41 @@ pub(crate) struct Counts {
     pub(crate) allocations: i64,
 }
 
-/// Counts each scenario once: most of them share a baseline.
-#[derive(Default)]
+/// What was counted, each scenario once: most of them share a baseline.
 pub(crate) struct Counter {
     counted: HashMap<&'static str, Counts>,
 }
 
 impl Counter {
+    /// Counts these and their baselines, as many at a time as there are cores: a count is the same whatever else goes on.
+    pub(crate) fn of(scenarios: impl IntoIterator<Item = Scenario>) -> Result<Self> {
+        let with_baseline = |one: Scenario| [Some(one), one.baseline()].into_iter().flatten();
+        let all: HashMap<_, _> = scenarios
+            .into_iter()
+            .flat_map(with_baseline)
+            .map(|one| (one.name(), one))
+            .collect();
+        let waiting = Mutex::new(all.into_values());
+        let next = || waiting.lock().ok()?.next();
+        let count = || -> std::result::Result<Vec<_>, String> {
+            iter::from_fn(next)
+                .map(|one| Ok((one.name(), counted(one).map_err(|error| error.to_string())?)))
+                .collect()
+        };
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let mut counter = HashMap::new();
+        thread::scope(|scope| -> Result<()> {
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(count)).collect();
+            for thread in threads {
+                counter.extend(thread.join().map_err(|_| "a count did not end")??);
+            }
+            Ok(())
+        })?;
+        Ok(Self { counted: counter })
+    }
+
     /// What a scenario costs above what there would be without a limiter.
-    pub(crate) fn above_baseline(&mut self, scenario: Scenario) -> Result<Counts> {
+    pub(crate) fn above_baseline(&self, scenario: Scenario) -> Result<Counts> {
         let all = self.per_request(scenario)?;
         let Some(baseline) = scenario.baseline() else {
             return Ok(all);
@@ -48,13 +74,9 @@ impl Counter {
         })
     }
 
-    fn per_request(&mut self, scenario: Scenario) -> Result<Counts> {
-        if let Some(counts) = self.counted.get(scenario.name()) {
-            return Ok(*counts);
-        }
-        let counts = counted(scenario)?;
-        self.counted.insert(scenario.name(), counts);
-        Ok(counts)
+    fn per_request(&self, scenario: Scenario) -> Result<Counts> {
+        let counts = self.counted.get(scenario.name()).copied();
+        counts.ok_or_else(|| format!("{} was not counted", scenario.name()).into())
     }
 }
 

@@ -26,7 +26,7 @@ use crate::Result;
 
 #[derive(Args)]
 pub(crate) struct Compare {
-    /// Two minutes rather than ten: fewer rounds, shorter turns, a smaller flood
+    /// Two minutes rather than ten: fewer rounds, shorter turns, a smaller flood, at most a million keys
     #[arg(long)]
     quick: bool,
     /// Measures nothing: writes the pages anew from the last report
@@ -111,7 +111,7 @@ fn measured(quick: bool) -> Result<Report> {
         not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
     }
     let served = if wrk { http::steps(quick) } else { 0 };
-    let steps = layers::STEPS + threads::STEPS + redis::STEPS + served + growth::STEPS;
+    let steps = layers::STEPS + threads::STEPS + redis::STEPS + served + growth::steps(quick);
     let progress = Progress::new(steps);
     let report = Report {
         quick,

@@ -1,31 +1,27 @@
 //! The ways to serve a request that are compared.
 
 mod axum_governor;
+mod checks;
 mod control;
 
-use std::array;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
-use tollgate::{
-    Charge, ImmediateBackend, Key, Limiter, MemoryBackend, Mode, Policy, Quota, RateLimitLayer,
-    Scope,
-};
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
+pub use self::checks::with_charges;
 use self::control::Control;
 
 /// Callers that take turns.
@@ -33,9 +29,6 @@ const CALLERS: u32 = 1000;
 
 /// A quota that nobody here reaches, and slow enough that what was spent is still remembered a round later.
 const PLENTY: Quota = Quota::per_day(1_000_000);
-
-/// The same for calls of several charges, a round of which takes longer: what was spent lasts for seconds.
-const LASTING: Quota = Quota::per_day(10_000);
 
 /// A quota that everybody here has used up after the first round.
 const LITTLE: Quota = Quota::per_day(1);
@@ -98,11 +91,15 @@ scenarios! {
     AxumGovernorTyped "axum-governor-typed" "the same, on a response with a content type",
     AxumGovernorDenied "axum-governor-denied" "axum-governor, denied, with headers",
     CheckAddress "check-address" "memory backend, one GCRA check, address key",
-    CheckText "check-text" "memory backend, one GCRA check, string key",
+    CheckShortText "check-short-text" "memory backend, one GCRA check, string key of 8 bytes",
+    CheckText "check-text" "memory backend, one GCRA check, string key of 31 bytes",
+    CheckUuid "check-uuid" "memory backend, one GCRA check, string key, a UUID",
     CheckTwo "check-two" "the same with two charges, one on a budget that all share",
     CheckEight "check-eight" "the same with eight charges, each by another quota",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
-    GovernorCheckText "governor-text" "governor, keyed check, string key",
+    GovernorCheckShortText "governor-short-text" "governor, keyed check, string key of 8 bytes",
+    GovernorCheckText "governor-text" "governor, keyed check, string key of 31 bytes",
+    GovernorCheckUuid "governor-uuid" "governor, keyed check, string key, a UUID",
     LoopAddress "loop-address" "building the address key alone",
     LoopText "loop-text" "building the string key alone",
 }
@@ -140,7 +137,12 @@ impl Scenario {
             Self::CheckAddress | Self::CheckTwo | Self::CheckEight | Self::GovernorCheckAddress => {
                 Some(Self::LoopAddress)
             }
-            Self::CheckText | Self::GovernorCheckText => Some(Self::LoopText),
+            Self::CheckText
+            | Self::CheckShortText
+            | Self::CheckUuid
+            | Self::GovernorCheckText
+            | Self::GovernorCheckShortText
+            | Self::GovernorCheckUuid => Some(Self::LoopText),
             _ => Some(Self::Bare),
         }
     }
@@ -222,31 +224,21 @@ impl Scenario {
             Self::AxumGovernor => axum_governor::serve_with(axum_governor::PLENTY, Nothing),
             Self::AxumGovernorTyped => axum_governor::serve_with(axum_governor::PLENTY, Typed),
             Self::AxumGovernorDenied => axum_governor::serve_with(axum_governor::LITTLE, Nothing),
-            Self::CheckAddress => check(|caller| Key::from(black_box(IpAddr::V4(address(caller))))),
-            Self::CheckText => {
-                let names = names();
-                check(move |caller| Key::from(black_box(&names[caller as usize])))
-            }
-            Self::CheckTwo => own_and_shared(),
+            Self::CheckAddress => checks::by_address(),
+            Self::CheckText => checks::by_text(checks::names()),
+            Self::CheckShortText => checks::by_text(checks::short_names()),
+            Self::CheckUuid => checks::by_text(checks::uuids()),
+            Self::CheckTwo => checks::own_and_shared(),
             Self::CheckEight => with_charges(8),
-            Self::GovernorCheckAddress => {
-                let limiter = governor::RateLimiter::keyed(governor_quota());
-                each(move |caller| {
-                    let _ = black_box(limiter.check_key(&black_box(IpAddr::V4(address(caller)))));
-                })
-            }
-            Self::GovernorCheckText => {
-                let limiter = governor::RateLimiter::keyed(governor_quota());
-                let names = names();
-                each(move |caller| {
-                    let _ = black_box(limiter.check_key(black_box(&names[caller as usize])));
-                })
-            }
+            Self::GovernorCheckAddress => checks::governor_s_by_address(),
+            Self::GovernorCheckText => checks::governor_s_by_text(checks::names()),
+            Self::GovernorCheckShortText => checks::governor_s_by_text(checks::short_names()),
+            Self::GovernorCheckUuid => checks::governor_s_by_text(checks::uuids()),
             Self::LoopAddress => each(|caller| {
                 black_box(IpAddr::V4(address(caller)));
             }),
             Self::LoopText => {
-                let names = names();
+                let names = checks::names();
                 each(move |caller| {
                     black_box(&names[caller as usize]);
                 })
@@ -259,29 +251,6 @@ impl Scenario {
 #[must_use]
 pub fn with_policies(policies: u32) -> Box<dyn FnMut(u32)> {
     serve_route(routes(policies).layer(Nothing))
-}
-
-/// What one request is charged for at most, in [`with_charges`].
-const MOST_CHARGES: usize = 8;
-
-/// Requests with so many charges each, up to eight.
-#[must_use]
-pub fn with_charges(charges: usize) -> Box<dyn FnMut(u32)> {
-    let backend = MemoryBackend::new();
-    let scopes: [_; MOST_CHARGES] =
-        array::from_fn(|slot| Scope::of("bench", u16::try_from(slot).unwrap_or(0), &LASTING));
-    let charges = charges.min(MOST_CHARGES);
-    each(move |caller| {
-        let key = Key::from(black_box(IpAddr::V4(address(caller))));
-        let all = scopes.map(|scope| Charge {
-            scope,
-            quota: &LASTING,
-            key: &key,
-            cost: 1,
-            mode: Mode::Enforce,
-        });
-        black_box(&backend.decide_now(&all[..charges]));
-    })
 }
 
 /// A service that does nothing but answer.
@@ -327,13 +296,6 @@ impl Service<Request<Body>> for Typed {
 
 fn address(caller: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 + caller)
-}
-
-/// 31 bytes each, the length of an ordinary API key or cache name.
-fn names() -> Vec<String> {
-    (0..CALLERS)
-        .map(|caller| format!("customer-{caller:06}-of-the-service"))
-        .collect()
 }
 
 fn each(mut f: impl FnMut(u32) + 'static) -> Box<dyn FnMut(u32)> {
@@ -444,52 +406,4 @@ where
         Some(config) => serve(GovernorLayer::new(Arc::new(config)).layer(service)),
         None => each(|_| {}),
     }
-}
-
-fn governor_quota() -> governor::Quota {
-    // A million a day, as above.
-    let burst = NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MIN);
-    let quota = governor::Quota::with_period(Duration::from_micros(86_400));
-    quota
-        .unwrap_or(governor::Quota::per_second(NonZeroU32::MIN))
-        .allow_burst(burst)
-}
-
-/// The usual pair: what one caller may have, and what all of them together may.
-fn own_and_shared() -> Box<dyn FnMut(u32)> {
-    let backend = MemoryBackend::new();
-    let shared = Key::global();
-    let scopes = [(0, &LASTING), (1, &PLENTY)];
-    let [own_scope, shared_scope] = scopes.map(|(slot, quota)| Scope::of("bench", slot, quota));
-    each(move |caller| {
-        let own = Key::from(black_box(IpAddr::V4(address(caller))));
-        let charge = |scope, quota, key| Charge {
-            scope,
-            quota,
-            key,
-            cost: 1,
-            mode: Mode::Enforce,
-        };
-        let charges = [
-            charge(own_scope, &LASTING, &own),
-            charge(shared_scope, &PLENTY, &shared),
-        ];
-        black_box(&backend.decide_now(&charges));
-    })
-}
-
-fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
-    let backend = MemoryBackend::new();
-    let scope = Scope::of("bench", 0, &PLENTY);
-    each(move |caller| {
-        let key = key(caller);
-        let charge = Charge {
-            scope,
-            quota: &PLENTY,
-            key: &key,
-            cost: 1,
-            mode: Mode::Enforce,
-        };
-        black_box(&backend.decide_now(&[charge]));
-    })
 }

@@ -2,7 +2,7 @@
 
 use tollgate_bench::Scenario;
 
-use super::report::{Cost, InFlight, OURS, Pace, Report};
+use super::report::{Cost, InFlight, OURS, Pace, Report, Threads};
 
 /// A bound and how a run stands to it.
 pub(crate) struct Floor {
@@ -63,7 +63,8 @@ fn in_process(report: &Report, floors: &mut Vec<Floor>) {
             floor("allocations", cost.allocations, *allocations);
         }
     }
-    for threads in report.threads.iter().filter(|threads| threads.threads > 1) {
+    let alike = |threads: &&Threads| threads.threads > 1 && !threads.against_version_4;
+    for threads in report.threads.iter().filter(alike) {
         let said = &threads.said;
         floors.push(Floor {
             what: format!(

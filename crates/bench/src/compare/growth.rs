@@ -16,12 +16,19 @@ const CHARGES: [u32; 4] = [1, 2, 4, 8];
 const BATCHES: usize = 50;
 
 /// Who, and by which name its process knows it.
-const WHO: [(&str, &str); 2] = [(OURS, "tollgate"), ("governor", "governor")];
+const WHO: [(&str, &str); 3] = [
+    (OURS, "tollgate"),
+    ("governor", "governor"),
+    ("governor, version 4 alone", "governor-of-version4"),
+];
+
+/// To be among so many, the last of them not in a quick run.
+const KEYS: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Growth> {
     progress.part("in process: how costs grow");
     let growth = Growth {
-        keys: keys(progress)?,
+        keys: keys(quick, progress)?,
         policies: policies(progress),
         charges: charges(progress),
         pauses: pauses(quick, progress)?,
@@ -29,12 +36,22 @@ pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Growth> {
     Ok(growth)
 }
 
-pub(super) const STEPS: u64 = 10 + 2 + PAUSES.len() as u64;
+pub(super) fn steps(quick: bool) -> u64 {
+    (WHO.len() * counts(quick).len() + 2 + PAUSES.len()) as u64
+}
 
-fn keys(progress: &Progress) -> Result<Vec<Keys>> {
+fn counts(quick: bool) -> &'static [u32] {
+    if quick {
+        &KEYS[..KEYS.len() - 1]
+    } else {
+        &KEYS
+    }
+}
+
+fn keys(quick: bool, progress: &Progress) -> Result<Vec<Keys>> {
     let mut points = Vec::new();
     for (who, name) in WHO {
-        for keys in [1_000, 10_000, 100_000, 1_000_000, 10_000_000] {
+        for &keys in counts(quick) {
             let line = alone(name, "check", keys)?;
             points.push(Keys {
                 who: who.to_owned(),
@@ -51,14 +68,14 @@ fn keys(progress: &Progress) -> Result<Vec<Keys>> {
 fn policies(progress: &Progress) -> Vec<Steps> {
     let mut bare = Scenario::BareRoute.prepare();
     let of = |policies: u32| (policies, with_policies(policies));
-    let steps = steps(POLICIES.map(of).into(), &mut *bare);
+    let steps = in_turns(POLICIES.map(of).into(), &mut *bare);
     progress.step();
     steps
 }
 
 fn charges(progress: &Progress) -> Vec<Steps> {
     let of = |charges: u32| (charges, with_charges(charges as usize));
-    let steps = steps(CHARGES.map(of).into(), &mut |_| {});
+    let steps = in_turns(CHARGES.map(of).into(), &mut |_| {});
     progress.step();
     steps
 }
@@ -66,7 +83,7 @@ fn charges(progress: &Progress) -> Vec<Steps> {
 type Serve = Box<dyn FnMut(u32)>;
 
 /// Nanoseconds above the baseline; all take turns.
-fn steps(mut all: Vec<(u32, Serve)>, baseline: &mut dyn FnMut(u32)) -> Vec<Steps> {
+fn in_turns(mut all: Vec<(u32, Serve)>, baseline: &mut dyn FnMut(u32)) -> Vec<Steps> {
     const CALLERS: u32 = 1000;
 
     let mut costs: Vec<Vec<f64>> = all.iter().map(|_| Vec::new()).collect();

@@ -1,5 +1,7 @@
 //! In process: what a request costs each limiter, in instructions, allocations and time.
 
+use std::iter;
+
 use tollgate_bench::Scenario;
 
 use super::progress::Progress;
@@ -16,9 +18,19 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         &[("governor", Scenario::GovernorCheckAddress)],
     ),
     (
+        "one check in memory, text of 8 bytes",
+        Scenario::CheckShortText,
+        &[("governor", Scenario::GovernorCheckShortText)],
+    ),
+    (
         "one check in memory, text of 31 bytes",
         Scenario::CheckText,
         &[("governor", Scenario::GovernorCheckText)],
+    ),
+    (
+        "one check in memory, a UUID as text",
+        Scenario::CheckUuid,
+        &[("governor", Scenario::GovernorCheckUuid)],
     ),
     (
         "layer, allowed, no headers",
@@ -81,14 +93,19 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
 
 type Peer = (&'static str, Scenario);
 
-pub(super) const STEPS: u64 = ROWS.len() as u64;
+pub(super) const STEPS: u64 = 1 + ROWS.len() as u64;
 
 /// Batches of a thousand requests that each limiter serves in turn.
 const BATCHES: [usize; 2] = [200, 40];
 
 pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<Vec<Row>> {
     progress.part("in process: what a request costs");
-    let mut counter = count.then(Counter::default);
+    let all = ROWS.iter().flat_map(|(_, ours, peers)| {
+        let peers = peers.iter().map(|(_, peer)| *peer);
+        iter::once(*ours).chain(peers)
+    });
+    let counter = count.then(|| Counter::of(all)).transpose()?;
+    progress.step();
     let mut rows = Vec::new();
     for (what, ours, peers) in ROWS {
         let all: Vec<_> = [(OURS, *ours)]
@@ -98,10 +115,8 @@ pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<V
         let times = times(&all, BATCHES[usize::from(quick)]);
         let mut by = Vec::new();
         for ((who, scenario), (nanos, ours_by_this)) in all.into_iter().zip(times) {
-            let counts = match &mut counter {
-                Some(counter) => Some(counter.above_baseline(scenario)?),
-                None => None,
-            };
+            let counts = counter.as_ref().map(|all| all.above_baseline(scenario));
+            let counts = counts.transpose()?;
             by.push(Cost {
                 who: who.to_owned(),
                 instructions: counts.map(|counts| counts.instructions),

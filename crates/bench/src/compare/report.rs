@@ -58,6 +58,8 @@ pub(crate) struct Threads {
     pub(crate) threads: usize,
     /// What became of the checks.
     pub(crate) said: String,
+    /// Governor's keys have no room for an address of version 6, which Tollgate's have: no like for like.
+    pub(crate) against_version_4: bool,
     pub(crate) ours_per_second: f64,
     pub(crate) governor_per_second: f64,
     /// The median of all rounds: above one, ours is faster.

@@ -1,7 +1,8 @@
 //! Checks in memory by one thread and by two, of few keys and of many: what sharing costs.
 
+use std::hash::Hash;
 use std::hint::black_box;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,15 +25,26 @@ const ROUNDS: [usize; 2] = [9, 3];
 
 /// Of hot keys budgets never run out, and of cold ones either; or they are full again at each visit, so that a key is forgotten and
 /// comes as a new one; or there is nothing left.
-const CASES: &[(u32, usize, &str, Budget)] = &[
-    (HOT, 1, "allowed", Budget(1_000_000_000)),
-    (HOT, 2, "allowed", Budget(1_000_000_000)),
-    (COLD, 1, "allowed", Budget(1_000)),
-    (COLD, 2, "allowed", Budget(1_000)),
-    (COLD, 2, "full again", Budget(1_000_000_000)),
-    (HOT, 2, "denied", Budget(1)),
-    (COLD, 2, "denied", Budget(1)),
+const CASES: &[Case] = &[
+    Case::new(HOT, 1, "allowed", Budget(1_000_000_000)),
+    Case::new(HOT, 2, "allowed", Budget(1_000_000_000)),
+    Case::new(COLD, 1, "allowed", Budget(1_000)),
+    Case::new(COLD, 2, "allowed", Budget(1_000)),
+    Case::new(COLD, 2, "allowed", Budget(1_000)).against_version_4(),
+    Case::new(COLD, 2, "full again", Budget(1_000_000_000)),
+    Case::new(HOT, 2, "denied", Budget(1)),
+    Case::new(COLD, 2, "denied", Budget(1)),
+    Case::new(COLD, 2, "denied", Budget(1)).against_version_4(),
 ];
+
+struct Case {
+    keys: u32,
+    threads: usize,
+    said: &'static str,
+    budget: Budget,
+    /// Governor is told that no caller has an address of version 6, which Tollgate cannot be: its slots take half as much.
+    against_version_4: bool,
+}
 
 /// So much a day.
 #[derive(Clone, Copy)]
@@ -43,61 +55,96 @@ pub(super) const STEPS: u64 = CASES.len() as u64;
 pub(super) fn measure(quick: bool, progress: &Progress) -> Vec<Threads> {
     progress.part("in process: one thread and two, few keys and many");
     let rounds = ROUNDS[usize::from(quick)];
-    let case = |&(keys, threads, said, budget): &(u32, usize, &str, Budget)| {
-        let (ours_per_second, governor_per_second, ours_by_governor) =
-            compared(keys, threads, budget, rounds);
+    let measured = |case: &Case| {
+        let threads = if case.against_version_4 {
+            case.measured::<Ipv4Addr>(rounds)
+        } else {
+            // As tower_governor and axum-governor have them.
+            case.measured::<IpAddr>(rounds)
+        };
         progress.step();
-        Threads {
-            keys,
-            threads,
-            said: said.to_owned(),
-            ours_per_second,
-            governor_per_second,
-            ours_by_governor,
-        }
+        threads
     };
-    CASES.iter().map(case).collect()
+    CASES.iter().map(measured).collect()
 }
 
-/// Checks per second, ours and governor's, and the ratio.
-fn compared(keys: u32, threads: usize, budget: Budget, rounds: usize) -> (f64, f64, f64) {
-    let quota = Quota::per_day(budget.0.into());
-    let scope = Scope::of("threads", 0, &quota);
-    // With some to spare, so that no shard is full when all keys are there.
-    let backend = MemoryBackend::builder()
-        .max_keys(COLD as usize * 5 / 4)
-        .build();
-    let ours = |key: u32| {
-        let key = Key::from(Ipv4Addr::from_bits(key));
-        let charge = Charge {
-            scope,
-            quota: &quota,
-            key: &key,
-            cost: 1,
-            mode: Mode::Enforce,
+impl Case {
+    const fn new(keys: u32, threads: usize, said: &'static str, budget: Budget) -> Self {
+        Self {
+            keys,
+            threads,
+            said,
+            budget,
+            against_version_4: false,
+        }
+    }
+
+    const fn against_version_4(self) -> Self {
+        Self {
+            against_version_4: true,
+            ..self
+        }
+    }
+
+    /// Beside a governor whose keys are `K`.
+    fn measured<K>(&self, rounds: usize) -> Threads
+    where
+        K: Clone + Eq + Hash + From<Ipv4Addr> + Send + Sync,
+    {
+        let quota = Quota::per_day(self.budget.0.into());
+        let scope = Scope::of("threads", 0, &quota);
+        // With some to spare, so that no shard is full when all keys are there.
+        let backend = MemoryBackend::builder()
+            .max_keys(COLD as usize * 5 / 4)
+            .build();
+        let ours = |caller: u32| {
+            let key = Key::from(IpAddr::V4(Ipv4Addr::from_bits(caller)));
+            let charge = Charge {
+                scope,
+                quota: &quota,
+                key: &key,
+                cost: 1,
+                mode: Mode::Enforce,
+            };
+            black_box(&backend.decide_now(&[charge]));
         };
-        black_box(&backend.decide_now(&[charge]));
-    };
-    let limiter = DefaultKeyedRateLimiter::keyed(budget.in_governor_s_words());
-    let theirs = |key: u32| {
-        let _ = black_box(limiter.check_key(&Ipv4Addr::from_bits(key)));
-    };
-    // Not counted: the tables grow.
-    per_second(&ours, keys, threads);
-    per_second(&theirs, keys, threads);
-    let pairs: Vec<_> = (0..rounds)
-        .map(|_| {
-            (
-                per_second(&ours, keys, threads),
-                per_second(&theirs, keys, threads),
-            )
-        })
-        .collect();
-    (
-        median(pairs.iter().map(|pair| pair.0)),
-        median(pairs.iter().map(|pair| pair.1)),
-        median(pairs.iter().map(|pair| pair.0 / pair.1)),
-    )
+        let limiter = DefaultKeyedRateLimiter::<K>::keyed(self.budget.in_governor_s_words());
+        let theirs = |caller: u32| {
+            let _ = black_box(limiter.check_key(&Ipv4Addr::from_bits(caller).into()));
+        };
+        // Not counted: the tables grow.
+        self.per_second(&ours);
+        self.per_second(&theirs);
+        let pairs: Vec<_> = (0..rounds)
+            .map(|_| (self.per_second(&ours), self.per_second(&theirs)))
+            .collect();
+        Threads {
+            keys: self.keys,
+            threads: self.threads,
+            said: self.said.to_owned(),
+            against_version_4: self.against_version_4,
+            ours_per_second: median(pairs.iter().map(|pair| pair.0)),
+            governor_per_second: median(pairs.iter().map(|pair| pair.1)),
+            ours_by_governor: median(pairs.iter().map(|pair| pair.0 / pair.1)),
+        }
+    }
+
+    fn per_second(&self, check: &(impl Fn(u32) + Sync)) -> f64 {
+        let started_at = Instant::now();
+        thread::scope(|scope| {
+            for thread in 0..self.threads {
+                scope.spawn(move || {
+                    // Each at a place of its own.
+                    let mut at = (thread as u32).wrapping_mul(COLD / 2);
+                    for _ in 0..CHECKS {
+                        at = at.wrapping_add(STEP);
+                        check(at % self.keys);
+                    }
+                });
+            }
+        });
+        f64::from(CHECKS) * self.threads as f64 / started_at.elapsed().as_secs_f64()
+    }
 }
 
 impl Budget {
@@ -108,21 +155,4 @@ impl Budget {
             .unwrap_or(governor::Quota::per_second(NonZeroU32::MIN))
             .allow_burst(burst)
     }
-}
-
-fn per_second(check: &(impl Fn(u32) + Sync), keys: u32, threads: usize) -> f64 {
-    let started_at = Instant::now();
-    thread::scope(|scope| {
-        for thread in 0..threads {
-            scope.spawn(move || {
-                // Each at a place of its own.
-                let mut at = (thread as u32).wrapping_mul(COLD / 2);
-                for _ in 0..CHECKS {
-                    at = at.wrapping_add(STEP);
-                    check(at % keys);
-                }
-            });
-        }
-    });
-    f64::from(CHECKS) * threads as f64 / started_at.elapsed().as_secs_f64()
 }

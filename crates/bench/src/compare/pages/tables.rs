@@ -90,8 +90,16 @@ fn threads(all: &[Threads]) -> String {
             format!("{} threads", one.threads)
         };
         let said = &one.said;
+        let against = if one.against_version_4 {
+            "; governor's keys of version 4 alone"
+        } else {
+            ""
+        };
         table.row(&[
-            format!("{threads}, {} keys, {said}", thousands(f64::from(one.keys))),
+            format!(
+                "{threads}, {} keys, {said}{against}",
+                thousands(f64::from(one.keys))
+            ),
             thousands(one.ours_per_second),
             thousands(one.governor_per_second),
             figure(one.ours_by_governor),
