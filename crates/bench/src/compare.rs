@@ -128,6 +128,11 @@ fn measured(quick: bool) -> Result<Report> {
         } else {
             Vec::new()
         },
+        redis_costs: if redis && valgrind {
+            redis::costs(&progress)?
+        } else {
+            Vec::new()
+        },
         http: if redis && wrk {
             http::measure(quick, &progress)?
         } else {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate_core::{Algorithm, Backend, Charge, Decide, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
@@ -134,72 +135,107 @@ const fn by(algorithm: Algorithm) -> [Quota; 2] {
 
 /// Prints a line for each case.
 pub(crate) fn run() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(table())
+    runtime()?.block_on(async {
+        let bench = Bench::start().await?;
+        let empty = bench.empty_call().await?;
+        println!("{empty:>8}  an empty EVALSHA with a key and an argument");
+        println!("{:>8}  a call without charges\n", bench.ahead);
+        println!(" allowed (bound)     denied (bound)    case (calls)");
+        for (number, case) in CASES.iter().enumerate() {
+            let (costs, calls) = bench.costs(number, case).await?;
+            let mut line = String::new();
+            for (cost, bound) in costs.iter().zip(case.bounds) {
+                let bound = bound.map_or_else(String::new, |bound| format!("({bound})"));
+                line.push_str(&format!("{cost:>8} {bound:<9} "));
+            }
+            println!("{line} {} ({calls})", case.name);
+        }
+        Ok(())
+    })
 }
 
-async fn table() -> Result<()> {
-    let server = Server::start().await?;
-    let mut connection = server.connection().await?;
-    let backend = RedisBackend::builder(&server.url())
-        .deadline(Duration::from_secs(60))
-        .connections(1)
-        .connect()
-        .await?;
-    let mut load = redis::cmd("SCRIPT");
-    let sha: String = load
-        .arg("LOAD")
-        .arg("return 1")
-        .query_async(&mut connection)
-        .await?;
+/// What a decision costs in each case that has a bound, by its name: when it is allowed, and when it is denied.
+pub(crate) fn bounded() -> Result<Vec<(&'static str, [u64; 2])>> {
+    runtime()?.block_on(async {
+        let bench = Bench::start().await?;
+        let mut costs = Vec::new();
+        for (number, case) in CASES.iter().enumerate() {
+            if case.bounds.iter().any(Option::is_some) {
+                costs.push((case.name, bench.costs(number, case).await?.0));
+            }
+        }
+        Ok(costs)
+    })
+}
 
-    let mut empty = redis::cmd("EVALSHA");
-    empty.arg(sha).arg(1).arg(&[b'k'; 31]).arg(&[b'a'; 46]);
-    let mut before = 0;
-    for counted in [false, true] {
-        if counted {
-            before = server.instructions()?;
-        }
-        for _ in 0..CALLS {
-            let _one: i64 = empty.query_async(&mut connection).await?;
-        }
+/// What it may cost.
+pub(crate) fn bounds(name: &str) -> [Option<u64>; 2] {
+    let case = CASES.iter().find(|case| case.name == name);
+    case.map_or([None; 2], |case| case.bounds)
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A server, and who asks it.
+struct Bench {
+    server: Server,
+    backend: RedisBackend,
+    /// What a call without charges costs.
+    ahead: u64,
+}
+
+impl Bench {
+    async fn start() -> Result<Self> {
+        let server = Server::start().await?;
+        let backend = RedisBackend::builder(&server.url())
+            .deadline(Duration::from_secs(60))
+            .connections(1)
+            .connect()
+            .await?;
+        let ahead = per_round(&server, &backend, &[]).await?.0;
+        Ok(Self {
+            server,
+            backend,
+            ahead,
+        })
     }
-    let empty = (server.instructions()? - before) / u64::from(CALLS);
-    println!("{empty:>8}  an empty EVALSHA with a key and an argument");
-    let ahead = per_round(&server, &backend, &[]).await?.0;
-    println!("{ahead:>8}  a call without charges\n");
-    println!(" allowed (bound)     denied (bound)    case (calls)");
-    for (number, case) in CASES.iter().enumerate() {
-        let mut line = String::new();
+
+    async fn empty_call(&self) -> Result<u64> {
+        let mut connection = self.server.connection().await?;
+        let mut load = redis::cmd("SCRIPT");
+        let load = load.arg("LOAD").arg("return 1");
+        let sha: String = load.query_async(&mut connection).await?;
+        let mut empty = redis::cmd("EVALSHA");
+        empty.arg(sha).arg(1).arg(&[b'k'; 31]).arg(&[b'a'; 46]);
+        let mut before = 0;
+        for counted in [false, true] {
+            if counted {
+                before = self.server.instructions()?;
+            }
+            for _ in 0..CALLS {
+                let _one: i64 = empty.query_async(&mut connection).await?;
+            }
+        }
+        Ok((self.server.instructions()? - before) / u64::from(CALLS))
+    }
+
+    /// Instructions per request, allowed and denied, and in how many calls.
+    async fn costs(&self, number: usize, case: &Case) -> Result<([u64; 2], u64)> {
+        let mut costs = [0; 2];
         let mut calls = 0;
-        for (side, bound) in case.bounds.into_iter().enumerate() {
+        for (side, cost) in costs.iter_mut().enumerate() {
             // A budget of its own, which the other side has not used.
             let policy = format!("bench{number:x}{side}");
-            let cost;
-            (cost, calls) = case.cost(&server, &backend, &policy, side, ahead).await?;
-            let bound = bound.map_or_else(String::new, |bound| format!("({bound})"));
-            line.push_str(&format!("{cost:>8} {bound:<9} "));
+            (*cost, calls) = self.cost(case, &policy, &case.quotas[side]).await?;
         }
-        println!("{line} {} ({calls})", case.name);
+        Ok((costs, calls))
     }
-    Ok(())
-}
 
-impl Case {
-    /// Instructions per request, and in how many calls.
-    async fn cost(
-        &self,
-        server: &Server,
-        backend: &RedisBackend,
-        policy: &str,
-        side: usize,
-        ahead: u64,
-    ) -> Result<(u64, u64)> {
-        let quota = &self.quotas[side];
+    async fn cost(&self, case: &Case, policy: &str, quota: &Quota) -> Result<(u64, u64)> {
         let (own, global) = (Scope::of(policy, 0, quota), Scope::of(policy, 1, quota));
-        let callers = if self.one_key { 1 } else { self.requests };
+        let callers = if case.one_key { 1 } else { case.requests };
         // With prefix, policy and what stands between them a name of 31 bytes.
         let keys: Vec<_> = (0..callers)
             .map(|caller| Key::from(format!("caller-{caller:02}")))
@@ -212,18 +248,18 @@ impl Case {
             cost: 1,
             mode: Mode::Enforce,
         };
-        let requests: Vec<Vec<_>> = (keys.iter().cycle().take(self.requests as usize))
+        let requests: Vec<Vec<_>> = (keys.iter().cycle().take(case.requests as usize))
             .map(|key| {
                 let own = charge(own, key);
-                let global = self.shared.then(|| charge(global, &shared));
+                let global = case.shared.then(|| charge(global, &shared));
                 [own].into_iter().chain(global).collect()
             })
             .collect();
-        let (round, calls) = per_round(server, backend, &requests).await?;
-        if self.requests == 1 {
+        let (round, calls) = per_round(&self.server, &self.backend, &requests).await?;
+        if case.requests == 1 {
             return Ok((round, calls));
         }
-        Ok(((round - ahead) / u64::from(self.requests), calls - 1))
+        Ok(((round - self.ahead) / u64::from(case.requests), calls - 1))
     }
 }
 

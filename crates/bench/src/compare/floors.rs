@@ -2,6 +2,8 @@
 
 use tollgate_bench::Scenario;
 
+use crate::redis_instructions::bounds;
+
 use super::report::{Cost, InFlight, OURS, Pace, Report, Threads};
 
 /// A bound and how a run stands to it.
@@ -31,6 +33,7 @@ pub(crate) fn floors(report: &Report) -> Vec<Floor> {
     let mut floors = Vec::new();
     in_process(report, &mut floors);
     on_redis(report, &mut floors);
+    on_the_server(report, &mut floors);
     over_http(report, &mut floors);
     growth(report, &mut floors);
     floors
@@ -125,6 +128,26 @@ fn on_redis(report: &Report, floors: &mut Vec<Floor>) {
             bound,
         }));
     }
+}
+
+/// Of redis-server: instructions in every case that has a bound, and the bytes of one key.
+fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
+    for cost in &report.redis_costs {
+        let sides = [("allowed", cost.allowed), ("denied", cost.denied)];
+        for ((side, measured), bound) in sides.into_iter().zip(bounds(&cost.case)) {
+            floors.extend(bound.map(|most| Floor {
+                what: format!("Redis, {}, {side}: instructions of the server", cost.case),
+                measured: measured as f64,
+                bound: Bound::AtMost(most as f64),
+            }));
+        }
+    }
+    let ours = report.redis_sizes.iter().find(|sizes| sizes.who == OURS);
+    floors.extend(ours.map(|sizes| Floor {
+        what: "Redis: bytes per key".to_owned(),
+        measured: sizes.bytes_per_key as f64,
+        bound: Bound::AtMost(180.0),
+    }));
 }
 
 type Ratio<'a> = &'a dyn Fn(&InFlight) -> Option<f64>;

@@ -26,7 +26,6 @@ const WHO: [(&str, &str); 3] = [
 const KEYS: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Growth> {
-    progress.part("in process: how costs grow");
     let growth = Growth {
         keys: keys(quick, progress)?,
         policies: policies(progress),
@@ -49,6 +48,7 @@ fn counts(quick: bool) -> &'static [u32] {
 }
 
 fn keys(quick: bool, progress: &Progress) -> Result<Vec<Keys>> {
+    progress.part("in process: how costs grow with keys");
     let mut points = Vec::new();
     for (who, name) in WHO {
         for &keys in counts(quick) {
@@ -66,6 +66,7 @@ fn keys(quick: bool, progress: &Progress) -> Result<Vec<Keys>> {
 }
 
 fn policies(progress: &Progress) -> Vec<Steps> {
+    progress.part("in process: how costs grow with policies and charges");
     let mut bare = Scenario::BareRoute.prepare();
     let of = |policies: u32| (policies, with_policies(policies));
     let steps = in_turns(POLICIES.map(of).into(), &mut *bare);
@@ -140,6 +141,7 @@ const PAUSES: &[(&str, &str, &str, &str)] = &[
 ];
 
 fn pauses(quick: bool, progress: &Progress) -> Result<Vec<Pause>> {
+    progress.part("in process: the longest pauses");
     let (keys, runs) = if quick {
         (2_000_000, 1)
     } else {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tollgate_testkit::Standalone;
 
 use super::progress::Progress;
-use super::report::{InFlight, Pace, Sizes};
+use super::report::{InFlight, Pace, ServerCost, Sizes};
 use crate::Result;
 use crate::contender::{Contender, NAMES};
 use crate::measure::median;
-use crate::redis_instructions::Server;
+use crate::redis_instructions::{self, Server};
 
 /// Requests under way, callers that take turns, and how many of the contenders can do it: one hot caller spends more than
 /// the last of them can be told to allow.
@@ -32,7 +32,7 @@ const TURN: [Duration; 2] = [Duration::from_millis(1_000), Duration::from_millis
 /// As many as fill the server's tables of keys and of expiries.
 const KEYS: u64 = 16_384;
 
-pub(super) const STEPS: u64 = POINTS.len() as u64 + 2 * NAMES.len() as u64;
+pub(super) const STEPS: u64 = POINTS.len() as u64 + 2 * NAMES.len() as u64 + 1;
 
 pub(super) fn pace(quick: bool, progress: &Progress) -> Result<Vec<InFlight>> {
     progress.part("on Redis: decisions per second");
@@ -84,6 +84,18 @@ pub(super) fn sizes(count: bool, progress: &Progress) -> Result<Vec<Sizes>> {
         });
     }
     Ok(sizes)
+}
+
+pub(super) fn costs(progress: &Progress) -> Result<Vec<ServerCost>> {
+    progress.part("on Redis: what a decision costs the server, alone and with others");
+    let cost = |(case, [allowed, denied]): (&str, [u64; 2])| ServerCost {
+        case: case.to_owned(),
+        allowed,
+        denied,
+    };
+    let costs = redis_instructions::bounded()?;
+    progress.step();
+    Ok(costs.into_iter().map(cost).collect())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -14,6 +14,7 @@ pub(crate) struct Report {
     pub(crate) threads: Vec<Threads>,
     pub(crate) redis: Vec<InFlight>,
     pub(crate) redis_sizes: Vec<Sizes>,
+    pub(crate) redis_costs: Vec<ServerCost>,
     pub(crate) http: Vec<Served>,
     pub(crate) growth: Growth,
     /// Sentences about what this machine could not do.
@@ -94,6 +95,14 @@ pub(crate) struct Sizes {
     pub(crate) bytes_to_server: f64,
     pub(crate) bytes_from_server: f64,
     pub(crate) bytes_per_key: u64,
+}
+
+/// What one of Tollgate's decisions costs redis-server, in instructions, in a case that has a bound.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ServerCost {
+    pub(crate) case: String,
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
 }
 
 /// A server driven by wrk.

@@ -2,7 +2,7 @@
 
 use super::super::figures::{Table, counted, figure, thousands};
 use super::super::plots;
-use super::super::report::{Growth, InFlight, Report, Row, Served, Sizes, Threads};
+use super::super::report::{Growth, InFlight, Report, Row, Served, ServerCost, Sizes, Threads};
 use super::{PLOTS, over_http};
 
 /// Those for which there is something to show.
@@ -26,7 +26,7 @@ pub(super) fn all(report: &Report) -> String {
     part(
         "On Redis",
         !report.redis.is_empty(),
-        redis(&report.redis) + &sizes(&report.redis_sizes),
+        redis(&report.redis) + &sizes(&report.redis_sizes) + &costs(&report.redis_costs),
     );
     part(
         "Over HTTP",
@@ -155,6 +155,25 @@ fn sizes(all: &[Sizes]) -> String {
             thousands(sizes.bytes_to_server),
             thousands(sizes.bytes_from_server),
             thousands(sizes.bytes_per_key as f64),
+        ]);
+    }
+    format!("\n{}", table.finish())
+}
+
+fn costs(all: &[ServerCost]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        "redis-server instructions of one of Tollgate's decisions",
+        "allowed",
+        "denied",
+    ]);
+    for cost in all {
+        table.row(&[
+            cost.case.clone(),
+            thousands(cost.allowed as f64),
+            thousands(cost.denied as f64),
         ]);
     }
     format!("\n{}", table.finish())
