@@ -89,8 +89,10 @@ do
   end
 
   if usual and not (missing and #KEYS > 1 and redis.call('EXISTS', spread(missing)) > 0) then
-    for i, was in pairs(from) do
-      put(KEYS[i], found[i], tags[i], was, at[i], rests[i])
+    for i = 1, #KEYS do
+      if from[i] then
+        put(KEYS[i], found[i], tags[i], from[i], at[i], rests[i])
+      end
     end
     return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, found)
   end
