@@ -8,33 +8,38 @@ use super::{PLOTS, over_http};
 /// Those for which there is something to show.
 pub(super) fn all(report: &Report) -> String {
     let mut text = String::new();
-    let mut part = |title: &str, any: bool, tables: String| {
+    let mut part = |title: &str, about: &str, any: bool, tables: String| {
         if any {
-            text.push_str(&format!("\n## {title}\n\n{tables}"));
+            text.push_str(&format!("\n## {title}\n\n{about}\n{tables}"));
         }
     };
     part(
         "In process",
+        include_str!("parts/in_process.md"),
         !report.layers.is_empty(),
         layers(&report.layers),
     );
     part(
         "Threads",
+        include_str!("parts/threads.md"),
         !report.threads.is_empty(),
         threads(&report.threads),
     );
     part(
         "On Redis",
+        include_str!("parts/redis.md"),
         !report.redis.is_empty(),
         redis(&report.redis) + &sizes(&report.redis_sizes) + &costs(&report.redis_costs),
     );
     part(
         "Over HTTP",
+        include_str!("parts/http.md"),
         !report.http.is_empty(),
         http(&report.http) + &over_http::said(report),
     );
     part(
         "Growth",
+        include_str!("parts/growth.md"),
         !report.growth.keys.is_empty(),
         growth(&report.growth),
     );
@@ -69,11 +74,7 @@ fn layers(rows: &[Row]) -> String {
             ]);
         }
     }
-    format!(
-        "Tollgate, and below each line whoever does the same; the ratios are Tollgate's cost by theirs, below 1 where Tollgate \
-         is cheaper.\n\n{}",
-        table.finish()
-    )
+    table.finish()
 }
 
 fn threads(all: &[Threads]) -> String {
