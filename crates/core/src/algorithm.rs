@@ -298,7 +298,8 @@ impl Quota {
     }
 
     /// The same for the commonest algorithm in 64 bits; `None` if it takes another way.
-    #[inline]
+    // Always: what it makes would be handed over in memory.
+    #[inline(always)]
     pub(crate) fn quick_verdict(
         &self,
         state: &mut State,
