@@ -1,0 +1,192 @@
+//! How a key lies in memory, and how it is put together there.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::{Key, KeyKind};
+
+const INLINE: usize = 46;
+/// What hashing takes at once.
+const BLOCK: usize = size_of::<u128>();
+/// Keys that are no longer, as those of addresses, of UUIDs and of most API keys, are put together in words.
+const WORDS: usize = 40;
+
+pub(super) enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Heap(Arc<[u8]>),
+}
+
+impl Clone for Repr {
+    #[inline]
+    fn clone(&self) -> Self {
+        match self {
+            Self::Inline { len, bytes } => Self::Inline {
+                len: *len,
+                bytes: *bytes,
+            },
+            Self::Heap(bytes) => Self::Heap(Arc::clone(bytes)),
+        }
+    }
+
+    /// In place. Most keys are short, and one in the place of another such has nothing to be dropped.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        match (&mut *self, source) {
+            (
+                Self::Inline { len, bytes },
+                Self::Inline {
+                    len: source_len,
+                    bytes: source_bytes,
+                },
+            ) => {
+                *len = *source_len;
+                *bytes = *source_bytes;
+            }
+            _ => *self = source.clone(),
+        }
+    }
+}
+
+// Of the key and not of its parts: what is wrapped later is moved once more.
+impl Key {
+    #[inline]
+    pub(super) fn encode(kind: KeyKind, content: &[u8]) -> Self {
+        let len = content.len() + 1;
+        if len > WORDS {
+            return Self::encode_long(kind, content);
+        }
+        let mut bytes = [0; INLINE];
+        if let Some(words) = bytes.first_chunk_mut() {
+            put(kind, content, words);
+        }
+        // `len` is at most INLINE.
+        Self(Repr::Inline {
+            len: u8::try_from(len).unwrap_or(0),
+            bytes,
+        })
+    }
+
+    #[inline(never)]
+    fn encode_long(kind: KeyKind, content: &[u8]) -> Self {
+        let len = content.len() + 1;
+        if len <= INLINE {
+            let mut bytes = [0; INLINE];
+            bytes[0] = kind as u8;
+            bytes[1..len].copy_from_slice(content);
+            return Self(Repr::Inline {
+                len: u8::try_from(len).unwrap_or(0),
+                bytes,
+            });
+        }
+        if len <= Self::MAX_LEN {
+            let mut bytes = Vec::with_capacity(len);
+            bytes.push(kind as u8);
+            bytes.extend_from_slice(content);
+            return Self(Repr::Heap(bytes.into()));
+        }
+        let digest = Sha256::new()
+            .chain_update([kind as u8])
+            .chain_update(content)
+            .finalize();
+        Self::encode(KeyKind::Digest, &digest)
+    }
+}
+
+impl Repr {
+    #[inline]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Self::Heap(bytes) => bytes,
+        }
+    }
+
+    /// See [`Key::blocks`].
+    // Always, as there.
+    #[inline(always)]
+    pub(super) fn blocks(&self) -> (&[[u8; BLOCK]], u128) {
+        match self {
+            Self::Inline { len, bytes } => {
+                let (blocks, last) = bytes.as_chunks();
+                let full = usize::from(*len) / BLOCK;
+                let rest = match blocks.get(full) {
+                    Some(block) => u128::from_le_bytes(*block),
+                    None => end(last),
+                };
+                (&blocks[..full], rest)
+            }
+            Self::Heap(bytes) => blocks_of(bytes),
+        }
+    }
+}
+
+#[inline(never)]
+fn blocks_of(bytes: &[u8]) -> (&[[u8; BLOCK]], u128) {
+    let (blocks, rest) = bytes.as_chunks();
+    (blocks, number(rest))
+}
+
+/// What is behind the last block that a key has room for, in the pieces in which it was written: see [`put`].
+#[inline]
+fn end(bytes: &[u8]) -> u128 {
+    const WORD: usize = size_of::<u64>();
+    let (word, rest) = bytes.split_at(WORD.min(bytes.len()));
+    let (half, rest) = rest.split_at(size_of::<u32>().min(rest.len()));
+    let word = word.try_into().map_or(0, u64::from_le_bytes);
+    let half = half.try_into().map_or(0, u32::from_le_bytes);
+    let rest = rest.try_into().map_or(0, u16::from_le_bytes);
+    u128::from(word) | u128::from(u64::from(rest) << 32 | u64::from(half)) << 64
+}
+
+/// Puts a key together word for word, as it will be read: a processor that is to read at once what was written in other
+/// pieces first waits until all before it is done. That would be the last call's look at memory, for longer than the
+/// rest of a call takes.
+#[inline]
+fn put(kind: KeyKind, content: &[u8], to: &mut [u8; WORDS]) {
+    let word = |at: usize| {
+        content
+            .get(at..)
+            .and_then(|from| from.first_chunk().copied())
+    };
+    let number = |word: Option<[u8; 8]>| word.map_or(0, u64::from_le_bytes);
+    let Some(first) = word(0) else {
+        let first = self::number(content) << 8 | kind as u128;
+        let (start, end) = to.split_at_mut(BLOCK);
+        start.copy_from_slice(&first.to_le_bytes());
+        end.fill(0);
+        return;
+    };
+    let first = number(Some(first)) << 8 | kind as u64;
+    // Of the last eight bytes those that no word before has.
+    let len = content.len() + 1;
+    let last = number(content.last_chunk().copied()) >> ((64 - 8 * (len % 8)) % 64);
+    let words = if len > 24 {
+        let within = [7, 15].map(|at| number(word(at)));
+        if len > 32 {
+            [first, within[0], within[1], number(word(23)), last]
+        } else {
+            [first, within[0], within[1], last, 0]
+        }
+    } else if len > 16 {
+        [first, number(word(7)), last, 0, 0]
+    } else {
+        [first, last, 0, 0, 0]
+    };
+    for (to, word) in to.as_chunks_mut().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+}
+
+/// At most fifteen bytes as a number, the first the lowest.
+#[inline]
+fn number(bytes: &[u8]) -> u128 {
+    // Both halves of what is longer than one, which say the same where they overlap.
+    if let (4..8, Some(first), Some(last)) = (bytes.len(), bytes.first_chunk(), bytes.last_chunk())
+    {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return (u64::from(first) | u64::from(last) << (8 * (bytes.len() - 4))).into();
+    }
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
