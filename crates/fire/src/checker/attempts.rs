@@ -52,13 +52,20 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     if pairs.any(is_other) {
         return Some("a budget that was named twice stands in two ways".to_owned());
     }
-    let is_timely = |(asked, said): (&Asked, &Said)| {
+    let untimely = |(asked, said): (&Asked, &Said)| {
         let timeline = timelines.of_budget(asked.budget);
         let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
-        !said.known || !eras.is_empty()
+        (said.known && eras.is_empty()).then(|| {
+            let caller = asked.budget.caller;
+            let late = |us: u64| i128::from(said.at_us) - i128::from(us);
+            let (sent, heard) = (late(attempt.sent_us), late(attempt.heard_us));
+            format!(
+                "caller {caller} was decided {sent} µs after it was asked, {heard} µs after it was answered, by a clock that was {}",
+                timeline.ahead()
+            )
+        })
     };
-    (!asked.iter().zip(verdicts).all(is_timely))
-        .then(|| "decided before it was asked or after it was answered".to_owned())
+    asked.iter().zip(verdicts).find_map(untimely)
 }
 
 /// A retry that came in time, of a budget that nobody else can have charged meanwhile, and was denied.

@@ -100,6 +100,13 @@ impl Timeline {
         Self { eras }
     }
 
+    /// How far the clock was ahead, in words: for whoever is to find out why something does not fit.
+    pub(super) fn ahead(&self) -> String {
+        let era = |era: &Era| format!("{} µs ahead from {} on", era.ahead_us, era.from_us);
+        let eras: Vec<_> = self.eras.iter().map(era).collect();
+        eras.join(", ")
+    }
+
     /// What the clock did where each era begins.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut before = (0, 0);
