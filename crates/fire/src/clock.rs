@@ -34,11 +34,14 @@ impl Clockwork {
         let folder = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
         let clockwork = Self { folder };
         let server = tollgate_testkit::server_binary();
+        // Nodes of a cluster keep the clock that they are started with: the testkit's own library, which keeps nothing in mind from
+        // one call to the next, is enough for them.
         // With the C library's own malloc: the server's asks for the time while it is set up, and libfaketime for memory
         // before it can tell.
         // What the testkit's own library would be told is what its file begins with.
         let script = format!(
             "#!/bin/sh\n\
+             case \" $* \" in *\" --cluster-enabled \"*) exec {server} \"$@\" ;; esac\n\
              for word; do [ \"$before\" = --port ] && port=$word; before=$word; done\n\
              clock={folder}/$port ahead=${{TOLLGATE_CLOCK_AHEAD:-0}}\n\
              case $ahead in -*) ;; *) ahead=+$ahead ;; esac\n\
