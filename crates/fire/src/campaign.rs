@@ -99,6 +99,7 @@ impl Campaign {
         }
         progress("quiet");
         sleep(Duration::from_secs(1));
+        run.look_at_clocks();
         let record = run.crew.finish();
         let mut other_wrongs = record.wrongs;
         other_wrongs.extend(ended_early);
@@ -180,6 +181,8 @@ impl Run {
                 progress(&format!("{fault:?} could not be done: {error}"));
                 self.undone.push(format!("{}: {error}", fault.name()));
                 let is_whole = guarded(|| self.stage.mend()).is_ok();
+                // It may have got as far as that another server decides.
+                self.look_at_clocks();
                 // Nobody knows how far it got.
                 let lost = Disturbance::of_all(Effect::MaybeLoss, from_us, now_us());
                 self.disturbances.push(lost);
@@ -188,6 +191,16 @@ impl Run {
         };
         sleep(Duration::from_millis(self.rng.u64(300..1_800)));
         is_well
+    }
+
+    fn look_at_clocks(&mut self) {
+        let look = || {
+            self.stage.look_at_clocks(&mut self.disturbances);
+            Ok(())
+        };
+        if let Err(error) = guarded(look) {
+            self.undone.push(format!("a look at the clocks: {error}"));
+        }
     }
 
     fn suffer(&mut self, fault: Fault, second: Option<Fault>) -> Result<()> {

@@ -214,7 +214,7 @@ impl Stage {
     }
 
     /// Adds to `done` that another clock decides than when somebody last looked.
-    fn look_at_clocks(&mut self, done: &mut Vec<Disturbance>) {
+    pub(crate) fn look_at_clocks(&mut self, done: &mut Vec<Disturbance>) {
         if let Some(number) = self.deciding() {
             done.extend(self.clocks.decides(number));
         }
@@ -225,7 +225,10 @@ impl Stage {
         match &self.servers {
             Servers::Single(_) => Some(0),
             Servers::Sentinel(sentinels) => sentinels.named(),
-            Servers::Cluster(cluster) => Some(fleet::pair(cluster).0),
+            Servers::Cluster(cluster) => {
+                let (master, _) = fleet::pair(cluster);
+                fleet::is_master(&cluster.nodes()[master]).then_some(master)
+            }
         }
     }
 
