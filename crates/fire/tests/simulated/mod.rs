@@ -1,6 +1,6 @@
 //! A limiter in one thread, whose faults are known, and mutations of it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use tollgate_core::{Charge, Decision, Mode, Receipt, State, States, Timestamp, decide};
@@ -110,7 +110,8 @@ struct Simulation {
     rng: Rng,
     population: Population,
     mutation: Mutation,
-    states: HashMap<Budget, State>,
+    /// In an order that is the same each time: what befalls them is drawn one after the other.
+    states: BTreeMap<Budget, State>,
     history: History,
     wall_us: u64,
     ahead_us: i64,
@@ -140,7 +141,7 @@ impl Simulation {
             },
             population,
             mutation,
-            states: HashMap::new(),
+            states: BTreeMap::new(),
             wall_us: 1_700_000_000_000_000,
             ahead_us: 0,
             late: Vec::new(),
@@ -158,7 +159,13 @@ impl Simulation {
                 self.disturb();
             }
             if self.rng.u8(0..40) >= corrections {
-                let is_lost = with_faults && self.rng.u8(0..50) == 0;
+                // Whether something is sent again shows only in what is lost.
+                let one_in = if self.mutation == Mutation::SendAgain {
+                    10
+                } else {
+                    50
+                };
+                let is_lost = with_faults && self.rng.u8(0..one_in) == 0;
                 self.ask(is_lost);
             } else if self.rng.u8(0..6) == 0 {
                 self.reset(with_faults);
