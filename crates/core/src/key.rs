@@ -6,15 +6,17 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use self::repr::Repr;
+use self::repr::{Repr, Source};
 
 /// An identity, at most [`Key::MAX_LEN`] bytes long.
 ///
 /// What kind of identity it is, is part of it: the text `10.0.0.1` that a header brought is not the address 10.0.0.1,
 /// and nothing that a request brings equals the one budget that those share who brought nothing.
 ///
-/// Longer identities are kept as their SHA-256 digest, so that a header of a megabyte costs no more than one of forty
-/// bytes, and still no two collide.
+/// Longer identities are compared and stored as their SHA-256 digest, so that a header of a megabyte takes no more room in a
+/// backend than one of forty bytes, and still no two collide. For as long as a request lasts the key also holds the identity
+/// as the caller sent it: [`content`](Self::content), [`text`](Self::text) and [`parts`](Self::parts) show it, whatever its
+/// length. [`compact`](Self::compact) lets go of it.
 ///
 /// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
 pub struct Key(Repr);
@@ -34,7 +36,7 @@ pub enum KeyKind {
     Ipv6 = 6,
     /// Bytes as they came.
     Bytes = b'b',
-    /// The SHA-256 digest of bytes or of parts that were too long.
+    /// The SHA-256 digest of bytes or of parts that were too long, and are no longer known.
     Digest = b'd',
     /// Several parts, each behind its length.
     Tuple = b't',
@@ -101,39 +103,84 @@ impl Key {
 
     /// Several identities as one. Each part stands behind its length, so that `("a_b", "c")` is not `("a", "b_c")`.
     #[must_use]
-    pub fn tuple<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn tuple<'a, I>(parts: I) -> Self
+    where
+        I: IntoIterator<Item = &'a Self>,
+        I::IntoIter: Clone,
+    {
+        let parts = parts.into_iter();
         let mut joined = Vec::with_capacity(Self::MAX_LEN);
-        for part in parts {
+        let mut is_whole = true;
+        for part in parts.clone() {
+            is_whole &= part.source().is_none();
             let part = part.as_bytes();
             // A key has at most MAX_LEN bytes, so its length fits a byte.
             joined.push(u8::try_from(part.len()).unwrap_or(u8::MAX));
             joined.extend_from_slice(part);
         }
-        Self::encode(KeyKind::Tuple, &joined)
+        let key = Self::encode(KeyKind::Tuple, &joined);
+        if is_whole && joined.len() < Self::MAX_LEN {
+            return key;
+        }
+        key.of(Source::Parts(parts.cloned().collect()))
     }
 
     /// What kind of identity this is.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
-        match self.as_bytes().first() {
-            Some(0) => KeyKind::Global,
-            Some(4) => KeyKind::Ipv4,
-            Some(6) => KeyKind::Ipv6,
-            Some(b'b') => KeyKind::Bytes,
-            Some(b'd') => KeyKind::Digest,
-            Some(b't') => KeyKind::Tuple,
-            _ => KeyKind::Missing,
+        match self.source() {
+            Some(Source::Bytes(_)) => KeyKind::Bytes,
+            Some(Source::Parts(_)) => KeyKind::Tuple,
+            None => kind_of(self.as_bytes().first()),
         }
     }
 
-    /// What the identity is made of, without its kind: of [`KeyKind::Bytes`] the bytes as they came.
+    /// The identity without its kind: of [`KeyKind::Bytes`] the bytes as the caller sent them, however many; of an address its
+    /// octets. Of several [`parts`](Self::parts) it is their canonical form.
     #[must_use]
     pub fn content(&self) -> &[u8] {
-        self.as_bytes().get(1..).unwrap_or_default()
+        match self.source() {
+            Some(Source::Bytes(bytes)) => bytes,
+            _ => self.as_bytes().get(1..).unwrap_or_default(),
+        }
     }
 
-    /// The canonical form: the kind as one byte, then the content. Equal identities have equal bytes and unequal ones do
-    /// not.
+    /// The identity as text, if it is [bytes](KeyKind::Bytes) that are UTF-8.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    ///
+    /// let token = "x".repeat(1_000);
+    /// assert_eq!(Key::from(&token).text(), Some(token.as_str()));
+    /// ```
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self.kind() {
+            KeyKind::Bytes => str::from_utf8(self.content()).ok(),
+            _ => None,
+        }
+    }
+
+    /// The parts of a [tuple](Self::tuple) in their order, each as the caller sent it. One identity alone is its only part.
+    ///
+    /// ```
+    /// use tollgate_core::Key;
+    ///
+    /// let key = Key::tuple([&Key::from("tenant-7"), &Key::from("alice")]);
+    /// assert_eq!(key.parts().nth(1).as_ref().and_then(Key::text), Some("alice"));
+    /// ```
+    pub fn parts(&self) -> impl Iterator<Item = Self> + '_ {
+        let (known, joined, alone) = match (self.source(), self.kind()) {
+            (Some(Source::Parts(parts)), _) => (&**parts, &[][..], None),
+            (None, KeyKind::Tuple) => (&[][..], self.content(), None),
+            _ => (&[][..], &[][..], Some(self.clone())),
+        };
+        let known = known.iter().cloned();
+        known.chain(Joined(joined)).chain(alone)
+    }
+
+    /// The canonical form: the kind as one byte, then the content; of what is longer than [`MAX_LEN`](Self::MAX_LEN) the kind
+    /// and content of its [digest](KeyKind::Digest). Equal identities have equal bytes and unequal ones do not.
     #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
@@ -147,6 +194,33 @@ impl Key {
     #[inline(always)]
     pub fn blocks(&self) -> (&[[u8; 16]], u128) {
         self.0.blocks()
+    }
+}
+
+fn kind_of(byte: Option<&u8>) -> KeyKind {
+    match byte {
+        Some(0) => KeyKind::Global,
+        Some(4) => KeyKind::Ipv4,
+        Some(6) => KeyKind::Ipv6,
+        Some(b'b') => KeyKind::Bytes,
+        Some(b'd') => KeyKind::Digest,
+        Some(b't') => KeyKind::Tuple,
+        _ => KeyKind::Missing,
+    }
+}
+
+/// The parts of a tuple, each behind its length.
+struct Joined<'a>(&'a [u8]);
+
+impl Iterator for Joined<'_> {
+    type Item = Key;
+
+    fn next(&mut self) -> Option<Key> {
+        let (len, rest) = self.0.split_first()?;
+        let (part, rest) = rest.split_at_checked(usize::from(*len))?;
+        self.0 = rest;
+        let (kind, content) = part.split_first()?;
+        Some(Key::encode(kind_of(Some(kind)), content))
     }
 }
 
@@ -298,7 +372,7 @@ mod tests {
         long[mega] = b'y';
         let other = Key::bytes(&long);
         assert_ne!(key, other);
-        assert_eq!(key.kind(), KeyKind::Digest);
+        assert_eq!(key.clone().compact().kind(), KeyKind::Digest);
         assert!(key.as_bytes().len() <= Key::MAX_LEN);
         // A digest cannot be brought along: what a request brings is of another kind.
         assert_ne!(Key::bytes(&key.as_bytes()[1..]), key);
@@ -316,7 +390,60 @@ mod tests {
             let rest = &rest.to_le_bytes()[..(len + 1) % 16];
             assert_eq!([whole, rest].concat(), key.as_bytes());
         }
-        assert_eq!(Key::bytes(&[7; Key::MAX_LEN]).kind(), KeyKind::Digest);
+        let long = Key::bytes(&[7; Key::MAX_LEN]).compact();
+        assert_eq!(long.kind(), KeyKind::Digest);
+    }
+
+    #[test]
+    fn an_identity_of_any_length_shows_what_the_caller_sent() {
+        for len in [0, 1, 40, 46, 127, 128, 200, 5_000] {
+            let text = "j".repeat(len);
+            let key = Key::from(text.as_str());
+            assert_eq!(
+                (key.kind(), key.content(), key.text()),
+                (KeyKind::Bytes, text.as_bytes(), Some(text.as_str()))
+            );
+
+            // Nothing of it counts for what is compared, and what is kept can do without.
+            let compact = key.clone().compact();
+            assert_eq!((&compact, compact.blocks()), (&key, key.blocks()));
+            assert_eq!(compact.content().len(), if len < 128 { len } else { 32 });
+        }
+        assert_eq!(Key::bytes(b"\xff").text(), None);
+        assert_eq!(ip("10.0.0.1").text(), None);
+    }
+
+    #[test]
+    fn parts_come_back_by_position_whatever_their_length() {
+        let parts = |key: &Key| key.parts().collect::<Vec<_>>();
+        let of = |lengths: &[usize]| -> Vec<Key> {
+            let texts = lengths.iter().map(|len| "p".repeat(*len));
+            texts.map(Key::from).chain([ip("2001:db8::1")]).collect()
+        };
+        for lengths in [
+            &[][..],
+            &[0, 3],
+            &[100, 3],
+            &[60, 60],
+            &[3, 500],
+            &[500, 500, 2],
+        ] {
+            let given = of(lengths);
+            let key = Key::tuple(&given);
+            assert_eq!(key.kind(), KeyKind::Tuple);
+            let found = parts(&key);
+            assert_eq!(found, given, "{lengths:?}");
+            let contents = |keys: &[Key]| -> Vec<Vec<u8>> {
+                keys.iter().map(|key| key.content().to_vec()).collect()
+            };
+            assert_eq!(contents(&found), contents(&given), "{lengths:?}");
+            assert_eq!(key.clone().compact(), key);
+        }
+        // A tuple in a tuple is one part, and what is no tuple is its only one.
+        let pair = Key::tuple(&of(&[200]));
+        let nested = Key::tuple([&pair, &Key::global()]);
+        assert_eq!(parts(&nested), [pair, Key::global()]);
+        assert_eq!(parts(&Key::from("a")), [Key::from("a")]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Receipt {
         (verdict.taken() > 0).then(|| Self {
             scope: charge.scope,
             quota: *charge.quota,
-            key: charge.key.clone(),
+            key: charge.key.clone().compact(),
             cost: verdict.taken(),
             at,
             full_at: verdict.full_at(),

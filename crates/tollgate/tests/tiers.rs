@@ -19,7 +19,7 @@ use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::key::{Header, KeyList, from_async_fn};
-use tollgate::{Algorithm, Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Tiers};
+use tollgate::{Algorithm, Block, Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Tiers};
 use tower::{Layer, Service, ServiceExt};
 
 fn limiter(policy: Policy) -> Limiter {
@@ -169,6 +169,87 @@ async fn a_tier_can_be_what_an_outer_layer_found_out() {
 
     assert_eq!(passed, 3);
     assert_eq!(statuses(&limiter, "b", 3).await, [200, 200, 429]);
+}
+
+/// The policy `api`, whose key is this, in whose tier `gold` are those for whom `is_gold` holds; by a closure and by one that is
+/// awaited.
+fn golden(policy: impl Fn() -> Policy, is_gold: fn(&Key) -> bool) -> [Limiter; 2] {
+    let gold = move |key: &Key| is_gold(key).then_some("gold");
+    let now = Tiers::by(move |key, _| gold(key));
+    let later = Tiers::by_async(Duration::from_secs(60), move |key: Key| async move {
+        gold(&key)
+    });
+    [now, later].map(|tiers| limiter(policy().tiers(tiers.tier("gold", Quota::per_hour(3)))))
+}
+
+#[tokio::test]
+async fn a_tier_is_named_by_the_identity_that_the_caller_sent_whatever_its_length() {
+    for len in [1, 100, 127, 128, 800, 8_000] {
+        // given tokens that end in a plan
+        let token = |plan: &str| format!("{}.{plan}", "t".repeat(len));
+        for limiter in golden(api, |key| key.content().ends_with(b".gold")) {
+            // then each has the quota of the plan
+            assert_eq!(
+                statuses(&limiter, &token("gold"), 4).await,
+                [200, 200, 200, 429]
+            );
+            assert_eq!(statuses(&limiter, &token("free"), 3).await, [200, 200, 429]);
+            // whoever asks.
+            let check = limiter.check("api", token("gold")).cost(3).probe();
+            assert!(check.await.unwrap().retry_after().is_some());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tier_is_named_by_the_parts_of_an_identity_by_position() {
+    for len in [1, 50, 100, 500] {
+        // given callers of a tenant, whose tokens are short or long
+        let policy = || api().key((Header::new("x-tenant"), Header::new("x-api-key")));
+        let is_gold = |key: &Key| {
+            let parts: Vec<_> = key.parts().collect();
+            parts[0].text() == Some("gold") && parts[1].text().unwrap().starts_with("t")
+        };
+        for limiter in golden(policy, is_gold) {
+            let mut passed = [0, 0];
+            for (passed, tenant) in passed.iter_mut().zip(["gold", "free"]) {
+                for _ in 0..5 {
+                    let mut request = by(&"t".repeat(len));
+                    request
+                        .headers_mut()
+                        .insert("x-tenant", tenant.parse().unwrap());
+                    *passed += usize::from(send(&limiter, request).await.status() == 200);
+                }
+            }
+            assert_eq!(passed, [3, 2], "{len}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_and_maps_know_identities_of_any_length() {
+    for len in [1, 127, 128, 5_000] {
+        let token = |who: &str| format!("{}{who}", "t".repeat(len));
+        let (exempt, blocked) = (KeyList::new(), KeyList::new());
+        let tiers = Tiers::by_key([(token("gold"), "gold")]).tier("gold", Quota::per_hour(3));
+        let policy = api().tiers(tiers).exempt_keys(&exempt);
+        let limiter = limiter(policy.block_keys(&blocked, Block::Forbidden));
+        exempt.insert(token("ours"));
+        blocked.insert(token("leaked"));
+
+        assert_eq!(statuses(&limiter, &token("ours"), 3).await, [200; 3]);
+        assert_eq!(statuses(&limiter, &token("leaked"), 1).await, [403]);
+        assert_eq!(
+            statuses(&limiter, &token("gold"), 4).await,
+            [200, 200, 200, 429]
+        );
+        assert_eq!(
+            statuses(&limiter, &token("other"), 3).await,
+            [200, 200, 429]
+        );
+        exempt.remove(token("ours"));
+        assert_eq!(statuses(&limiter, &token("ours"), 3).await, [200, 200, 429]);
+    }
 }
 
 #[tokio::test]

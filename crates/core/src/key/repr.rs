@@ -13,8 +13,26 @@ const BLOCK: usize = size_of::<u128>();
 const WORDS: usize = 40;
 
 pub(super) enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE],
+    },
     Heap(Arc<[u8]>),
+    /// A digest, alone or in a tuple, and what it is of.
+    Sourced(Arc<Sourced>),
+}
+
+/// A key that does not say by itself what it is made of.
+pub(super) struct Sourced {
+    /// What is compared, hashed and stored.
+    key: Key,
+    pub(super) source: Source,
+}
+
+/// What a key is made of, where a digest stands for it.
+pub(super) enum Source {
+    Bytes(Box<[u8]>),
+    Parts(Box<[Key]>),
 }
 
 impl Clone for Repr {
@@ -26,6 +44,7 @@ impl Clone for Repr {
                 bytes: *bytes,
             },
             Self::Heap(bytes) => Self::Heap(Arc::clone(bytes)),
+            Self::Sourced(sourced) => Self::Sourced(Arc::clone(sourced)),
         }
     }
 
@@ -89,7 +108,36 @@ impl Key {
             .chain_update([kind as u8])
             .chain_update(content)
             .finalize();
-        Self::encode(KeyKind::Digest, &digest)
+        let key = Self::encode(KeyKind::Digest, &digest);
+        // Of a tuple the parts are the source, and those it is told later.
+        match kind {
+            KeyKind::Bytes => key.of(Source::Bytes(content.into())),
+            _ => key,
+        }
+    }
+
+    /// The same key, which remembers what it is made of.
+    pub(super) fn of(self, source: Source) -> Self {
+        Self(Repr::Sourced(Arc::new(Sourced { key: self, source })))
+    }
+
+    /// What it is made of, if it does not say so by itself.
+    pub(super) fn source(&self) -> Option<&Source> {
+        match &self.0 {
+            Repr::Sourced(sourced) => Some(&sourced.source),
+            Repr::Inline { .. } | Repr::Heap(_) => None,
+        }
+    }
+
+    /// Forgets what a digest is of: the same identity in at most [`MAX_LEN`](Self::MAX_LEN) bytes, for what is kept longer
+    /// than a request.
+    #[must_use]
+    #[inline]
+    pub fn compact(self) -> Self {
+        match &self.0 {
+            Repr::Sourced(sourced) => sourced.key.clone(),
+            Repr::Inline { .. } | Repr::Heap(_) => self,
+        }
     }
 }
 
@@ -99,6 +147,7 @@ impl Repr {
         match self {
             Self::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Self::Heap(bytes) => bytes,
+            Self::Sourced(sourced) => sourced.key.as_bytes(),
         }
     }
 
@@ -116,14 +165,14 @@ impl Repr {
                 };
                 (&blocks[..full], rest)
             }
-            Self::Heap(bytes) => blocks_of(bytes),
+            Self::Heap(_) | Self::Sourced(_) => blocks_of(self),
         }
     }
 }
 
 #[inline(never)]
-fn blocks_of(bytes: &[u8]) -> (&[[u8; BLOCK]], u128) {
-    let (blocks, rest) = bytes.as_chunks();
+fn blocks_of(repr: &Repr) -> (&[[u8; BLOCK]], u128) {
+    let (blocks, rest) = repr.as_bytes().as_chunks();
     (blocks, number(rest))
 }
 

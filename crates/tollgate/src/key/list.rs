@@ -39,7 +39,7 @@ impl KeyList {
 
     /// Adds an identity.
     pub fn insert(&self, key: impl Into<Key>) {
-        let key = key.into();
+        let key = key.into().compact();
         self.change(|keys| {
             keys.insert(key.clone());
         });
@@ -55,7 +55,7 @@ impl KeyList {
 
     /// From now on these, and no others.
     pub fn replace<K: Into<Key>>(&self, keys: impl IntoIterator<Item = K>) {
-        let keys = keys.into_iter().map(Into::into).collect();
+        let keys = keys.into_iter().map(|key| key.into().compact()).collect();
         self.0.store(Arc::new(keys));
     }
 

@@ -46,7 +46,7 @@ impl Plan {
         Self::new(Entries::One(Entry {
             policy: Arc::clone(policy),
             tier,
-            key,
+            key: key.compact(),
             cost,
             probe,
         }))
@@ -194,7 +194,7 @@ impl Entry {
         Self {
             policy: Arc::clone(policy),
             tier,
-            key,
+            key: key.compact(),
             cost: policy.cost.of(request),
             probe: false,
         }

@@ -171,7 +171,8 @@ impl Limiter {
         if Special::of(request).is_free_under(policy) || !policy.covers(request) {
             return Some(Met::Nothing);
         }
-        let key = policy.key.extract(request).ok()?;
+        // Nobody asks for more of it: there are no tiers.
+        let key = policy.key.extract(request).ok()?.compact();
         Some(Met::Sole(Sole { limiter, sole }, key))
     }
 }

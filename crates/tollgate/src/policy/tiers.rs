@@ -58,12 +58,15 @@ impl Tiers {
     pub fn by_key<K: Into<Key>, T: Into<String>>(tiers: impl IntoIterator<Item = (K, T)>) -> Self {
         let tiers = tiers.into_iter();
         Self::of(Source::Map(
-            tiers.map(|(key, tier)| (key.into(), tier.into())).collect(),
+            tiers
+                .map(|(key, tier)| (key.into().compact(), tier.into()))
+                .collect(),
         ))
     }
 
     /// The tier that a function names: by the identity, or by what an outer layer has put into the request, which is
-    /// missing when a [check](crate::Limiter::check) asks.
+    /// missing when a [check](crate::Limiter::check) asks. The identity is as the caller sent it, whatever its length
+    /// ([`Key::text`]), and one of several parts has them by position ([`Key::parts`]).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, Tiers};
@@ -371,7 +374,7 @@ impl Resolved {
                 FoundTier::Later(Box::pin(async move {
                     let tier = tiers.place(name.await);
                     if let Finder::Later(_, cache) = &tiers.source {
-                        cache.insert(key, tier);
+                        cache.insert(key.compact(), tier);
                     }
                     tier
                 }))
