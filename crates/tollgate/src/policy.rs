@@ -2,6 +2,7 @@
 
 mod conditions;
 mod cost;
+mod exemptions;
 mod failure;
 mod grpc;
 mod host;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use self::conditions::Conditions;
 pub(crate) use self::cost::Cost;
+use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
@@ -57,8 +59,7 @@ pub struct Policy {
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) key: key::Source,
     conditions: Option<Arc<Conditions>>,
-    pub(crate) charges_preflights: bool,
-    pub(crate) charges_health: bool,
+    pub(crate) exemptions: Exemptions,
     lists: Option<Arc<Lists>>,
     pub(crate) tiers: Option<Arc<tiers::Resolved>>,
     pub(crate) cost: Cost,
@@ -127,8 +128,7 @@ impl Policy {
             limits,
             key: key::Source::ClientIp,
             conditions: None,
-            charges_preflights: false,
-            charges_health: false,
+            exemptions: Exemptions::default(),
             lists: None,
             tiers: None,
             cost: Cost::ONE,
@@ -258,6 +258,7 @@ impl fmt::Debug for Policy {
                     .collect::<Vec<_>>(),
             )
             .field("conditions", &self.conditions)
+            .field("exemptions", &self.exemptions)
             .field("tiers", &self.tiers)
             .field("cost", &self.cost)
             .field("outcome", &self.outcome)

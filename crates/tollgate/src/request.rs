@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "axum")]
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN};
+use http::header::HOST;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 
 use crate::client::{ClientAddress, by_its_bits};
@@ -114,27 +114,6 @@ impl<'a> RequestView<'a> {
     /// The pattern that axum matched, if it has.
     pub(crate) fn matched_path(&self) -> Option<&'a str> {
         matched_path(self.extensions)
-    }
-
-    /// Whether a browser asks whether it may send a request: with both headers, as every browser does and others rarely.
-    #[inline]
-    pub(crate) fn is_preflight(&self) -> bool {
-        self.method == Method::OPTIONS
-            && self.headers.contains_key(ORIGIN)
-            && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-    }
-
-    /// Whether a load balancer or a tool calls one of the services that gRPC itself defines.
-    #[inline]
-    pub(crate) fn is_health_check(&self) -> bool {
-        self.method == Method::POST && {
-            let path = self.original_uri().path();
-            // As few begin.
-            path.starts_with("/grpc.") && {
-                let service = path.strip_prefix("/").and_then(|path| path.split_once('/'));
-                service.is_some_and(|(service, _)| is_health(service))
-            }
-        }
     }
 
     /// The method.
@@ -264,16 +243,6 @@ fn peer_elsewhere(extensions: &Extensions) -> Option<IpAddr> {
         return Some(address.ip());
     }
     None
-}
-
-/// Whether this is a service of gRPC's own for health checks or reflection.
-pub(crate) fn is_health(service: &str) -> bool {
-    matches!(
-        service,
-        "grpc.health.v1.Health"
-            | "grpc.reflection.v1.ServerReflection"
-            | "grpc.reflection.v1alpha.ServerReflection"
-    )
 }
 
 #[cfg(feature = "axum")]

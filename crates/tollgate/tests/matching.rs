@@ -307,7 +307,7 @@ async fn exempt_are_routes_methods_and_networks_that_change_at_run_time() {
 }
 
 #[tokio::test]
-async fn pitfall_preflights_and_health_checks_burning_the_quota() {
+async fn pitfall_preflights_burn_the_quota_unless_the_operator_exempts_them() {
     let with = |headers: &[(&'static str, &str)]| {
         let mut request = request("OPTIONS", "/");
         for (name, value) in headers {
@@ -320,26 +320,55 @@ async fn pitfall_preflights_and_health_checks_burning_the_quota() {
         ("access-control-request-method", "POST"),
     );
     let preflight = || with(&[origin, method]);
-    let app = around_everything([policy("usual"), policy("strict").charge_preflights()]);
-    assert_eq!(took_part(&app, preflight()).await, ["strict"]);
-    // What no browser sends is no preflight.
-    for headers in [&[][..], &[origin], &[method]] {
+    let app = around_everything([policy("usual"), policy("lax").exempt_preflights()]);
+    assert_eq!(took_part(&app, preflight()).await, ["usual"]);
+    let length = ("content-length", "0");
+    assert_eq!(
+        took_part(&app, with(&[origin, method, length])).await,
+        ["usual"]
+    );
+    // A request that no browser sends is no preflight.
+    let others: [&[(&'static str, &str)]; 11] = [
+        &[],
+        &[origin],
+        &[method],
+        &[origin, method, ("content-type", "application/json")],
+        &[origin, method, ("content-length", "5")],
+        &[origin, method, ("transfer-encoding", "chunked")],
+        &[origin, method, ("te", "trailers")],
+        &[origin, method, ("cookie", "session=1")],
+        &[origin, method, ("authorization", "Bearer t")],
+        &[origin, method, ("grpc-timeout", "1S")],
+        &[origin, method, ("expect", "100-continue")],
+    ];
+    for headers in others {
         assert_eq!(
             took_part(&app, with(headers)).await,
-            ["usual", "strict"],
+            ["usual", "lax"],
             "{headers:?}"
         );
     }
+    for twice in [origin, method] {
+        let mut request = preflight();
+        request
+            .headers_mut()
+            .append(twice.0, twice.1.parse().unwrap());
+        assert_eq!(
+            took_part(&app, request).await,
+            ["usual", "lax"],
+            "{twice:?}"
+        );
+    }
 
-    let strict = Limiter::builder()
-        .charge_preflights()
+    let lax = Limiter::builder()
+        .exempt_preflights()
         .policy(policy("usual"))
         .build()
         .unwrap();
     let app = Router::new()
         .fallback(any(|| async { "hello" }))
-        .layer(RateLimitLayer::new(strict));
-    assert_eq!(took_part(&app, preflight()).await, ["usual"]);
+        .layer(RateLimitLayer::new(lax));
+    assert!(took_part(&app, preflight()).await.is_empty());
 }
 
 #[tokio::test]

@@ -318,7 +318,7 @@ async fn a_policy_charges_the_same_whether_requests_meet_others_or_not() {
         policy(),
         policy().method(Method::POST),
         policy().exempt_method(Method::GET),
-        policy().charge_preflights(),
+        policy().exempt_preflights(),
         policy().exempt_route("/v1/8"),
         policy().key(Header::new("x-key")),
         policy().key(PathParam::new("id")),

@@ -37,8 +37,12 @@ impl PolicyConfig {
         if let Some(name) = &self.outcome {
             policy.outcome = Some(registry.outcome(&self.name, name)?);
         }
-        policy.charges_preflights = self.charge_preflights;
-        policy.charges_health |= self.charge_health_checks;
+        if self.exempt_preflights {
+            policy = policy.exempt_preflights();
+        }
+        if self.exempt_health_checks {
+            policy = policy.exempt_health_checks();
+        }
         policy.messages = self.per_message.map(Messages::from);
         policy.shadow = self.shadow;
         policy.on_demand = self.on_demand;

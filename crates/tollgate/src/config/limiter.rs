@@ -21,12 +21,13 @@ pub struct LimiterConfig {
     /// Whether `/Login` is `/login`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_path_case: bool,
-    /// Whether CORS preflights are charged under every policy.
+    /// Whether CORS preflights are exempt from every policy: see [`Policy::exempt_preflights`](crate::Policy::exempt_preflights).
     #[serde(default, skip_serializing_if = "is_default")]
-    pub charge_preflights: bool,
-    /// Whether calls to gRPC's health and reflection services are charged under every policy.
+    pub exempt_preflights: bool,
+    /// Whether calls to gRPC's health and reflection services are exempt from every policy: see
+    /// [`Policy::exempt_health_checks`](crate::Policy::exempt_health_checks).
     #[serde(default, skip_serializing_if = "is_default")]
-    pub charge_health_checks: bool,
+    pub exempt_health_checks: bool,
     /// Whether it is no mistake if there is no policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_no_policies: bool,
@@ -54,11 +55,11 @@ impl LimiterConfig {
         if self.ignore_path_case {
             builder = builder.ignore_path_case();
         }
-        if self.charge_preflights {
-            builder = builder.charge_preflights();
+        if self.exempt_preflights {
+            builder = builder.exempt_preflights();
         }
-        if self.charge_health_checks {
-            builder = builder.charge_health_checks();
+        if self.exempt_health_checks {
+            builder = builder.exempt_health_checks();
         }
         if self.allow_no_policies {
             builder = builder.allow_no_policies();

@@ -54,12 +54,13 @@ pub struct PolicyConfig {
     /// The [registered conditions](super::Registry::register_condition) that must all hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub when: Vec<String>,
-    /// Whether CORS preflights are charged.
+    /// Whether CORS preflights are exempt: see [`Policy::exempt_preflights`](crate::Policy::exempt_preflights).
     #[serde(default, skip_serializing_if = "is_default")]
-    pub charge_preflights: bool,
-    /// Whether calls to gRPC's health and reflection services are charged.
+    pub exempt_preflights: bool,
+    /// Whether calls to gRPC's health and reflection services are exempt: see
+    /// [`Policy::exempt_health_checks`](crate::Policy::exempt_health_checks).
     #[serde(default, skip_serializing_if = "is_default")]
-    pub charge_health_checks: bool,
+    pub exempt_health_checks: bool,
     /// What a request costs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cost: CostConfig,

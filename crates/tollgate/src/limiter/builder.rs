@@ -7,7 +7,7 @@ use tollgate_core::{Backend, MAX_CHARGES};
 use tollgate_memory::MemoryBackend;
 
 use super::{Limiter, MOST_LOG_ENTRIES, Parts, matcher};
-use crate::matching::Matcher;
+use crate::matching::{Matcher, Pattern};
 use crate::{ClientAddress, ConfigError, Policy};
 
 /// Collects what a [`Limiter`] is made of.
@@ -17,8 +17,8 @@ pub struct LimiterBuilder {
     policies: Vec<Policy>,
     client: ClientAddress,
     ignores_path_case: bool,
-    charges_preflights: bool,
-    charges_health: bool,
+    exempts_preflights: bool,
+    exempts_health_checks: bool,
     may_be_empty: bool,
     backend: Option<Arc<dyn Backend>>,
 }
@@ -49,15 +49,16 @@ impl LimiterBuilder {
         self
     }
 
-    /// Charges CORS preflights under every policy: see [`Policy::charge_preflights`].
-    pub fn charge_preflights(mut self) -> Self {
-        self.charges_preflights = true;
+    /// Exempts CORS preflights from every policy. [`Policy::exempt_preflights`] says what that frees, and for which callers.
+    pub fn exempt_preflights(mut self) -> Self {
+        self.exempts_preflights = true;
         self
     }
 
-    /// Charges calls to gRPC's health and reflection services under every policy: see [`Policy::charge_health_checks`].
-    pub fn charge_health_checks(mut self) -> Self {
-        self.charges_health = true;
+    /// Exempts calls to gRPC's health and reflection services from every policy. [`Policy::exempt_health_checks`] says what that
+    /// frees, and for which callers.
+    pub fn exempt_health_checks(mut self) -> Self {
+        self.exempts_health_checks = true;
         self
     }
 
@@ -92,12 +93,18 @@ impl LimiterBuilder {
             return Err(ConfigError::NoPolicy);
         }
         check_names(&self.policies)?;
+        let grpc = self.policies.iter().flat_map(Policy::grpc_patterns);
+        let grpc: Arc<[Pattern]> = grpc.cloned().collect();
         for policy in &mut self.policies {
             if self.ignores_path_case {
                 policy.ignore_path_case();
             }
-            policy.charges_preflights |= self.charges_preflights;
-            policy.charges_health |= self.charges_health;
+            let preflights = self.exempts_preflights;
+            let health_checks = self.exempts_health_checks;
+            policy.exemptions.extend(preflights, health_checks, &grpc);
+            if policy.messages.is_some() {
+                policy.exemptions.charge_preflights();
+            }
             policy.check_cost()?;
             policy.check_coverage()?;
         }

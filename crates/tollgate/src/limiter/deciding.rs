@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use http::Request;
 use tollgate_core::{Answer, BackendError, Decision};
 
-use super::planning::{self, Planned, Turned};
+use super::planning::{self, Asking, Planned, Turned};
 use super::{Fallback, Inner, Limiter, Plan};
 use crate::key::ClientIp;
 use crate::ledger::Ledger;
@@ -52,13 +52,14 @@ impl Limiter {
             policies.iter(),
             &request.remembering(&found),
             None,
+            Asking::Site,
         ))
     }
 
     /// Which policies cover the request, whose budgets they spend, and how much.
     pub(crate) fn plan(&self, request: &RequestView<'_>) -> Result<Planned, Turned> {
         self.warned(if self.0.needs_only_the_peer {
-            planning::plan(self.0.matched.iter(), request, None)
+            planning::plan(self.0.matched.iter(), request, None, Asking::Layer)
         } else {
             self.0.plan(request)
         })
@@ -206,11 +207,11 @@ impl Inner {
         let request = request.remembering(&found);
         let all = matched.iter();
         if matcher.is_none() && !self.ignores_path_case {
-            return planning::plan(all, &request, None);
+            return planning::plan(all, &request, None, Asking::Layer);
         }
         let path = PathForms::of(request.original_uri().path(), self.ignores_path_case);
         let Some(matcher) = matcher else {
-            return planning::plan(all, &request, Some(&path));
+            return planning::plan(all, &request, Some(&path), Asking::Layer);
         };
         plan_covering(matched, &matcher.covering(&path), &path, &request)
     }
@@ -235,7 +236,7 @@ fn plan_covering(
 ) -> Result<Planned, Turned> {
     let covering = covering.as_slice().iter();
     let candidates = covering.filter_map(|index| matched.get(*index));
-    planning::plan(candidates, request, Some(path))
+    planning::plan(candidates, request, Some(path), Asking::Layer)
 }
 
 #[cfg(test)]

@@ -54,24 +54,17 @@ enum Found {
     Tier(Arc<Policy>, Key, FoundTier),
 }
 
-/// What some policies let pass for nothing, whoever it is from.
-pub(super) struct Special {
-    is_preflight: bool,
-    is_health_check: bool,
-}
-
-impl Special {
-    pub(super) fn of(request: &RequestView<'_>) -> Self {
-        Self {
-            is_preflight: request.is_preflight(),
-            is_health_check: request.is_health_check(),
-        }
-    }
-
-    pub(super) fn is_free_under(&self, policy: &Policy) -> bool {
-        (self.is_preflight && !policy.charges_preflights)
-            || (self.is_health_check && !policy.charges_health)
-    }
+/// Who asks, and so what is exempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// A policy that covers the request by its conditions. What the operator exempts is.
+    Layer,
+    /// A limit that stands where the request has arrived. Nothing is exempt: whatever the request looks like, what it runs is known.
+    #[cfg_attr(
+        not(feature = "axum"),
+        expect(dead_code, reason = "limits stand nowhere else")
+    )]
+    Site,
 }
 
 /// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
@@ -79,12 +72,12 @@ pub(super) fn plan<'p>(
     candidates: impl Iterator<Item = &'p Arc<Policy>>,
     request: &RequestView<'_>,
     path: Option<&PathForms<'_>>,
+    asking: Asking,
 ) -> Result<Planned, Turned> {
-    let special = Special::of(request);
     let mut plan = Plan::empty();
     let mut resolving: Option<Resolving> = None;
     for policy in candidates {
-        if special.is_free_under(policy) {
+        if asking == Asking::Layer && policy.exemptions.free(request) {
             continue;
         }
         let (routing, routed);

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
 
-use http::{Extensions, Method, Request};
+use http::{Extensions, Request};
 use tollgate_core::{Charge, Decide, Mode, Timestamp, Verdict};
 
-use super::planning::{Planned, Special, Turned};
+use super::planning::{Planned, Turned};
 use super::{Limiter, Plan};
 use crate::client::ClientAddress;
 use crate::layer::Config;
@@ -28,6 +28,8 @@ pub(super) struct SolePolicy {
     mode: Mode,
     /// Whether nothing but the peer's address is asked for, once the path is known to be covered.
     is_by_peer: bool,
+    /// Whether there are requests that cost nothing under it, whatever path they are for.
+    exempts_some: bool,
 }
 
 impl SolePolicy {
@@ -46,6 +48,7 @@ impl SolePolicy {
             is_by_peer: policy.key.is_client_ip()
                 && client.is_peer()
                 && !policy.has_conditions_beside_paths(),
+            exempts_some: policy.exemptions.any(),
         })
     }
 
@@ -53,21 +56,13 @@ impl SolePolicy {
     #[inline(always)]
     fn paying_peer<'a>(
         &self,
-        method: &Method,
         extensions: &'a Extensions,
         view: impl FnOnce() -> RequestView<'a>,
     ) -> Option<&'a SocketAddr> {
-        let is_special = matches!(*method, Method::OPTIONS | Method::POST);
-        if !self.is_by_peer || (is_special && self.lets_off(view)) {
+        if !self.is_by_peer || (self.exempts_some && self.policy.exemptions.free(&view())) {
             return None;
         }
         peer_at_hand(extensions)
-    }
-
-    /// Whether it is a request that costs nothing.
-    #[inline(never)]
-    fn lets_off<'a>(&self, view: impl FnOnce() -> RequestView<'a>) -> bool {
-        Special::of(&view()).is_free_under(&self.policy)
     }
 }
 
@@ -97,9 +92,7 @@ impl Limiter {
     ) -> Option<(Sole<'a>, &'a SocketAddr)> {
         let limiter = self;
         let sole = self.0.sole.as_ref()?;
-        let peer = sole.paying_peer(request.method(), request.extensions(), || {
-            self.view(request)
-        })?;
+        let peer = sole.paying_peer(request.extensions(), || self.view(request))?;
         Some((Sole { limiter, sole }, peer))
     }
 
@@ -134,8 +127,7 @@ impl Limiter {
             _ => None,
         };
         if let Some(sole) = sole
-            && let Some(peer) =
-                sole.paying_peer(request.method(), request.extensions(), || *request)
+            && let Some(peer) = sole.paying_peer(request.extensions(), || *request)
         {
             let limiter = self;
             let key = match peer {
@@ -168,7 +160,7 @@ impl Limiter {
     fn meet_sole<'a>(&'a self, sole: &'a SolePolicy, request: &RequestView<'_>) -> Option<Met<'a>> {
         let limiter = self;
         let policy = &sole.policy;
-        if Special::of(request).is_free_under(policy) || !policy.covers(request) {
+        if policy.exemptions.free(request) || !policy.covers(request) {
             return Some(Met::Nothing);
         }
         // Nobody asks for more of it: there are no tiers.

@@ -10,7 +10,6 @@ use super::host::HostPattern;
 use crate::client::NetworkList;
 use crate::key::{KeyExtractor, KeyList};
 use crate::matching::{Pattern, Patterns};
-use crate::request::is_health;
 use crate::{ConfigError, RequestView};
 
 /// What must hold for a policy to cover a request. Plain data, but for the closures.
@@ -18,7 +17,6 @@ use crate::{ConfigError, RequestView};
 pub(crate) struct Conditions {
     routes: Vec<Pattern>,
     /// Those of the routes that name methods of gRPC.
-    #[cfg(feature = "proto")]
     grpc: Vec<Pattern>,
     exempt_routes: Vec<Pattern>,
     methods: Vec<Method>,
@@ -66,8 +64,11 @@ impl Policy {
     pub fn try_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
         let patterns = self.patterns_of(pattern)?;
         self.conditions_mut().routes.extend(patterns);
-        let routes = self.patterns().routes.iter();
-        self.charges_health |= routes.filter_map(Pattern::starts_with).any(is_health);
+        let conditions = self.conditions.iter();
+        let routes = conditions.flat_map(|conditions| conditions.routes.iter());
+        for service in routes.filter_map(Pattern::starts_with) {
+            self.exemptions.name_service(service);
+        }
         Ok(self)
     }
 
@@ -181,23 +182,6 @@ impl Policy {
         self
     }
 
-    /// Covers CORS preflights too: `OPTIONS` with `Origin` and `Access-Control-Request-Method`. Browsers send them unasked, and a page
-    /// cannot read the refusal of one, so that they cost nothing unless this says otherwise.
-    #[must_use]
-    pub fn charge_preflights(mut self) -> Self {
-        self.charges_preflights = true;
-        self
-    }
-
-    /// Covers calls to gRPC's health and reflection services too. Load balancers and tools make them unasked, and a server
-    /// whose health check is refused is taken for a dead one, so that they cost nothing unless this says otherwise, or a
-    /// route of the policy names one of the services.
-    #[must_use]
-    pub fn charge_health_checks(mut self) -> Self {
-        self.charges_health = true;
-        self
-    }
-
     /// Whether what does not depend on the path holds.
     #[inline]
     pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
@@ -254,14 +238,12 @@ impl Policy {
     }
 
     /// Remembers that the last route names methods of gRPC.
-    #[cfg(feature = "proto")]
     pub(super) fn mark_grpc(&mut self) {
         let conditions = self.conditions_mut();
         conditions.grpc.extend(conditions.routes.last().cloned());
     }
 
     /// The routes that name methods of gRPC.
-    #[cfg(feature = "proto")]
     pub(crate) fn grpc_patterns(&self) -> &[Pattern] {
         self.conditions.as_ref().map_or(&[], |all| &all.grpc)
     }

@@ -41,9 +41,6 @@ impl Policy {
     /// If `methods` names none.
     pub fn try_grpc(self, methods: &str) -> Result<Self, ConfigError> {
         match route(methods) {
-            #[cfg(not(feature = "proto"))]
-            Ok(route) => self.try_route(&route),
-            #[cfg(feature = "proto")]
             Ok(route) => self.try_route(&route).map(|mut policy| {
                 policy.mark_grpc();
                 policy
@@ -117,7 +114,7 @@ fn are_names(text: &str) -> bool {
     text.split('.').all(is_name)
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

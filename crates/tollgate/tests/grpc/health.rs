@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tollgate::key::Global;
 use tollgate::{Key, Limiter, LimiterBuilder, Policy, Quota, RateLimitLayer};
 use tonic::Code;
@@ -37,22 +37,22 @@ fn one() -> Policy {
 }
 
 #[tokio::test]
-async fn pitfall_health_checks_do_not_burn_the_quota_unless_somebody_says_so() {
-    let exempt = [
-        Limiter::builder().policy(one()),
-        Limiter::builder().policy(one().exempt_route("/x")),
-        Limiter::builder().policy(one().grpc("grpc.health.*")),
-    ];
-    for limiter in exempt {
+async fn pitfall_health_checks_burn_the_quota_unless_the_operator_exempts_them() {
+    let exempt = || Limiter::builder().exempt_health_checks();
+    for limiter in [
+        exempt().policy(one()),
+        exempt().policy(one().grpc("grpc.health.*")),
+        Limiter::builder().policy(one().exempt_health_checks()),
+    ] {
         assert_eq!(three_checks(limiter).await, [Code::Ok; 3]);
     }
 
     let charged = [
-        Limiter::builder().policy(one()).charge_health_checks(),
-        Limiter::builder().policy(one().charge_health_checks()),
-        // Whoever names the service means it.
-        Limiter::builder().policy(one().grpc("grpc.health.v1.Health/Check")),
-        Limiter::builder().policy(one().route("/grpc.health.v1.Health/{method}")),
+        Limiter::builder().policy(one()),
+        // A policy that names the service means it.
+        exempt().policy(one().grpc("grpc.health.v1.Health/Check")),
+        exempt().policy(one().route("/grpc.health.v1.Health/{method}")),
+        Limiter::builder().policy(one().exempt_health_checks().grpc("grpc.health.v1.Health/*")),
     ];
     for limiter in charged {
         let denied = Code::ResourceExhausted;
@@ -60,30 +60,76 @@ async fn pitfall_health_checks_do_not_burn_the_quota_unless_somebody_says_so() {
     }
 }
 
+/// How much of a budget of one is left after this call.
+async fn left(limiter: LimiterBuilder, call: Request<tonic::body::Body>) -> u64 {
+    let limiter = limiter.build().unwrap();
+    let service = RateLimitLayer::new(&limiter).layer(tower::service_fn(async |_| {
+        Ok::<_, Infallible>(Response::new(tonic::body::Body::empty()))
+    }));
+    service.oneshot(call).await.unwrap();
+    let asked = limiter.check("one", Key::global()).cost(0).await;
+    asked.unwrap().remaining()
+}
+
+fn call(path: &str) -> Request<tonic::body::Body> {
+    Request::post(path)
+        .header("content-type", "application/grpc")
+        .body(tonic::body::Body::empty())
+        .unwrap()
+}
+
 #[tokio::test]
-async fn reflection_is_as_free_as_health_checks() {
-    let left = async |limiter: LimiterBuilder, service: &str| {
-        let limiter = limiter.build().unwrap();
-        let call = Request::post(format!("/{service}/ServerReflectionInfo"))
-            .header("content-type", "application/grpc")
-            .body(tonic::body::Body::empty());
-        let service = RateLimitLayer::new(&limiter).layer(tower::service_fn(async |_| {
-            Ok::<_, Infallible>(Response::new(tonic::body::Body::empty()))
-        }));
-        service.oneshot(call.unwrap()).await.unwrap();
-        let asked = limiter.check("one", Key::global()).cost(0).await;
-        asked.unwrap().remaining()
-    };
+async fn reflection_is_exempt_with_health_checks() {
     for service in [
         "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     ] {
         let limiter = || Limiter::builder().policy(one());
-        assert_eq!(left(limiter(), service).await, 1, "{service}");
-        let charged = limiter().charge_health_checks();
-        assert_eq!(left(charged, service).await, 0, "{service}");
+        let path = format!("/{service}/ServerReflectionInfo");
+        assert_eq!(left(limiter(), call(&path)).await, 0, "{service}");
+        let exempt = limiter().exempt_health_checks();
+        assert_eq!(left(exempt, call(&path)).await, 1, "{service}");
     }
-    // A service of somebody's own is none of these.
-    let other = Limiter::builder().policy(one());
-    assert_eq!(left(other, "shop.reflection.v1.ServerReflection").await, 0);
+}
+
+#[tokio::test]
+async fn an_exempt_health_check_is_one_in_everything() {
+    let check = "/grpc.health.v1.Health/Check";
+    let mut others: Vec<_> = [
+        "/grpc.health.v1.Health/x",
+        "/grpc.health.v1.Health/check",
+        "/grpc.health.v1.Health/Check/",
+        "/grpc.health.v1.Health//Check",
+        "/grpc.health.v1.Health/%43heck",
+        "/grpc.health.v1.Health/../../admin/login",
+        "/api/grpc.health.v1.Health/Check",
+        "/shop.reflection.v1.ServerReflection/ServerReflectionInfo",
+    ]
+    .map(call)
+    .into();
+    for method in [Method::GET, Method::PUT, Method::OPTIONS] {
+        let mut other = call(check);
+        *other.method_mut() = method;
+        others.push(other);
+    }
+    for content in ["application/json", "application/grpcx", ""] {
+        let mut other = call(check);
+        let content = content.parse().unwrap();
+        other.headers_mut().insert("content-type", content);
+        others.push(other);
+    }
+    let mut twice = call(check);
+    let json = "application/json".parse().unwrap();
+    twice.headers_mut().append("content-type", json);
+    others.push(twice);
+    let mut none = call(check);
+    none.headers_mut().remove("content-type");
+    others.push(none);
+
+    let limiter = || Limiter::builder().policy(one()).exempt_health_checks();
+    assert_eq!(left(limiter(), call(check)).await, 1);
+    for other in others {
+        let asked = format!("{other:?}");
+        assert_eq!(left(limiter(), other).await, 0, "{asked}");
+    }
 }

@@ -173,7 +173,7 @@ fn what_an_interceptor_can_do_is_not_refused() {
 async fn the_layer_goes_around_one_service_of_a_server() {
     // given a server of two services, of which one is limited
     let shop = Shop::default();
-    let limited = Policy::new("orders", QUOTA).charge_health_checks();
+    let limited = Policy::new("orders", QUOTA);
     let orders = RateLimitLayer::new(limited).layer(OrdersServer::new(shop.clone()));
     let (_, health) = tonic_health::server::health_reporter();
     let (address, incoming) = incoming().await;
