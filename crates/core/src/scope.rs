@@ -84,7 +84,7 @@ impl Scope {
         scope.get().copied()
     }
 
-    /// The policy's name.
+    /// The policy's name. Behind it stands `#` and a tier's name, if quotas of some tiers have a state of their own.
     #[must_use]
     pub fn policy(self) -> &'static str {
         &self.0.name.policy

@@ -124,7 +124,7 @@ impl Limiter {
         self.0.backend.debit(receipt, n);
     }
 
-    /// Forgets what the identity `key` has spent under a policy: its budgets are full.
+    /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl Limiter {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
-        for limit in policy.limits.iter() {
-            let reset = self.0.backend.reset(limit.scope, &key);
+        for scope in policy.scopes() {
+            let reset = self.0.backend.reset(scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
         }
         Ok(())

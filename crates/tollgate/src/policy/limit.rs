@@ -13,6 +13,19 @@ pub(crate) struct Limit {
     pub(crate) labels: &'static Labels,
 }
 
+impl Limit {
+    /// The same with states of this family, which is no other policy's: its name has a character that no policy's has.
+    pub(super) fn in_family(&self, family: &str) -> Self {
+        let scope = Scope::of(family, self.scope.slot(), &self.quota);
+        let Labels { policy, quota, .. } = self.labels;
+        Self {
+            scope,
+            labels: Labels::keep(policy, scope, quota, &self.quota),
+            ..*self
+        }
+    }
+}
+
 /// One quota or several, for [`Policy::new`](crate::Policy::new).
 ///
 /// In headers the first is called like its policy and the others by a number behind it, `api-2`, unless a name is given:
@@ -79,10 +92,11 @@ impl Quotas {
                 };
                 // A policy of more quotas than that is refused with its limiter, for having too many.
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
+                let scope = Scope::of(policy, slot, &quota);
                 Ok(Limit {
                     quota,
-                    scope: Scope::of(policy, slot, &quota),
-                    labels: Labels::keep(policy, slot, &name, &quota),
+                    scope,
+                    labels: Labels::keep(policy, scope, &name, &quota),
                 })
             });
         limits.collect()

@@ -37,12 +37,11 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Those of quota number `slot` of a policy.
-    pub(super) fn keep(policy: &str, slot: u16, name: &str, quota: &Quota) -> &'static Self {
+    /// Those of a quota of a policy whose states are there.
+    pub(super) fn keep(policy: &str, scope: Scope, name: &str, quota: &Quota) -> &'static Self {
         type Known = HashMap<(Scope, String, Quota), &'static Labels>;
         static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
 
-        let scope = Scope::of(policy, slot, quota);
         let mut known = KNOWN
             .get_or_init(Mutex::default)
             .lock()

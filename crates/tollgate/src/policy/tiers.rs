@@ -1,8 +1,9 @@
 //! Quotas that depend on who is asking.
 
 mod cache;
+mod states;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,19 +12,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tollgate_core::DEBT_CEILING;
-
 use self::cache::TierCache;
 use super::{Limit, Policy, Quotas};
-use crate::{Algorithm, ConfigError, Key, RequestView};
+use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
 
 /// Who gets other quotas than a policy's own.
 ///
-/// An identity is in one tier, or in none and has the policy's own quotas. The tiers of a policy share the states of its
-/// budgets: whoever changes tier gets no fresh budget. Windows and logs keep the count of what was spent. The bucket of
-/// [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: who has spent half of the small budget
-/// has half of the large one left. Budgets of one policy that refill at paces too different for that are refused when it is
-/// built. Quotas of another algorithm, or windows of another length, have states of their own.
+/// An identity is in one tier, or in none and has the policy's own quotas. Tiers share the states of the policy's budgets as far
+/// as they can, so that an identity that changes tier gets no fresh budget. Windows and logs keep the count of what was spent.
+/// The bucket of [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an identity that has spent
+/// half of the small budget has half of the large one left.
+///
+/// Buckets share a state if their full budgets take times to refill that are within a factor of eight: 60 a minute and 100 a
+/// minute do, and 60 a minute and 100 a second do not. A tier that is further off has a state of its own, which all tiers
+/// share that are within the factor of each other. (Each tier, the closest to the policy's own quota first, joins the first
+/// state all of whose quotas are within the factor of its own.) So do quotas of another algorithm, or windows of another
+/// length. **An identity that moves to a tier with a state of its own finds there what it left there**: at most one full budget
+/// of the new tier the first time, and the old state when it returns.
 ///
 /// ```
 /// use tollgate::key::Header;
@@ -165,14 +170,20 @@ impl Policy {
     ///
     /// If two tiers have one name, one has no quota, or an identity is in a tier that there is none of.
     pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
-        let tiers = Resolved::new(&self.name, tiers)?;
-        tiers.check_paces(&self.name, &self.limits)?;
+        let tiers = Resolved::new(&self.name, &self.limits, tiers)?;
         self.tiers = Some(Arc::new(tiers));
         Ok(self)
     }
 }
 
 impl Policy {
+    /// Where the states of an identity can be, in whatever tier it is.
+    pub(crate) fn scopes(&self) -> HashSet<Scope> {
+        let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
+        limits.map(|limit| limit.scope).collect()
+    }
+
     /// The tier of an identity.
     pub(crate) fn tier_of(&self, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
         match &self.tiers {
@@ -223,6 +234,15 @@ pub(crate) enum Grant {
     Unlimited,
 }
 
+impl Grant {
+    fn limits(&self) -> &[Limit] {
+        match self {
+            Self::Limits(limits) => limits,
+            Self::Unlimited => &[],
+        }
+    }
+}
+
 enum Finder {
     Map(HashMap<Key, usize>),
     Now(Arc<NameNow>),
@@ -248,7 +268,7 @@ impl FoundTier {
 }
 
 impl Resolved {
-    fn new(policy: &str, tiers: Tiers) -> Result<Self, ConfigError> {
+    fn new(policy: &str, own: &[Limit], tiers: Tiers) -> Result<Self, ConfigError> {
         let refuse = |tier: &str, reason| {
             Err(ConfigError::Tier {
                 policy: policy.to_owned(),
@@ -267,6 +287,7 @@ impl Resolved {
             };
             grants.push((name, grant));
         }
+        states::tell_apart(policy, own, &mut grants);
         let place = |name: &str| grants.iter().position(|(other, _)| other == name);
         let source = match tiers.source {
             Source::Map(map) => {
@@ -306,59 +327,22 @@ impl Resolved {
     /// The quotas of all tiers, by their tier's name.
     pub(super) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
         self.grants.iter().flat_map(|(name, grant)| {
-            let limits = match grant {
-                Grant::Limits(limits) => limits.as_ref(),
-                Grant::Unlimited => &[],
-            };
-            limits.iter().map(|limit| (name.as_str(), limit))
+            let limits = grant.limits().iter();
+            limits.map(|limit| (name.as_str(), limit))
         })
     }
 
     /// The most quotas that any tier has.
     fn most_limits(&self) -> usize {
-        let lengths = self.grants.iter().map(|(_, grant)| match grant {
-            Grant::Limits(limits) => limits.len(),
-            Grant::Unlimited => 0,
-        });
+        let lengths = self.grants.iter().map(|(_, grant)| grant.limits().len());
         lengths.max().unwrap_or(0)
     }
 
     /// The most entries that the sliding logs of any tier have.
     fn most_log_entries(&self) -> usize {
-        let entries = self.grants.iter().map(|(_, grant)| match grant {
-            Grant::Limits(limits) => log_entries(limits),
-            Grant::Unlimited => 0,
-        });
+        let grants = self.grants.iter();
+        let entries = grants.map(|(_, grant)| log_entries(grant.limits()));
         entries.max().unwrap_or(0)
-    }
-
-    /// A bucket's state is a time. One that takes a day to drain looks like a clock that was put back to a quota whose bucket
-    /// drains in seconds: it would be cut to what that quota can owe, and most of the day forgiven.
-    fn check_paces(&self, policy: &str, own: &[Limit]) -> Result<(), ConfigError> {
-        let of_tier = |(name, grant): &(String, Grant)| match grant {
-            Grant::Limits(limits) => Some((name.clone(), Arc::clone(limits))),
-            Grant::Unlimited => None,
-        };
-        let mut all: Vec<(String, Arc<[Limit]>)> = vec![(String::new(), own.into())];
-        all.extend(self.grants.iter().filter_map(of_tier));
-        for (_, slow) in &all {
-            for (tier, quick) in &all {
-                let pairs = slow.iter().zip(quick.iter());
-                let clash = |(slow, quick): (&Limit, &Limit)| {
-                    slow.scope == quick.scope
-                        && drain_us(slow) > drain_us(quick).saturating_mul(DEBT_CEILING.into())
-                };
-                if pairs.into_iter().any(clash) {
-                    return Err(ConfigError::Tier {
-                        policy: policy.to_owned(),
-                        tier: tier.clone(),
-                        reason: "its budget refills more than eight times sooner than another tier's, which would be forgiven \
-                                 what it has spent; give both quotas of one period, or different algorithms",
-                    });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The tier of an identity.
@@ -393,17 +377,6 @@ impl Resolved {
             );
         }
         place
-    }
-}
-
-/// How long a full budget takes to refill; nothing of algorithms whose states are counts.
-fn drain_us(limit: &Limit) -> u128 {
-    let quota = &limit.quota;
-    match quota.algorithm() {
-        Algorithm::Gcra => {
-            u128::from(quota.capacity()) * quota.period().as_micros() / u128::from(quota.limit())
-        }
-        _ => 0,
     }
 }
 

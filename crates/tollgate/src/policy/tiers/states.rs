@@ -1,0 +1,190 @@
+//! Which tiers share a state, and which have one of their own.
+//!
+//! The state of a bucket is a time. One that takes a day to drain looks like a clock that was put back to a quota whose
+//! bucket drains in seconds: that quota would cut it to what it can owe itself, and most of the day would be forgiven. So
+//! only quotas share a state whose full drains are all within a factor of [`DEBT_CEILING`] of one another.
+
+use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
+
+use tollgate_core::DEBT_CEILING;
+
+use super::super::Limit;
+use super::Grant;
+use crate::Algorithm;
+
+/// Quotas that share a state, by the time that their full budgets take to refill.
+struct Group<'a> {
+    /// The tier that the state is named after; nothing of the state that a policy without tiers has.
+    founder: Option<&'a str>,
+    quickest_us: u128,
+    slowest_us: u128,
+}
+
+/// One bucket of a tier.
+struct Bucket<'a> {
+    tier: &'a str,
+    place: usize,
+    drain_us: u128,
+}
+
+/// Gives quotas of tiers that drain at paces too different a state of their own.
+///
+/// The first quotas of all tiers are told apart, then the second ones, and so on. The policy's own quota has the state that
+/// it has without tiers. The tiers follow, those first whose drains are closest to the policy's own. Each joins the first
+/// state all of whose quotas are within the factor of it, and otherwise founds one that is named after the tier. So which
+/// state a tier has depends on the quotas of the policy and of its tiers, and not on the order in which they are stated.
+pub(super) fn tell_apart(policy: &str, own: &[Limit], grants: &mut [(String, Grant)]) {
+    let mut families = Vec::new();
+    let slots = grants.iter().map(|(_, grant)| grant.limits().len()).max();
+    for slot in 0..slots.unwrap_or(0) {
+        let own_us = own.get(slot).and_then(drain_us);
+        let tiers = grants.iter().enumerate();
+        let mut buckets: Vec<_> = tiers
+            .filter_map(|(place, (tier, grant))| {
+                let drain_us = grant.limits().get(slot).and_then(drain_us)?;
+                Some(Bucket {
+                    tier,
+                    place,
+                    drain_us,
+                })
+            })
+            .collect();
+        buckets.sort_by(|one, other| in_order(one, other, own_us));
+        let mut groups: Vec<_> = own_us
+            .map(|own_us| Group::of(None, own_us))
+            .into_iter()
+            .collect();
+        for bucket in buckets {
+            let group = groups
+                .iter_mut()
+                .find(|group| group.has_room_for(bucket.drain_us));
+            let founder = match group {
+                Some(group) => group.add(bucket.drain_us),
+                None => {
+                    let founder = (!groups.is_empty()).then_some(bucket.tier);
+                    groups.push(Group::of(founder, bucket.drain_us));
+                    founder
+                }
+            };
+            if let Some(founder) = founder {
+                families.push((bucket.place, slot, format!("{policy}#{founder}")));
+            }
+        }
+    }
+    for (place, slot, family) in families {
+        if let Some((_, Grant::Limits(limits))) = grants.get_mut(place)
+            && let Some(limit) = Arc::make_mut(limits).get_mut(slot)
+        {
+            *limit = limit.in_family(&family);
+        }
+    }
+}
+
+impl<'a> Group<'a> {
+    fn of(founder: Option<&'a str>, drain_us: u128) -> Self {
+        Self {
+            founder,
+            quickest_us: drain_us,
+            slowest_us: drain_us,
+        }
+    }
+
+    fn has_room_for(&self, drain_us: u128) -> bool {
+        let (quickest, slowest) = (
+            self.quickest_us.min(drain_us),
+            self.slowest_us.max(drain_us),
+        );
+        slowest <= quickest.saturating_mul(DEBT_CEILING.into())
+    }
+
+    /// The name of the group that the bucket is in from here on.
+    fn add(&mut self, drain_us: u128) -> Option<&'a str> {
+        self.quickest_us = self.quickest_us.min(drain_us);
+        self.slowest_us = self.slowest_us.max(drain_us);
+        self.founder
+    }
+}
+
+/// Those first that are closest to the policy's own quota, then the slower ones; without a quota of its own the slower ones.
+fn in_order(one: &Bucket<'_>, other: &Bucket<'_>, own_us: Option<u128>) -> Ordering {
+    let by_distance = own_us.map_or(Ordering::Equal, |own_us| {
+        // Quotients, compared without dividing. Each is some ten years in microseconds at most.
+        let far = |drain_us: u128| (drain_us.max(own_us), drain_us.min(own_us));
+        let ((one_max, one_min), (other_max, other_min)) = (far(one.drain_us), far(other.drain_us));
+        (one_max * other_min).cmp(&(other_max * one_min))
+    });
+    by_distance
+        .then_with(|| Reverse(one.drain_us).cmp(&Reverse(other.drain_us)))
+        .then_with(|| one.tier.cmp(other.tier))
+}
+
+/// How long a full budget takes to refill; nothing of algorithms whose states are counts.
+fn drain_us(limit: &Limit) -> Option<u128> {
+    let quota = &limit.quota;
+    let takes = || {
+        let full = u128::from(quota.capacity()) * quota.period().as_micros();
+        full / u128::from(quota.limit())
+    };
+    (quota.algorithm() == Algorithm::Gcra).then(takes)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Policy, Quota, Tiers};
+
+    /// The states of the policy's own quota and of its tiers, whose full budgets take as many seconds to refill.
+    fn states<'a>(own: u64, tiers: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<String> {
+        let drains_in = |seconds| Quota::per_second(1).burst(seconds);
+        let mut all = Tiers::by(|_, _| None::<String>);
+        for (name, seconds) in tiers {
+            all = all.tier(name, drains_in(seconds));
+        }
+        let policy = Policy::new("api", drains_in(own)).tiers(all);
+        let tiers = policy.tiers.as_ref().unwrap();
+        let limits = policy
+            .limits
+            .iter()
+            .chain(tiers.limits().map(|(_, limit)| limit));
+        limits
+            .map(|limit| {
+                assert_eq!(limit.scope, limit.labels.scope);
+                limit.scope.policy().to_owned()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn tiers_within_a_factor_of_eight_share_a_state() {
+        assert_eq!(states(8, [("slow", 64), ("quick", 8)]), ["api"; 3]);
+        assert_eq!(states(8, [("slow", 65)]), ["api", "api#slow"]);
+        assert_eq!(states(8, [("quick", 1)]), ["api", "api"]);
+        assert_eq!(states(9, [("quick", 1)]), ["api", "api#quick"]);
+        let far = [("gold", 1), ("silver", 8)];
+        assert_eq!(states(100, far), ["api", "api#silver", "api#silver"]);
+    }
+
+    #[test]
+    fn of_a_chain_each_tier_joins_the_first_state_whose_tiers_are_all_close_enough() {
+        // The closer one shares the policy's own state; both would be sixteen times apart.
+        let chain = [("slow", 64), ("quick", 4)];
+        assert_eq!(states(8, chain), ["api", "api#slow", "api"]);
+        // In whatever order they are stated.
+        let chain = [("quick", 4), ("slow", 64)];
+        assert_eq!(states(8, chain), ["api", "api", "api#slow"]);
+        // Of two that are equally close the slower one comes first.
+        let chain = [("quick", 1), ("slow", 64)];
+        assert_eq!(states(8, chain), ["api", "api#quick", "api"]);
+    }
+
+    #[test]
+    fn each_quota_of_a_policy_is_told_apart_by_itself() {
+        let second = Quota::per_second(10);
+        let tiers = Tiers::by(|_, _| None::<String>).tier("gold", [second, second]);
+        let policy = Policy::new("api", [second, Quota::per_day(10)]).tiers(tiers);
+        let tiers = policy.tiers.as_ref().unwrap();
+        let scopes: Vec<_> = tiers.limits().map(|(_, limit)| limit.scope).collect();
+        assert_eq!(scopes[0], policy.limits[0].scope);
+        assert_eq!((scopes[1].policy(), scopes[1].slot()), ("api#gold", 1));
+    }
+}
