@@ -125,6 +125,38 @@ impl Key {
         key.of(Source::Parts(parts.cloned().collect()))
     }
 
+    /// The key whose [canonical form](Self::as_bytes) these bytes are, if there is one: what a backend has written can be
+    /// read again.
+    #[must_use]
+    pub fn from_canonical(bytes: &[u8]) -> Option<Self> {
+        let (&kind, content) = bytes.split_first()?;
+        let key = match kind {
+            0 => Self::global(),
+            1 => Self::missing(),
+            4 => Self::from(Ipv4Addr::from(<[u8; 4]>::try_from(content).ok()?)),
+            6 => {
+                let (&prefix, covered) = content.split_first()?;
+                let mut octets = [0; 16];
+                octets.get_mut(..covered.len())?.copy_from_slice(covered);
+                Self::network(Ipv6Addr::from(octets), prefix)
+            }
+            b'b' => Self::bytes(content),
+            b'd' => Self::encode(KeyKind::Digest, <&[u8; 32]>::try_from(content).ok()?),
+            b't' => {
+                let mut rest = content;
+                while let Some((&len, behind)) = rest.split_first() {
+                    let (part, behind) = behind.split_at_checked(usize::from(len))?;
+                    Self::from_canonical(part)?;
+                    rest = behind;
+                }
+                Self::encode(KeyKind::Tuple, content)
+            }
+            _ => return None,
+        };
+        // What is too long, masks bits away, or is an IPv4 address has another form.
+        (key.as_bytes() == bytes).then_some(key)
+    }
+
     /// What kind of identity this is.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
@@ -320,8 +352,12 @@ impl From<Ipv6Addr> for Key {
 mod tests {
     use super::*;
 
+    fn ip_address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
     fn ip(text: &str) -> Key {
-        Key::from(text.parse::<IpAddr>().unwrap())
+        Key::from(ip_address(text))
     }
 
     #[test]
@@ -444,6 +480,50 @@ mod tests {
         let nested = Key::tuple([&pair, &Key::global()]);
         assert_eq!(parts(&nested), [pair, Key::global()]);
         assert_eq!(parts(&Key::from("a")), [Key::from("a")]);
+    }
+
+    #[test]
+    fn a_canonical_form_is_the_form_of_one_key_and_other_bytes_are_of_none() {
+        let text = Key::from("alice");
+        let keys = [
+            Key::global(),
+            Key::missing(),
+            Key::bytes(&[]),
+            Key::bytes(&[0xff; Key::MAX_LEN - 1]),
+            Key::bytes(&[0xff; Key::MAX_LEN]),
+            ip("10.1.2.3"),
+            ip("2001:db8::1"),
+            Key::address(ip_address("2001:db8::1"), 128),
+            Key::address(ip_address("2001:db8::1"), 0),
+            Key::tuple([]),
+            Key::tuple([&text, &ip("::1"), &Key::tuple([&Key::missing(), &text])]),
+            Key::tuple([&Key::bytes(&[1; 100]), &Key::bytes(&[2; 100])]),
+        ];
+        for key in &keys {
+            assert_eq!(Key::from_canonical(key.as_bytes()).as_ref(), Some(key));
+        }
+        let long = [&b"b"[..], &[b'x'; Key::MAX_LEN]].concat();
+        let mapped = [&[6, 128][..], &[0; 10], &[0xff, 0xff, 10, 0, 0, 1]].concat();
+        let not_forms: [&[u8]; 14] = [
+            b"",
+            b"x",
+            &[0, 0],
+            &[1, 1],
+            &[4, 1, 2, 3],
+            &[4, 1, 2, 3, 4, 5],
+            &[6],
+            &[6, 8],
+            &[6, 4, 0x1f],
+            &[6, 200],
+            b"dshort",
+            &[b't', 3, b'b', b'a'],
+            &long,
+            &mapped,
+        ];
+        for bytes in not_forms {
+            assert_eq!(Key::from_canonical(bytes), None, "{bytes:?}");
+        }
+        assert_eq!(Key::from_canonical(&[b't', 1, b'x']), None);
     }
 
     #[test]

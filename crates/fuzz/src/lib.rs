@@ -18,6 +18,7 @@ mod fields;
 mod forwarding;
 mod grpc_frames;
 mod keys;
+mod names;
 mod paths;
 mod quota;
 mod redis_reply;
@@ -28,6 +29,7 @@ pub use self::fields::fields;
 pub use self::forwarding::forwarding;
 pub use self::grpc_frames::grpc_frames;
 pub use self::keys::keys;
+pub use self::names::names;
 pub use self::paths::paths;
 pub use self::quota::quota;
 pub use self::redis_reply::redis_reply;
@@ -36,12 +38,13 @@ pub use self::redis_reply::redis_reply;
 pub type Body = fn(&[u8]);
 
 /// All bodies by their names, which are those of the targets and of the folders of the corpus.
-pub const BODIES: [(&str, Body); 8] = [
+pub const BODIES: [(&str, Body); 9] = [
     ("config", config),
     ("fields", fields),
     ("forwarding", forwarding),
     ("grpc_frames", grpc_frames),
     ("keys", keys),
+    ("names", names),
     ("paths", paths),
     ("quota", quota),
     ("redis_reply", redis_reply),

@@ -94,6 +94,7 @@ mod wire;
 pub use backend::RedisBackend;
 pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
+pub use name::StateName;
 pub use stats::Stats;
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]

@@ -1,18 +1,20 @@
 //! What a state is called in Redis: `prefix:policy:slot/unit:identity`, in a cluster `prefix:{partition}:policy:…`.
 //!
-//! The unit is what makes states incompatible, the limit is not part of it. Policy and identity are escaped so that no
-//! two identities have one name and none can write a hash tag or leave its place.
+//! The unit is what makes states incompatible, the limit is not part of it. Names are printable ASCII that an operator can
+//! read, and [`StateName`] reads them back. Policy and identity are escaped so that no two identities have one name and none
+//! can write a hash tag or leave its place.
+
+mod identity;
+mod read;
 
 use std::fmt;
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, KeyInit};
 use sha2::Sha256;
 use tollgate_core::{Key, Scope, Unit};
 
+pub use self::read::StateName;
 use crate::slot;
-
-/// How much of a keyed hash stands for an identity: as many bits as nobody ever hits by chance.
-const HASH_BYTES: usize = 16;
 
 /// What a state is called.
 pub(crate) type Name = Vec<u8>;
@@ -60,54 +62,65 @@ impl Names {
         name.extend_from_slice(self.prefix.as_bytes());
         name.push(b':');
         let tag = name.len();
-        for &byte in scope.policy().as_bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
-                name.push(byte);
-            } else {
-                name.push(b'%');
-                name.extend(hexadecimal(byte));
-            }
-        }
-        name.push(b':');
-        number(name, scope.slot());
-        name.push(b'/');
-        match scope.unit() {
-            Unit::FixedWindow {
-                period_us,
-                offset_us,
-            } => {
-                name.push(b'f');
-                number(name, period_us);
-                name.push(b'+');
-                number(name, offset_us);
-            }
-            Unit::SlidingWindow { period_us } => {
-                name.push(b's');
-                number(name, period_us);
-            }
-            Unit::RollingWindow { period_us, buckets } => {
-                name.push(b'r');
-                number(name, period_us);
-                name.push(b'x');
-                number(name, buckets);
-            }
-            Unit::SlidingLog { period_us } => {
-                name.push(b'l');
-                number(name, period_us);
-            }
-            _ => name.push(b'g'),
-        }
-        name.push(b':');
+        write_head(name, scope.policy(), scope.slot(), scope.unit());
         let identity = name.len();
         match &self.secret {
-            Some(secret) => hashed(name, secret, key.as_bytes()),
-            None => escaped(name, key.as_bytes()),
+            Some(secret) => identity::hashed(name, secret, key.as_bytes()),
+            None => identity::readable(name, key.as_bytes()),
         }
         if let Some(partitions) = self.partitions {
             let partition = slot::crc16(&name[identity..]) % partitions;
             name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
         }
     }
+}
+
+/// What may stand before everything else.
+pub(crate) fn is_prefix(prefix: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    !prefix.is_empty() && prefix.chars().all(allowed)
+}
+
+/// `policy:slot/unit:`
+fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
+    for &byte in policy.as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
+            name.push(byte);
+        } else {
+            name.push(b'%');
+            identity::hexadecimals(name, [&byte]);
+        }
+    }
+    name.push(b':');
+    number(name, slot);
+    name.push(b'/');
+    match unit {
+        Unit::FixedWindow {
+            period_us,
+            offset_us,
+        } => {
+            name.push(b'f');
+            number(name, period_us);
+            name.push(b'+');
+            number(name, offset_us);
+        }
+        Unit::SlidingWindow { period_us } => {
+            name.push(b's');
+            number(name, period_us);
+        }
+        Unit::RollingWindow { period_us, buckets } => {
+            name.push(b'r');
+            number(name, period_us);
+            name.push(b'x');
+            number(name, buckets);
+        }
+        Unit::SlidingLog { period_us } => {
+            name.push(b'l');
+            number(name, period_us);
+        }
+        _ => name.push(b'g'),
+    }
+    name.push(b':');
 }
 
 impl fmt::Debug for Names {
@@ -121,43 +134,8 @@ impl fmt::Debug for Names {
     }
 }
 
-/// `h` is the kind of no identity.
-fn hashed(name: &mut Name, secret: &Hmac<Sha256>, key: &[u8]) {
-    let hash = secret.clone().chain_update(key).finalize().into_bytes();
-    name.push(b'h');
-    for &byte in hash.iter().take(HASH_BYTES) {
-        name.extend(hexadecimal(byte));
-    }
-}
-
-fn hexadecimal(byte: u8) -> [u8; 2] {
-    [byte >> 4, byte & 0xf].map(|digit| b"0123456789abcdef"[usize::from(digit)])
-}
-
 fn number(name: &mut Name, number: impl itoa::Integer) {
     name.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// The kind as a letter, then the content as it is but for what a hash tag is made of.
-fn escaped(name: &mut Name, key: &[u8]) {
-    let Some((kind, content)) = key.split_first() else {
-        return;
-    };
-    match kind {
-        0 => name.extend_from_slice(b"all"),
-        1 => name.extend_from_slice(b"none"),
-        4 => name.push(b'4'),
-        6 => name.push(b'6'),
-        kind => name.push(*kind),
-    }
-    for &byte in content {
-        match byte {
-            b'{' => name.extend_from_slice(b"%7b"),
-            b'}' => name.extend_from_slice(b"%7d"),
-            b'%' => name.extend_from_slice(b"%25"),
-            byte => name.push(byte),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -193,6 +171,12 @@ mod tests {
         keys
     }
 
+    /// No terminal, `xargs` or pattern of `SCAN` takes these for something else, nor does a shell but for parentheses, which
+    /// stand in tuples only.
+    fn is_readable(byte: u8) -> bool {
+        byte.is_ascii_alphanumeric() || b"-._:@/+=%(),".contains(&byte)
+    }
+
     #[test]
     fn no_two_identities_have_one_name() {
         let quota = Quota::per_second(10);
@@ -202,7 +186,7 @@ mod tests {
             let scope = Scope::of(policy, 0, &quota);
             for key in odd() {
                 let name = names.of(scope, &key);
-                assert!(!name.contains(&b'{') && !name.contains(&b'}'));
+                assert!(name.iter().all(|byte| is_readable(*byte)), "{name:?}");
                 assert!(seen.insert(name), "{policy} {key:?}");
             }
         }
@@ -250,6 +234,9 @@ mod tests {
         assert_ne!(alice, name(b"other", "alice"));
         let text = String::from_utf8_lossy(&alice).into_owned();
         assert!(!text.contains("alice"), "{text}");
-        assert_eq!(text.len(), "tollgate:login:0/g:h".len() + 2 * HASH_BYTES);
+        assert_eq!(
+            text.len(),
+            "tollgate:login:0/g:h".len() + 2 * identity::HASH_BYTES
+        );
     }
 }

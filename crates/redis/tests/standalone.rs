@@ -3,13 +3,14 @@
 mod common;
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::task::Poll;
 use std::time::Duration;
 
 use common::{Budget, HOUR, PATIENT, connect, every_algorithm, hammer};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Algorithm, Backend, FailureKind, Quota};
-use tollgate_redis::RedisBackend;
+use tollgate_core::{Algorithm, Backend, FailureKind, Key, Quota};
+use tollgate_redis::{RedisBackend, StateName};
 use tollgate_testkit::Standalone;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,6 +162,46 @@ async fn pitfall_no_state_lives_for_ever() {
         let ttl: i64 = ttl.trim_start_matches(':').trim().parse().unwrap();
         // A debt of eight budgets, and a drain.
         assert!(ttl > 0 && ttl < 9 * 3_600_000, "{name} {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_who_scans_a_server_reads_whose_budgets_there_are() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let keys = [
+        (Key::from("alice"), "=alice"),
+        (Key::from(IpAddr::from([10, 1, 2, 3])), "10.1.2.3"),
+        (Key::from("10.1.2.3"), "=10.1.2.3"),
+        (
+            Key::from(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7])),
+            "2001:db8::/64",
+        ),
+        (Key::bytes(b"\xff{\r\n"), "=%ff%7b%0d%0a"),
+        (Key::global(), "all"),
+    ];
+    for (key, _) in &keys {
+        let budget = Budget {
+            key: key.clone(),
+            ..Budget::of("scanned", Quota::per_hour(10))
+        };
+        assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+    }
+
+    let answer = server.command(&["SCAN", "0", "MATCH", "tollgate:*", "COUNT", "1000"]);
+
+    let names: Vec<_> = (answer.lines())
+        .filter(|line| line.starts_with("tollgate:"))
+        .collect();
+    assert_eq!(names.len(), keys.len(), "{answer}");
+    for (key, identity) in &keys {
+        let name = format!("tollgate:scanned:0/g:{identity}");
+        assert!(names.contains(&&*name), "{name}: {answer}");
+        let read = StateName::read(&name).unwrap();
+        assert_eq!((read.policy(), read.key()), ("scanned", Some(key)));
+        // What is read is what a pattern finds.
+        let found = server.command(&["KEYS", &name]);
+        assert!(found.starts_with("*1\r\n"), "{found}");
     }
 }
 

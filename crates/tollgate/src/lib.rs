@@ -70,11 +70,11 @@ mod sync;
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind,
     ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
-    Receipt, RetryAfter, Scope, SystemClock, Timestamp, Verdict,
+    Receipt, RetryAfter, Scope, SystemClock, Timestamp, Unit, Verdict,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
-pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder};
+pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder, StateName};
 
 #[cfg(feature = "macros")]
 pub use self::annotation::rate_limit;

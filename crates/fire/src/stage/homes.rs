@@ -38,7 +38,7 @@ impl Stage {
         if !identities.into_iter().take(20).all(is_as_thought) {
             return Err("callers live elsewhere than thought".into());
         }
-        // The kind of identity, as one letter.
+        // The sign of a text.
         let kind = example.chars().next().unwrap_or_default();
         let home = |caller: u32| {
             let slot = slot_of(&format!("{kind}{}", population.identity(caller)));

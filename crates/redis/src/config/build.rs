@@ -12,6 +12,7 @@ use crate::error::ConnectError;
 use crate::fleet::Fleet;
 use crate::hello::Kind;
 use crate::link::{Link, Origin};
+use crate::name::is_prefix;
 use crate::sentinel::Sentinels;
 use crate::server;
 use crate::slot::SLOTS;
@@ -67,9 +68,7 @@ impl RedisBackendBuilder {
 
     fn check(&self) -> Result<(), ConnectError> {
         let setting = |name, problem: &str| Err(ConnectError::setting(name, problem));
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        let prefix = &self.names.prefix;
-        if prefix.is_empty() || !prefix.chars().all(allowed) {
+        if !is_prefix(&self.names.prefix) {
             return setting(
                 "prefix",
                 "must be letters, digits, `-`, `.` and `_`, at least one",
