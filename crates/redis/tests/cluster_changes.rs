@@ -10,10 +10,11 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::cluster::{callers, connect, full, on_each_node, slot};
 use common::load::{ask_on, waited_only_until_known};
+use common::watch::Watch;
 use common::{Budget, HOUR, recovered};
 use tokio::time::sleep;
 use tollgate_core::{Backend, Outcome, Quota};
@@ -159,9 +160,10 @@ async fn fails_over(failure: Failure) {
         Failure::Dies => cluster.node_mut(0).unwrap().kill(),
         Failure::Stalls => cluster.nodes()[0].stall(),
     }
-    let gone_at = Instant::now();
+    let watch = Arc::new(Watch::start());
+    let gone_at = watch.elapsed();
     let is_replaced = |all: &[common::load::Asked]| {
-        assert!(gone_at.elapsed() < LONG, "{failure:?}");
+        assert!(watch.elapsed() < LONG, "{failure:?}");
         let failed = all.iter().any(|asked| !asked.is_decided);
         failed && all.iter().rev().take(100).all(|asked| asked.is_decided)
     };
@@ -170,11 +172,11 @@ async fn fails_over(failure: Failure) {
     let (of_it, of_others) = {
         let over = AtomicBool::new(false);
         let of_it = async {
-            let all = ask_on(&backend, &alone, is_replaced).await;
+            let all = ask_on(&backend, &watch, &alone, is_replaced).await;
             over.store(true, Ordering::Release);
             all
         };
-        let of_others = ask_on(&backend, &others, |_| over.load(Ordering::Acquire));
+        let of_others = ask_on(&backend, &watch, &others, |_| over.load(Ordering::Acquire));
         tokio::join!(of_it, of_others)
     };
 

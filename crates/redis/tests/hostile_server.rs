@@ -13,8 +13,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::watch::Watch;
 use common::{Budget, HOUR, connect, recovered};
 use tollgate_core::{Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
@@ -209,7 +210,7 @@ async fn whatever_a_server_answers_everybody_hears_in_time_and_it_is_used_again_
 
         hostile.answer_with(answer.clone());
         for _ in 0..8 {
-            let asked = Instant::now();
+            let watch = Watch::start();
             let calls: Vec<_> = (0..10)
                 .map(|_| backend.decide(&[budget.charge(1)]))
                 .collect();
@@ -220,12 +221,8 @@ async fn whatever_a_server_answers_everybody_hears_in_time_and_it_is_used_again_
                 let text = format!("{said:?}");
                 assert!(!text.contains("alice is at"), "{what}: {text}");
             }
-            // A busy machine; what counts is that nobody waits for the end of what never ends.
-            assert!(
-                asked.elapsed() < DEADLINE * 10,
-                "{what}: {:?}",
-                asked.elapsed()
-            );
+            let waited = watch.elapsed();
+            assert!(waited < DEADLINE * 2, "{what}: {waited:?}");
         }
         hostile.answer_with(Answer::True);
 

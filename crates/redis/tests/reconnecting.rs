@@ -1,10 +1,13 @@
 //! How long connecting takes, and how often it is tried again.
 
+mod common;
+
 use std::time::Duration;
 
+use common::watch::Watch;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tollgate_redis::RedisBackend;
 
 /// The pauses begin with this one, double, and end at the longest.
@@ -31,33 +34,28 @@ async fn connecting_to_who_says_nothing_ends_with_its_deadline() {
 
     // when somebody connects who has a third of a second
     let deadline = Duration::from_millis(300);
-    let began = Instant::now();
+    let (began, watch) = (Instant::now(), Watch::start());
     let connecting = RedisBackend::builder(&url).connect_deadline(deadline);
     let refused = connecting.connect().await;
 
     // then that is how long it takes
-    let took = began.elapsed();
     assert!(refused.is_err());
-    assert!((deadline..deadline * 4).contains(&took), "{took:?}");
+    assert!(began.elapsed() >= deadline, "{:?}", began.elapsed());
+    assert!(watch.elapsed() < deadline * 2, "{:?}", watch.elapsed());
     silent.abort();
 }
 
-/// When a backend with one connection tries, at a server that hangs up on everybody.
+/// The times of the first ten attempts of a backend with one connection, at a server that hangs up on everybody.
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-async fn attempts(until: Instant) -> Vec<Instant> {
+async fn attempts() -> Vec<Instant> {
     let (listener, url) = listener().await;
     let backend = RedisBackend::builder(&url).connections(1).start().unwrap();
     let mut attempts = Vec::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                attempts.push(Instant::now());
-                // Read first, or the other end may not even have written.
-                let (mut stream, _) = accepted.unwrap();
-                let _asked = stream.read(&mut [0; 1024]).await;
-            }
-            () = sleep_until(until) => break,
-        }
+    while attempts.len() < 10 {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        attempts.push(Instant::now());
+        // Read first, or the other end may not even have written.
+        let _asked = stream.read(&mut [0; 1024]).await;
     }
     drop(backend);
     attempts
@@ -66,10 +64,9 @@ async fn attempts(until: Instant) -> Vec<Instant> {
 #[tokio::test]
 async fn a_server_that_hangs_up_is_tried_again_ever_later_and_by_no_two_at_once() {
     // given two processes' worth of backends that lose the same server
-    let until = Instant::now() + Duration::from_secs(4);
-    let (one, other) = tokio::join!(attempts(until), attempts(until));
+    let (one, other) = tokio::join!(attempts(), attempts());
 
-    // then each pause is between half of what it could be and all of it, and doubles until it is a second
+    // then each pause is at least half of what it could be, and that doubles until it is a second
     let pauses = |attempts: &[Instant]| -> Vec<Duration> {
         attempts.windows(2).map(|pair| pair[1] - pair[0]).collect()
     };
@@ -80,8 +77,6 @@ async fn a_server_that_hangs_up_is_tried_again_ever_later_and_by_no_two_at_once(
             assert!(*pause >= most / 2, "{pause:?} of {most:?} in {pauses:?}");
             most = (most * 2).min(LONGEST_PAUSE);
         }
-        // Eight come to 1.3 seconds at most; a busy machine may miss some of those behind.
-        assert!(pauses.len() >= 8, "{pauses:?}");
     }
 
     // and the two do not keep time with each other

@@ -4,9 +4,11 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use common::load::{Asked, ask_on, waited_only_until_known};
+use common::watch::Watch;
 use common::{Budget, recovered};
 use tollgate_core::Quota;
 use tollgate_redis::RedisBackend;
@@ -41,20 +43,20 @@ async fn fails_over(failure: Failure) {
     budget.take(&backend, 1).await.unwrap();
 
     let mut gone_at = None;
-    let started = Instant::now();
+    let watch = Arc::new(Watch::start());
     let is_over = |said: &[Asked]| {
-        assert!(started.elapsed() < LONG, "{failure:?}");
+        assert!(watch.elapsed() < LONG, "{failure:?}");
         if gone_at.is_none() && said.len() > 200 {
             match failure {
                 Failure::Dies => all.kill_master(),
                 Failure::Stalls => all.stall_master(),
             }
-            gone_at = Some(Instant::now());
+            gone_at = Some(watch.elapsed());
         }
         let failed = said.iter().any(|asked| !asked.is_decided);
         failed && said.iter().rev().take(100).all(|asked| asked.is_decided)
     };
-    let said = ask_on(&backend, &[&budget], is_over).await;
+    let said = ask_on(&backend, &watch, &[&budget], is_over).await;
 
     waited_only_until_known(&said, gone_at.unwrap(), deadline);
 }

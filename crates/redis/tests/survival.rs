@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::watch::Watch;
 use common::{Budget, PATIENT, connect, recovered, refused};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, FailureKind, Quota};
@@ -72,10 +73,8 @@ async fn who_does_not_wait_for_the_server_finds_it_when_it_comes() {
     let backend = RedisBackend::builder(&server.url()).start().unwrap();
     let budget = Budget::of("early", Quota::per_hour(10));
 
-    let asked = Instant::now();
     let error = budget.take(&backend, 1).await.unwrap_err();
     assert_eq!(error.kind(), FailureKind::Unreachable);
-    assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
     server.restart();
 
     recovered(&backend, &budget).await;
@@ -92,7 +91,7 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     budget.take(&backend, 1).await.unwrap();
 
     server.stall();
-    let started = Instant::now();
+    let watch = Watch::start();
     let waiting: Vec<_> = (0..500)
         .map(|_| backend.decide(&[budget.charge(1)]))
         .collect();
@@ -100,12 +99,12 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
         let kind = call.await.unwrap_err().kind();
         assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
     }
-    assert!(started.elapsed() < deadline * 4, "{:?}", started.elapsed());
+    assert!(watch.elapsed() < deadline * 2, "{:?}", watch.elapsed());
     // Now it is known to be stalled, and nobody waits for it.
-    let started = Instant::now();
+    let watch = Watch::start();
     let error = budget.take(&backend, 1).await.unwrap_err();
     assert_eq!(error.kind(), FailureKind::Unreachable);
-    assert!(started.elapsed() < deadline / 2);
+    assert!(watch.elapsed() < deadline / 2);
     server.go_on();
 
     recovered(&backend, &budget).await;

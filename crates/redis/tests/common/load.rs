@@ -1,6 +1,7 @@
 //! Requests that keep coming, whatever becomes of those before them.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -8,15 +9,16 @@ use tollgate_core::Backend;
 use tollgate_redis::RedisBackend;
 
 use super::Budget;
+use super::watch::Watch;
 
 /// How many come together, and how often: far less than a server decides, far more than one deadline lets through.
 const TOGETHER: usize = 10;
 const EVERY: Duration = Duration::from_millis(10);
 
-/// One request.
+/// One request. Times are those of the watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    pub(crate) at: Instant,
+    pub(crate) at: Duration,
     pub(crate) took: Duration,
     pub(crate) is_decided: bool,
 }
@@ -24,6 +26,7 @@ pub(crate) struct Asked {
 /// Asks for these budgets in turn until `is_over` says so of what has been answered by then.
 pub(crate) async fn ask_on(
     backend: &RedisBackend,
+    watch: &Arc<Watch>,
     budgets: &[&Budget],
     mut is_over: impl FnMut(&[Asked]) -> bool,
 ) -> Vec<Asked> {
@@ -34,11 +37,11 @@ pub(crate) async fn ask_on(
     while !is_over(&all) {
         clock.tick().await;
         for budget in turns.by_ref().take(TOGETHER) {
-            let at = Instant::now();
+            let (watch, at) = (Arc::clone(watch), watch.elapsed());
             let call = backend.decide(&[budget.charge(1)]);
             asking.spawn(async move {
                 let is_decided = call.await.is_ok();
-                let took = at.elapsed();
+                let took = watch.elapsed() - at;
                 Asked {
                     at,
                     took,
@@ -58,9 +61,8 @@ pub(crate) async fn ask_on(
 
 /// Holds requests to what is promised while a server is gone from `gone_at` on: each is answered within its deadline, and
 /// only those wait for it that came before it could be known.
-pub(crate) fn waited_only_until_known(all: &[Asked], gone_at: Instant, deadline: Duration) {
+pub(crate) fn waited_only_until_known(all: &[Asked], gone_at: Duration, deadline: Duration) {
     let slowest = all.iter().map(|asked| asked.took).max();
-    // The machine is busy, and what stands between an answer and whoever reads the clock is not the backend.
     assert!(slowest.unwrap() < deadline * 2, "{slowest:?}");
     let known_at = gone_at + deadline;
     let waited = all.iter().filter(|asked| asked.took > deadline / 2);
