@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import sys
 import time
 
@@ -12,9 +13,9 @@ import urllib3
 
 def main(url):
     client = urllib3.PoolManager(timeout=10)
+    start = time.monotonic()
     first = client.request("GET", url, retries=False)
     # As it comes: a 429 or 503 is tried again if it has Retry-After, and not before that.
-    start = time.monotonic()
     second = client.request("GET", url, retries=urllib3.Retry(total=5))
     waited_s = time.monotonic() - start
     json.dump(
@@ -22,7 +23,7 @@ def main(url):
             "first": first.status,
             "refused_with": [attempt.status for attempt in second.retries.history],
             "last": second.status,
-            "waited_ms": round(waited_s * 1000),
+            "waited_ms": math.ceil(waited_s * 1000),
         },
         sys.stdout,
     )

@@ -46,18 +46,23 @@ fn a_cluster_under_faults_that_never_were_before() {
     nothing_is_wrong(&["--topology", "cluster", "--seconds", "8"]);
 }
 
+/// How often a flaw may go unseen: how many requests and outages meet it in so many seconds is the machine's doing.
+const TRIES: usize = 6;
+
 /// The whole chain, from clients to checker, would have noticed.
 #[test]
 fn a_script_that_is_wrong_is_caught() {
     let caught = |forgery: Forgery| {
         let forge = ["--without-clock", "--forge", forgery.name()];
         let run = ["--topology", "single", "--seconds", "1", "--seed", "11"];
-        let (is_well, text) = fire(&[&run[..], &forge].concat());
-
+        let run = [&run[..], &forge].concat();
         // By what was decided or what stands there, and not because nothing could be.
         let told = ["WRONG: single: attempt", "keys never expire"];
-        let is_told = told.iter().any(|wrong| text.contains(wrong));
-        assert!(!is_well && is_told, "{forgery:?}: {text}");
+        let is_caught = (0..TRIES).any(|_| {
+            let (is_well, text) = fire(&run);
+            !is_well && told.iter().any(|wrong| text.contains(wrong))
+        });
+        assert!(is_caught, "{forgery:?}");
     };
     // A few at a time: each is a server and four processes.
     for some in Forgery::ALL.chunks(4) {
@@ -69,20 +74,18 @@ fn a_script_that_is_wrong_is_caught() {
     }
 }
 
-/// The same of what a process does by itself: by what it let through, and not because nothing was decided.
+/// A process that is wrong about its share is caught by what it let through, and not because nothing was decided.
 #[test]
 fn a_process_that_is_wrong_about_its_share_is_caught() {
     let caught = |flaw: Flaw| {
         // A server that refuses has surely taken nothing, so that whatever else is taken shows.
-        // For so many outages that what happens between two of them by chance does not hide it.
-        let run = ["--topology", "single", "--seconds", "18", "--without-clock"];
-        let (is_well, text) =
-            fire(&[&run[..], &["--only", "no memory", "--flaw", flaw.name()]].concat());
-
-        assert!(
-            !is_well && text.contains("WRONG: single: attempt"),
-            "{flaw:?}: {text}"
-        );
+        let run = ["--topology", "single", "--seconds", "12", "--without-clock"];
+        let run = [&run[..], &["--only", "no memory", "--flaw", flaw.name()]].concat();
+        let is_caught = (0..TRIES).any(|_| {
+            let (is_well, text) = fire(&run);
+            !is_well && text.contains("WRONG: single: attempt")
+        });
+        assert!(is_caught, "{flaw:?}");
     };
     std::thread::scope(|scope| {
         for flaw in Flaw::ALL {

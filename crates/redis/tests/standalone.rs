@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Budget, HOUR, PATIENT, connect, every_algorithm, hammer};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Algorithm, Backend, FailureKind, Key, Quota};
+use tollgate_core::{Algorithm, Backend, FailureKind, Key, Quota, Timestamp};
 use tollgate_redis::{RedisBackend, StateName};
 use tollgate_testkit::Standalone;
 
@@ -130,7 +130,7 @@ async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_aft
                 budget.take(&backend, 1).await.unwrap();
             }
             let last = budget.take(&backend, 0).await.unwrap();
-            let [first, looked] = [first, last.at()].map(|at| at.as_micros());
+            let [first, looked] = [first, last.at()].map(Timestamp::as_micros);
             let period = u64::try_from(period.as_micros()).unwrap();
             if first / period == looked / period && looked - first < period / 4 {
                 let left = last.verdicts()[0].remaining();
