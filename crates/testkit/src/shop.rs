@@ -1,4 +1,4 @@
-//! A gRPC service with a method of each kind, which counts its calls.
+//! A gRPC service with a method of each kind, which counts its calls and the messages of its callers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ mod v1 {
 #[derive(Clone, Debug, Default)]
 pub struct Shop {
     calls: Arc<AtomicUsize>,
+    received: Arc<AtomicUsize>,
 }
 
 impl Shop {
@@ -33,6 +34,16 @@ impl Shop {
     #[must_use]
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    /// How many messages of callers have reached it.
+    #[must_use]
+    pub fn received(&self) -> usize {
+        self.received.load(Ordering::SeqCst)
+    }
+
+    fn receive(&self) {
+        self.received.fetch_add(1, Ordering::SeqCst);
     }
 
     fn called(&self) {
@@ -50,6 +61,7 @@ impl Orders for Shop {
 
     async fn place(&self, _: Request<Order>) -> Result<Response<Receipt>, Status> {
         self.called();
+        self.receive();
         Ok(Response::new(Receipt { count: 1 }))
     }
 
@@ -61,6 +73,7 @@ impl Orders for Shop {
         let mut orders = request.into_inner();
         let mut count = 0;
         while orders.message().await?.is_some() {
+            self.receive();
             count += 1;
         }
         Ok(Response::new(Receipt { count }))
@@ -68,15 +81,17 @@ impl Orders for Shop {
 
     async fn watch(&self, request: Request<Order>) -> Result<Response<Receipts>, Status> {
         self.called();
+        self.receive();
         let receipts = (1..=request.into_inner().count).map(|count| Ok(Receipt { count }));
         Ok(Response::new(Box::pin(tokio_stream::iter(receipts))))
     }
 
     async fn chat(&self, request: Request<Streaming<Order>>) -> Result<Response<Receipts>, Status> {
         self.called();
-        let mut count = 0;
+        let (shop, mut count) = (self.clone(), 0);
         let receipts = request.into_inner().map(move |order| {
             order?;
+            shop.receive();
             count += 1;
             Ok(Receipt { count })
         });

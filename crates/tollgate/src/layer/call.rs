@@ -1,13 +1,16 @@
 //! A call as those see it who come after tonic: without its method, path and protocol.
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, HeaderValue, Method, Request};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
+use super::Config;
 use crate::RequestView;
-use crate::answer::Dialect;
+use crate::answer::{Dialect, RefusalReason, Writes};
+use crate::ledger::Ledger;
 
 /// The head of the request that a call once was. Every call is a POST, and its path is in the extensions, if anywhere.
 pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {
@@ -21,6 +24,19 @@ pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts 
         head.headers.insert(CONTENT_TYPE, grpc);
     }
     head
+}
+
+impl Config {
+    /// The answer to a call that has begun: in gRPC, whatever the call said that it was.
+    pub(crate) fn refuse_call(
+        &self,
+        reason: RefusalReason<'_>,
+        ledger: &Ledger,
+    ) -> Response<Bytes> {
+        let head = call_head(MetadataMap::new(), Extensions::new());
+        let view = RequestView::of_parts(&head);
+        self.answers.refuse(reason, ledger, view, Writes::Nothing)
+    }
 }
 
 /// What the layer would answer to a refused call, as a status.

@@ -9,11 +9,13 @@ mod gate;
 mod meter;
 mod read_ahead;
 mod received;
+mod says;
 mod sent;
 mod service;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tower_layer::Layer;
 
@@ -71,14 +73,28 @@ use crate::{GrpcAnswers, Limiter};
 /// # Where it goes
 ///
 /// Around a server, a router, or one service. It changes the type of request bodies, to [`MessageBody`], which tonic's services
-/// and axum's routers take; what is not gRPC passes as it is. Messages of grpc-web are not read: the layer goes inside of the one
-/// that translates them (tonic-web's), and outside of it refuses the calls whose messages a policy covers (`INTERNAL`).
-/// It needs tokio's timer.
+/// and axum's routers take. Messages of grpc-web are not read: the layer goes inside of the one that translates them (tonic-web's),
+/// and outside of it refuses the calls whose messages a policy covers (`INTERNAL`). The same holds for a layer that decodes bodies
+/// by their `content-encoding`, which no call has. It needs tokio's timer.
+///
+/// # Which requests are calls
+///
+/// tonic runs a method by its path alone: for any other verb than POST, and for any content type and none. So:
+///
+/// * Any request to a path that a policy for messages names ([`grpc`](crate::Policy::grpc), [`route`](crate::Policy::route)) is a
+///   call, and so is any that says it is gRPC in its content type.
+/// * Another request, under a policy that names no path, is a call for as long as its body can be messages: a message begins with
+///   a byte that is 0 or 1, or tonic ends the stream before the service sees any of it. What begins otherwise passes as it is and
+///   is charged nothing: JSON, forms, text, `multipart`. A file that begins with such a byte is charged as a message, so a router
+///   that takes files beside calls has policies that name paths. The answer is a call's if it says that it is gRPC.
+/// * A caller that a policy refuses without a charge ([`OnMissing::Deny`](crate::OnMissing::Deny), a block list) is refused where
+///   the request is known to be a call, and otherwise as soon as a message begins, or the answer says that it is gRPC.
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct MessageLimitLayer {
     layer: RateLimitLayer,
     read_ahead: usize,
+    warned_of_misplacing: Arc<AtomicBool>,
 }
 
 /// What HTTP/2 lets a caller send before anybody has said how much is welcome.
@@ -92,6 +108,7 @@ impl MessageLimitLayer {
         Self {
             layer: RateLimitLayer::new(limiter),
             read_ahead: READ_AHEAD,
+            warned_of_misplacing: Arc::default(),
         }
     }
 
@@ -118,6 +135,7 @@ impl<S> Layer<S> for MessageLimitLayer {
         let settings = Settings {
             config: Arc::clone(&self.layer.config),
             read_ahead: self.read_ahead,
+            warned_of_misplacing: Arc::clone(&self.warned_of_misplacing),
         };
         MessageLimitService::new(inner, settings)
     }
@@ -128,6 +146,6 @@ impl fmt::Debug for MessageLimitLayer {
         f.debug_struct("MessageLimitLayer")
             .field("config", &self.layer.config)
             .field("read_ahead", &self.read_ahead)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

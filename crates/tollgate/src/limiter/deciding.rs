@@ -12,6 +12,8 @@ use crate::key::ClientIp;
 use crate::ledger::Ledger;
 use crate::matching::{Covering, Matcher, PathForms};
 use crate::request::FoundClient;
+#[cfg(feature = "tonic")]
+use crate::request::Routing;
 use crate::{Policy, RequestView};
 
 /// What became of a request.
@@ -89,6 +91,21 @@ impl Limiter {
         let inner = &*self.0;
         let matcher = inner.message_matcher.as_ref();
         self.warned(inner.plan_under(&inner.for_messages, matcher, call))
+    }
+
+    /// Whether a policy for messages names the path, so that whatever is asked of it is a call.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn names_messages_of(&self, call: &RequestView<'_>) -> bool {
+        let inner = &*self.0;
+        let path = PathForms::of(call.original_uri().path(), inner.ignores_path_case);
+        inner.for_messages.iter().any(|policy| {
+            let routes = policy.patterns().routes;
+            let routing = Routing {
+                path: &path,
+                routes,
+            };
+            routing.covering().is_some()
+        })
     }
 
     /// Somebody charges messages.

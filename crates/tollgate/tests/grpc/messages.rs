@@ -7,6 +7,7 @@ mod ended;
 mod framing;
 mod held;
 mod small;
+mod undeclared;
 
 use std::net::SocketAddr;
 use std::time::Duration;

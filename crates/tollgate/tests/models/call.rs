@@ -12,11 +12,15 @@ use crate::{end, in_every_order};
 use meter::Excess;
 
 pub(super) mod meter {
+    use bytes::Bytes;
+    use http::Response;
+
     use crate::ledger::Ledger;
 
     pub(crate) enum Excess {
         Quota(Ledger),
         Undecided,
+        Refused(Box<Response<Bytes>>),
     }
 }
 

@@ -87,10 +87,11 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.charged {
+        match &self.charged {
             Charged::Not => self.body.size_hint(),
+            Charged::Received(received) => received.size_hint(&self.body),
             // It may end early.
-            Charged::Received(_) | Charged::Sent(_) => SizeHint::default(),
+            Charged::Sent(_) => SizeHint::default(),
         }
     }
 }

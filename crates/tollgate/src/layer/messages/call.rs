@@ -4,15 +4,13 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use http::{Extensions, HeaderMap, Response};
+use http::{HeaderMap, Response};
 use tonic::Status;
-use tonic::metadata::MetadataMap;
 
 use super::meter::Excess;
-use crate::RequestView;
-use crate::answer::{RefusalReason, Writes};
+use crate::answer::RefusalReason;
 use crate::layer::Config;
-use crate::layer::call::{call_head, refusal_status};
+use crate::layer::call::refusal_status;
 use crate::ledger::Ledger;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -44,15 +42,12 @@ impl Call {
 
     /// Refuses the call, unless that was done already, and wakes whoever answers.
     pub(super) fn refuse(&self, excess: &Excess) -> Status {
-        let nothing = Ledger::default();
-        let (reason, ledger) = match excess {
-            Excess::Quota(ledger) => (RefusalReason::QuotaExceeded, ledger),
-            Excess::Undecided => (RefusalReason::Undecided, &nothing),
+        let config = &self.0.config;
+        let refusal = match excess {
+            Excess::Quota(ledger) => config.refuse_call(RefusalReason::QuotaExceeded, ledger),
+            Excess::Undecided => config.refuse_call(RefusalReason::Undecided, &Ledger::default()),
+            Excess::Refused(refusal) => (**refusal).clone(),
         };
-        let head = call_head(MetadataMap::new(), Extensions::new());
-        let view = RequestView::of_parts(&head);
-        let answers = &self.0.config.answers;
-        let refusal = answers.refuse(reason, ledger, view, Writes::Nothing);
         let status = refusal_status(refusal.headers());
         let mut state = self.state();
         state.refusal.get_or_insert(refusal);

@@ -79,6 +79,14 @@ impl Frames {
         self.left > 0
     }
 
+    /// Whether a decoder of gRPC goes on from here with these bytes: not if a message would begin with a flag that is neither of
+    /// the two there are.
+    #[must_use]
+    pub fn could_go_on(&self, bytes: &[u8]) -> bool {
+        let begins = self.left == 0 && self.read == 0;
+        !begins || bytes.first().is_none_or(|flag| *flag <= 1)
+    }
+
     /// The part of a prefix that was read and is not complete.
     #[must_use]
     pub fn unfinished_prefix(&self) -> &[u8] {

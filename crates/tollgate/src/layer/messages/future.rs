@@ -12,12 +12,10 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::{BoxError, MessageBody};
-use super::sent::Sent;
 use super::service::{Answering, Settings, open};
 use crate::ResponseBody;
 use crate::layer::deadline::Deadline;
-use crate::ledger::Ledger;
-use crate::limiter::{Plan, Resolving as Planning};
+use crate::limiter::{Plan, Resolving as Planning, Turned};
 
 pin_project! {
     /// The response of a [`MessageLimitService`](super::MessageLimitService).
@@ -44,6 +42,9 @@ pin_project! {
     }
 }
 
+/// Which policies charge the messages, or why the call is refused.
+type Planned = Result<Plan, Turned>;
+
 /// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
 pub(super) struct Resolving<S, B> {
     pub(super) planning: Planning,
@@ -55,20 +56,21 @@ pub(super) struct Resolving<S, B> {
 }
 
 impl<S, B> Resolving<S, B> {
-    fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Plan, Response<R>>> {
+    /// What is planned, or the answer to a caller who has waited for as long as it said.
+    fn poll<R: ResponseBody>(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Planned, Response<R>>> {
         let config = &self.settings.config;
         let view = config.limiter.view(&self.request);
-        let Poll::Ready(planned) = self.planning.poll(cx, &view) else {
-            let Some(deadline) = &mut self.deadline else {
-                return Poll::Pending;
-            };
-            ready!(deadline.poll(cx));
-            return Poll::Ready(Err(config.too_late(&self.request)));
+        if let Poll::Ready(planned) = self.planning.poll(cx, &view) {
+            return Poll::Ready(Ok(planned));
+        }
+        let Some(deadline) = &mut self.deadline else {
+            return Poll::Pending;
         };
-        Poll::Ready(planned.map_err(|turned| {
-            let nothing = Ledger::default();
-            config.refuse(&self.request, turned.reason(), &nothing)
-        }))
+        ready!(deadline.poll(cx));
+        Poll::Ready(Err(config.too_late(&self.request)))
     }
 }
 
@@ -126,7 +128,7 @@ where
                         request,
                         ..
                     } = *resolved;
-                    let opened = planned.and_then(|plan| open(&settings, request, &plan));
+                    let opened = planned.and_then(|planned| open(&settings, request, planned));
                     state.set(match opened {
                         Ok((request, answering)) => State::Calling {
                             call: ready.call(request),
@@ -148,10 +150,7 @@ where
                     let response = ready!(call.poll(cx))?;
                     return Poll::Ready(Ok(match answering.take() {
                         None => response.map(MessageBody::plain),
-                        Some(answering) => {
-                            let Answering { call, sent } = *answering;
-                            response.map(|body| MessageBody::sent(body, Sent::new(sent, call)))
-                        }
+                        Some(answering) => answering.answer(response),
                     }));
                 }
                 Projected::Refused { response } => {

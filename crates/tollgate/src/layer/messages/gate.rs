@@ -4,6 +4,7 @@ use std::mem;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use http::Response;
 
 use super::frames::{Frames, PREFIX, Piece};
 use super::meter::{Amount, Excess, Meter};
@@ -13,6 +14,7 @@ use super::meter::{Amount, Excess, Meter};
 #[derive(Debug)]
 pub(super) struct Gate {
     direction: Direction,
+    reading: Reading,
     /// Nothing, if no policy charges this direction.
     meter: Option<Meter>,
     frames: Frames,
@@ -23,6 +25,19 @@ pub(super) struct Gate {
     next: Option<Piece>,
     /// Why nothing more passes.
     excess: Option<Excess>,
+}
+
+/// What the bytes are taken for.
+#[derive(Debug)]
+enum Reading {
+    /// Messages.
+    Messages,
+    /// Messages, as long as they can be.
+    Tentatively,
+    /// The same, and the first message ends the stream: the call was refused, if it is one.
+    Refused(Box<Response<Bytes>>),
+    /// Something else, which passes as it is.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +61,7 @@ impl Gate {
     pub(super) fn new(direction: Direction, meter: Option<Meter>) -> Self {
         Self {
             direction,
+            reading: Reading::Messages,
             meter,
             frames: Frames::default(),
             chunk: Bytes::new(),
@@ -53,6 +69,31 @@ impl Gate {
             next: None,
             excess: None,
         }
+    }
+
+    /// The same for bytes that may be no messages.
+    pub(super) fn tentative(
+        direction: Direction,
+        charged: Result<Meter, Box<Response<Bytes>>>,
+    ) -> Self {
+        let (meter, reading) = match charged {
+            Ok(meter) => (Some(meter), Reading::Tentatively),
+            Err(refusal) => (None, Reading::Refused(refusal)),
+        };
+        Self {
+            reading,
+            ..Self::new(direction, meter)
+        }
+    }
+
+    /// Whether what comes is known to be messages.
+    pub(super) fn is_certain(&self) -> bool {
+        matches!(self.reading, Reading::Messages)
+    }
+
+    /// How many bytes are held back.
+    pub(super) fn held(&self) -> usize {
+        self.chunk.len() + self.frames.unfinished_prefix().len()
     }
 
     /// The next bytes of the stream. The last ones have passed.
@@ -136,6 +177,14 @@ impl Gate {
 
     fn read(&mut self) -> Option<Piece> {
         let mut rest = self.chunk.get(self.cleared..).unwrap_or_default();
+        if !self.frames.could_go_on(rest) && !self.is_certain() {
+            self.reading = Reading::Other;
+            // What was taken ahead comes back.
+            self.meter = None;
+        }
+        if let Reading::Other = self.reading {
+            return (!rest.is_empty()).then_some(Piece::Within(rest.len()));
+        }
         // More than a full budget holds is paid for in parts.
         if self.direction == Direction::Received
             && let Some(most) = self.meter.as_ref().and_then(Meter::most_bytes)
@@ -147,6 +196,9 @@ impl Gate {
     }
 
     fn poll_pay(&mut self, piece: Piece, cx: &mut Context<'_>) -> Poll<Result<(), Excess>> {
+        if let (Reading::Refused(refusal), Piece::Begin { .. }) = (&self.reading, piece) {
+            return Poll::Ready(Err(Excess::Refused(refusal.clone())));
+        }
         let Some(meter) = &mut self.meter else {
             return Poll::Ready(Ok(()));
         };

@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Response;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{BackendError, Decide, Decision, Verdict};
 
@@ -51,6 +53,8 @@ pub(super) enum Excess {
     Quota(Ledger),
     /// Nobody could decide, and a policy refuses then.
     Undecided,
+    /// It was refused before it began, if it is a call.
+    Refused(Box<Response<Bytes>>),
 }
 
 /// What comes of an answer.

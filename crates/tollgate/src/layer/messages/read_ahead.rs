@@ -70,6 +70,10 @@ impl ReadAhead {
         Some(data)
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.frames == 0
     }

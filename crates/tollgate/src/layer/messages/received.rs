@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body::{Body, Frame};
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
 
 use super::body::{BoxError, Passes};
 use super::call::Call;
@@ -34,8 +35,23 @@ enum Rest {
 
 impl Received {
     pub(super) fn new(meter: Meter, call: Call, read_ahead: usize) -> Self {
+        let gate = Gate::new(Direction::Received, Some(meter));
+        Self::behind(gate, call, read_ahead)
+    }
+
+    /// The same for a request that may be no call. If it is one, its messages are charged or end it.
+    pub(super) fn tentative(
+        charged: Result<Meter, Box<Response<Bytes>>>,
+        call: Call,
+        read_ahead: usize,
+    ) -> Self {
+        let gate = Gate::tentative(Direction::Received, charged);
+        Self::behind(gate, call, read_ahead)
+    }
+
+    fn behind(gate: Gate, call: Call, read_ahead: usize) -> Self {
         Self {
-            gate: Gate::new(Direction::Received, Some(meter)),
+            gate,
             ahead: ReadAhead::of(read_ahead),
             call,
             rest: Rest::Open,
@@ -81,6 +97,21 @@ impl Received {
             Rest::Over => return true,
         };
         has_come && self.ahead.is_empty() && self.gate.is_empty()
+    }
+
+    pub(super) fn size_hint(&self, body: &impl Body) -> SizeHint {
+        // A call may end early. What is no call comes with the size that was stated.
+        if self.gate.is_certain() {
+            return SizeHint::default();
+        }
+        let held = (self.gate.held() + self.ahead.bytes()) as u64;
+        let rest = body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(held));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(held));
+        }
+        hint
     }
 
     /// The next data, or nothing if all of it has come.
