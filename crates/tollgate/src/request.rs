@@ -1,13 +1,13 @@
 //! What policies and keys may look at.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 
 #[cfg(feature = "axum")]
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 use http::header::HOST;
-use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
+use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::client::{ClientAddress, by_its_bits};
 use crate::matching::{PathForms, Pattern};
@@ -139,27 +139,30 @@ impl<'a> RequestView<'a> {
         self.uri
     }
 
-    /// The host that the request is for, in lower case, without port and without a dot at the end: from the target, or else
-    /// from `Host`. Nothing if neither says, or if there are several `Host` lines.
+    /// The host that the request is for, in lower case, without port and without a dot at the end. The target and each `Host` line
+    /// have to say the same.
+    ///
+    /// Nothing if none of them says a host, and **nothing if it can be told in several ways**: two `Host` lines that differ, a target
+    /// with another host than the line, a line that is more than a name and a port (`user@host`, `a, b`, `%61`). hyper accepts all
+    /// of these, and readers differ about them: HTTP has the target go before the header, and axum-extra's `Host` has the header go
+    /// before the target. `Forwarded` and `X-Forwarded-Host` do not count, since any caller can send them.
+    ///
+    /// So a condition that lets a request pass may ask for it, and one that limits may not: what is ambiguous would get around it.
+    /// [`Policy::host`](crate::Policy::host) covers what is ambiguous.
     #[must_use]
     pub fn host(&self) -> Option<Cow<'a, str>> {
-        let host = match self.original_uri().host() {
-            Some(host) => host,
-            None => {
-                let mut lines = self.headers.get_all(HOST).iter().map(HeaderValue::to_str);
-                match (lines.next(), lines.next()) {
-                    (Some(Ok(only)), None) => without_port(only.trim()),
-                    _ => return None,
-                }
-            }
-        };
-        let host = host.trim_end_matches('.');
-        if host.is_empty() {
+        let target = self.original_uri().host();
+        let lines = self.headers.get_all(HOST).iter();
+        let lines = lines.map(|line| line.to_str().map_or("", without_port));
+        let mut hosts = target.into_iter().chain(lines).map(name_of_host);
+        let first = hosts.next()??;
+        let agree = hosts.all(|host| host.is_some_and(|host| host.eq_ignore_ascii_case(first)));
+        if !agree {
             None
-        } else if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            Some(Cow::Owned(host.to_ascii_lowercase()))
+        } else if first.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Some(Cow::Owned(first.to_ascii_lowercase()))
         } else {
-            Some(Cow::Borrowed(host))
+            Some(Cow::Borrowed(first))
         }
     }
 
@@ -256,7 +259,26 @@ fn matched_path(_: &Extensions) -> Option<&str> {
     None
 }
 
+/// The host without dots at the end, if that is all there is.
+fn name_of_host(host: &str) -> Option<&str> {
+    let host = host.trim_end_matches('.');
+    let address = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(is_in_names),
+    };
+    is_host.then_some(host)
+}
+
+/// Whether names of hosts have such characters.
+pub(crate) fn is_in_names(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
 fn without_port(host: &str) -> &str {
+    let host = host.trim_ascii();
     match host.rsplit_once(':') {
         // In an IPv6 address colons stand within brackets.
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

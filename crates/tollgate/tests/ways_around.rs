@@ -22,6 +22,8 @@ use http::{Method, Request, Uri, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tollgate::key::Global;
 use tollgate::{
     Limiter, LimiterBuilder, MethodRouterExt, Policy, Quota, RateLimitLayer, rate_limit,
@@ -259,5 +261,61 @@ async fn a_path_that_begins_like_a_health_check_is_charged_on_its_way_to_a_handl
             }
             assert_eq!(ran.load(Ordering::SeqCst), 2, "{path}");
         }
+    }
+}
+
+/// What readers of hosts make of a request: axum's own parts, first and last, and the target.
+async fn reads_host(State(ran): State<Ran>, request: Request<Body>) {
+    let lines = request.headers().get_all("host").iter();
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    let said: Vec<&str> = request
+        .uri()
+        .authority()
+        .map(http::uri::Authority::host)
+        .into_iter()
+        .chain(lines)
+        .collect();
+    let is_api = |said: &&str| {
+        said.trim_end_matches('.')
+            .eq_ignore_ascii_case("api.example.com")
+    };
+    if said.first().is_some_and(is_api) || said.last().is_some_and(is_api) {
+        ran.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_for_a_host_covers_what_a_handler_can_take_for_it() {
+    let heads = [
+        "GET / HTTP/1.1\r\nHost: api.example.com\r\n",
+        "GET / HTTP/1.1\r\nHost: API.example.com.\r\n",
+        "GET / HTTP/1.1\r\nHost: api.example.com\r\nHost: www.example.com\r\n",
+        "GET / HTTP/1.1\r\nHost: www.example.com\r\nHost: api.example.com\r\n",
+        "GET / HTTP/1.1\r\nHost: api.example.com\r\nHost: api.example.com\r\n",
+        "GET / HTTP/1.1\r\nHost: api.example.com\r\nHost:\r\n",
+        "GET http://www.example.com/ HTTP/1.1\r\nHost: api.example.com\r\n",
+        "GET http://api.example.com/ HTTP/1.1\r\nHost: www.example.com\r\n",
+        "GET http://u:p@api.example.com:80/ HTTP/1.1\r\nHost: www.example.com\r\n",
+        "GET http://api.example.com/ HTTP/1.0\r\n",
+    ];
+    for head in heads {
+        // given a policy for one host
+        let ran = Ran::default();
+        let app = Router::new().route("/", get(reads_host));
+        let app = app.with_state(Arc::clone(&ran));
+        let limiter = two_an_hour().host("api.example.com");
+        let served = Served::new(app.layer(RateLimitLayer::new(limiter))).await;
+
+        // when requests come that say it in their own way
+        for _ in 0..5 {
+            let mut stream = TcpStream::connect(served.0).await.unwrap();
+            let request = format!("{head}Connection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+        }
+
+        // then two of them reach the host's handler
+        assert_eq!(ran.load(Ordering::SeqCst), 2, "{head}");
     }
 }

@@ -54,10 +54,15 @@ mod tests {
             ("/", &["api.example.com."], Some("api.example.com")),
             ("/", &["[2001:DB8::1]:80"], Some("[2001:db8::1]")),
             ("/", &["[2001:db8::1]"], Some("[2001:db8::1]")),
-            // The target goes before the header.
-            ("http://A.example/", &["b.example"], Some("a.example")),
+            // The target goes before the header to some, and the header before the target to others.
+            ("http://A.example/", &["b.example"], None),
+            ("http://A.example/", &["a.example:80"], Some("a.example")),
             ("http://a.example:80/", &[], Some("a.example")),
             ("/", &["a.example", "b.example"], None),
+            ("/", &["a.example", "A.example."], Some("a.example")),
+            ("/", &["user@a.example"], None),
+            ("/", &["a.example, b.example"], None),
+            ("/", &["%61.example"], None),
             ("/", &[""], None),
             ("/", &[":80"], None),
             ("/", &[], None),

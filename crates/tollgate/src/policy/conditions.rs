@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::Policy;
-use super::host::HostPattern;
+use super::host::{HostPattern, is_any_host};
 use crate::client::NetworkList;
 use crate::key::{KeyExtractor, KeyList};
 use crate::matching::{Pattern, Patterns};
@@ -111,8 +111,13 @@ impl Policy {
     }
 
     /// Covers only requests to this host, or to one of those that several calls name: `api.example.com`, or
-    /// `*.example.com` for every name below. Case does not matter, and the port is not part of it. It is what the request
-    /// says, in its target or else in `Host`, and the caller may say anything.
+    /// `*.example.com` for every name below. Case does not matter, nor does a dot at the end, and the port is not part of it.
+    ///
+    /// The caller may say anything, and several things at once. **The policy covers a request that can be read to be for the host in
+    /// any way**: by the target, by any of several `Host` lines, by `Forwarded` and `X-Forwarded-Host`, which axum-extra's `Host`
+    /// reads before all others, or by a part of what one of these says (`user@host`, `a, b`, `%61`). So nothing that is ambiguous
+    /// gets around it. A request may then be covered by policies for several hosts, and each charges it.
+    /// [`RequestView::host`] is the strict side, for conditions that let pass: it names a host only if there is one way to read it.
     ///
     /// # Panics
     ///
@@ -314,8 +319,9 @@ impl Conditions {
     }
 
     fn is_for_host(&self, request: &RequestView<'_>) -> bool {
-        let host = request.host();
-        host.is_some_and(|host| self.hosts.iter().any(|pattern| pattern.matches(&host)))
+        is_any_host(request, |host| {
+            self.hosts.iter().any(|pattern| pattern.matches(host))
+        })
     }
 
     fn is_from_exempt_network(&self, request: &RequestView<'_>) -> bool {
