@@ -12,6 +12,9 @@
 //! * Doubled slashes count as one, and one at the end as none.
 //! * `/a` and `/A` are one only where that was asked for.
 //! * `.` and `..` are segments like any other, as they are for axum.
+//!
+//! What is exempt is so in none of these forms, but as axum routes it: a form that somebody might take for an exempt path leads
+//! to another handler.
 
 mod matcher;
 mod path;

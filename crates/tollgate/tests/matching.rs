@@ -15,6 +15,7 @@ use axum::routing::{any, get};
 use axum::{Router, body::Body};
 use common::header;
 use http::{Method, Request, Response};
+use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
@@ -293,8 +294,9 @@ async fn exempt_are_routes_methods_and_networks_that_change_at_run_time() {
     };
     let covers = async |request| took_part(&app, request).await == ["all"];
 
-    assert!(!covers(request("GET", "/health/")).await);
+    assert!(!covers(request("GET", "/health")).await);
     assert!(!covers(request("GET", "/assets/a/b")).await);
+    assert!(!covers(request("GET", "/assets/a%20b//c%2fd/")).await);
     assert!(!covers(request("DELETE", "/")).await);
     assert!(covers(request("GET", "/healthy")).await);
     assert!(!covers(from([192, 0, 2, 1])).await);
@@ -304,6 +306,45 @@ async fn exempt_are_routes_methods_and_networks_that_change_at_run_time() {
 
     assert!(covers(from([192, 0, 2, 1])).await);
     assert!(!covers(from([198, 51, 100, 1])).await);
+}
+
+#[tokio::test]
+async fn a_form_of_an_exempt_path_that_reaches_another_handler_is_covered() {
+    let health = || Router::new().route("/Health/{id}", get(|| async { "health" }));
+    let other = || health().fallback(|| async { "other" });
+    let forms = [
+        ("/Health/7", "health", false),
+        ("/Health/%37", "health", false),
+        ("/Health/7/", "other", true),
+        ("//Health/7", "other", true),
+        ("/%48ealth/7", "other", true),
+        ("/health/7", "other", true),
+    ];
+    for ignores_case in [false, true] {
+        let exempting = || {
+            let policy = Policy::new("all", Quota::per_hour(1)).key(Global);
+            let limiter = Limiter::builder().policy(policy.exempt_route("/Health/{id}"));
+            let limiter = if ignores_case {
+                limiter.ignore_path_case()
+            } else {
+                limiter
+            };
+            RateLimitLayer::new(limiter.build().unwrap())
+        };
+        for (path, handler, is_covered) in forms {
+            let app = other().layer(exempting());
+
+            let response = app.oneshot(request("GET", path)).await.unwrap();
+
+            let is_charged = response.headers().contains_key("ratelimit");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, handler, "{path}");
+            assert_eq!(
+                is_charged, is_covered,
+                "{path}, ignoring case: {ignores_case}"
+            );
+        }
+    }
 }
 
 #[tokio::test]

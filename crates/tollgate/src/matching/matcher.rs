@@ -15,6 +15,8 @@ pub(crate) struct Matcher {
     tiers: Box<[Tier]>,
     /// Policies without a pattern.
     unrouted: Box<[usize]>,
+    /// Whether any policy exempts paths.
+    exempts: bool,
 }
 
 /// Patterns of which any two lie apart or one within the other. Those that cover a path then lie within each other, and the
@@ -95,6 +97,7 @@ impl Matcher {
         Some(Self {
             tiers: tiers.into(),
             unrouted,
+            exempts: policies.iter().any(|policy| !policy.exempt.is_empty()),
         })
     }
 
@@ -102,8 +105,10 @@ impl Matcher {
     #[inline]
     pub(crate) fn covering(&self, path: &PathForms<'_>) -> Covering<'_> {
         // Nearly every path has one form, and nearly every limiter one tier.
-        if let (Some(path), [tier]) = (path.only(), &*self.tiers) {
-            let leaf = tier.find(path);
+        if let (Some(form), [tier]) = (path.only(), &*self.tiers)
+            && (!self.exempts || path.is_plain())
+        {
+            let leaf = tier.find(form);
             return Covering::Known(leaf.map_or(&*self.unrouted, |leaf| &leaf.covering));
         }
         self.covering_any(path)
@@ -111,21 +116,18 @@ impl Matcher {
 
     #[inline(never)]
     fn covering_any(&self, path: &PathForms<'_>) -> Covering<'_> {
-        let finds = path
-            .iter()
-            .flat_map(|path| self.tiers.iter().filter_map(|tier| tier.find(path)));
-        Covering::Joined(self.join(finds))
-    }
-
-    fn join<'a>(&self, leaves: impl Iterator<Item = &'a Leaf>) -> SmallVec<[usize; 8]> {
+        let finds = |path| self.tiers.iter().filter_map(move |tier| tier.find(path));
         let mut joined = SmallVec::from_slice(&self.unrouted);
-        let mut exempt: SmallVec<[usize; 8]> = SmallVec::new();
-        for leaf in leaves {
+        for leaf in path.iter().flat_map(finds) {
             joined.extend_from_slice(&leaf.routed);
+        }
+        // Other forms of a path widen what is covered, and never what is exempt: axum leads them elsewhere.
+        let mut exempt: SmallVec<[usize; 8]> = SmallVec::new();
+        for leaf in finds(path.raw()) {
             exempt.extend_from_slice(&leaf.exempt);
         }
         tidy(&mut joined, &exempt);
-        joined
+        Covering::Joined(joined)
     }
 
     /// The most that policies can weigh together on one path; `weight` is what each weighs.

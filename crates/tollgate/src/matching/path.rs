@@ -10,6 +10,8 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'/').add(b'%');
 /// The path of a request, each character in its one form.
 #[derive(Debug)]
 pub(crate) struct PathForms<'a> {
+    /// Byte for byte as the caller sent it.
+    raw: &'a str,
     as_sent: Cow<'a, str>,
     /// Without slashes that are doubled or at the end, if there were any.
     tidied: Option<String>,
@@ -20,6 +22,7 @@ impl<'a> PathForms<'a> {
     pub(crate) fn of(path: &'a str, ignore_case: bool) -> Self {
         if is_plain(path, ignore_case) {
             return Self {
+                raw: path,
                 as_sent: Cow::Borrowed(path),
                 tidied: None,
             };
@@ -28,10 +31,11 @@ impl<'a> PathForms<'a> {
     }
 
     #[inline(never)]
-    fn of_several(path: &str, ignore_case: bool) -> Self {
+    fn of_several(path: &'a str, ignore_case: bool) -> Self {
         let as_sent = canonical(path, ignore_case);
         let untidy = as_sent.len() > 1 && (as_sent.ends_with('/') || as_sent.contains("//"));
         Self {
+            raw: path,
             tidied: untidy.then(|| tidy(&as_sent)),
             as_sent: Cow::Owned(as_sent),
         }
@@ -47,6 +51,16 @@ impl<'a> PathForms<'a> {
     /// The path with its slashes as they came.
     pub(crate) fn as_sent(&self) -> &str {
         &self.as_sent
+    }
+
+    /// The path byte for byte, which is what axum routes by.
+    pub(super) fn raw(&self) -> &'a str {
+        self.raw
+    }
+
+    /// Whether the caller sent the only form that the path has.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.as_sent, Cow::Borrowed(_)) && self.tidied.is_none()
     }
 
     /// The only form, if there is but one.

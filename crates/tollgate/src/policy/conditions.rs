@@ -74,6 +74,10 @@ impl Policy {
 
     /// Covers no request to this path, whatever [`route`](Self::route) says: a health check.
     ///
+    /// The path is exempt as axum's router takes it and in no other form. `/health/`, `//health` and `/%68ealth` lead to
+    /// another handler, if to any (a fallback, a route with a wildcard), and are charged; so is `/Health`, whether or not the
+    /// limiter [ignores case](crate::LimiterBuilder::ignore_path_case).
+    ///
     /// # Panics
     ///
     /// While it is built, if `pattern` is none. What comes from outside goes through
@@ -90,8 +94,8 @@ impl Policy {
     ///
     /// If `pattern` is none.
     pub fn try_exempt_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
-        let patterns = self.patterns_of(pattern)?;
-        self.conditions_mut().exempt_routes.extend(patterns);
+        let as_written = self.patterns_of(pattern)?.next();
+        self.conditions_mut().exempt_routes.extend(as_written);
         Ok(self)
     }
 
@@ -253,15 +257,10 @@ impl Policy {
         self.conditions.as_ref().map_or(&[], |all| &all.grpc)
     }
 
-    /// Makes the patterns of paths match whatever the case.
+    /// Makes the patterns of paths that are covered match whatever the case.
     pub(crate) fn ignore_path_case(&mut self) {
         if self.conditions.is_some() {
-            let conditions = self.conditions_mut();
-            for pattern in conditions
-                .routes
-                .iter_mut()
-                .chain(&mut conditions.exempt_routes)
-            {
+            for pattern in &mut self.conditions_mut().routes {
                 pattern.ignore_case();
             }
         }
