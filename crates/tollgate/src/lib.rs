@@ -97,7 +97,7 @@ pub use self::limiter::{
     Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
 };
 pub use self::policy::{
-    Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers,
+    Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers, Unknown,
 };
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};

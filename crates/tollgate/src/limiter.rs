@@ -142,6 +142,22 @@ impl Limiter {
         Ok(())
     }
 
+    /// Forgets in which tier the identity `key` is under a policy whose [tiers are asked for](crate::Tiers::by_async), to be called
+    /// when a customer's plan has changed: the next request of the identity waits for a new answer. An answer that is under way
+    /// is not remembered. Each process remembers for itself, and has to be told.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of that name.
+    pub fn forget_tier(&self, policy: &str, key: impl Into<Key>) -> Result<(), CheckError> {
+        let unknown = || CheckError::UnknownPolicy {
+            policy: policy.into(),
+        };
+        let policy = self.policy(policy).ok_or_else(unknown)?;
+        policy.forget_tier(&key.into());
+        Ok(())
+    }
+
     /// How many decisions the backend has failed to make, whatever became of the requests: to be watched. The log says when
     /// an outage begins (a warning) and when it ends.
     #[must_use]

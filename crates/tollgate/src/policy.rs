@@ -30,8 +30,8 @@ pub(crate) use self::name::Labels;
 use self::name::check_name;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
-pub use self::tiers::Tiers;
-pub(crate) use self::tiers::{FoundTier, Grant};
+pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
+pub use self::tiers::{Tiers, Unknown};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor};
 use crate::{ConfigError, Mode, RequestView};

@@ -177,7 +177,7 @@ fn golden(policy: impl Fn() -> Policy, is_gold: fn(&Key) -> bool) -> [Limiter; 2
     let gold = move |key: &Key| is_gold(key).then_some("gold");
     let now = Tiers::by(move |key, _| gold(key));
     let later = Tiers::by_async(Duration::from_secs(60), move |key: Key| async move {
-        gold(&key)
+        Ok::<_, String>(gold(&key))
     });
     [now, later].map(|tiers| limiter(policy().tiers(tiers.tier("gold", Quota::per_hour(3)))))
 }
@@ -291,7 +291,7 @@ async fn a_tier_that_somebody_is_asked_for_is_remembered() {
         asks.fetch_add(1, Ordering::SeqCst);
         async move {
             opens.acquire().await.unwrap().forget();
-            (key.content() == b"a").then_some("gold")
+            Ok::<_, String>((key.content() == b"a").then_some("gold"))
         }
     });
     let limiter = limiter(api().tiers(tiers.tier("gold", Quota::per_hour(4))));
@@ -325,7 +325,7 @@ async fn what_is_not_to_be_remembered_is_asked_for_each_time() {
     let asks = Arc::clone(&asked);
     let tiers = Tiers::by_async(Duration::ZERO, move |_: Key| {
         let times = asks.fetch_add(1, Ordering::SeqCst);
-        async move { (times < 3).then_some("gold") }
+        async move { Ok::<_, String>((times < 3).then_some("gold")) }
     });
     let limiter = limiter(api().tiers(tiers.unlimited("gold")));
 
@@ -340,7 +340,9 @@ async fn what_is_not_to_be_remembered_is_asked_for_each_time() {
 async fn policies_that_ask_the_same_function_remember_its_tiers_for_themselves() {
     // given two policies that have the same tiers in another order
     let (gold, silver) = (Quota::per_hour(4), Quota::per_hour(3));
-    let source = Tiers::by_async(Duration::from_secs(600), async |_: Key| Some("gold"));
+    let source = Tiers::by_async(Duration::from_secs(600), async |_: Key| {
+        Ok::<_, String>(Some("gold"))
+    });
     let one = source.clone().tier("gold", gold).tier("silver", silver);
     let other = source.tier("silver", silver).tier("gold", gold);
     let one = limiter(api().tiers(one));

@@ -26,7 +26,7 @@ pub struct Refusal<'a> {
 pub enum RefusalReason<'a> {
     /// The caller is over a quota.
     QuotaExceeded,
-    /// The backend failed, and a policy says that requests are refused then.
+    /// The backend failed, or nobody could say in which tier the caller is, and a policy says that requests are refused then.
     Undecided,
     /// The request does not say who it is from, and a policy insists on it.
     Unidentified(&'a KeyMissing),

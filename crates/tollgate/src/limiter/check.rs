@@ -11,7 +11,7 @@ use std::{fmt, mem};
 use tollgate_core::{BackendError, Decide, Decision, Receipt, Verdict};
 
 use super::{Fallback, Limiter, Plan};
-use crate::policy::{FoundTier, Grant, Listed};
+use crate::policy::{FoundTier, Grant, Listed, TierUnknown};
 use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
@@ -132,6 +132,15 @@ impl Future for CheckFuture<'_> {
                         return Poll::Pending;
                     };
                     let policy = asking.policy;
+                    let tier = match tier {
+                        Ok(tier) => tier,
+                        Err(TierUnknown) if policy.shadow => None,
+                        Err(TierUnknown) => {
+                            return Poll::Ready(Err(CheckError::TierUnknown {
+                                policy: policy.name().into(),
+                            }));
+                        }
+                    };
                     if let Some(Grant::Unlimited) = policy.grant(tier) {
                         return Poll::Ready(Ok(Checked::without_asking(Outcome::Unlimited)));
                     }
@@ -296,6 +305,12 @@ pub enum CheckError {
     },
     /// The backend failed, and the policy says that everything is refused then.
     Unavailable(BackendError),
+    /// Nobody could say in which tier the identity is, and the policy says that requests are refused then: see
+    /// [`Unknown::Deny`](crate::Unknown::Deny).
+    TierUnknown {
+        /// The policy's name.
+        policy: String,
+    },
 }
 
 impl fmt::Display for CheckError {
@@ -305,6 +320,12 @@ impl fmt::Display for CheckError {
                 write!(f, "policy {policy:?}: there is none of this name")
             }
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),
+            Self::TierUnknown { policy } => {
+                write!(
+                    f,
+                    "policy {policy:?}: the tier of the identity is not known"
+                )
+            }
         }
     }
 }
@@ -312,7 +333,7 @@ impl fmt::Display for CheckError {
 impl Error for CheckError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::UnknownPolicy { .. } => None,
+            Self::UnknownPolicy { .. } | Self::TierUnknown { .. } => None,
             Self::Unavailable(error) => Some(error),
         }
     }

@@ -63,6 +63,13 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// How tiers are found makes no sense.
+    Tiers {
+        /// The policy's name.
+        policy: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// A policy's tiers are not sound.
     Tier {
         /// The policy's name.
@@ -202,6 +209,7 @@ impl fmt::Display for ConfigError {
                 tier,
                 reason,
             } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
+            Self::Tiers { policy, reason } => write!(f, "policy {policy:?}: tiers: {reason}"),
             Self::Cost {
                 policy,
                 quota,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::plan::{Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{FoundTier, Grant, Listed};
+use crate::policy::{FoundTier, Grant, Listed, TierUnknown};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 
@@ -18,6 +18,8 @@ pub(crate) enum Turned {
     Unidentified(KeyMissing),
     /// It is from somebody on a policy's block list.
     Blocked(Block),
+    /// Nobody knows its tier, and a policy insists on knowing it.
+    TierUnknown,
 }
 
 impl Turned {
@@ -25,6 +27,7 @@ impl Turned {
         match self {
             Self::Unidentified(missing) => RefusalReason::Unidentified(missing),
             Self::Blocked(how) => RefusalReason::Blocked(*how),
+            Self::TierUnknown => RefusalReason::Undecided,
         }
     }
 }
@@ -154,22 +157,28 @@ fn with_key(
         Listed::Blocked(_) if policy.shadow => {}
         Listed::Blocked(how) => return Err(Turned::Blocked(how)),
     }
-    Ok(match policy.tier_of(&key, Some(request)) {
+    match policy.tier_of(&key, Some(request)) {
         FoundTier::Now(tier) => with_tier(policy, tier, key, request),
-        later @ FoundTier::Later(_) => Found::Tier(Arc::clone(policy), key, later),
-    })
+        later @ FoundTier::Later(_) => Ok(Found::Tier(Arc::clone(policy), key, later)),
+    }
 }
 
 fn with_tier(
     policy: &Arc<Policy>,
-    tier: Option<usize>,
+    tier: Result<Option<usize>, TierUnknown>,
     key: Key,
     request: &RequestView<'_>,
-) -> Found {
-    match policy.grant(tier) {
+) -> Result<Found, Turned> {
+    let tier = match tier {
+        Ok(tier) => tier,
+        // What is on trial refuses nobody.
+        Err(TierUnknown) if policy.shadow => None,
+        Err(TierUnknown) => return Err(Turned::TierUnknown),
+    };
+    Ok(match policy.grant(tier) {
         Some(Grant::Unlimited) => Found::Nothing,
         _ => Found::Entry(Entry::new(policy, tier, key, request)),
-    }
+    })
 }
 
 impl Resolving {
@@ -188,7 +197,7 @@ impl Resolving {
                         Poll::Pending => break waits = true,
                     },
                     Found::Tier(policy, key, tier) => match tier.poll(cx) {
-                        Poll::Ready(tier) => Ok(with_tier(policy, tier, key.clone(), request)),
+                        Poll::Ready(tier) => with_tier(policy, tier, key.clone(), request),
                         Poll::Pending => break waits = true,
                     },
                     Found::Nothing | Found::Entry(_) => break,

@@ -1,18 +1,19 @@
 //! Quotas that depend on who is asking.
 
-mod cache;
+mod asked;
 mod states;
 
 use std::collections::{HashMap, HashSet};
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::cache::TierCache;
+use self::asked::{AnswerFuture, Asked, Asks, DEADLINE};
 use super::{Limit, Policy, Quotas};
 use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
 
@@ -45,18 +46,32 @@ use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
 pub struct Tiers {
     grants: Vec<(String, Option<Quotas>)>,
     source: Source,
+    deadline: Option<Duration>,
+    unknown: Option<Unknown>,
 }
 
 #[derive(Clone)]
 enum Source {
     Map(HashMap<Key, String>),
     Now(Arc<NameNow>),
-    Later(Arc<NameLater>, Duration),
+    Later(Arc<Asks>, Duration),
 }
 
 type NameNow = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
-type NameLater = dyn Fn(Key) -> NameFuture + Send + Sync;
-type NameFuture = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+/// What holds for an identity whose tier has never been known, while it cannot be asked for: see [`Tiers::unknown`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unknown {
+    /// The policy's own quotas. The default: the service goes on, and an outage of what is asked is no way to more.
+    #[default]
+    OwnQuotas,
+    /// The quotas of this tier.
+    Tier(String),
+    /// The request is refused with 503, as by [`OnFailure::Deny`](crate::OnFailure::Deny). A policy on trial refuses nobody, and
+    /// takes its own quotas.
+    Deny,
+}
 
 impl Tiers {
     /// The tier of each identity by its name.
@@ -92,29 +107,60 @@ impl Tiers {
         Self::of(Source::Now(Arc::new(name)))
     }
 
-    /// The tier that a function names after having asked somebody: a database, another service. What it says is remembered
-    /// for `remember_for`, of at most ten thousand identities, so that most requests do not wait. Two requests that come
-    /// before the first answer both ask.
+    /// The tier that a function names after having asked a database or another service: `Ok(None)` if the identity is in
+    /// none, and an error if the function cannot say.
+    ///
+    /// * **An answer is remembered** for `remember_for`, of at most ten thousand identities. After that the next request is
+    ///   served by the old answer, while a task asks again; so is every request until there is a new answer, however long that
+    ///   takes. With a `remember_for` of zero nothing is remembered, and every request waits for an answer.
+    /// * **Requests that wait for one identity** ask once. A request that leaves ends no question, since a task of Tokio's asks.
+    ///   At most 1,024 identities are asked for at a time.
+    /// * **A request waits** for the [`deadline`](Self::deadline) at most, which is 250 ms unless set. An answer that comes within
+    ///   ten times as long is still remembered.
+    /// * **A failure** is an error, a missed deadline, or a panic of the function. It is never remembered as "in no tier". The
+    ///   identity is not asked for during the next second. After five failures in a row one identity is asked for in each
+    ///   second, until there is an answer. The log has a warning when failures begin, at most one a minute, with the error's
+    ///   own text, and a line when they end.
+    /// * **An identity that has never been known** and cannot be asked for has what [`unknown`](Self::unknown) says: the policy's
+    ///   own quotas unless set.
+    /// * **A plan that has changed** is told to [`Limiter::forget_tier`](crate::Limiter::forget_tier).
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Key, Policy, Quota, Tiers};
-    /// # async fn plan_of(account: &[u8]) -> Option<&'static str> { None }
+    /// # async fn plan_of(account: &[u8]) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
     /// let tiers = Tiers::by_async(Duration::from_secs(60), async |key: Key| plan_of(key.content()).await)
     ///     .tier("gold", Quota::per_second(1_000));
     /// # let _ = Policy::new("api", Quota::per_second(10)).tiers(tiers);
     /// ```
-    pub fn by_async<F, A, T>(remember_for: Duration, name: F) -> Self
+    pub fn by_async<F, A, T, E>(remember_for: Duration, name: F) -> Self
     where
         F: Fn(Key) -> A + Send + Sync + 'static,
-        A: Future<Output = Option<T>> + Send + 'static,
+        A: Future<Output = Result<Option<T>, E>> + Send + 'static,
         T: Into<String>,
+        E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let name = move |key: Key| -> NameFuture {
+        let asks = move |key: Key| -> AnswerFuture {
             let name = name(key);
-            Box::pin(async move { name.await.map(Into::into) })
+            Box::pin(async move {
+                let name = name.await.map_err(Into::into)?;
+                Ok(name.map(Into::into))
+            })
         };
-        Self::of(Source::Later(Arc::new(name), remember_for))
+        Self::of(Source::Later(Arc::new(asks), remember_for))
+    }
+
+    /// How long a request waits for the answer of [`by_async`](Self::by_async). 250 ms unless set: longer than a query takes,
+    /// and short enough that the callers of a service whose database hangs are still served.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// What holds for an identity that [`by_async`](Self::by_async) has never known and cannot ask for.
+    pub fn unknown(mut self, rule: Unknown) -> Self {
+        self.unknown = Some(rule);
+        self
     }
 
     /// A tier, and its quotas.
@@ -133,6 +179,8 @@ impl Tiers {
         Self {
             grants: Vec::new(),
             source,
+            deadline: None,
+            unknown: None,
         }
     }
 }
@@ -188,7 +236,15 @@ impl Policy {
     pub(crate) fn tier_of(&self, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
         match &self.tiers {
             Some(tiers) => tiers.find(key, request),
-            None => FoundTier::Now(None),
+            None => FoundTier::Now(Ok(None)),
+        }
+    }
+
+    /// Forgets which tier an identity is in, if that was asked for.
+    pub(crate) fn forget_tier(&self, key: &Key) {
+        let asked = self.tiers.as_ref().and_then(|tiers| tiers.asked());
+        if let Some(asked) = asked {
+            asked.forget(key);
         }
     }
 
@@ -246,20 +302,24 @@ impl Grant {
 enum Finder {
     Map(HashMap<Key, usize>),
     Now(Arc<NameNow>),
-    Later(Arc<NameLater>, TierCache),
+    Later(Asked),
 }
 
 /// The place of a tier among its policy's; nothing for the policy's own quotas.
 pub(crate) type Tier = Option<usize>;
 
+/// The tier of an identity is not known, and a policy says that its requests are refused then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TierUnknown;
+
 /// A tier that is known now, or will be.
 pub(crate) enum FoundTier {
-    Now(Tier),
-    Later(Pin<Box<dyn Future<Output = Tier> + Send>>),
+    Now(Result<Tier, TierUnknown>),
+    Later(Pin<Box<dyn Future<Output = Result<Tier, TierUnknown>> + Send>>),
 }
 
 impl FoundTier {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Tier> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tier, TierUnknown>> {
         match self {
             Self::Now(tier) => Poll::Ready(*tier),
             Self::Later(tier) => tier.as_mut().poll(cx),
@@ -288,6 +348,20 @@ impl Resolved {
             grants.push((name, grant));
         }
         states::tell_apart(policy, own, &mut grants);
+        let asks = matches!(tiers.source, Source::Later(..));
+        let reason = match tiers.deadline {
+            _ if !asks && (tiers.deadline.is_some() || tiers.unknown.is_some()) => {
+                Some("nobody is asked for them, so that a deadline and `unknown` mean nothing")
+            }
+            Some(Duration::ZERO) => Some("a deadline of 0 waits for no answer"),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            return Err(ConfigError::Tiers {
+                policy: policy.to_owned(),
+                reason,
+            });
+        }
         let place = |name: &str| grants.iter().position(|(other, _)| other == name);
         let source = match tiers.source {
             Source::Map(map) => {
@@ -305,7 +379,26 @@ impl Resolved {
             }
             Source::Now(name) => Finder::Now(name),
             // Clones may have got other tiers since: what is remembered are places among these.
-            Source::Later(name, remember_for) => Finder::Later(name, TierCache::new(remember_for)),
+            Source::Later(asks, remember_for) => Finder::Later(Asked {
+                policy: policy.to_owned(),
+                asks,
+                remember_for,
+                deadline: tiers.deadline.unwrap_or(DEADLINE),
+                unknown: match tiers.unknown.unwrap_or_default() {
+                    Unknown::OwnQuotas => Ok(None),
+                    Unknown::Deny => Err(TierUnknown),
+                    Unknown::Tier(tier) => match place(&tier) {
+                        None => {
+                            return refuse(
+                                &tier,
+                                "identities of no known tier are in it, and there is none of this name",
+                            );
+                        }
+                        place => Ok(place),
+                    },
+                },
+                memory: Mutex::default(),
+            }),
         };
         Ok(Self {
             grants,
@@ -317,7 +410,7 @@ impl Resolved {
     /// Whether somebody has to be waited for.
     #[cfg(feature = "tonic")]
     pub(crate) fn is_later(&self) -> bool {
-        matches!(self.source, Finder::Later(..))
+        self.asked().is_some()
     }
 
     fn grant(&self, tier: usize) -> Option<&Grant> {
@@ -348,21 +441,17 @@ impl Resolved {
     /// The tier of an identity.
     fn find(self: &Arc<Self>, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
         match &self.source {
-            Finder::Map(places) => FoundTier::Now(places.get(key).copied()),
-            Finder::Now(name) => FoundTier::Now(self.place(name(key, request))),
-            Finder::Later(name, cache) => {
-                if let Some(tier) = cache.get(key) {
-                    return FoundTier::Now(tier);
-                }
-                let (tiers, key, name) = (Arc::clone(self), key.clone(), name(key.clone()));
-                FoundTier::Later(Box::pin(async move {
-                    let tier = tiers.place(name.await);
-                    if let Finder::Later(_, cache) = &tiers.source {
-                        cache.insert(key.compact(), tier);
-                    }
-                    tier
-                }))
-            }
+            Finder::Map(places) => FoundTier::Now(Ok(places.get(key).copied())),
+            Finder::Now(name) => FoundTier::Now(Ok(self.place(name(key, request)))),
+            Finder::Later(asked) => asked.find(self, key),
+        }
+    }
+
+    /// Who is asked, if somebody is.
+    fn asked(&self) -> Option<&Asked> {
+        match &self.source {
+            Finder::Later(asked) => Some(asked),
+            Finder::Map(_) | Finder::Now(_) => None,
         }
     }
 

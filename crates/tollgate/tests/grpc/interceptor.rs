@@ -111,7 +111,9 @@ fn a_caller_is_found_in_metadata_and_answers_can_be_chosen() {
 #[test]
 fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
     let policy = || Policy::new("orders", QUOTA);
-    let asked = Tiers::by_async(Duration::from_secs(1), async |_| None::<String>);
+    let asked = Tiers::by_async(Duration::from_secs(1), async |_| {
+        Ok::<_, String>(None::<String>)
+    });
     let cases = [
         (policy().grpc("shop.v1.Orders/Place"), "has a route or host"),
         (policy().exempt_route("/x"), "has a route or host"),

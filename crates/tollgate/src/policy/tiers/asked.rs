@@ -1,0 +1,331 @@
+//! Tiers that somebody has to be asked for: what is known, who is being asked, and what holds when nobody answers.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::{FoundTier, Resolved, Tier, TierUnknown};
+use crate::Key;
+
+/// How long a request waits for an answer.
+pub(super) const DEADLINE: Duration = Duration::from_millis(250);
+/// How many deadlines an answer may take. Nobody waits for it any more, but the next request knows it.
+const PATIENCE: u32 = 10;
+/// How long an identity is not asked for after a failure.
+const BACK_OFF: Duration = Duration::from_secs(1);
+/// So many failures in a row are an outage: one identity is asked for in each [`BACK_OFF`] then, whoever it is.
+const OUTAGE: u32 = 5;
+/// How long the log hears of no further outage.
+const QUIET: Duration = Duration::from_secs(60);
+/// What is remembered at most: some megabyte.
+const MOST: usize = 10_000;
+/// Of full memory so many are looked at for the one that was asked for longest ago, which goes.
+const SAMPLE: usize = 16;
+/// How many are asked for at a time.
+const MOST_AT_A_TIME: usize = 1_024;
+
+pub(super) type Asks = dyn Fn(Key) -> AnswerFuture + Send + Sync;
+pub(super) type AnswerFuture =
+    Pin<Box<dyn Future<Output = Result<Option<String>, BoxError>> + Send>>;
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Who is asked, what was answered, and the rules.
+pub(super) struct Asked {
+    pub(super) policy: String,
+    pub(super) asks: Arc<Asks>,
+    pub(super) remember_for: Duration,
+    pub(super) deadline: Duration,
+    /// What holds for an identity that is not known and cannot be asked for.
+    pub(super) unknown: Result<Tier, TierUnknown>,
+    pub(super) memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+pub(super) struct Memory {
+    identities: HashMap<Key, Identity>,
+    /// How many are being asked for.
+    at_a_time: usize,
+    /// How many have been asked for, ever: each has a number.
+    asked: u64,
+    failures_in_a_row: u32,
+    /// While that is so, nobody else is asked for.
+    quiet_until: Option<Instant>,
+    /// Whether the log has heard of failures, and not yet of their end.
+    is_failing: bool,
+    warned_at: Option<Instant>,
+}
+
+/// What is known of one identity.
+struct Identity {
+    tier: Option<(Tier, Instant)>,
+    /// The number of the question that is under way, and where its answer will be.
+    under_way: Option<(u64, watch::Receiver<News>)>,
+    not_before: Option<Instant>,
+    touched: Instant,
+}
+
+#[derive(Clone, Copy)]
+enum News {
+    None,
+    Tier(Tier),
+    /// There was no answer, or none in time.
+    Nothing,
+}
+
+impl Asked {
+    /// What is known, or will be. What was known before is served while it is asked for again.
+    pub(super) fn find(&self, tiers: &Arc<Resolved>, key: &Key) -> FoundTier {
+        let now = Instant::now();
+        let memory = self.memory();
+        let identity = memory.identities.get(key);
+        let known = identity.and_then(|identity| identity.tier);
+        if let Some((tier, at)) = known
+            && now.saturating_duration_since(at) < self.remember_for
+        {
+            return FoundTier::Now(Ok(tier));
+        }
+        let news = match identity.and_then(|identity| identity.under_way.as_ref()) {
+            Some((_, news)) => Some(news.clone()),
+            None => self.ask(memory, tiers, key, now),
+        };
+        match (known, news) {
+            // What is to be remembered for no time is never served again.
+            (Some((tier, _)), _) if !self.remember_for.is_zero() => FoundTier::Now(Ok(tier)),
+            (_, None) => FoundTier::Now(self.unknown),
+            (_, Some(mut news)) => {
+                let unknown = self.unknown;
+                FoundTier::Later(Box::pin(async move {
+                    match news
+                        .wait_for(|news| !matches!(news, News::None))
+                        .await
+                        .as_deref()
+                    {
+                        Ok(News::Tier(tier)) => Ok(*tier),
+                        _ => unknown,
+                    }
+                }))
+            }
+        }
+    }
+
+    /// Forgets an identity. An answer that is under way is not remembered either: it may be from before.
+    pub(super) fn forget(&self, key: &Key) {
+        self.memory().identities.remove(key);
+    }
+
+    /// Asks, unless it has been in vain a moment ago. The lock is let go before anything else is called.
+    fn ask(
+        &self,
+        mut memory: MutexGuard<'_, Memory>,
+        tiers: &Arc<Resolved>,
+        key: &Key,
+        now: Instant,
+    ) -> Option<watch::Receiver<News>> {
+        if memory.is_at_rest(key, now) {
+            return None;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            let tells = memory.failed(now);
+            drop(memory);
+            self.warn(tells, "there is no tokio runtime to ask in");
+            return None;
+        };
+        let (tells, news) = watch::channel(News::None);
+        let (number, identity) = memory.ask(key, &news, now);
+        drop(memory);
+        let question = Question {
+            tiers: Arc::clone(tiers),
+            key: identity,
+            number,
+            tells,
+            is_late: false,
+            is_over: false,
+        };
+        let (asks, key, deadline) = (Arc::clone(&self.asks), key.clone(), self.deadline);
+        runtime.spawn(async move {
+            question.put(async move { asks(key).await }, deadline).await;
+        });
+        Some(news)
+    }
+
+    /// The log hears of the first failure of a spell. The error's words are the closure's; whom it was about is not told.
+    fn warn(&self, tells: bool, error: &str) {
+        if tells {
+            tracing::warn!(
+                policy = self.policy,
+                error,
+                "tiers cannot be asked for: what was known before holds, and for others what `Tiers::unknown` says"
+            );
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// Makes room for an identity, and says how it is stored.
+    fn touch(&mut self, key: &Key, now: Instant) -> Key {
+        if self.identities.len() >= MOST && !self.identities.contains_key(key) {
+            let sample = self.identities.iter().take(SAMPLE);
+            let oldest = sample.min_by_key(|(_, identity)| identity.touched);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.identities.remove(&oldest);
+            }
+        }
+        let key = key.clone().compact();
+        match self.identities.entry(key.clone()) {
+            Entry::Occupied(identity) => identity.into_mut().touched = now,
+            Entry::Vacant(place) => {
+                place.insert(Identity {
+                    tier: None,
+                    under_way: None,
+                    not_before: None,
+                    touched: now,
+                });
+            }
+        }
+        key
+    }
+
+    /// Whether nobody is to be asked for this identity now.
+    fn is_at_rest(&self, key: &Key, now: Instant) -> bool {
+        let identity = self.identities.get(key);
+        let of_identity = identity.and_then(|identity| identity.not_before);
+        let mut ends = [of_identity, self.quiet_until].into_iter().flatten();
+        self.at_a_time >= MOST_AT_A_TIME || ends.any(|end| now < end)
+    }
+
+    /// The number of a new question, and how its identity is stored.
+    fn ask(&mut self, key: &Key, news: &watch::Receiver<News>, now: Instant) -> (u64, Key) {
+        if self.failures_in_a_row >= OUTAGE {
+            self.quiet_until = Some(now + BACK_OFF);
+        }
+        self.asked += 1;
+        self.at_a_time += 1;
+        let key = self.touch(key, now);
+        if let Some(identity) = self.identities.get_mut(&key) {
+            identity.under_way = Some((self.asked, news.clone()));
+        }
+        (self.asked, key)
+    }
+
+    /// Whether the log is to hear of it.
+    fn failed(&mut self, now: Instant) -> bool {
+        let told_lately = self.warned_at.is_some_and(|at| now < at + QUIET);
+        let tells = !self.is_failing && !told_lately;
+        if tells {
+            self.warned_at = Some(now);
+        }
+        self.is_failing = true;
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        if self.failures_in_a_row >= OUTAGE {
+            self.quiet_until = Some(now + BACK_OFF);
+        }
+        tells
+    }
+
+    /// Whether a spell of failures is over.
+    fn answered(&mut self, in_time: bool) -> bool {
+        self.failures_in_a_row = 0;
+        self.quiet_until = None;
+        let recovers = in_time && self.is_failing;
+        self.is_failing &= !in_time;
+        recovers
+    }
+}
+
+/// A question under way. A closure that panics, and a runtime that ends, drop it: then nobody has answered.
+struct Question {
+    tiers: Arc<Resolved>,
+    key: Key,
+    number: u64,
+    tells: watch::Sender<News>,
+    is_late: bool,
+    is_over: bool,
+}
+
+impl Question {
+    async fn put(
+        mut self,
+        answer: impl Future<Output = Result<Option<String>, BoxError>>,
+        deadline: Duration,
+    ) {
+        let mut answer = std::pin::pin!(answer);
+        let mut answered = timeout(deadline, &mut answer).await;
+        if answered.is_err() {
+            self.is_late = true;
+            self.failed("no answer within the deadline");
+            answered = timeout(deadline.saturating_mul(PATIENCE - 1), answer).await;
+        }
+        self.is_over = true;
+        match answered {
+            Ok(Ok(name)) => self.answered(name),
+            Ok(Err(error)) => self.failed(&error.to_string()),
+            Err(_) => self.failed("no answer at all"),
+        }
+    }
+
+    fn answered(&self, name: Option<String>) {
+        let Some(asked) = self.tiers.asked() else {
+            return;
+        };
+        let tier = self.tiers.place(name);
+        let mut memory = asked.memory();
+        let recovers = memory.answered(!self.is_late);
+        if let Some(identity) = self.identity(&mut memory) {
+            identity.tier = Some((tier, Instant::now()));
+            (identity.not_before, identity.under_way) = (None, None);
+        }
+        drop(memory);
+        self.tells.send_replace(News::Tier(tier));
+        if recovers {
+            tracing::info!(policy = asked.policy, "tiers can be asked for again");
+        }
+    }
+
+    fn failed(&self, error: &str) {
+        let Some(asked) = self.tiers.asked() else {
+            return;
+        };
+        let now = Instant::now();
+        let mut memory = asked.memory();
+        let tells = memory.failed(now);
+        if self.is_over
+            && let Some(identity) = self.identity(&mut memory)
+        {
+            (identity.not_before, identity.under_way) = (Some(now + BACK_OFF), None);
+        }
+        drop(memory);
+        self.tells.send_replace(News::Nothing);
+        asked.warn(tells, error);
+    }
+
+    /// What is known of the identity, unless it was forgotten since.
+    fn identity<'a>(&self, memory: &'a mut Memory) -> Option<&'a mut Identity> {
+        let identity = memory.identities.get_mut(&self.key)?;
+        let (number, _) = identity.under_way.as_ref()?;
+        (*number == self.number).then_some(identity)
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.is_over = true;
+            self.failed("who is asked has given up");
+        }
+        if let Some(asked) = self.tiers.asked() {
+            asked.memory().at_a_time -= 1;
+        }
+    }
+}
