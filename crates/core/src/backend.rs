@@ -35,6 +35,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Forgets the state of one identity: its budget is full. Receipts from before lose their meaning, and crediting one
     /// of them afterwards may return what newer charges took.
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()>;
+
+    /// Where the states are, for logs: `10.0.0.7:6379, database 3`, without any secret. `None` unless an implementation says
+    /// so: in this process.
+    fn place(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A backend that always answers now.
@@ -69,6 +75,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         (**self).reset(scope, key)
+    }
+
+    fn place(&self) -> Option<String> {
+        (**self).place()
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub struct BackendError {
     kind: FailureKind,
     detail: Box<str>,
+    place: Option<Box<str>>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -57,6 +58,7 @@ impl BackendError {
         Self {
             kind,
             detail: detail.into(),
+            place: None,
             source: None,
         }
     }
@@ -66,6 +68,20 @@ impl BackendError {
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same error with the server that it is about: `node-2:6379`.
+    #[must_use]
+    pub fn at(mut self, place: impl Into<Box<str>>) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
+    /// The server that the error is about, if that is known: of a cluster a node, of Sentinels the master of that time. Not
+    /// part of what `Display` shows.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        self.place.as_deref()
     }
 
     /// What kind of failure this is.

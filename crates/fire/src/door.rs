@@ -225,6 +225,10 @@ impl Backend for Observed {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.0.reset(scope, key)
     }
+
+    fn place(&self) -> Option<String> {
+        self.0.place()
+    }
 }
 
 /// A server of its own for as long as the process lives.

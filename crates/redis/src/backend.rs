@@ -24,6 +24,7 @@ use crate::wire::{Request, Work};
 pub struct RedisBackend {
     pub(crate) fleet: Fleet,
     names: Arc<Names>,
+    place: Arc<str>,
 }
 
 impl RedisBackend {
@@ -63,10 +64,11 @@ impl RedisBackend {
         self.fleet.counters().read()
     }
 
-    pub(crate) fn start(fleet: Fleet, names: Names) -> Self {
+    pub(crate) fn start(fleet: Fleet, names: Names, place: String) -> Self {
         Self {
             fleet,
             names: Arc::new(names),
+            place: place.into(),
         }
     }
 
@@ -138,6 +140,10 @@ impl Backend for RedisBackend {
                 Answer::later(async move { answer.await.map(drop) })
             }
         }
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(String::from(&*self.place))
     }
 }
 

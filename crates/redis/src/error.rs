@@ -25,9 +25,9 @@ impl ConnectError {
         }
     }
 
-    /// Nothing decides there, wherever `place` is.
-    pub(crate) fn failed(place: Option<(String, u16)>, failure: BackendError) -> Self {
-        let place = place.map(|(host, port)| format!(" at {host}:{port}"));
+    /// Nothing decides there.
+    pub(crate) fn failed(failure: BackendError) -> Self {
+        let place = failure.place().map(|place| format!(" at {place}"));
         let message = format!(
             "cannot connect to Redis{}: {failure}",
             place.unwrap_or_default()
@@ -165,7 +165,11 @@ fn wrong_password() -> BackendError {
 
 /// The same error again, for somebody else.
 pub(crate) fn again(error: &BackendError) -> BackendError {
-    BackendError::new(error.kind(), error.detail())
+    let same = BackendError::new(error.kind(), error.detail());
+    match error.place() {
+        Some(place) => same.at(place),
+        None => same,
+    }
 }
 
 /// Whether the server said so because of what it is at present, so that a new connection may find another one.

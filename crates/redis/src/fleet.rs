@@ -26,15 +26,14 @@ impl Fleet {
         match self {
             Self::One(dispatch) => {
                 let first = dispatch.link.open().await;
-                let place = dispatch.link.address();
-                let first = first.map_err(|error| ConnectError::failed(place, error));
+                let first = first.map_err(ConnectError::failed);
                 dispatch.connected(0, first?);
                 open_from(dispatch, 1);
                 Ok(())
             }
             Self::Cluster(cluster) => {
                 let opened = cluster.open_now().await;
-                opened.map_err(|error| ConnectError::failed(None, error))
+                opened.map_err(ConnectError::failed)
             }
         }
     }

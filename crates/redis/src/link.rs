@@ -14,7 +14,7 @@ use crate::error::failure;
 use crate::hello::{self, Kind};
 use crate::script::Script;
 use crate::sentinel::Sentinels;
-use crate::server::{self, Address};
+use crate::server;
 
 /// Who is to be connected to.
 #[derive(Clone, Debug)]
@@ -31,23 +31,21 @@ pub(crate) struct Link {
     pub(crate) origin: Origin,
     /// What the server has to be.
     pub(crate) kind: Kind,
+    /// Hosts that may be passwords: see [`server::only_word`].
+    pub(crate) hidden: Arc<[String]>,
     pub(crate) client_name: Arc<str>,
     pub(crate) script: Arc<Script>,
     pub(crate) deadline: Duration,
 }
 
 impl Link {
-    /// Where the server is, unless that has to be asked, or is no host.
-    pub(crate) fn address(&self) -> Option<Address> {
-        match &self.origin {
-            Origin::Server(server) => server::address(server),
-            Origin::Master(_) => None,
-        }
-    }
-
     /// Connects, and shows that the server is what it is taken for, has our script and runs it.
     pub(crate) async fn open(&self) -> Result<Connection, BackendError> {
-        within(self.deadline, self.handshake()).await
+        let opened = within(self.deadline, self.handshake()).await;
+        match (opened, &self.origin) {
+            (Err(error), Origin::Server(server)) => Err(self.about(error, server)),
+            (opened, _) => opened,
+        }
     }
 
     async fn handshake(&self) -> Result<Connection, BackendError> {
@@ -55,6 +53,20 @@ impl Link {
             Origin::Server(server) => (**server).clone(),
             Origin::Master(sentinels) => sentinels.master().await?,
         };
+        let introduced = self.introduce(server.clone()).await;
+        introduced.map_err(|error| self.about(error, &server))
+    }
+
+    /// The error with the server that it is about.
+    fn about(&self, error: BackendError, server: &ConnectionInfo) -> BackendError {
+        match server::address(server) {
+            Some((host, _)) if self.hidden.contains(&host) => error,
+            Some((host, port)) => error.at(format!("{host}:{port}")),
+            None => error,
+        }
+    }
+
+    async fn introduce(&self, server: ConnectionInfo) -> Result<Connection, BackendError> {
         let mut connection = connect(server).await?;
         hello::greet(&mut connection, &self.client_name, self.kind).await?;
         let source = self.script.source();

@@ -1,6 +1,7 @@
 //! Where a server is, and how it is spoken to.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
@@ -109,6 +110,39 @@ fn secure(info: ConnectionInfo, papers: &Papers) -> Result<ConnectionInfo, Conne
         ));
     };
     Ok(client.get_connection_info().clone())
+}
+
+/// The host of a URL that has a single word, if that may be a password: `redis://s3cret` in place of `redis://:s3cret@host`.
+/// A name with a port or behind an `@` is a host, and so are addresses, `localhost`, and names of several parts in lower case.
+pub(crate) fn only_word(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let word = rest.split(['/', '?']).next()?;
+    let is_host = word.is_empty()
+        || word.contains(['@', ':'])
+        || word == "localhost"
+        || (word.contains('.') && !word.contains(|c: char| c.is_ascii_uppercase()))
+        || word.parse::<IpAddr>().is_ok();
+    (!is_host).then_some(word)
+}
+
+/// Host and port of a URL, for logs.
+pub(crate) fn shown(url: &str) -> String {
+    if only_word(url).is_some() {
+        return HIDDEN.to_owned();
+    }
+    match url.into_connection_info().map(|info| address(&info)) {
+        Ok(Some((host, port))) => format!("{host}:{port}"),
+        Ok(None) => "a socket of this host".to_owned(),
+        Err(_) => "nowhere".to_owned(),
+    }
+}
+
+const HIDDEN: &str = "the URL's host (not shown without a port, since it may be a password)";
+
+/// The number of the database that a URL names.
+pub(crate) fn database(url: &str) -> i64 {
+    let info = url.into_connection_info();
+    info.map_or(0, |info| info.redis_settings().db())
 }
 
 /// The same with what is said to every server.

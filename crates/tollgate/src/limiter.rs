@@ -6,6 +6,8 @@ mod config_error;
 mod deciding;
 mod fallback;
 mod health;
+#[cfg(test)]
+mod health_tests;
 mod local;
 mod outages;
 mod plan;
@@ -158,8 +160,12 @@ impl Limiter {
         Ok(())
     }
 
-    /// How many decisions the backend has failed to make, whatever became of the requests: to be watched. The log says when
-    /// an outage begins (a warning) and when it ends.
+    /// How many decisions the backend has failed to make, whatever became of the requests: to be watched.
+    ///
+    /// The log says when an outage begins (a warning), each minute that it lasts, and when it ends: where the backend is, why it
+    /// does not decide, for how long, and how many requests passed undecided. Two warnings are ten seconds apart at least; what
+    /// begins in between is told afterwards, if it lasts, and counted in any case. Requests write these lines: where none comes
+    /// an outage is not told, and its end is told by the first that is decided.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.0.health.failures()

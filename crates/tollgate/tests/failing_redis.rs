@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(unreachable_pub, reason = "other tests share it in a module")]
+#[path = "common/log.rs"]
+mod log;
+
 use std::time::Duration;
+
+use log::Log;
 
 use tokio::time::{sleep, timeout};
 use tollgate::key::Global;
@@ -104,4 +110,46 @@ async fn several_processes_in_several_outages_admit_redis_s_budget_and_a_share_e
     let share = 40 / 4;
     assert!(total > 40, "{total}: the shares were used");
     assert!(total <= 40 + PROCESSES * share, "{total}");
+}
+
+#[tokio::test]
+async fn the_log_names_the_server_the_database_and_what_keeps_it_from_deciding() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let mut server = Standalone::start();
+    let url = format!("{}3", server.url().replace("redis://", "redis://:@"));
+    let backend = RedisBackend::builder(&url).deadline(Duration::from_secs(5));
+    let limiter = Limiter::builder()
+        .policy(policy("open", OnFailure::Allow))
+        .backend(backend.connect().await.unwrap())
+        .build()
+        .unwrap();
+    assert_eq!(allowed(&limiter, "open", 1).await, 1);
+
+    server.kill();
+    assert_eq!(allowed(&limiter, "open", 2).await, 2);
+    server.restart();
+    let back = async {
+        while limiter
+            .check("open", "other")
+            .await
+            .unwrap()
+            .undecided()
+            .is_some()
+        {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), back).await.unwrap();
+
+    let text = log.text();
+    let place = format!("backend=\"127.0.0.1:{}, database 3\"", server.port());
+    let (before, after) = text.split_once("the backend decides again").unwrap();
+    assert!(before.contains("the backend cannot decide"), "{text}");
+    assert!(before.contains(&place) && after.contains(&place), "{text}");
+    assert!(before.contains("error=\"backend unreachable: "), "{text}");
+    assert!(
+        after.contains("undecided=") && after.contains("passed="),
+        "{text}"
+    );
 }

@@ -17,6 +17,38 @@ use crate::sentinel::Sentinels;
 use crate::server;
 use crate::slot::SLOTS;
 
+impl Topology {
+    /// Where it is, for logs.
+    fn place(&self, database: Option<i64>) -> String {
+        let all = |urls: &[String]| {
+            let shown: Vec<_> = urls.iter().map(|url| server::shown(url)).collect();
+            shown.join(", ")
+        };
+        match self {
+            Self::Single(url) => {
+                let database = database.unwrap_or_else(|| server::database(url));
+                format!("{}, database {database}", server::shown(url))
+            }
+            Self::Sentinel(master, urls) => {
+                let database = database.unwrap_or_default();
+                let sentinels = all(urls);
+                format!("master {master:?}, database {database}, of the Sentinels at {sentinels}")
+            }
+            Self::Cluster(urls) => format!("the cluster of {}", all(urls)),
+        }
+    }
+
+    /// The hosts that are not to be shown.
+    fn hidden(&self) -> Arc<[String]> {
+        let urls = match self {
+            Self::Single(url) => std::slice::from_ref(url),
+            Self::Sentinel(_, urls) | Self::Cluster(urls) => urls,
+        };
+        let words = urls.iter().filter_map(|url| server::only_word(url));
+        words.map(str::to_owned).collect()
+    }
+}
+
 impl RedisBackendBuilder {
     pub(super) fn build(self) -> Result<RedisBackend, ConnectError> {
         self.check()?;
@@ -27,6 +59,7 @@ impl RedisBackendBuilder {
             ));
         };
         let mut names = self.names.clone();
+        let place = self.topology.place(self.credentials.database);
         let fleet = match &self.topology {
             Topology::Single(url) => {
                 let server = server::parse(url, &self.papers)?;
@@ -63,7 +96,7 @@ impl RedisBackendBuilder {
                 Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits))
             }
         };
-        Ok(RedisBackend::start(fleet, names))
+        Ok(RedisBackend::start(fleet, names, place))
     }
 
     fn check(&self) -> Result<(), ConnectError> {
@@ -119,6 +152,7 @@ impl RedisBackendBuilder {
         Link {
             origin,
             kind,
+            hidden: self.topology.hidden(),
             client_name: self.client_name.as_str().into(),
             script: Arc::clone(&self.script),
             deadline: self.connect_deadline,

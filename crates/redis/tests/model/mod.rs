@@ -20,7 +20,7 @@ pub(crate) mod error {
             Self
         }
 
-        pub(crate) fn failed(_place: Option<(String, u16)>, _failure: BackendError) -> Self {
+        pub(crate) fn failed(_failure: BackendError) -> Self {
             Self
         }
     }

@@ -133,4 +133,8 @@ impl<B: ImmediateBackend> Backend for Immediate<B> {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.0.reset(scope, key)
     }
+
+    fn place(&self) -> Option<String> {
+        self.0.place()
+    }
 }

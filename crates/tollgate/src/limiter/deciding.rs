@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use http::Request;
 use tollgate_core::{Answer, BackendError, Decision};
@@ -151,8 +152,12 @@ impl Limiter {
                 Ok(decision)
             }
             Err(error) => {
-                self.0.health.failed(&error);
+                let place = || self.0.backend.place();
+                self.0.health.failed(Instant::now(), &error, place);
                 let fallback = self.0.local.rule_without_backend(plan, error);
+                if matches!(fallback, Fallback::Pass(_)) {
+                    self.0.health.passed();
+                }
                 // Whoever heard of a decision meanwhile may have found local budgets standing still. Whoever is next stops
                 // them.
                 self.0.health.fails_still();
@@ -198,7 +203,8 @@ impl Limiter {
     pub(crate) fn backend_answered(&self) {
         if self.0.health.is_failing() {
             // In this order: an outage that begins in between is seen by whoever is next.
-            self.0.health.recovered();
+            let place = || self.0.backend.place();
+            self.0.health.recovered(Instant::now(), place);
             self.0.local.backend_answered();
         }
     }

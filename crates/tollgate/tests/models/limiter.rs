@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loom::thread;
 use tollgate::{BackendError, Clock, FailureKind, ManualClock, Timestamp};
@@ -40,6 +40,10 @@ impl Subscriber for Heard {
     fn exit(&self, _span: &Id) {}
 }
 
+fn place() -> Option<String> {
+    None
+}
+
 fn unreachable() -> BackendError {
     BackendError::new(FailureKind::Unreachable, "")
 }
@@ -54,13 +58,13 @@ fn the_last_that_the_log_says_of_the_backend_is_true() {
 
         let failing = thread::spawn({
             let health = Arc::clone(&health);
-            move || health.failed(&unreachable())
+            move || health.failed(Instant::now(), &unreachable(), place)
         });
         let recovering = thread::spawn({
             let health = Arc::clone(&health);
-            move || health.recovered()
+            move || health.recovered(Instant::now(), place)
         });
-        health.failed(&unreachable());
+        health.failed(Instant::now(), &unreachable(), place);
         failing.join().unwrap();
         recovering.join().unwrap();
 
@@ -72,6 +76,29 @@ fn the_last_that_the_log_says_of_the_backend_is_true() {
             [Level::WARN] => assert!(health.is_failing(), "the end was not told"),
             _ => panic!("{told:?}"),
         }
+    });
+}
+
+#[test]
+fn a_line_that_is_due_is_written_once_whoever_is_first() {
+    in_every_order(|| {
+        // given an outage of which the log heard a minute ago
+        let heard = Heard::default();
+        let _told = tracing::subscriber::set_default(heard.clone());
+        let health = Arc::new(Health::default());
+        let start = Instant::now();
+        health.failed(start, &unreachable(), place);
+
+        // when two requests fail at once
+        let due = start + Duration::from_secs(60);
+        let failing = [(); 2].map(|()| {
+            let health = Arc::clone(&health);
+            thread::spawn(move || health.failed(due, &unreachable(), place))
+        });
+        end(failing);
+
+        let told = heard.0.lock().unwrap().clone();
+        assert_eq!(told, [Level::WARN; 2]);
     });
 }
 
