@@ -26,7 +26,7 @@ mod annotation {
     #[path = "../../tests/models/registry.rs"]
     mod models;
 
-    use models::{build, misuse, name, site};
+    use models::{build, misuse, site};
 }
 
 #[path = "../src/key"]

@@ -13,7 +13,7 @@ use std::panic;
 use std::sync::mpsc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, any, get, post};
 use common::header;
 use common::served::Served;
 use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer};
@@ -126,4 +126,39 @@ fn a_text_that_is_no_quota_names_the_line_that_wrote_it() {
 
     assert!(panic::catch_unwind(build).is_err());
     assert_eq!(listener.recv(), Ok(Some((file!().to_owned(), line))));
+}
+
+#[tokio::test]
+async fn a_route_that_answers_every_method_has_one_budget_for_all_of_them() {
+    let routes = [
+        any(hello).rate_limit("2/min"),
+        get(hello).fallback(hello).rate_limit("2/min"),
+        get(hello).fallback_service(any(hello)).rate_limit("2/min"),
+    ];
+    for route in routes {
+        let app = Router::new().route("/", route);
+        let server = Served::new(app.layer(RateLimitLayer::new(limiter()))).await;
+        let statuses = server
+            .statuses(["/", "PURGE /", "POST /", "OPTIONS /", "/"])
+            .await;
+        assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    }
+}
+
+#[tokio::test]
+async fn routes_with_and_without_fallback_are_joined_with_their_limits() {
+    let route = get(hello).rate_limit("1/hour");
+    let route = route.merge(any(hello).rate_limit("2/hour"));
+    let app = Router::new().route("/", route);
+    let server = Served::new(app.layer(RateLimitLayer::new(limiter()))).await;
+    let statuses = server
+        .statuses(["/", "/", "PUT /", "POST /", "PUT /"])
+        .await;
+    assert_eq!(statuses, [200, 429, 200, 200, 429]);
+}
+
+#[test]
+#[should_panic(expected = "this one has none: add them before the limit")]
+fn a_limit_on_a_route_without_handlers_fails_while_it_is_built() {
+    drop(MethodRouter::<()>::new().rate_limit("2/min"));
 }

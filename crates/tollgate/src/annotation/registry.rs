@@ -7,7 +7,6 @@ use http::Method;
 
 use super::build::{Build, Claim};
 use super::misuse::Misuse;
-use super::name;
 use super::site::{Owner, Site};
 use crate::sync::{ArcSwap, Mutex};
 use crate::{Limiter, Policy};
@@ -42,7 +41,7 @@ impl Registry {
         method: &Method,
         route: &str,
     ) -> Built {
-        let (owner, method) = (site.owner(), name::family(method));
+        let (owner, method) = (site.owner(), site.family(method));
         if let Some(built) = self.known.load().find(owner, method, route) {
             return built.clone();
         }

@@ -10,8 +10,10 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::MethodRouter;
+use http::Method;
 
 use super::guard::enter_route;
+use super::name;
 use super::rule::{Own, Rule};
 use super::site::{Owner, Site};
 use crate::Quota;
@@ -35,7 +37,8 @@ use crate::Quota;
 /// ```
 ///
 /// The handlers that the route has so far are limited, as by axum's `route_layer`: requests of other methods are answered with
-/// 405 and not charged. Methods that have limits of their own are joined when they have them:
+/// 405 and not charged. A route with a fallback (`any(..)`, `.fallback(..)`) answers every method, so that all its methods share
+/// one budget, called `any/export`. Methods that have limits of their own are joined when they have them:
 ///
 /// ```
 /// use axum::{Router, routing::{get, post}};
@@ -133,8 +136,44 @@ fn limited<S>(route: MethodRouter<S, Infallible>, what: What) -> MethodRouter<S,
 where
     S: Clone + Send + Sync + 'static,
 {
-    let limit = RouteLimit::keep(Location::caller(), what);
-    route.route_layer(from_fn_with_state(limit, pass))
+    let handlers = Handlers::of(&route);
+    #[expect(clippy::panic, reason = "routes fail while they are built, by design")]
+    if handlers == Handlers::None {
+        panic!(
+            "a limit covers the handlers that the route has so far, and this one has none: add them before the limit"
+        );
+    }
+    let has_fallback = handlers == Handlers::WithFallback;
+    let limit = RouteLimit::keep(Location::caller(), what, has_fallback);
+    if has_fallback {
+        route.layer(from_fn_with_state(limit, pass))
+    } else {
+        route.route_layer(from_fn_with_state(limit, pass))
+    }
+}
+
+/// What a route has handlers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handlers {
+    None,
+    Methods,
+    WithFallback,
+}
+
+impl Handlers {
+    /// axum says it nowhere but in `Debug`. Should its words change, each route is taken for one with a fallback: then a 405 is
+    /// charged, and nothing passes uncharged.
+    fn of<S>(route: &MethodRouter<S, Infallible>) -> Self {
+        let shown = format!("{route:?}");
+        let has_method = || shown.contains(": BoxedHandler") || shown.contains(": Route");
+        if !shown.contains("fallback: Default(") {
+            Self::WithFallback
+        } else if has_method() {
+            Self::Methods
+        } else {
+            Self::None
+        }
+    }
 }
 
 async fn pass(State(limit): State<&'static RouteLimit>, request: Request, next: Next) -> Response {
@@ -151,6 +190,8 @@ async fn pass(State(limit): State<&'static RouteLimit>, request: Request, next: 
 struct RouteLimit {
     place: &'static Location<'static>,
     what: What,
+    /// Whether the route answers every method, and one budget is for all of them.
+    has_fallback: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,22 +201,36 @@ enum What {
 }
 
 impl RouteLimit {
-    fn keep(place: &'static Location<'static>, what: What) -> &'static Self {
-        type Kept = HashMap<(&'static Location<'static>, What), &'static RouteLimit>;
+    fn keep(place: &'static Location<'static>, what: What, has_fallback: bool) -> &'static Self {
+        type Kept = HashMap<(&'static Location<'static>, What, bool), &'static RouteLimit>;
         static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
 
         let mut kept = KEPT
             .get_or_init(Mutex::default)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        kept.entry((place, what.clone()))
-            .or_insert_with(|| Box::leak(Box::new(Self { place, what })))
+        kept.entry((place, what.clone(), has_fallback))
+            .or_insert_with(|| {
+                Box::leak(Box::new(Self {
+                    place,
+                    what,
+                    has_fallback,
+                }))
+            })
     }
 }
 
 impl Site for RouteLimit {
     fn owner(&self) -> Owner {
         Owner::Route(ptr::from_ref(self).addr())
+    }
+
+    fn family(&self, method: &Method) -> &'static str {
+        if self.has_fallback {
+            "ANY"
+        } else {
+            name::family(method)
+        }
     }
 
     fn who(&self) -> String {

@@ -5,8 +5,8 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Method, Response};
 
 use super::misuse::{Misuse, What};
 use super::name;
@@ -21,6 +21,10 @@ pub(super) trait Site: Sync {
     /// Where in the source its limits stand.
     fn place(&self) -> String;
     fn rules(&self) -> Vec<Rule>;
+    /// The methods that have budgets of their own.
+    fn family(&self, method: &Method) -> &'static str {
+        name::family(method)
+    }
     /// What a limit is called that has no name, where it is mounted for methods of this [family](name::family).
     fn name(&self, method: &str, route: &str) -> String {
         name::of_route(method, route)

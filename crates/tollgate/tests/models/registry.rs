@@ -10,22 +10,19 @@ use crate::in_every_order;
 use crate::parts::Limiter;
 use site::Mounted;
 
-pub(super) mod name {
-    use http::Method;
-
-    pub(crate) fn family(_method: &Method) -> &'static str {
-        "get"
-    }
-}
-
 pub(super) mod site {
     use std::sync::atomic::AtomicUsize;
+
+    use http::Method;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub(crate) struct Owner;
 
     pub(crate) trait Site: Sync {
         fn owner(&self) -> Owner;
+        fn family(&self, _method: &Method) -> &'static str {
+            "get"
+        }
         fn times_built(&self) -> &AtomicUsize;
     }
 
