@@ -23,6 +23,9 @@ use crate::{ConfigError, Key};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// What proxies say whom they speak for in.
+const FORWARDING: [&str; 3] = ["x-forwarded-for", "forwarded", "x-real-ip"];
+
 /// Where the address of a caller is to be found, and whom to believe about it.
 ///
 /// ```
@@ -233,6 +236,27 @@ impl ClientAddress {
             }
         };
         found.map(by_its_bits)
+    }
+
+    /// A forwarding header that came from a peer that is not believed: its name.
+    pub(crate) fn disbelieved(
+        &self,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Option<&'static str> {
+        let is_strange = |networks: &Networks| !peer.is_some_and(|peer| networks.contains(peer));
+        let is_disbelieved = match &self.source {
+            Source::Peer => true,
+            Source::XForwardedFor(TrustedProxies::Networks(networks))
+            | Source::Forwarded(TrustedProxies::Networks(networks))
+            | Source::Header(_, networks) => is_strange(networks),
+            // Each peer is believed.
+            Source::XForwardedFor(TrustedProxies::Hops(_))
+            | Source::Forwarded(TrustedProxies::Hops(_)) => false,
+        };
+        let mut names = FORWARDING.into_iter();
+        let found = names.find(|name| headers.contains_key(*name));
+        found.filter(|_| is_disbelieved)
     }
 
     /// The key that [`ClientIp`](crate::ClientIp) makes of an address.

@@ -13,6 +13,7 @@ mod outages;
 mod plan;
 mod planning;
 mod sole;
+mod watch;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,6 +33,7 @@ pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::{Planned, Resolving, Turned};
 pub(crate) use self::sole::Met;
 use self::sole::SolePolicy;
+use self::watch::Watch;
 
 #[cfg(feature = "axum")]
 use crate::annotation::Registry;
@@ -97,6 +99,7 @@ struct Inner {
     local: LocalBudgets,
     health: Health,
     warned_of_missing_peer: AtomicBool,
+    watch: Watch,
     /// What handlers and routes have brought along.
     #[cfg(feature = "axum")]
     annotated: Registry,
@@ -315,6 +318,7 @@ impl Limiter {
             needs_only_the_peer: client.is_peer() && !looks_at_paths,
             sole,
             soles,
+            watch: Watch::new(&matched, &policies),
             matched,
             for_messages,
             attends_messages: AtomicBool::new(false),

@@ -116,6 +116,15 @@ impl<'a> RequestView<'a> {
         matched_path(self.extensions)
     }
 
+    /// What axum's `nest` has taken off the path, as it was written there.
+    pub(crate) fn nested_path(&self) -> Option<&'a str> {
+        #[cfg(feature = "axum")]
+        if let Some(nested) = self.extensions.get::<axum::extract::NestedPath>() {
+            return Some(nested.as_str());
+        }
+        None
+    }
+
     /// The method.
     #[must_use]
     pub fn method(&self) -> &'a Method {

@@ -72,6 +72,7 @@ impl RateLimitInterceptor {
 
     fn decide(&self, request: &mut Request<()>) -> Result<(), Status> {
         let config = &self.layer.config;
+        config.limiter.watch(|| config.limiter.view(request));
         let planned = config.limiter.plan(&config.limiter.view(request));
         let plan = match planned {
             Ok(Planned::Now(plan)) if plan.is_empty() => {

@@ -91,6 +91,7 @@ impl Limiter {
         request: &'a Request<B>,
     ) -> Option<(Sole<'a>, &'a SocketAddr)> {
         let limiter = self;
+        self.watch(|| self.view(request));
         let sole = self.0.sole.as_ref()?;
         let peer = sole.paying_peer(request.extensions(), || self.view(request))?;
         Some((Sole { limiter, sole }, peer))
