@@ -33,7 +33,7 @@ pub(crate) struct Script {
 impl Script {
     /// As it ships: the time is the server's.
     pub(crate) fn shipped() -> Self {
-        Self::of(Cow::Borrowed(SOURCE))
+        Self::of(source())
     }
 
     /// The same script, but it reads the time, in µs, where tests have put it: under this key, or on a node of a cluster
@@ -46,7 +46,7 @@ impl Script {
                if type(clock[2]) ~= 'string' then clock[2] = redis.pcall('GET', '{key}{{' .. n .. '}}') end \
              end"
         );
-        Self::of(Cow::Owned(SOURCE.replace(CLOCK, &virtual_clock)))
+        Self::of(Cow::Owned(source().replace(CLOCK, &virtual_clock)))
     }
 
     pub(crate) fn source(&self) -> &str {
@@ -61,6 +61,23 @@ impl Script {
         let sha = redis::Script::new(&source).get_hash().to_owned();
         Self { source, sha }
     }
+}
+
+#[cfg(not(any(test, feature = "test-clock")))]
+fn source() -> Cow<'static, str> {
+    Cow::Borrowed(SOURCE)
+}
+
+/// In tests, the script in the file that `TOLLGATE_SCRIPT` names, if it names one: mutants of the script need no building.
+#[cfg(any(test, feature = "test-clock"))]
+#[expect(
+    clippy::expect_used,
+    reason = "a test that is to read another script fails without it"
+)]
+fn source() -> Cow<'static, str> {
+    std::env::var_os("TOLLGATE_SCRIPT").map_or(Cow::Borrowed(SOURCE), |file| {
+        Cow::Owned(std::fs::read_to_string(file).expect("TOLLGATE_SCRIPT names a script"))
+    })
 }
 
 #[cfg(test)]

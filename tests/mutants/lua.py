@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Changes the Lua scripts in one place at a time and asks the tests whether they notice.
+
+    tests/mutants/lua.py [--only FILE] [--every N] [--list]
+
+Each mutant runs first against the differential, which holds the script to the model in core, and if that notices nothing
+against the tests of the script on a real server. A mutant that all of them let pass survives. A survivor is fine only if
+it changes nothing that a caller could tell: such a one stands in `explained.txt` with the reason. The command fails if
+another survives.
+
+    --only FILE   mutants of one file only: gcra.lua
+    --every N     each N-th mutant only, for a look
+    --list        says what it would try, and tries nothing
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LUA = ROOT / "lua"
+EXPLAINED = Path(__file__).with_name("explained.txt")
+
+# A mutant may loop for ever, which counts as noticed.
+PATIENCE_S = 60
+
+# The suites in the order in which they are asked, each with the tests that are about the script.
+SUITES = [
+    ("tollgate_redis", ["wire::differential"]),
+    ("standalone", []),
+    ("conformance_redis", []),
+]
+
+# A token, and what it becomes.
+SWAPS = [
+    (r"<=", ["<"]),
+    (r">=", [">"]),
+    (r"==", ["~="]),
+    (r"~=", ["=="]),
+    (r"(?<![<>=~])<(?![=])", ["<="]),
+    (r"(?<![<>=~])>(?![=])", [">="]),
+    (r"(?<=[\w)\]] )\+(?= )", ["-"]),
+    (r"(?<=[\w)\]] )-(?= )", ["+"]),
+    (r"(?<=[\w)\]] )\*(?= )", ["/"]),
+    (r"(?<=[\w)\]] )/(?= )", ["*"]),
+    (r"(?<=[\w)\]] )%(?= )", ["*"]),
+    (r"\band\b", ["or"]),
+    (r"\bor\b", ["and"]),
+    (r"\bnot ", [""]),
+    (r"\btrue\b", ["false"]),
+    (r"\bfalse\b", ["true"]),
+    (r"\bmax\(", ["min("]),
+    (r"\bmin\(", ["max("]),
+    (r"\bfloor\(", ["ceil("]),
+    (r"\bceil\(", ["floor("]),
+    (r"(?<![\w.'])\d+(?![\w.'x])", None),
+    (r"(?<=\bif ).+(?= then\b)", ["true", "false"]),
+]
+
+
+def files():
+    """The files of the script, in the order in which they are put together."""
+    source = (ROOT / "crates/redis/src/script.rs").read_text()
+    return re.findall(r'include_str!\("\.\./lua/(\w+\.lua)"\)', source)
+
+
+def code_of(line):
+    """The line, with what is no code blanked: comments, and what stands in quotes."""
+    line = re.sub(r"'[^']*'", lambda text: "'" + "\0" * (len(text[0]) - 2) + "'", line)
+    return re.sub(r"--.*", lambda text: "\0" * len(text[0]), line)
+
+
+def changed(line):
+    """Each way in which a line is changed in one place."""
+    code = code_of(line)
+    for pattern, swaps in SWAPS:
+        for found in re.finditer(pattern, code):
+            ways = swaps if swaps is not None else [str(int(found[0]) + 1)]
+            for way in ways:
+                yield line[: found.start()] + way + line[found.end() :]
+    # A statement that is left out: what is written, or kept for later.
+    if re.match(r"\s*(redis\.call|set\(|[\w.\[\], ]+ = )", code) and not re.search(r"\b(function|then|do|local)\b|[({,]\s*$", code):
+        yield re.match(r"\s*", line)[0] + "do end"
+
+
+def mutants(only):
+    for name in files():
+        if only and only != name:
+            continue
+        for number, line in enumerate((LUA / name).read_text().splitlines()):
+            for mutant in dict.fromkeys(changed(line)):
+                if mutant != line:
+                    yield name, number, line, mutant
+
+
+def script(name, number, mutant):
+    """The whole script with one line changed."""
+    whole = []
+    for other in files():
+        lines = (LUA / other).read_text().splitlines()
+        if other == name:
+            lines[number] = mutant
+        whole += lines
+    return "\n".join(whole) + "\n"
+
+
+def executables():
+    """The test programs, built once: the script is read when they run."""
+    wanted = [suite for suite, _ in SUITES]
+    command = ["cargo", "test", "--workspace", "--all-features", "--no-run", "--message-format=json"]
+    command += ["--lib"] + [word for suite in wanted[1:] for word in ("--test", suite)]
+    built = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    found = {}
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] in wanted:
+            found[message["target"]["name"]] = (message["executable"], Path(message["manifest_path"]).parent)
+    return found
+
+
+def is_noticed(suite, tests, programs, source):
+    program, folder = programs[suite]
+    environment = dict(os.environ, TOLLGATE_SCRIPT=source, CARGO_MANIFEST_DIR=str(folder))
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # A group of its own, so that a server whose script never ends goes with it.
+    run = subprocess.Popen([program, *tests], cwd=folder, env=environment, start_new_session=True, **quiet)
+    try:
+        return run.wait(timeout=PATIENCE_S) != 0
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+
+
+def explained():
+    """The survivors that are accounted for: the file, the line as it stands, and as it is changed."""
+    known = set()
+    for line in EXPLAINED.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, was, becomes, _why = [part.strip() for part in line.split(" | ")]
+            known.add((name, was, becomes))
+    return known
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--only")
+    arguments.add_argument("--every", type=int, default=1)
+    arguments.add_argument("--list", action="store_true")
+    given = arguments.parse_args()
+
+    chosen = list(mutants(given.only))[:: given.every]
+    if given.list:
+        for name, number, line, mutant in chosen:
+            print(f"{name}:{number + 1}: {line.strip()}  ->  {mutant.strip()}")
+        print(f"{len(chosen)} mutants")
+        return 0
+
+    programs, known = executables(), explained()
+    table, survivors = {name: Counter() for name in files()}, []
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "script.lua")
+        Path(source).write_text(script("", 0, ""))
+        for suite, tests in SUITES:
+            if is_noticed(suite, tests, programs, source):
+                sys.exit(f"{suite} fails with the scripts as they stand: nothing can be learned from mutants")
+        for done, (name, number, line, mutant) in enumerate(chosen, 1):
+            Path(source).write_text(script(name, number, mutant))
+            by = next((suite for suite, tests in SUITES if is_noticed(suite, tests, programs, source)), None)
+            if by is None:
+                by = "explained" if (name, line.strip(), mutant.strip()) in known else "SURVIVED"
+            table[name][by] += 1
+            if by == "SURVIVED":
+                survivors.append((name, number, line, mutant))
+                print(f"SURVIVED {name}:{number + 1}: {line.strip()}  ->  {mutant.strip()}", flush=True)
+            if done % 50 == 0:
+                print(f"{done} of {len(chosen)}, {len(survivors)} survived", flush=True)
+
+    columns = [suite for suite, _ in SUITES] + ["explained", "SURVIVED"]
+    print(f"\n{'file':<20}" + "".join(f"{column:>20}" for column in columns))
+    for name, counts in table.items():
+        if counts:
+            print(f"{name:<20}" + "".join(f"{counts[column]:>20}" for column in columns))
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
