@@ -13,6 +13,8 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::RequestView;
+
 pub use self::body::BufferedBody;
 pub use self::future::BufferFuture;
 
@@ -39,8 +41,9 @@ pub use self::future::BufferFuture;
 ///
 /// * Only bodies that say they are JSON or a form. Others go on unread, and so does everything about a request but its body.
 /// * A body goes on as it came: the same bytes, trailers and errors, the same length if one was stated.
-/// * A body longer than the limit goes on whole, but is not kept: the field is then missing, and the policy's
-///   [`OnMissing`](crate::OnMissing) says what that means. So does one that ends in an error.
+/// * A body longer than the limit goes on whole, but is not kept: the field is then [ambiguous](crate::key::KeyMissing::ambiguous),
+///   since the handler may find it, and no policy lets the request pass for it. So it is in a body that ends in an error, and in one
+///   that goes on unread, unless it is empty.
 /// * Nobody is waited for longer than the inner service would wait. Put a timeout outside against callers that send slowly.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
@@ -87,8 +90,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> BufferFuture<S, B> {
-        if ContentType::of(request.headers()).is_none() {
-            return BufferFuture::calling(self.inner.call(request.map(BufferedBody::unread)));
+        if let Some(seen) = SeenBody::at_once(&request) {
+            let mut request = request.map(BufferedBody::unread);
+            request.extensions_mut().insert(seen);
+            return BufferFuture::calling(self.inner.call(request));
         }
         // The clone has not been asked whether it is ready, so it is the one that stays behind.
         let clone = self.inner.clone();
@@ -97,9 +102,42 @@ where
     }
 }
 
-/// The whole body of a request, in its extensions.
+/// What is known of the body of a request, in its extensions.
 #[derive(Clone, Debug)]
-pub(crate) struct WholeBody(pub(crate) Bytes);
+pub(crate) enum SeenBody {
+    /// All of it.
+    Whole(Bytes),
+    /// Why it has not been read.
+    Unread(&'static str),
+}
+
+impl SeenBody {
+    const OF_ANOTHER_KIND: &str = "the body is neither a form nor JSON by its content type";
+    const TOO_LONG: &str = "the body is longer than is read";
+    const FAILED: &str = "the body ended in an error";
+    const NO_LAYER: &str = "there is no BufferBodyLayer that reads the body";
+
+    /// The whole body, or why it is not known.
+    pub(crate) fn of<'a>(request: &RequestView<'a>) -> Result<&'a [u8], &'static str> {
+        match request.extensions().get() {
+            Some(Self::Whole(body)) => Ok(body),
+            Some(Self::Unread(why)) => Err(why),
+            None => Err(Self::NO_LAYER),
+        }
+    }
+
+    /// If nothing has to be read for it.
+    fn at_once<B: Body>(request: &Request<B>) -> Option<Self> {
+        let body = request.body();
+        if body.is_end_stream() || body.size_hint().exact() == Some(0) {
+            Some(Self::Whole(Bytes::new()))
+        } else if ContentType::of(request.headers()).is_none() {
+            Some(Self::Unread(Self::OF_ANOTHER_KIND))
+        } else {
+            None
+        }
+    }
+}
 
 /// What a body says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

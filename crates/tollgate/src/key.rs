@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`ClientIp`] | the caller's address, as far as the limiter [trusts](crate::ClientAddress) what it is told |
 //! | [`Header`], [`Cookie`], [`Query`] | what the caller sent there: an API key, a session |
+//! | [`BearerToken`], [`BasicUser`] | what `Authorization` says: the token, or the user without the password |
 //! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
 //! | [`Method`], [`Host`] | what the request is for |
 //! | [`FormField`], and `JsonField` with the feature `json` | what stands in the body, behind a [`BufferBodyLayer`](crate::BufferBodyLayer) |
@@ -17,36 +18,49 @@
 //! | [`from_async_fn`] | whatever somebody has to be asked for: see [`Policy::key_async`](crate::Policy::key_async) |
 //! | [`Global`] | everybody's |
 //!
-//! What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing).
+//! Each reads as the extractors of axum, axum-extra and tonic read, so that what a handler takes for one caller has one budget,
+//! however it is written. What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing). Absent
+//! is one thing, and ambiguous another: see [`KeyMissing`].
 
+mod authorization;
+mod basic_user;
+mod bearer_token;
 mod client_ip;
 mod cookie;
 mod extension;
 mod form_field;
+mod found;
 mod global;
 mod header;
 mod host;
 #[cfg(feature = "json")]
 mod json_field;
 mod later;
+mod lenient;
 mod list;
 mod matched_route;
 #[cfg(feature = "tonic")]
 mod metadata;
 mod method;
+mod missing;
 mod path_param;
 #[cfg(feature = "tls")]
 mod peer_certificate;
 mod query;
+mod told;
+mod typed;
 
 use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::basic_user::BasicUser;
+pub use self::bearer_token::BearerToken;
 pub use self::client_ip::ClientIp;
 pub use self::cookie::Cookie;
 pub use self::extension::Extension;
 pub use self::form_field::FormField;
+pub use self::found::Found;
 pub use self::global::Global;
 pub use self::header::Header;
 pub use self::host::Host;
@@ -58,12 +72,15 @@ pub use self::matched_route::MatchedRoute;
 #[cfg(feature = "tonic")]
 pub use self::metadata::{InvalidMetadataName, Metadata};
 pub use self::method::Method;
+pub use self::missing::KeyMissing;
 pub use self::path_param::PathParam;
 #[cfg(feature = "tls")]
 pub use self::peer_certificate::PeerCertificate;
 #[cfg(feature = "tls")]
 pub(crate) use self::peer_certificate::tls_peer;
 pub use self::query::Query;
+#[cfg(feature = "serde")]
+pub(crate) use self::typed::one_form;
 
 use crate::{Key, RequestView};
 
@@ -98,7 +115,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the request does not say who it is from. The policy decides what that means.
+    /// If the request does not say who it is from, or says it so that readers could differ
+    /// ([`KeyMissing::ambiguous`]). The policy decides what that means.
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
 
     /// Whether it looks for what only a whole request has: a path, a host, a body. An interceptor of gRPC's sees none of them.
@@ -156,59 +174,35 @@ impl Source {
     }
 }
 
-/// What an extractor looked for and did not find.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyMissing(What);
-
-// Requests without a key are as frequent as an attacker likes: saying so must not allocate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
-    Literal(&'static str),
-    Shared(Arc<str>),
-}
-
-impl KeyMissing {
-    /// `what` names the place, not a value: `session`.
-    #[must_use]
-    pub const fn new(what: &'static str) -> Self {
-        Self(What::Literal(what))
-    }
-
-    /// The same for a name that is known at run time only; make it once and clone it.
-    pub fn shared(what: impl Into<Arc<str>>) -> Self {
-        Self(What::Shared(what.into()))
-    }
-
-    /// What was looked for.
-    #[must_use]
-    pub fn what(&self) -> &str {
-        match &self.0 {
-            What::Literal(what) => what,
-            What::Shared(what) => what,
-        }
-    }
-}
-
-impl fmt::Display for KeyMissing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no {} in the request", self.what())
-    }
-}
-
-impl std::error::Error for KeyMissing {}
-
 /// An extractor from a closure: `None` if the request does not say who it is from.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, key};
 ///
-/// let by_host = key::from_fn(|request| request.uri().host().map(str::to_lowercase));
-/// let policy = Policy::new("per-host", Quota::per_second(100)).key(by_host);
+/// let by_version = key::from_fn(|request| request.uri().path().split('/').nth(1).map(str::to_owned));
+/// let policy = Policy::new("per-version", Quota::per_second(100)).key(by_version);
 /// ```
-pub fn from_fn<F, K>(find: F) -> FromFn<F>
+///
+/// Where the request could be read in several ways it says [`KeyMissing::ambiguous`], so that a policy lets nobody pass for it:
+///
+/// ```
+/// use tollgate::key::{self, KeyMissing};
+/// use tollgate::{Key, OnMissing, Policy, Quota};
+///
+/// let by_trace = key::from_fn(|request| {
+///     let mut lines = request.headers().get_all("x-trace").iter();
+///     match (lines.next(), lines.next()) {
+///         (Some(only), None) => Ok(Key::bytes(only.as_bytes().trim_ascii())),
+///         (None, _) => Err(KeyMissing::new("trace")),
+///         _ => Err(KeyMissing::new("trace").ambiguous("it has several lines")),
+///     }
+/// });
+/// let policy = Policy::new("per-trace", Quota::per_second(100)).key(by_trace).on_missing(OnMissing::Pass);
+/// ```
+pub fn from_fn<F, R>(find: F) -> FromFn<F>
 where
-    F: Fn(&RequestView<'_>) -> Option<K> + Send + Sync + 'static,
-    K: Into<Key>,
+    F: Fn(&RequestView<'_>) -> R + Send + Sync + 'static,
+    R: Found,
 {
     FromFn(find)
 }
@@ -223,27 +217,37 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-impl<F, K> KeyExtractor for FromFn<F>
+impl<F, R> KeyExtractor for FromFn<F>
 where
-    F: Fn(&RequestView<'_>) -> Option<K> + Send + Sync + 'static,
-    K: Into<Key>,
+    F: Fn(&RequestView<'_>) -> R + Send + Sync + 'static,
+    R: Found,
 {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        (self.0)(request)
-            .map(Into::into)
-            .ok_or(KeyMissing::new("key that the closure looks for"))
+        (self.0)(request).into_key()
     }
+}
+
+/// The key of several parts, if all are there. One that is ambiguous goes before those that are missing.
+pub(crate) fn whole(parts: &[Result<Key, KeyMissing>]) -> Result<Key, KeyMissing> {
+    let mut missing = parts.iter().filter_map(|part| part.as_ref().err());
+    let Some(first) = missing.next() else {
+        return Ok(Key::tuple(parts.iter().flatten()));
+    };
+    let ambiguous = std::iter::once(first)
+        .chain(missing)
+        .find(|part| part.is_ambiguous());
+    Err(ambiguous.unwrap_or(first).clone())
 }
 
 macro_rules! tuple {
     ($($name:ident),+) => {
         /// All of them together name the caller: every combination has a budget of its own. One that is missing makes
-        /// the whole key missing.
+        /// the whole key missing, and one that is ambiguous makes it ambiguous.
         impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
             fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+) = self;
-                Ok(Key::tuple([$(&$name.extract(request)?),+]))
+                whole(&[$($name.extract(request)),+])
             }
 
             fn needs_whole_request(&self) -> bool {

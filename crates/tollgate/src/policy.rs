@@ -72,6 +72,9 @@ pub struct Policy {
 }
 
 /// What it means that a request does not say whose budget it spends.
+///
+/// It may say nothing at all, or say it so that readers differ: two cookies of one name, a body that is too long to be read. Such a
+/// request is [ambiguous](crate::key::KeyMissing::ambiguous), and no rule lets it pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -85,9 +88,11 @@ pub enum OnMissing {
     /// [`Deny`](Self::Deny).
     #[default]
     Share,
-    /// The policy does not apply. For limits on something that not everybody has, such as a session.
+    /// The policy does not apply to requests without an identity. For limits on something that not everybody has, such as a
+    /// session. What is ambiguous is not absent, since the handler may read what the limiter cannot tell: all such requests
+    /// share one budget, as with [`Share`](Self::Share).
     Pass,
-    /// The request is refused: 403, since no waiting helps. Not 401, which has to say how to authenticate
+    /// The request is refused, also if its identity is ambiguous: 403, since no waiting helps. Not 401, which has to say how to authenticate
     /// (`WWW-Authenticate`), and that is not the limiter's to know: an answer of your own
     /// ([`respond_with`](crate::RateLimitLayer::respond_with)) can.
     Deny,

@@ -68,32 +68,45 @@ async fn a_field_of_a_form_is_an_identity_and_the_body_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_no_field_of_a_form_is_missing() {
+async fn a_form_without_the_field_passes_and_one_that_cannot_be_told_spends_one_budget() {
     let app = echo(FormField::new("user"));
     let kind = format!("{FORM}; charset=utf-8");
     assert_eq!(status(&app, request(&kind, "user=a")).await, 200);
     assert_eq!(status(&app, request(&kind, "user=a")).await, 429);
 
-    // None of these spends the budget that is spent.
-    let cases = [
-        (FORM, "user=a&user=b"),
+    // A body with the field is read, though it says that it is something else.
+    assert_eq!(
+        status(&app, request("application/json", "user=a")).await,
+        429
+    );
+
+    let absent = [
         (FORM, "user="),
+        (FORM, "users=a"),
         (FORM, ""),
+        ("text/plain", ""),
+        ("application/json", "{}"),
+    ];
+    for (kind, body) in absent.into_iter().chain(absent) {
+        let status = status(&app, request(kind, body)).await;
+        assert_eq!(status, 200, "{kind} {body}");
+    }
+
+    let ambiguous = [
+        (FORM, "user=a&user=b"),
         (FORM, "user=a&longer=than-20"),
         ("text/plain", "user=a"),
-        ("application/json", "user=a"),
     ];
-    for (kind, body) in cases {
-        assert_eq!(
-            status(&app, request(kind, body)).await,
-            200,
-            "{kind} {body}"
-        );
+    let mut expected = 200;
+    for (kind, body) in ambiguous {
+        let status = status(&app, request(kind, body)).await;
+        assert_eq!(status, expected, "{kind} {body}");
+        expected = 429;
     }
-    let mut two_kinds = request(FORM, "user=a");
+    let mut two_kinds = request(FORM, "user=b");
     let other = "text/plain".parse().unwrap();
     two_kinds.headers_mut().append("content-type", other);
-    assert_eq!(status(&app, two_kinds).await, 200);
+    assert_eq!(status(&app, two_kinds).await, 429);
 }
 
 #[tokio::test]
@@ -178,16 +191,22 @@ async fn a_body_that_has_been_read_ends_when_it_has_been_read_again() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_is_nobodys_whether_it_says_so_or_not() {
-    let app = echo(FormField::new("user"));
-    for _ in 0..2 {
+async fn bodies_that_are_too_long_share_one_budget_whether_they_say_so_or_not() {
+    for first in [200, 429] {
+        let app = echo(FormField::new("user"));
+        if first == 429 {
+            let stated = "user=b&x=01234567890123456789";
+            assert_eq!(status(&app, request(FORM, stated)).await, 200);
+        }
         let parts = ["user=a&x=", "0123456789", "0123456789"];
         let frames =
             parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part.as_bytes()))));
         let unstated = Body::new(StreamBody::new(tokio_stream::iter(frames)));
-        assert_eq!(status(&app, request(FORM, unstated)).await, 200);
+        assert_eq!(status(&app, request(FORM, unstated)).await, first);
         let stated = "user=a&x=01234567890123456789";
-        assert_eq!(status(&app, request(FORM, stated)).await, 200);
+        assert_eq!(status(&app, request(FORM, stated)).await, 429);
+        // Nobody else pays for them.
+        assert_eq!(status(&app, request(FORM, "user=a")).await, 200);
     }
 }
 
@@ -265,29 +284,43 @@ async fn a_field_of_a_json_document_is_an_identity() {
     assert_eq!(status(&app, body(r#"{"a":["8"]}"#)).await, 200);
     assert_eq!(status(&app, body(r#"{"a":["8"]}"#)).await, 429);
 
+    assert_eq!(status(&app, body(r#"{"a":[7.0]}"#)).await, 429);
+    let as_a_form = request(FORM, r#"{"a":["7"]}"#);
+    assert_eq!(status(&app, as_a_form).await, 429);
+
     // None of these spends a budget.
-    for missing in [
-        r#"{"a":[7.0]}"#,
+    for absent in [
         r#"{"a":[""]}"#,
         r#"{"a":[null]}"#,
-        r#"{"a":[[7]]}"#,
+        r#"{"a":[]}"#,
         r#"{"a":{"1":7}}"#,
         r#"{"b":[7]}"#,
         "[]",
         "7",
         "",
-        "{\"a\":[7]",
-        r#"{"a":["7"],"longer":1}"#,
-        "\u{fffd}",
     ] {
         for _ in 0..2 {
-            assert_eq!(status(&app, body(missing)).await, 200, "{missing}");
+            assert_eq!(status(&app, body(absent)).await, 200, "{absent}");
         }
     }
-    assert_eq!(
-        status(&app, request("text/json", r#"{"a":["7"]}"#)).await,
-        200
-    );
+
+    // All of these spend one.
+    let ambiguous = [
+        request("text/json", r#"{"a":["7"]}"#),
+        body(r#"{"a":[7.5]}"#),
+        body(r#"{"a":[[7]]}"#),
+        body(r#"{"a":[true]}"#),
+        body("{\"a\":[7]"),
+        body(r#"{"a":["7"],"longer":1}"#),
+        body("\u{fffd}"),
+        body(r#"["7"]"#),
+    ];
+    let mut expected = 200;
+    for request in ambiguous {
+        let shown = format!("{request:?}");
+        assert_eq!(status(&app, request).await, expected, "{shown}");
+        expected = 429;
+    }
 }
 
 #[cfg(feature = "json")]
@@ -303,22 +336,24 @@ async fn a_caller_cannot_show_one_field_to_the_limiter_and_another_to_the_handle
     for body in [r#"{"a":"x","a":"x"}"#, r#"{"\u0061":"x"}"#] {
         assert_eq!(status(&app, request(JSON, body)).await, 429, "{body}");
     }
+    // One budget of nobody's is spent, and none by a document without the field.
+    let mut expected = 200;
     for body in [
         r#"{"a":"x","a":"y"}"#,
         r#"{"a":"y","a":"x"}"#,
         r#"{"a":[],"a":"x"}"#,
         r#"{"a":"x","a":null}"#,
     ] {
-        // No budget of anybody's is spent, as of a document without the field.
-        for _ in 0..2 {
-            assert_eq!(status(&app, request(JSON, body)).await, 200, "{body}");
-        }
+        assert_eq!(status(&app, request(JSON, body)).await, expected, "{body}");
+        assert_eq!(status(&app, request(JSON, r#"{"b":"x"}"#)).await, 200);
+        expected = 429;
     }
     let within = echo(JsonField::new("a.b"));
+    let mut expected = 200;
     for body in [r#"{"a":{"b":1},"a":{}}"#, r#"{"a":{},"a":{"b":1}}"#] {
-        for _ in 0..2 {
-            assert_eq!(status(&within, request(JSON, body)).await, 200, "{body}");
-        }
+        let status = status(&within, request(JSON, body)).await;
+        assert_eq!(status, expected, "{body}");
+        expected = 429;
     }
 }
 

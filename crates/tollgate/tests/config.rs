@@ -245,7 +245,7 @@ async fn what_is_written_about_a_policy_holds() {
 async fn every_key_tells_apart_what_it_names() {
     // Two requests that the key tells apart, on a quota of one.
     type Pair = (Value, fn() -> Request<Body>, fn() -> Request<Body>);
-    let cases: [Pair; 11] = [
+    let cases: [Pair; 13] = [
         (json!("client-ip"), || get("/"), || from("192.0.2.9")),
         (
             json!("host"),
@@ -254,6 +254,16 @@ async fn every_key_tells_apart_what_it_names() {
         ),
         (json!("method"), || get("/"), || sent_by(Method::POST)),
         (json!("matched-route"), || get("/x/1"), || get("/y/1")),
+        (
+            json!("bearer-token"),
+            || with("authorization", "Bearer a"),
+            || with("authorization", "Bearer b"),
+        ),
+        (
+            json!("basic-user"),
+            || with("authorization", "Basic YTo="),
+            || with("authorization", "Basic Yjo="),
+        ),
         (
             json!({ "header": "x-user" }),
             || with("x-user", "a"),

@@ -67,6 +67,8 @@ fn everything() -> Vec<Value> {
         json!("host"),
         json!("method"),
         json!("matched-route"),
+        json!("bearer-token"),
+        json!("basic-user"),
         json!({ "query": "x" }),
         json!({ "path-param": "x" }),
         json!({ "form-field": "x" }),
@@ -174,7 +176,9 @@ fn keys() -> impl Strategy<Value = Value> {
             "global",
             "host",
             "method",
-            "matched-route"
+            "matched-route",
+            "bearer-token",
+            "basic-user"
         ])
         .prop_map(Value::from),
         (kinds, words()).prop_map(|(kind, name)| json!({ kind: name })),

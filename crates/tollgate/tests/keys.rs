@@ -18,8 +18,8 @@ use common::at_a_standstill;
 use http::Request;
 use http_body_util::BodyExt;
 use tollgate::key::{
-    AsyncKeyExtractor, Cookie, Extension, FormField, Global, Header, Host, JsonField, MatchedRoute,
-    Method, PathParam, Query, from_async_fn, from_fn,
+    AsyncKeyExtractor, BasicUser, BearerToken, Cookie, Extension, FormField, Global, Header, Host,
+    JsonField, MatchedRoute, Method, PathParam, Query, from_async_fn, from_fn,
 };
 use tollgate::{
     BufferBodyLayer, ClientIp, Key, Limiter, OnMissing, PeerAddr, Policy, Quota, RateLimitLayer,
@@ -96,7 +96,7 @@ fn with_both(key: &str, session: &str) -> Request<Body> {
     request
 }
 
-fn kinds() -> [Kind; 16] {
+fn kinds() -> [Kind; 18] {
     [
         Kind {
             of: |policy| policy.key(ClientIp),
@@ -111,16 +111,31 @@ fn kinds() -> [Kind; 16] {
             lacks: Some((|| get("/"), "no header x-api-key")),
         },
         Kind {
+            of: |policy| policy.key(BearerToken),
+            one: || with("authorization", "Bearer a"),
+            other: || with("authorization", "Bearer b"),
+            lacks: Some((|| with("authorization", "Basic YTo="), "no bearer token")),
+        },
+        Kind {
+            of: |policy| policy.key(BasicUser),
+            one: || with("authorization", "Basic YTo="),
+            other: || with("authorization", "Basic Yjo="),
+            lacks: Some((
+                || with("authorization", "Bearer a"),
+                "no user of basic authorization",
+            )),
+        },
+        Kind {
             of: |policy| policy.key(Cookie::new("session")),
             one: || with("cookie", "session=a"),
             other: || with("cookie", "session=b; other=a"),
-            lacks: Some((|| with("cookie", "other=a"), "no single cookie session")),
+            lacks: Some((|| with("cookie", "other=a"), "no cookie session")),
         },
         Kind {
             of: |policy| policy.key(Query::new("user")),
             one: || get("/?user=a"),
             other: || get("/?user=b"),
-            lacks: Some((|| get("/?users=a"), "no single query parameter user")),
+            lacks: Some((|| get("/?users=a"), "no query parameter user")),
         },
         Kind {
             of: |policy| policy.key(PathParam::new("tenant")),
@@ -189,7 +204,7 @@ fn kinds() -> [Kind; 16] {
             of: |policy| policy.key(FormField::new("user")),
             one: || sent(FORM, "user=a"),
             other: || sent(FORM, "user=b"),
-            lacks: Some((|| sent(JSON, "user=a"), "no single form field user")),
+            lacks: Some((|| sent(FORM, "users=a"), "no form field user")),
         },
         Kind {
             of: |policy| policy.key(JsonField::new("user")),

@@ -60,6 +60,10 @@ impl<E> Read<E> {
         self.is_wanted
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        self.error.is_some()
+    }
+
     /// All data in one piece.
     pub(super) fn joined(&self) -> Bytes {
         let mut data = self.frames.iter().filter_map(Frame::data_ref);

@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::Read;
-use super::{BufferedBody, WholeBody};
+use super::{BufferedBody, SeenBody};
 
 pin_project! {
     /// The response of a [`BufferBodyService`](super::BufferBodyService).
@@ -94,11 +94,15 @@ where
     }
 
     fn go_on(mut self) -> S::Future {
-        let whole = self.read.is_wanted().then(|| WholeBody(self.read.joined()));
+        let seen = if self.read.is_wanted() {
+            SeenBody::Whole(self.read.joined())
+        } else if self.read.has_failed() {
+            SeenBody::Unread(SeenBody::FAILED)
+        } else {
+            SeenBody::Unread(SeenBody::TOO_LONG)
+        };
         let (mut parts, body) = self.request.into_parts();
-        if let Some(whole) = whole {
-            parts.extensions.insert(whole);
-        }
+        parts.extensions.insert(seen);
         let body = BufferedBody::new(self.read, body);
         self.ready.call(Request::from_parts(parts, body))
     }

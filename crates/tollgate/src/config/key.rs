@@ -1,5 +1,6 @@
 //! Whose budget a request spends, as it is written.
 
+use std::future::ready;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use super::{Registry, refused};
 #[cfg(feature = "json")]
 use crate::key::JsonField;
 use crate::key::{
-    AsyncKeyExtractor, Cookie, FormField, Global, Header, Host, KeyExtractor, KeyFuture,
-    KeyMissing, MatchedRoute, Method, PathParam, Query, Source,
+    AsyncKeyExtractor, BasicUser, BearerToken, Cookie, FormField, Global, Header, Host,
+    KeyExtractor, KeyFuture, KeyMissing, MatchedRoute, Method, PathParam, Query, Source, one_form,
+    whole,
 };
 use crate::{ClientAddress, ConfigError, Key, RequestView};
 
@@ -18,7 +20,7 @@ use crate::{ClientAddress, ConfigError, Key, RequestView};
 /// caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
-    expecting = "a key is \"client-ip\", \"global\", \"host\", \"method\", \"matched-route\", a map of one of header, cookie, \
+    expecting = "a key is \"client-ip\", \"global\", \"host\", \"method\", \"matched-route\", \"bearer-token\", \"basic-user\", a map of one of header, cookie, \
                  query, path-param, form-field, json-field (with the feature json) and registered to a name, or a list of keys"
 )]
 #[non_exhaustive]
@@ -41,6 +43,12 @@ pub enum KeyConfig {
     /// The pattern that the path matched.
     #[serde(rename = "matched-route")]
     ByMatchedRoute,
+    /// The token in `Authorization`.
+    #[serde(rename = "bearer-token")]
+    ByBearerToken,
+    /// The user in `Authorization`.
+    #[serde(rename = "basic-user")]
+    ByBasicUser,
     /// The value of the header of this name.
     #[serde(rename = "header")]
     ByHeader(String),
@@ -76,6 +84,8 @@ impl KeyConfig {
             Self::ByHost => Source::new(Host),
             Self::ByMethod => Source::new(Method),
             Self::ByMatchedRoute => Source::new(MatchedRoute),
+            Self::ByBearerToken => Source::new(BearerToken),
+            Self::ByBasicUser => Source::new(BasicUser),
             Self::ByHeader(name) => match Header::try_new(name) {
                 Ok(header) => Source::new(header),
                 Err(_) => return Err(refused(policy, "key", name, "is no header name")),
@@ -122,7 +132,10 @@ impl KeyConfig {
                 Err(_) => refuse("is no address, and the key is client-ip"),
             },
             Self::ByGlobal => refuse("names nobody: the key is global"),
-            Self::ByHost => Ok(Key::from(text.to_ascii_lowercase())),
+            Self::ByHost => Ok(Key::from(text.trim_end_matches('.').to_ascii_lowercase())),
+            Self::ByQuery(_) | Self::ByPathParam(_) | Self::ByFormField(_) => Ok(typed(text)),
+            #[cfg(feature = "json")]
+            Self::ByJsonField(_) => Ok(typed(text)),
             Self::All(keys) => match keys.as_slice() {
                 [key] => key.identity(policy, field, text, client),
                 _ => refuse("names nobody: the key has several parts"),
@@ -132,34 +145,44 @@ impl KeyConfig {
     }
 }
 
+/// The identity that a key with typed readers makes of a text.
+fn typed(text: &str) -> Key {
+    one_form(text.as_bytes()).map_or_else(|| Key::from(text), |form| Key::bytes(&form))
+}
+
 /// What a tuple of extractors is, when it is known at run time only.
 struct All(Box<[Source]>);
 
 impl KeyExtractor for All {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let parts = self.0.iter().map(|part| part.extract(request));
-        let parts: Vec<Key> = parts.collect::<Result<_, _>>()?;
-        Ok(Key::tuple(&parts))
+        whole(&parts.collect::<Vec<_>>())
     }
 }
 
 /// The same where some parts have to be waited for.
 impl AsyncKeyExtractor for All {
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
-        let parts = self.0.iter().map(|part| match part.later() {
-            Some(later) => Part::Later(later.extract(request)),
-            None => Part::Now(part.extract(request)),
+        let known = self.0.iter().filter(|part| part.later().is_none());
+        let known: Vec<_> = known.map(|part| part.extract(request)).collect();
+        if let Err(missing) = whole(&known) {
+            return Box::pin(ready(Err(missing)));
+        }
+        let mut known = known.into_iter();
+        let parts = self.0.iter().filter_map(|part| match part.later() {
+            Some(later) => Some(Part::Later(later.extract(request))),
+            None => known.next().map(Part::Now),
         });
         let parts: Vec<Part> = parts.collect();
         Box::pin(async move {
             let mut keys = Vec::with_capacity(parts.len());
             for part in parts {
                 keys.push(match part {
-                    Part::Now(key) => key?,
-                    Part::Later(key) => key.await?,
+                    Part::Now(key) => key,
+                    Part::Later(key) => key.await,
                 });
             }
-            Ok(Key::tuple(&keys))
+            whole(&keys)
         })
     }
 }

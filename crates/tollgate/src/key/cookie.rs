@@ -1,16 +1,24 @@
 //! The value of a cookie.
 
+use std::borrow::Cow;
+
 use http::HeaderValue;
 use http::header::COOKIE;
+use percent_encoding::percent_decode;
 
+use super::told::Told;
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
-/// The value of a cookie, byte for byte but for quotes around it.
+/// The value of a cookie, decoded as axum-extra's `CookieJar` decodes it: `sid=%61bc` and `%73id=abc` are the session `abc`.
 ///
-/// It is missing if there is none of that name, if it is empty, or if there are several with different values: readers of
-/// cookies do not agree on which of them counts, and a caller could show one to the limiter and another to the handler. Names
-/// are compared as they are, with their case, and nothing is decoded.
+/// Quotes around the value do not count, since some readers take them off. It is missing if there is none of that name, or if
+/// it is empty. Several of one name with different values are
+/// [ambiguous](KeyMissing::ambiguous): axum-extra's jar takes the last and headers' `Cookie` the first, and a caller could show
+/// one to the limiter and another to the handler. Names are compared with their case.
+///
+/// The value of a `SignedCookieJar` or `PrivateCookieJar` is what the caller sent: each time that the cookie is set anew it is
+/// another identity. Where that matters, let an outer layer open the jar, and use an [`Extension`](super::Extension).
 ///
 /// Anybody can send any cookie. Use one as identity only if something checks it.
 ///
@@ -29,50 +37,58 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie of this name.
+    /// The cookie of this name, as it is when decoded.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
             name: name.as_bytes().into(),
-            missing: KeyMissing::shared(format!("single cookie {name}")),
+            missing: KeyMissing::shared(format!("cookie {name}")),
         }
     }
 
-    fn find<'r>(&self, request: &RequestView<'r>) -> Option<&'r [u8]> {
+    fn find<'r>(&self, request: &RequestView<'r>) -> Told<Cow<'r, [u8]>> {
         let lines = request.headers().get_all(COOKIE).into_iter();
         let pairs = lines
             .map(HeaderValue::as_bytes)
             .flat_map(|line| line.split(|byte| *byte == b';'));
-        let values = pairs.filter_map(|pair| {
+        Told::by(pairs.filter_map(|pair| {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = pair.split_at_checked(equals)?;
             let value = value.strip_prefix(b"=")?.trim_ascii();
-            (*name.trim_ascii() == *self.name).then(|| unquoted(value))
-        });
-        single(values)
+            self.is_called(name.trim_ascii()).then(|| plain(value))
+        }))
+    }
+
+    /// Some readers decode names, and others do not.
+    fn is_called(&self, name: &[u8]) -> bool {
+        *name == *self.name
+            || (name.contains(&b'%') && percent_decode(name).eq(self.name.iter().copied()))
+    }
+}
+
+/// The value without what some readers see and others do not. Quotes go last: they may be encoded themselves.
+fn plain(value: &[u8]) -> Cow<'_, [u8]> {
+    match Cow::from(percent_decode(value)) {
+        Cow::Borrowed(value) => Cow::Borrowed(unquoted(value)),
+        Cow::Owned(value) => Cow::Owned(unquoted(&value).to_vec()),
     }
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {
-    let inner = value.strip_prefix(b"\"");
-    inner
-        .and_then(|inner| inner.strip_suffix(b"\""))
-        .unwrap_or(value)
-}
-
-/// The one value, if there is one, not empty, however often it is there.
-pub(super) fn single<T: AsRef<[u8]>>(mut values: impl Iterator<Item = T>) -> Option<T> {
-    let first = values.next()?;
-    let agree = values.all(|other| other.as_ref() == first.as_ref());
-    (agree && !first.as_ref().is_empty()).then_some(first)
+    let is_quote = |byte: &u8| *byte == b'"';
+    let first = value.iter().position(|byte| !is_quote(byte));
+    let last = value.iter().rposition(|byte| !is_quote(byte));
+    match (first, last) {
+        (Some(first), Some(last)) => value.get(first..=last).unwrap_or(value),
+        // Two are an empty value. Any other number is somebody.
+        _ if value == b"\"\"" => b"",
+        _ => value,
+    }
 }
 
 impl KeyExtractor for Cookie {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        match self.find(request) {
-            Some(value) => Ok(Key::bytes(value)),
-            None => Err(self.missing.clone()),
-        }
+        self.find(request).key(&self.missing)
     }
 }
 
@@ -82,49 +98,63 @@ mod tests {
 
     use super::*;
 
-    fn extract(lines: &[&[u8]]) -> Option<Key> {
+    fn extract(lines: &[&[u8]]) -> Result<Key, KeyMissing> {
         let mut request = Request::new(());
         for line in lines {
             let value = HeaderValue::from_bytes(line).unwrap();
             request.headers_mut().append(COOKIE, value);
         }
-        Cookie::new("session")
-            .extract(&RequestView::of(&request))
-            .ok()
+        Cookie::new("session").extract(&RequestView::of(&request))
     }
 
     #[test]
-    fn a_cookie_is_found_wherever_it_stands() {
+    fn a_cookie_is_found_wherever_it_stands_and_however_it_is_written() {
         let found: &[&[&[u8]]] = &[
             &[b"session=abc"],
             &[b"other=1; session=abc; more=2"],
             &[b"other=1;session=\"abc\""],
             &[b"other=1", b"session=abc"],
             &[b"session=abc; session=abc"],
+            &[b"session=abc; session=%61bc"],
             &[b"junk; =; session = abc "],
+            &[b"%73ession=%61%62%63"],
+            &[b"session=%22abc%22"],
+            &[b"session=\"%22abc%22\""],
         ];
         for lines in found {
-            assert_eq!(extract(lines), Some(Key::from("abc")), "{lines:?}");
+            assert_eq!(extract(lines), Ok(Key::from("abc")), "{lines:?}");
         }
-        assert_eq!(extract(&[b"session=a=b"]), Some(Key::from("a=b")));
-        assert_eq!(extract(&[b"session=\xff"]), Some(Key::bytes(b"\xff")));
-        assert_eq!(extract(&[b"session=%61"]), Some(Key::from("%61")));
+        assert_eq!(extract(&[b"session=a=b"]), Ok(Key::from("a=b")));
+        assert_eq!(extract(&[b"session=\xff"]), Ok(Key::bytes(b"\xff")));
+        assert_eq!(extract(&[b"session=%ff"]), Ok(Key::bytes(b"\xff")));
+        assert_eq!(extract(&[b"session=%2561"]), Ok(Key::from("%61")));
+        assert_eq!(extract(&[b"session=\""]), Ok(Key::from("\"")));
     }
 
     #[test]
-    fn two_values_are_none_and_so_is_an_empty_one() {
-        let missing: &[&[&[u8]]] = &[
+    fn an_empty_value_is_absent_and_two_values_are_ambiguous() {
+        let absent: &[&[&[u8]]] = &[
             &[],
-            &[b"session=a; session=b"],
-            &[b"session=a", b"session=b"],
             &[b"session="],
             &[b"session=\"\""],
+            &[b"session=; session="],
             &[b"Session=a"],
             &[b"xsession=a"],
             &[b"session"],
         ];
-        for lines in missing {
-            assert_eq!(extract(lines), None, "{lines:?}");
+        for lines in absent {
+            let missing = extract(lines).unwrap_err();
+            assert!(!missing.is_ambiguous(), "{lines:?}");
+        }
+        let ambiguous: &[&[&[u8]]] = &[
+            &[b"session=a; session=b"],
+            &[b"session=a", b"session=b"],
+            &[b"session=a; %73ession=b"],
+            &[b"session=; session=b"],
+        ];
+        for lines in ambiguous {
+            let missing = extract(lines).unwrap_err();
+            assert!(missing.is_ambiguous(), "{lines:?}");
         }
     }
 }

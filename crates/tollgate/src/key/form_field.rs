@@ -1,16 +1,24 @@
 //! A field of a form.
 
-use super::cookie::single;
+use std::borrow::Cow;
+
+use http::Method;
+
+use super::told::Told;
+use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing};
-use crate::buffer::{ContentType, WholeBody};
+use crate::buffer::SeenBody;
 use crate::{Key, RequestView};
 
-/// A field of the form (`application/x-www-form-urlencoded`) that the request's body is, behind a
-/// [`BufferBodyLayer`](crate::BufferBodyLayer).
+/// A field of the form that the request's body is, behind a [`BufferBodyLayer`](crate::BufferBodyLayer).
 ///
-/// It is decoded as axum's `Form` decodes it; what is not UTF-8 is replaced. It is missing if there is none of that name, if
-/// it is empty, if there are several with different values, if the body is no form by its content type or is too long, or if
-/// there is no such layer outside of the limiter.
+/// It is decoded as axum's `Form` decodes it; what is not UTF-8 is replaced, and a number or a UUID is [its value](super::Query). As
+/// for `Form`, the form of a `GET` is its query, and
+/// that of a `HEAD` is both.
+///
+/// It is missing if there is none of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if there are several
+/// with different values, and if the body has not been read, so that nobody knows: because it is too long, or neither a form nor
+/// JSON by its content type, or because there is no such layer outside of the limiter.
 #[derive(Clone, Debug)]
 pub struct FormField {
     name: Box<str>,
@@ -23,32 +31,35 @@ impl FormField {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            missing: KeyMissing::shared(format!("single form field {name}")),
+            missing: KeyMissing::shared(format!("form field {name}")),
         }
-    }
-
-    fn find(&self, request: &RequestView<'_>) -> Option<String> {
-        if ContentType::of(request.headers()) != Some(ContentType::Form) {
-            return None;
-        }
-        let WholeBody(body) = request.extensions().get()?;
-        decoded(body, &self.name)
     }
 }
 
-/// The one value of a name in what is encoded as a form.
-pub(super) fn decoded(form: &[u8], name: &str) -> Option<String> {
-    let mut pairs = form_urlencoded::parse(form).filter(|(found, _)| found == name);
-    single(std::iter::from_fn(|| {
-        pairs.next().map(|(_, value)| value.into_owned())
-    }))
+/// The values of a name in what is encoded as a form.
+pub(super) fn values<'f>(form: &'f [u8], name: &'f str) -> impl Iterator<Item = Cow<'f, [u8]>> {
+    let pairs = form_urlencoded::parse(form).filter(move |(found, _)| found == name);
+    pairs.map(|(_, value)| match (one_form(value.as_bytes()), value) {
+        (Some(form), _) => Cow::Owned(form),
+        (None, Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+        (None, Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+    })
 }
 
 impl KeyExtractor for FormField {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        match self.find(request) {
-            Some(value) => Ok(Key::from(value)),
-            None => Err(self.missing.clone()),
+        let query = match *request.method() {
+            Method::GET | Method::HEAD => request.uri().query().unwrap_or_default(),
+            _ => "",
+        };
+        let in_query = values(query.as_bytes(), &self.name);
+        match SeenBody::of(request) {
+            // Whatever the body says it is: some handlers do not ask.
+            Ok(body) => Told::by(in_query.chain(values(body, &self.name))).key(&self.missing),
+            Err(why) => match Told::by(in_query) {
+                Told::One(value) if request.method() == Method::GET => Ok(Key::bytes(&value)),
+                _ => Err(self.missing.clone().ambiguous(why)),
+            },
         }
     }
 

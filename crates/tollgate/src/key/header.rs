@@ -3,14 +3,15 @@
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 
+use super::told::SEVERAL;
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
-/// The value of a header, byte for byte: an API key, a session.
+/// The value of a header, byte for byte but for blanks around it, which HTTP/1 takes off and HTTP/2 does not: an API key, a session.
 ///
 /// Of several lines of that name the first counts, which is the one that `HeaderMap::get` shows to a handler. An empty
-/// value is a missing one. The value need not be UTF-8, and however long it is, it costs no more than
-/// [`Key::MAX_LEN`] bytes.
+/// value is a missing one, but if a later line is not empty it is [ambiguous](KeyMissing::ambiguous). The value need not be
+/// UTF-8, and however long it is, it costs no more than [`Key::MAX_LEN`] bytes.
 ///
 /// Anybody can send any header. Use one as identity only if something checks it: if unchecked values each get a budget,
 /// a caller has as many budgets as there are values.
@@ -55,8 +56,13 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        match request.headers().get(&self.name) {
-            Some(value) if !value.is_empty() => Ok(Key::bytes(value.as_bytes())),
+        let lines = request.headers().get_all(&self.name).into_iter();
+        let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
+        match lines.next() {
+            Some(first) if !first.is_empty() => Ok(Key::bytes(first)),
+            Some(_) if lines.any(|line| !line.is_empty()) => {
+                Err(self.missing.clone().ambiguous(SEVERAL))
+            }
             _ => Err(self.missing.clone()),
         }
     }
@@ -90,12 +96,22 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_value_is_a_missing_one() {
-        assert_eq!(
-            extract(&[b""]).unwrap_err().to_string(),
-            "no header x-api-key in the request"
-        );
-        assert!(extract(&[]).is_err());
+    fn an_empty_value_is_a_missing_one_unless_a_later_line_has_another() {
+        for lines in [&[b"".as_slice()][..], &[b" \t"], &[b"", b" "], &[]] {
+            assert_eq!(
+                extract(lines).unwrap_err().to_string(),
+                "no header x-api-key in the request"
+            );
+        }
+        assert!(extract(&[b"", b"a"]).unwrap_err().is_ambiguous());
+    }
+
+    #[test]
+    fn blanks_around_a_value_are_no_part_of_it() {
+        for line in [&b" a"[..], b"a ", b"\t a\t"] {
+            assert_eq!(extract(&[line]), extract(&[b"a"]));
+        }
+        assert_ne!(extract(&[b"a b"]), extract(&[b"ab"]));
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! The host that a request is for.
 
+use http::HeaderValue;
+use http::header::HOST;
+
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
-/// The host that the request is for, in lower case and without port: see [`RequestView::host`]. Missing if it does not say, or
-/// says several.
+/// The host that the request is for, in lower case, without port and without a dot at the end: see [`RequestView::host`].
+///
+/// Missing if neither the target nor `Host` says anything. If they differ, or there are several `Host` lines that differ, or one is
+/// more than a name and a port, it is [ambiguous](KeyMissing::ambiguous): HTTP has the target go before the header, and axum-extra's
+/// `Host` has the header go before the target. No `Forwarded` and no `X-Forwarded-Host` counts, since any caller can send them:
+/// axum-extra's `Host` reads these before all others, and what it says is no host to limit by unless a proxy removes what callers
+/// send.
 ///
 /// The caller may say anything. Use it as identity only if something in front of this server lets known hosts through and no
 /// others: if any name gets a budget, a caller has as many budgets as there are names.
@@ -13,10 +21,19 @@ pub struct Host;
 
 impl KeyExtractor for Host {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        match request.host() {
-            Some(host) => Ok(Key::from(&*host)),
-            None => Err(KeyMissing::new("host")),
+        if let Some(host) = request.host() {
+            return Ok(Key::from(&*host));
         }
+        let lines = request.headers().get_all(HOST).into_iter();
+        let mut lines = lines.map(HeaderValue::as_bytes).map(<[u8]>::trim_ascii);
+        let missing = KeyMissing::new("host");
+        Err(
+            if request.original_uri().host().is_some() || lines.any(|line| !line.is_empty()) {
+                missing.ambiguous("it can be read in several ways, or in none")
+            } else {
+                missing
+            },
+        )
     }
 
     fn needs_whole_request(&self) -> bool {
@@ -26,49 +43,57 @@ impl KeyExtractor for Host {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use http::Request;
 
     use super::*;
 
-    fn host(uri: &str, lines: &[&str]) -> Option<String> {
+    fn host(uri: &str, lines: &[&str]) -> Result<Key, KeyMissing> {
         let mut request = Request::get(uri);
         for line in lines {
             request = request.header("host", *line);
         }
         let request = request.body(()).unwrap();
-        let view = RequestView::of(&request);
-        assert_eq!(
-            Host.extract(&view).ok(),
-            view.host().map(|host| Key::from(&*host))
-        );
-        view.host().map(Cow::into_owned)
+        Host.extract(&RequestView::of(&request))
     }
 
     #[test]
     fn a_host_is_its_name_however_it_is_written() {
-        let cases: &[(&str, &[&str], Option<&str>)] = &[
-            ("/", &["api.example.com"], Some("api.example.com")),
-            ("/", &["API.Example.com:8080"], Some("api.example.com")),
-            ("/", &["api.example.com."], Some("api.example.com")),
-            ("/", &["[2001:DB8::1]:80"], Some("[2001:db8::1]")),
-            ("/", &["[2001:db8::1]"], Some("[2001:db8::1]")),
-            // The target goes before the header to some, and the header before the target to others.
-            ("http://A.example/", &["b.example"], None),
-            ("http://A.example/", &["a.example:80"], Some("a.example")),
-            ("http://a.example:80/", &[], Some("a.example")),
-            ("/", &["a.example", "b.example"], None),
-            ("/", &["a.example", "A.example."], Some("a.example")),
-            ("/", &["user@a.example"], None),
-            ("/", &["a.example, b.example"], None),
-            ("/", &["%61.example"], None),
-            ("/", &[""], None),
-            ("/", &[":80"], None),
-            ("/", &[], None),
+        let cases: &[(&str, &[&str], &str)] = &[
+            ("/", &["api.example.com"], "api.example.com"),
+            ("/", &["API.Example.com:8080"], "api.example.com"),
+            ("/", &["api.example.com."], "api.example.com"),
+            ("/", &["api.example.com.:80"], "api.example.com"),
+            ("/", &[" api.example.com "], "api.example.com"),
+            ("/", &["[2001:DB8::1]:80"], "[2001:db8::1]"),
+            ("/", &["[2001:db8::1]"], "[2001:db8::1]"),
+            ("/", &["a.example", "A.example.:80"], "a.example"),
+            ("http://a.example:80/", &[], "a.example"),
+            ("http://A.example/", &["a.example:80"], "a.example"),
         ];
         for (uri, lines, expected) in cases {
-            assert_eq!(host(uri, lines).as_deref(), *expected, "{uri} {lines:?}");
+            let expected = Ok(Key::from(*expected));
+            assert_eq!(host(uri, lines), expected, "{uri} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn no_host_is_absent_and_what_can_be_read_in_several_ways_is_ambiguous() {
+        let cases: &[(&str, &[&str], bool)] = &[
+            ("/", &[], false),
+            ("/", &[""], false),
+            ("/", &[" ", ""], false),
+            ("/", &[":80"], true),
+            ("/", &["a.example", "b.example"], true),
+            ("/", &["", "b.example"], true),
+            ("/", &["user@a.example"], true),
+            ("/", &["a.example, b.example"], true),
+            ("/", &["%61.example"], true),
+            // The target goes before the header to some, and the header before the target to others.
+            ("http://a.example/", &["b.example"], true),
+        ];
+        for (uri, lines, is_ambiguous) in cases {
+            let missing = host(uri, lines).unwrap_err();
+            assert_eq!(missing.is_ambiguous(), *is_ambiguous, "{uri} {lines:?}");
         }
     }
 }

@@ -4,21 +4,29 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
 
+use super::told::SEVERAL;
+use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing};
-use crate::buffer::{ContentType, WholeBody};
+use crate::buffer::{ContentType, SeenBody};
 use crate::{Key, RequestView};
+
+/// Up to here each whole number is one of those that readers of floating point have, and no other.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A field of the JSON document (`application/json` or `application/…+json`) that the request's body is, behind a
 /// [`BufferBodyLayer`](crate::BufferBodyLayer).
 ///
-/// The value may be a text, or an integer, which is the same identity as the text of its digits, so that `7` and `"7"` are one
-/// caller. It is missing if it is anything else, if it is empty, if the body is not JSON by its content type, is not
-/// well-formed or is too long, or if there is no such layer outside of the limiter. So it is if there are several fields of one
-/// name on the way with different values: readers of JSON do not agree on which of them counts, and a caller could show one to
-/// the limiter and another to the handler.
+/// The value may be a text, or a whole number, which is the same identity as the text of its digits, so that `7`, `7.0` and `"7"`
+/// are one caller. A text that is a number or a UUID is [its value](super::Query), too.
+///
+/// It is missing if there is no such field, if it is `null`, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if it is
+/// anything else; if there are several fields of one name on the way with different values, because readers of JSON do not agree on
+/// which of them counts; if there is a list on the way where the path has a name, because serde reads structs from lists as well;
+/// and if the body has not been read, so that nobody knows: because it is too long, not well-formed, or neither JSON nor a form by
+/// its content type, or because there is no such layer outside of the limiter.
 ///
 /// ```
 /// use tollgate::key::JsonField;
@@ -42,25 +50,40 @@ impl JsonField {
         }
     }
 
-    fn find(&self, request: &RequestView<'_>) -> Option<Key> {
-        if ContentType::of(request.headers()) != Some(ContentType::Json) {
-            return None;
-        }
-        let WholeBody(body) = request.extensions().get()?;
+    fn find(&self, request: &RequestView<'_>) -> Told {
+        let body = match SeenBody::of(request) {
+            Ok([]) => return Told::Nothing,
+            Ok(body) => body,
+            Err(why) => return Told::Ambiguous(why),
+        };
         let mut document = serde_json::Deserializer::from_slice(body);
-        let found = Field(&self.path).deserialize(&mut document).ok()?;
-        document.end().ok()?;
-        found
+        let found = Field(&self.path).deserialize(&mut document);
+        match found.and_then(|found| document.end().map(|()| found)) {
+            // Whatever the body says it is: some handlers do not ask.
+            Ok(found) => found,
+            Err(_) if ContentType::of(request.headers()) == Some(ContentType::Json) => {
+                Told::Ambiguous("the body is no JSON")
+            }
+            Err(_) => Told::Nothing,
+        }
     }
+}
+
+/// What a document, or a part of it, says.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Nothing,
+    One(Key),
+    Ambiguous(&'static str),
 }
 
 /// Looks for the field at a path, and at nothing beside it.
 struct Field<'p>(&'p [Box<str>]);
 
 impl<'de> DeserializeSeed<'de> for Field<'_> {
-    type Value = Option<Key>;
+    type Value = Told;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Told, D::Error> {
         if self.0.is_empty() {
             return Value::deserialize(deserializer).map(|value| identity(&value));
         }
@@ -69,87 +92,119 @@ impl<'de> DeserializeSeed<'de> for Field<'_> {
 }
 
 impl<'de> Visitor<'de> for Field<'_> {
-    type Value = Option<Key>;
+    type Value = Told;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Told, A::Error> {
         let mut found = None;
         while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
             match self.0 {
                 [first, rest @ ..] if **first == *name => {
                     let value = fields.next_value_seed(Field(rest))?;
-                    if found
-                        .replace(value.clone())
-                        .is_some_and(|other| other != value)
-                    {
-                        return Err(A::Error::custom("several fields of one name"));
-                    }
+                    found = match found {
+                        Some(other) if other != value => Some(Told::Ambiguous(SEVERAL)),
+                        _ => Some(value),
+                    };
                 }
                 _ => drop(fields.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(found.flatten())
+        Ok(found.unwrap_or(Told::Nothing))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let wanted = self.0.split_first();
-        let wanted = wanted.and_then(|(first, rest)| Some((first.parse::<usize>().ok()?, rest)));
-        let (mut found, mut index) = (None, 0_usize);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Told, A::Error> {
+        let Some((first, rest)) = self.0.split_first() else {
+            return Ok(Told::Nothing);
+        };
+        let wanted = first.parse::<usize>().ok();
+        let (mut found, mut index) = (Told::Nothing, 0_usize);
         loop {
-            let element = match wanted {
-                Some((wanted, rest)) if wanted == index => list.next_element_seed(Field(rest))?,
-                _ => list.next_element::<IgnoredAny>()?.map(|_| None),
-            };
-            match element {
-                None => return Ok(found),
-                Some(value) => found = found.or(value),
+            if wanted == Some(index) {
+                match list.next_element_seed(Field(rest))? {
+                    Some(value) => found = value,
+                    None => return Ok(found),
+                }
+            } else if list.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(found);
+            } else if wanted.is_none() {
+                found = Told::Ambiguous("there is a list where its name should be");
             }
             index += 1;
         }
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_bool<E>(self, _: bool) -> Result<Told, E> {
+        Ok(Told::Nothing)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_i64<E>(self, _: i64) -> Result<Told, E> {
+        Ok(Told::Nothing)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_u64<E>(self, _: u64) -> Result<Told, E> {
+        Ok(Told::Nothing)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_f64<E>(self, _: f64) -> Result<Told, E> {
+        Ok(Told::Nothing)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_str<E>(self, _: &str) -> Result<Told, E> {
+        Ok(Told::Nothing)
     }
 
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_unit<E>(self) -> Result<Told, E> {
+        Ok(Told::Nothing)
     }
 }
 
 /// What the field has to be.
-fn identity(value: &Value) -> Option<Key> {
+fn identity(value: &Value) -> Told {
     match value {
-        Value::String(text) if !text.is_empty() => Some(Key::from(text.as_str())),
-        Value::Number(number) if number.is_u64() || number.is_i64() => {
-            Some(Key::from(number.to_string()))
+        Value::Null => Told::Nothing,
+        Value::String(text) if text.is_empty() => Told::Nothing,
+        Value::String(text) => Told::One(match one_form(text.as_bytes()) {
+            Some(form) => Key::bytes(&form),
+            None => Key::from(text.as_str()),
+        }),
+        Value::Number(number) => match whole(number) {
+            Some(digits) => Told::One(Key::from(digits)),
+            None => Told::Ambiguous("it is no whole number that all readers have"),
+        },
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            Told::Ambiguous("it is neither a text nor a number")
         }
-        _ => None,
     }
+}
+
+/// The digits of a whole number. Readers of floating point do not tell `7` from `7.0`, nor large numbers from their neighbours.
+fn whole(number: &Number) -> Option<String> {
+    let value = number.as_f64()?;
+    let is_integer = number.is_u64() || number.is_i64();
+    if value.abs() > EXACT {
+        return is_integer.then(|| number.to_string());
+    }
+    let digits = value.to_string();
+    let is_whole = !digits.contains(['.', 'e']);
+    is_whole.then(|| {
+        if digits == "-0" {
+            "0".to_owned()
+        } else {
+            digits
+        }
+    })
 }
 
 impl KeyExtractor for JsonField {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        self.find(request).ok_or_else(|| self.missing.clone())
+        match self.find(request) {
+            Told::One(key) => Ok(key),
+            Told::Nothing => Err(self.missing.clone()),
+            Told::Ambiguous(why) => Err(self.missing.clone().ambiguous(why)),
+        }
     }
 
     fn needs_whole_request(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::{KeyExtractor, KeyMissing};
+use super::{Found, KeyExtractor, KeyMissing, whole};
 use crate::{Key, RequestView};
 
 /// Finds the identity whose budget a request spends by asking somebody who answers later: a session store, a token's
@@ -26,7 +26,8 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
 /// What [`AsyncKeyExtractor::extract`] returns.
 pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Key, KeyMissing>> + Send>>;
 
-/// An extractor from a closure whose future says `None` if the request does not say who it is from.
+/// An extractor from a closure whose future says `None` if the request does not say who it is from, or `Err` with what is missing
+/// or [ambiguous](KeyMissing::ambiguous).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, key};
@@ -38,11 +39,11 @@ pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Key, KeyMissing>> + Send
 /// });
 /// let policy = Policy::new("per-account", Quota::per_second(100)).key_async(by_account);
 /// ```
-pub fn from_async_fn<F, A, K>(find: F) -> FromAsyncFn<F>
+pub fn from_async_fn<F, A, R>(find: F) -> FromAsyncFn<F>
 where
     F: Fn(&RequestView<'_>) -> A + Send + Sync + 'static,
-    A: Future<Output = Option<K>> + Send + 'static,
-    K: Into<Key>,
+    A: Future<Output = R> + Send + 'static,
+    R: Found,
 {
     FromAsyncFn(find)
 }
@@ -57,38 +58,34 @@ impl<F> fmt::Debug for FromAsyncFn<F> {
     }
 }
 
-impl<F, A, K> AsyncKeyExtractor for FromAsyncFn<F>
+impl<F, A, R> AsyncKeyExtractor for FromAsyncFn<F>
 where
     F: Fn(&RequestView<'_>) -> A + Send + Sync + 'static,
-    A: Future<Output = Option<K>> + Send + 'static,
-    K: Into<Key>,
+    A: Future<Output = R> + Send + 'static,
+    R: Found,
 {
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
         let found = (self.0)(request);
-        Box::pin(async move {
-            let found = found.await.map(Into::into);
-            found.ok_or(KeyMissing::new("key that the closure looks for"))
-        })
+        Box::pin(async move { found.await.into_key() })
     }
 }
 
 macro_rules! tuple {
     ($($name:ident),+; $last:ident) => {
         /// All of them together name the caller: every combination has a budget of its own. Nobody is asked for the last part
-        /// if another one is missing.
+        /// if another one is missing or ambiguous.
         impl<$($name: KeyExtractor,)+ $last: AsyncKeyExtractor> AsyncKeyExtractor for ($($name,)+ $last) {
             fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+ $last) = self;
-                let known = (|| Ok([$($name.extract(request)?),+]))();
-                let known = match known {
-                    Ok(known) => known,
-                    Err(missing) => return Box::pin(ready(Err(missing))),
-                };
+                let known = [$($name.extract(request)),+];
+                if let Err(missing) = whole(&known) {
+                    return Box::pin(ready(Err(missing)));
+                }
                 let last = $last.extract(request);
                 Box::pin(async move {
                     let last = last.await?;
-                    Ok(Key::tuple(known.iter().chain([&last])))
+                    Ok(Key::tuple(known.iter().flatten().chain([&last])))
                 })
             }
         }

@@ -3,24 +3,19 @@
 use std::error::Error;
 use std::fmt;
 
-use base64::alphabet::STANDARD;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use base64::engine::{DecodePaddingMode, Engine as _};
+use base64::Engine as _;
 use http::HeaderName;
 
+use super::lenient::BASE64;
+use super::told::SEVERAL;
 use super::{Header, KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
-
-/// gRPC allows both, and they must not be two identities.
-const WITH_PADDING_OR_WITHOUT: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// The value of gRPC metadata: an API key, a tenant. Like a [`Header`], but it knows gRPC's rules for names and values.
 ///
 /// Of a name that ends in `-bin` the value is what its base64 says, so that one identity has one budget however it is
-/// written; a value that is no base64 is a missing one. Of several values of one name the first counts.
+/// written; a value that is no base64 is [ambiguous](KeyMissing::ambiguous). Of several values of one name the first counts, and an
+/// empty one before others is ambiguous, too.
 ///
 /// ```
 /// use tollgate::key::Metadata;
@@ -94,14 +89,16 @@ impl KeyExtractor for Metadata {
             Kind::Ascii(header) => return header.extract(request),
             Kind::Binary { name, missing } => (name, missing),
         };
-        let value = request.headers().get(name).map(http::HeaderValue::as_bytes);
+        let lines = request.headers().get_all(name).into_iter();
         // Several values may stand in one line.
-        let first = value.and_then(|value| value.split(|byte| *byte == b',').next());
-        let decoded =
-            first.and_then(|first| WITH_PADDING_OR_WITHOUT.decode(first.trim_ascii()).ok());
-        match decoded {
-            Some(bytes) if !bytes.is_empty() => Ok(Key::bytes(&bytes)),
-            _ => Err(missing.clone()),
+        let values = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        let mut values = values.map(<[u8]>::trim_ascii);
+        let first = values.next().unwrap_or_default();
+        match BASE64.decode(first) {
+            Ok(bytes) if !bytes.is_empty() => Ok(Key::bytes(&bytes)),
+            Ok(_) if values.all(<[u8]>::is_empty) => Err(missing.clone()),
+            Ok(_) => Err(missing.clone().ambiguous(SEVERAL)),
+            Err(_) => Err(missing.clone().ambiguous("it is no base64")),
         }
     }
 }
@@ -156,10 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn binary_metadata_that_is_empty_or_no_base64_is_missing() {
-        for lines in [&[][..], &[""], &[","], &["?"], &["A"], &["//79AA==="]] {
+    fn binary_metadata_that_is_empty_is_missing_and_what_is_no_base64_is_ambiguous() {
+        for (lines, is_ambiguous) in [
+            (&[][..], false),
+            (&[""], false),
+            (&[" , "], false),
+            (&[",//79AA"], true),
+            (&["", "//79AA"], true),
+            (&["?"], true),
+            (&["A"], true),
+            (&["//79AA==="], true),
+        ] {
             let missing = extract("tenant-bin", lines).unwrap_err();
             assert_eq!(missing.what(), "metadata tenant-bin", "{lines:?}");
+            assert_eq!(missing.is_ambiguous(), is_ambiguous, "{lines:?}");
         }
     }
 
@@ -169,6 +176,7 @@ mod tests {
             extract("tenant", &["//79AA=="]),
             Ok(Key::bytes(b"//79AA=="))
         );
+        assert_eq!(extract("tenant", &[" a "]), Ok(Key::from("a")));
         assert!(extract("tenant", &[""]).is_err());
     }
 

@@ -2,15 +2,22 @@
 
 use percent_encoding::percent_decode_str;
 
+use super::told::Told;
+use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing};
 use crate::matching::{PathForms, captured};
+use crate::request::Routing;
 use crate::{Key, RequestView};
 
 /// What stands in the path for `{id}`: `PathParam::new("id")` under `Policy::route("/users/{id}")`.
 ///
-/// The policy's own [route](crate::Policy::route) is asked first, and then the route that axum matched, so that a layer within
+/// The policy's own [routes](crate::Policy::route) are asked first, and then the route that axum matched, so that a layer within
 /// the router needs no pattern of its own. The value is decoded as axum's `Path` decodes it: `%61` and `a` are one identity.
-/// It need not be UTF-8. What a wildcard stands for has no slashes that are doubled or at an end. It is missing if neither pattern has a parameter of that name, or if it is empty.
+/// A number or a UUID is [its value](super::Query): `7` and `007` are one identity. It need not be UTF-8. Slashes in it that are doubled or at an end do not count.
+///
+/// It is missing if no pattern has a parameter of that name, or if it is empty. If several routes of the policy cover the path and
+/// differ about the value, the route that axum matched decides; if that has no such parameter, or nested routers have several of one
+/// name with different values, it is [ambiguous](KeyMissing::ambiguous).
 ///
 /// ```
 /// use tollgate::key::PathParam;
@@ -36,41 +43,65 @@ impl PathParam {
         }
     }
 
-    fn find(&self, request: &RequestView<'_>) -> Option<Key> {
-        if let Some(routing) = request.routing() {
-            let covering = routing.covering();
-            let found = covering.and_then(|(route, path)| route.capture(path, &self.name));
-            if let Some(value) = found {
-                return key(value);
-            }
+    fn find(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
+        match self.in_routes(request) {
+            Told::Nothing => self.in_matched(request),
+            // Which of the routes counts, the router knows.
+            Told::Several => match self.in_matched(request) {
+                Told::Nothing => Told::Several,
+                matched => matched,
+            },
+            one @ Told::One(_) => one,
         }
-        let pattern = request.matched_path()?;
+    }
+
+    /// What stands there for the name in the policy's own routes.
+    fn in_routes(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
+        let Some(Routing { path, routes }) = request.routing() else {
+            return Told::Nothing;
+        };
+        let covering = routes.iter().filter_map(|route| {
+            let form = path.iter().find(|form| route.covers(form))?;
+            Some(route.capture(form, &self.name))
+        });
+        Told::by(covering.flatten().map(plain))
+    }
+
+    /// What stands there for the name in the route that axum matched.
+    fn in_matched(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
+        let Some(pattern) = request.matched_path() else {
+            return Told::Nothing;
+        };
+        let found = |path: &PathForms<'_>| {
+            let captures = captured(pattern, path.as_sent(), &self.name);
+            Told::by(captures.into_iter().map(plain))
+        };
         match request.routing() {
-            Some(routing) => key(captured(pattern, routing.path.as_sent(), &self.name)?),
-            None => {
-                let path = PathForms::of(request.original_uri().path(), false);
-                key(captured(pattern, path.as_sent(), &self.name)?)
-            }
+            Some(routing) => found(routing.path),
+            None => found(&PathForms::of(request.original_uri().path(), false)),
         }
     }
 }
 
-fn key(value: &str) -> Option<Key> {
-    // Only what a wildcard stands for has slashes, and their number makes no other identity of it.
-    let segments = value.split('/').filter(|segment| !segment.is_empty());
-    let mut decoded = Vec::with_capacity(value.len());
-    for segment in segments {
-        if !decoded.is_empty() {
-            decoded.push(b'/');
-        }
-        decoded.extend(percent_decode_str(segment));
+/// The value, decoded. Slashes that are doubled or at an end make no other identity of it, and they may be encoded themselves.
+fn plain(value: &str) -> Vec<u8> {
+    let decoded: Vec<u8> = percent_decode_str(value).collect();
+    let is_tidy = !decoded.starts_with(b"/") && !decoded.ends_with(b"/");
+    if is_tidy && !decoded.windows(2).any(|pair| pair == b"//") {
+        return one_form(&decoded).unwrap_or(decoded);
     }
-    (!decoded.is_empty()).then(|| Key::bytes(&decoded))
+    let segments = decoded.split(|byte| *byte == b'/');
+    let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).collect();
+    if segments.is_empty() {
+        // Slashes alone are somebody, too.
+        return b"/".to_vec();
+    }
+    segments.join(&b'/')
 }
 
 impl KeyExtractor for PathParam {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        self.find(request).ok_or_else(|| self.missing.clone())
+        self.find(request).key(&self.missing)
     }
 
     fn needs_whole_request(&self) -> bool {

@@ -16,7 +16,7 @@ use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
 /// A name in the certificate that the caller showed when it connected to tonic's server. Missing if it showed none, or one
-/// without such a name.
+/// without such a name, and [ambiguous](KeyMissing::ambiguous) if it cannot be read.
 ///
 /// The server must ask for certificates and check them: with tonic, `ServerTlsConfig::client_ca_root`. The certificate is
 /// read for every call.
@@ -85,15 +85,19 @@ impl PeerCertificate {
 impl KeyExtractor for PeerCertificate {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let shown = certificates(request.extensions());
+        let missing = KeyMissing::new(match self.0 {
+            Name::Common => "common name in the certificate of the caller",
+            Name::Dns => "DNS name in the certificate of the caller",
+            Name::Uri => "URI in the certificate of the caller",
+        });
         // The first is the caller's own, and those that follow vouch for it.
-        let own = shown.as_deref().and_then(|shown| shown.first());
-        let own = own.and_then(|own| X509Certificate::from_der(own).ok());
-        own.and_then(|(_, own)| self.find(&own))
-            .ok_or(KeyMissing::new(match self.0 {
-                Name::Common => "common name in the certificate of the caller",
-                Name::Dns => "DNS name in the certificate of the caller",
-                Name::Uri => "URI in the certificate of the caller",
-            }))
+        match shown.as_deref().and_then(|shown| shown.first()) {
+            None => Err(missing),
+            Some(own) => match X509Certificate::from_der(own) {
+                Ok((_, own)) => self.find(&own).ok_or(missing),
+                Err(_) => Err(missing.ambiguous("the certificate cannot be read")),
+            },
+        }
     }
 }
 

@@ -1,13 +1,18 @@
 //! A parameter of the query.
 
-use super::form_field::decoded;
+use super::form_field::values;
+use super::told::Told;
 use super::{KeyExtractor, KeyMissing};
 use crate::{Key, RequestView};
 
 /// The value of a query parameter, decoded as axum's `Query` decodes it: `?user=a%20b` and `?user=a+b` are one identity, and
 /// what is not UTF-8 is replaced.
 ///
-/// It is missing if there is none of that name, if it is empty, or if there are several with different values.
+/// A number or a UUID is its value, since a handler may have it read as one: `?user=007` and `?user=%2B7` are the identity `7`, and a
+/// UUID is in lower case with hyphens, which is how lists and tiers are to name it.
+///
+/// It is missing if there is none of that name, or if it is empty. Several with different values are
+/// [ambiguous](KeyMissing::ambiguous): axum's `Query` takes the last or refuses, and axum-extra's takes all.
 ///
 /// Anybody can send any query. Use a parameter as identity only if something checks it.
 ///
@@ -29,7 +34,7 @@ impl Query {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            missing: KeyMissing::shared(format!("single query parameter {name}")),
+            missing: KeyMissing::shared(format!("query parameter {name}")),
         }
     }
 }
@@ -37,10 +42,7 @@ impl Query {
 impl KeyExtractor for Query {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let query = request.uri().query().unwrap_or_default();
-        match decoded(query.as_bytes(), &self.name) {
-            Some(value) => Ok(Key::from(value)),
-            None => Err(self.missing.clone()),
-        }
+        Told::by(values(query.as_bytes(), &self.name)).key(&self.missing)
     }
 
     fn needs_whole_request(&self) -> bool {
@@ -54,9 +56,9 @@ mod tests {
 
     use super::*;
 
-    fn extract(uri: &str) -> Option<Key> {
+    fn extract(uri: &str) -> Result<Key, KeyMissing> {
         let request = Request::get(uri).body(()).unwrap();
-        Query::new("user").extract(&RequestView::of(&request)).ok()
+        Query::new("user").extract(&RequestView::of(&request))
     }
 
     #[test]
@@ -67,23 +69,18 @@ mod tests {
             "/?us%65r=a+b",
             "/?user=a+b&user=a%20b",
         ] {
-            assert_eq!(extract(uri), Some(Key::from("a b")), "{uri}");
+            assert_eq!(extract(uri), Ok(Key::from("a b")), "{uri}");
         }
-        assert_eq!(extract("/?user=%ff"), Some(Key::from("\u{fffd}")));
+        assert_eq!(extract("/?user=%ff"), Ok(Key::from("\u{fffd}")));
     }
 
     #[test]
-    fn two_values_are_none_and_so_is_an_empty_one() {
-        for uri in [
-            "/",
-            "/?",
-            "/?user",
-            "/?user=",
-            "/?user=a&user=b",
-            "/?User=a",
-            "/?xuser=a",
-        ] {
-            assert_eq!(extract(uri), None, "{uri}");
+    fn an_empty_value_is_absent_and_two_values_are_ambiguous() {
+        for uri in ["/", "/?", "/?user", "/?user=", "/?User=a", "/?xuser=a"] {
+            assert!(!extract(uri).unwrap_err().is_ambiguous(), "{uri}");
+        }
+        for uri in ["/?user=a&user=b", "/?user&user=b", "/?user=a&us%65r="] {
+            assert!(extract(uri).unwrap_err().is_ambiguous(), "{uri}");
         }
     }
 }

@@ -145,6 +145,8 @@ fn with_key(
                 *misses_peer |= missing.what() == ClientIp::MISSING;
                 Key::missing()
             }
+            // What is there but cannot be told is never passed: a handler may read it.
+            OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
             OnMissing::Pass => return Ok(Found::Nothing),
             // What is on trial refuses nobody.
             OnMissing::Deny if policy.shadow => return Ok(Found::Nothing),

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::path::canonical;
 
 /// More than anybody has in one path, and as many as the router takes.
@@ -137,8 +139,8 @@ impl Pattern {
         false
     }
 
-    /// The name's part of a path that the pattern covers, encoded as it is there.
-    pub(crate) fn capture<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
+    /// The name's parts of a path that the pattern covers, encoded as they are there.
+    pub(crate) fn capture<'p>(&self, path: &'p str, name: &str) -> Captures<'p> {
         let segments = self.segments.iter().map(Cow::Borrowed);
         capture(segments, path, name)
     }
@@ -179,9 +181,12 @@ fn has_open_brace(segment: &str) -> bool {
     segment.matches('{').count() != segment.matches('}').count()
 }
 
-/// The name's part of a path, given the pattern that axum says it matched.
-pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Option<&'p str> {
-    let segments = pattern.strip_prefix('/')?.split('/');
+/// What stands in a path for one name: one, unless routers that are nested have the name twice.
+pub(crate) type Captures<'p> = SmallVec<[&'p str; 1]>;
+
+/// The name's parts of a path, given the pattern that axum says it matched.
+pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Captures<'p> {
+    let segments = pattern.strip_prefix('/').unwrap_or(pattern).split('/');
     let segments = segments.map(|segment| Cow::Owned(Segment::parse(segment)));
     capture(segments, path, name)
 }
@@ -190,8 +195,9 @@ fn capture<'s, 'p>(
     segments: impl Iterator<Item = Cow<'s, Segment>>,
     path: &'p str,
     name: &str,
-) -> Option<&'p str> {
-    let mut rest = path.strip_prefix('/')?;
+) -> Captures<'p> {
+    let mut captures = Captures::new();
+    let mut rest = path.strip_prefix('/').unwrap_or(path);
     for segment in segments {
         let (this, behind) = rest.split_once('/').unwrap_or((rest, ""));
         if segment.kind != Kind::Static && segment.name == name {
@@ -201,11 +207,11 @@ fn capture<'s, 'p>(
                 this
             };
             // By its length: what has been matched begins with it, be it in another case.
-            return whole.get(segment.prefix.len()..);
+            captures.extend(whole.get(segment.prefix.len()..));
         }
         rest = behind;
     }
-    None
+    captures
 }
 
 /// The text before the parameter, and what stands within the parameter's braces.
@@ -277,19 +283,22 @@ mod tests {
     #[test]
     fn parameters_are_captured_by_name() {
         let cases = [
-            ("/users/{id}", "/users/7", "id", Some("7")),
-            ("/users/{id}", "/users/7", "name", None),
-            ("/{a}/x/{b}", "/1/x/2", "b", Some("2")),
-            ("/user-{id}", "/user-7", "id", Some("7")),
-            ("/files/{*path}", "/files/a/b", "path", Some("a/b")),
-            ("/v{*rest}", "/v1/a/b", "rest", Some("1/a/b")),
-            ("/{{x}}-{id}", "/{x}-7", "id", Some("7")),
-            ("/{a}/c", "//c", "a", Some("")),
+            ("/users/{id}", "/users/7", "id", &["7"][..]),
+            ("/users/{id}", "/users/7", "name", &[]),
+            ("/{a}/x/{b}", "/1/x/2", "b", &["2"]),
+            ("/user-{id}", "/user-7", "id", &["7"]),
+            ("/files/{*path}", "/files/a/b", "path", &["a/b"]),
+            ("/v{*rest}", "/v1/a/b", "rest", &["1/a/b"]),
+            ("/{{x}}-{id}", "/{x}-7", "id", &["7"]),
+            ("/{a}/c", "//c", "a", &[""]),
+            ("/{a}/{a}", "/1/2", "a", &["1", "2"]),
         ];
         for (text, path, name, expected) in cases {
             assert!(pattern(text).covers(path), "{text} {path}");
-            assert_eq!(pattern(text).capture(path, name), expected, "{text} {path}");
-            assert_eq!(captured(text, path, name), expected, "{text} {path}");
+            let own = pattern(text).capture(path, name);
+            assert_eq!(own.as_slice(), expected, "{text} {path}");
+            let of_axum = captured(text, path, name);
+            assert_eq!(of_axum.as_slice(), expected, "{text} {path}");
         }
     }
 }

@@ -49,6 +49,77 @@ async fn binary_metadata_tells_callers_apart_by_what_it_stands_for() {
     );
 }
 
+#[tokio::test]
+async fn metadata_is_one_budget_however_it_is_written() {
+    /// What tonic reads in a call, of ASCII metadata without the blanks that HTTP/2 keeps.
+    fn read(order: &http::Request<tonic::body::Body>) -> Option<Vec<u8>> {
+        let metadata = tonic::metadata::MetadataMap::from_headers(order.headers().clone());
+        match metadata.get_bin("tenant-bin") {
+            Some(tenant) => tenant.to_bytes().ok().map(|tenant| tenant.to_vec()),
+            None => metadata
+                .get("tenant")?
+                .to_str()
+                .ok()
+                .map(|tenant| tenant.trim().into()),
+        }
+    }
+
+    let cases: [(&'static str, &[&[&str]]); 2] = [
+        (
+            "tenant-bin",
+            &[
+                &["YWJj"],
+                &["YWJjZA=="],
+                &["YWJjZA"],
+                &["YWJjZA==", "eno="],
+                &["YWJj", "eno="],
+                &["", "YWJj"],
+                &["YWJj,eno="],
+                &["?", "YWJj"],
+            ],
+        ),
+        (
+            "tenant",
+            &[&["abc"], &[" abc"], &["abc "], &["abc", "zz"], &["ABC"]],
+        ),
+    ];
+    for (name, values) in cases {
+        let seen = Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::new()));
+        let noted = Arc::clone(&seen);
+        let policy = Policy::new("per-tenant", Quota::per_hour(1))
+            .key(Metadata::new(name))
+            .on_missing(OnMissing::Deny);
+        let layers = ServiceBuilder::new()
+            .layer(RateLimitLayer::new(policy))
+            .map_request(move |order: Request<tonic::body::Body>| {
+                if let Some(tenant) = read(&order) {
+                    *noted.lock().unwrap().entry(tenant).or_insert(0) += 1;
+                }
+                order
+            });
+        let server = Server::builder()
+            .layer(layers)
+            .add_service(OrdersServer::new(Shop::default()));
+        let (address, incoming) = incoming().await;
+        tokio::spawn(server.serve_with_incoming(incoming));
+        let mut client = client(address).await;
+
+        for lines in [values, values].concat() {
+            let mut headers = http::HeaderMap::new();
+            for line in lines {
+                headers.append(name, line.parse().unwrap());
+            }
+            let mut order = tonic::Request::new(Order::default());
+            *order.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers);
+            place(&mut client, order).await;
+        }
+
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        assert!(seen.values().all(|count| *count == 1), "{seen:?}");
+    }
+}
+
 /// Who the interceptor found out is calling.
 #[derive(Clone)]
 struct User(String);

@@ -1,0 +1,48 @@
+//! The user of the Basic scheme.
+
+use base64::Engine as _;
+
+use super::authorization::credentials;
+use super::lenient::BASE64;
+use super::told::Told;
+use super::{KeyExtractor, KeyMissing};
+use crate::{Key, RequestView};
+
+/// The user that `Authorization: Basic …` names, as headers' `Authorization<Basic>` reads it. The password is no part of it, so
+/// that guessing passwords spends the user's budget.
+///
+/// It is missing without such a header, with one of another scheme, and if the user is empty. What is no base64, or has no colon
+/// in it, is [ambiguous](KeyMissing::ambiguous), and so are several lines that differ. It need not be UTF-8.
+///
+/// Anybody can name any user.
+///
+/// ```
+/// use tollgate::key::BasicUser;
+/// use tollgate::{ClientIp, Policy, Quota};
+///
+/// // Each user from each address, so that nobody locks another one out.
+/// let policy = Policy::new("login", Quota::per_minute(5)).key((ClientIp, BasicUser));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BasicUser;
+
+impl BasicUser {
+    const MISSING: KeyMissing = KeyMissing::new("user of basic authorization");
+}
+
+impl KeyExtractor for BasicUser {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let unreadable = || Self::MISSING.ambiguous("it is no base64 of a user and a password");
+        let encoded = match credentials(request, "Basic") {
+            Told::One(encoded) => encoded,
+            other => return other.key(&Self::MISSING),
+        };
+        let decoded = BASE64.decode(encoded).map_err(|_| unreadable())?;
+        let colon = decoded.iter().position(|byte| *byte == b':');
+        match colon.and_then(|colon| decoded.get(..colon)) {
+            Some([]) => Err(Self::MISSING),
+            Some(user) => Ok(Key::bytes(user)),
+            None => Err(unreadable()),
+        }
+    }
+}
