@@ -52,7 +52,7 @@ async fn binary_metadata_tells_callers_apart_by_what_it_stands_for() {
 #[tokio::test]
 async fn metadata_is_one_budget_however_it_is_written() {
     /// What tonic reads in a call, of ASCII metadata without the blanks that HTTP/2 keeps.
-    fn read(order: &http::Request<tonic::body::Body>) -> Option<Vec<u8>> {
+    fn read(order: &Request<tonic::body::Body>) -> Option<Vec<u8>> {
         let metadata = tonic::metadata::MetadataMap::from_headers(order.headers().clone());
         match metadata.get_bin("tenant-bin") {
             Some(tenant) => tenant.to_bytes().ok().map(|tenant| tenant.to_vec()),
