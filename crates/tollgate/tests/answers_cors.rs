@@ -11,7 +11,10 @@ mod common;
 use std::convert::Infallible;
 
 use common::{Body, Strict, from, header};
-use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
+    ORIGIN,
+};
 use http::{HeaderValue, Method, Request, Response};
 use tollgate::{HeaderForm, Quota, RateLimitHeaders, RateLimitLayer, SeeOther, Share};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -116,6 +119,65 @@ async fn what_is_not_written_is_not_exposed() {
     let layer = one_an_hour().expose_headers().respond(SeeOther::at("/"));
     exposed(layer.layer(Strict::default())).await;
     assert!(exposed(layer.layer(Strict::default())).await.is_empty());
+}
+
+#[tokio::test]
+async fn preflights_that_a_cors_layer_outside_answers_meet_no_limiter() {
+    // given a limiter that exempts nothing, within CORS
+    let inner = Strict::default();
+    let service = CorsLayer::permissive().layer(one_an_hour().layer(inner.clone()));
+    let preflight = || {
+        let mut request = from("10.0.0.1");
+        *request.method_mut() = Method::OPTIONS;
+        let headers = request.headers_mut();
+        headers.insert(ORIGIN, HeaderValue::from_static("https://page.example"));
+        headers.insert(
+            ACCESS_CONTROL_REQUEST_METHOD,
+            HeaderValue::from_static("PUT"),
+        );
+        request
+    };
+
+    // when a browser asks again and again, and then sends
+    for _ in 0..20 {
+        let answer = service.clone().oneshot(preflight()).await.unwrap();
+        assert_eq!(header(&answer, "access-control-allow-origin"), "*");
+    }
+    let sent = service.oneshot(from("10.0.0.1")).await.unwrap();
+
+    // then the preflights have spent nothing, and run nothing
+    assert_eq!((sent.status().as_u16(), inner.calls()), (200, 1));
+}
+
+#[tokio::test]
+async fn a_refused_request_that_looks_like_a_preflight_is_readable_across_origins() {
+    // given a layer outside that lets preflights through, and says who may read each answer
+    let allow = HeaderValue::from_static("https://page.example");
+    let limited = one_an_hour().expose_headers().layer(Strict::default());
+    let page = allow.clone();
+    let service = limited.map_response(move |mut answer: Response<Body>| {
+        let headers = answer.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page.clone());
+        answer
+    });
+
+    // when the second is one too many
+    for expected in [200, 429] {
+        let mut request = from("10.0.0.1");
+        *request.method_mut() = Method::OPTIONS;
+        request.headers_mut().insert(ORIGIN, allow.clone());
+        let put = HeaderValue::from_static("PUT");
+        request
+            .headers_mut()
+            .insert(ACCESS_CONTROL_REQUEST_METHOD, put);
+        let answer = service.clone().oneshot(request).await.unwrap();
+
+        // then the page may read that, and when to come back
+        assert_eq!(answer.status(), expected);
+        assert_eq!(header(&answer, "access-control-allow-origin"), allow);
+        let exposed = header(&answer, "access-control-expose-headers");
+        assert!(exposed.contains("Retry-After"), "{exposed}");
+    }
 }
 
 #[tokio::test]

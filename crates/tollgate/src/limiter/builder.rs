@@ -355,6 +355,19 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_of_grpc_methods_and_http_methods_is_refused() {
+        let policy = || Policy::new("place", QUOTA).grpc("shop.v1.Orders/Place");
+        for policy in [
+            policy().method(Method::POST),
+            policy().exempt_method(Method::OPTIONS),
+        ] {
+            let error = refusal([policy]);
+            let begins = "policy \"place\": gRPC method \"/shop.v1.Orders/Place\": runs whatever";
+            assert!(error.starts_with(begins), "{error}");
+        }
+    }
+
+    #[test]
     fn a_limiter_without_policies_can_be_meant() {
         let limiter = Limiter::builder().allow_no_policies().build().unwrap();
         assert_eq!(limiter.policies().count(), 0);

@@ -101,13 +101,19 @@ impl Policy {
 
     /// Covers only requests of this method, or of one of those that several calls name. `GET` includes `HEAD`, as it does
     /// for axum's `get`: the handler runs for both.
+    ///
+    /// A gRPC server runs its methods whatever the HTTP method is. So a policy that [names them](Self::grpc) cannot have this: it is
+    /// refused when the limiter is built.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.conditions_mut().methods.push(method);
         self
     }
 
-    /// Covers no request of this method. `GET` includes `HEAD`.
+    /// Covers no request of this method. `GET` includes `HEAD`. Handlers that answer every method (`any(..)`, a fallback) run for it for
+    /// nothing then, and so does each method of a gRPC server.
+    ///
+    /// A policy that [names gRPC methods](Self::grpc) cannot have this: it is refused when the limiter is built.
     #[must_use]
     pub fn exempt_method(mut self, method: Method) -> Self {
         self.conditions_mut().exempt_methods.push(method);
@@ -204,6 +210,16 @@ impl Policy {
         let Some(conditions) = &self.conditions else {
             return Ok(());
         };
+        if let Some(grpc) = conditions.grpc.first()
+            && !(conditions.methods.is_empty() && conditions.exempt_methods.is_empty())
+        {
+            return Err(ConfigError::GrpcMethod {
+                policy: self.name.to_string(),
+                method: grpc.as_str().chars().take(128).collect(),
+                reason: "runs whatever the HTTP method of a call is, so that `.method(..)` and `.exempt_method(..)` would leave ways \
+                         around the policy; leave them out, or give them to a policy of its own",
+            });
+        }
         match conditions.contradiction() {
             None => Ok(()),
             Some(reason) => Err(ConfigError::CoversNothing {
