@@ -9,6 +9,10 @@ if #KEYS == 1 then
   if state == nil then
     state = redis.pcall('GET', key)
   end
+  -- A wrong type is not ours to touch; any other error (a right that is missing) is the call's.
+  if state and state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' then
+    return state
+  end
   found = { state }
 else
   found = #KEYS > 0 and redis.call('MGET', spread(KEYS)) or {}

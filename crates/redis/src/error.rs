@@ -65,8 +65,24 @@ impl Error for ConnectError {
     }
 }
 
-/// What a failed call says. Never a text of the server's own: it may name keys, and keys are identities.
+/// The words for a call of the script that failed on a connection that has worked. Never a text of the server's own: it may
+/// name keys, and keys are identities.
 pub(crate) fn failure(error: &RedisError) -> BackendError {
+    if error.code().is_some() {
+        return refusal("EVALSHA", error);
+    }
+    #[cfg(feature = "tls")]
+    if let Some(failure) = trust::failure(error) {
+        return failure;
+    }
+    BackendError::new(
+        FailureKind::Unreachable,
+        "the connection was closed while it was in use: the server has restarted or closed it (CLIENT KILL, `timeout`), or the network did",
+    )
+}
+
+/// The words for a command that failed while a connection was made.
+pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
     let Some(code) = code(error) else {
         return local(error);
     };
@@ -98,10 +114,14 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
             FailureKind::Unauthenticated,
             "the server asks for a password: put it into the URL, or set it",
         ),
-        "WRONGPASS" => return wrong_password(),
-        "NOPERM" => (
+        "WRONGPASS" => (
+            FailureKind::Unauthenticated,
+            "look at user name and password",
+        ),
+        "NOPERM" => return forbidden(command, error.detail().unwrap_or_default()),
+        "DENIED" => (
             FailureKind::Forbidden,
-            "allow our user the commands and keys that the documentation names",
+            "the server is in protected mode and serves its own host only: give it a password, or `bind` it",
         ),
         "NOSCRIPT" => (
             FailureKind::ScriptFailed,
@@ -111,9 +131,114 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
             FailureKind::WrongServer,
             "the server is part of a cluster: set it up with RedisBackend::cluster",
         ),
-        _ => (FailureKind::ScriptFailed, "the server gave an error"),
+        _ => return general(command, code, error.detail().unwrap_or_default()),
     };
     BackendError::new(kind, format!("{what} ({code})"))
+}
+
+/// A right that our user lacks. The server names commands, which are no identities, and since Redis 7.2 the user.
+fn forbidden(command: &str, said: &str) -> BackendError {
+    let named = said
+        .split_once("run the '")
+        .and_then(|(_, behind)| behind.split_once('\''))
+        .map(|(named, _)| named)
+        .filter(|named| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "|-".contains(c);
+            !named.is_empty() && named.len() < 40 && named.chars().all(is_name)
+        });
+    let detail = match named {
+        Some(named) => format!(
+            "our user may not run {}: add +{named} (NOPERM)",
+            named.to_uppercase()
+        ),
+        None if is_about_keys(said) => KEYS.to_owned(),
+        None => format!(
+            "our user may not run {command}: add +{} (NOPERM)",
+            right(command)
+        ),
+    };
+    BackendError::new(FailureKind::Forbidden, detail)
+}
+
+const KEYS: &str =
+    "our user may not use our keys: add `~tollgate:*`, or the prefix that was set (NOPERM)";
+
+fn is_about_keys(said: &str) -> bool {
+    said.contains("one of the keys") || said.contains("access the '")
+}
+
+/// What an access rule calls a command.
+fn right(command: &str) -> String {
+    command.to_lowercase().replace(' ', "|")
+}
+
+/// Errors that have no code of their own: their texts are known by how they begin, and are not repeated.
+fn general(command: &str, code: &str, said: &str) -> BackendError {
+    let begins = |text: &str| said.starts_with(text);
+    let (kind, what) = if begins("The user executing the script") && is_about_keys(said) {
+        (FailureKind::Forbidden, KEYS)
+    } else if begins("The user executing the script") {
+        // A server before 7.2 does not say which. The next connection asks for each.
+        (
+            FailureKind::Forbidden,
+            "our user may not run a command of the script: compare its rights with those that the documentation names",
+        )
+    } else if begins("Unknown Redis command called from script") {
+        (
+            FailureKind::WrongServer,
+            "a command of the script is renamed or disabled: give it back its name",
+        )
+    } else if begins("unknown command") || begins("unknown subcommand") {
+        return missing(command);
+    } else if begins("max number of clients") {
+        (
+            FailureKind::Unready,
+            "the server has as many clients as its `maxclients` allows",
+        )
+    } else if begins("DB index is out of range") || begins("invalid DB index") {
+        (
+            FailureKind::WrongServer,
+            "the server has no database of this number: look at the URL, and at `databases` on the server",
+        )
+    } else if begins("SELECT is not allowed in cluster mode") {
+        (
+            FailureKind::WrongServer,
+            "the server is part of a cluster: set it up with RedisBackend::cluster",
+        )
+    } else if begins("This instance has cluster support disabled") {
+        (
+            FailureKind::WrongServer,
+            "the server is part of no cluster: set it up with RedisBackend::connect",
+        )
+    } else if begins("AUTH <password> called without any password configured") {
+        (
+            FailureKind::Unauthenticated,
+            "a password is set here, and the server has none for this user",
+        )
+    } else {
+        let is_code =
+            (1..=20).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_uppercase());
+        let code = if is_code {
+            code
+        } else {
+            "an error without a code"
+        };
+        return BackendError::new(
+            FailureKind::ScriptFailed,
+            format!("{command} failed on the server ({code}): its log says why"),
+        );
+    };
+    BackendError::new(kind, what)
+}
+
+/// A command that the server does not have.
+pub(crate) fn missing(command: &str) -> BackendError {
+    BackendError::new(
+        FailureKind::WrongServer,
+        format!(
+            "the server has no {command}: it is renamed or disabled there, or the server is older than Redis 6.2"
+        ),
+    )
 }
 
 /// The server's word for what went wrong. Before Redis 7 a script that a command fails says so in a text of its own, and the
@@ -129,38 +254,31 @@ fn code(error: &RedisError) -> Option<&str> {
     Some(inner.unwrap_or(outer))
 }
 
-/// What the library says by itself.
+/// Errors of the library and of the network while a connection is made.
 fn local(error: &RedisError) -> BackendError {
     #[cfg(feature = "tls")]
     if let Some(failure) = trust::failure(error) {
         return failure;
     }
-    match error.kind() {
-        ErrorKind::AuthenticationFailed => wrong_password(),
-        ErrorKind::Parse => BackendError::new(
+    let (kind, what) = match error.kind() {
+        ErrorKind::Parse => (
             FailureKind::WrongServer,
             "what answers does not speak Redis's protocol: look at host and port, and whether it asks for TLS (rediss://)",
         ),
-        _ if error.is_connection_refusal() => BackendError::new(
+        _ if error.is_connection_refusal() => (
             FailureKind::Unreachable,
             "nothing listens there: look at host and port, and whether the server runs",
         ),
-        _ if error.is_connection_dropped() => BackendError::new(
+        _ if error.is_connection_dropped() => (
             FailureKind::Unreachable,
-            "the connection was closed: look at host and port, and whether the server asks for TLS (rediss://)",
+            "the connection was closed before it was greeted: look at host and port, whether the server asks for TLS (rediss://), and whether it takes more clients",
         ),
-        _ => BackendError::new(
+        _ => (
             FailureKind::Unreachable,
             "the connection failed: look at host and port, and whether the host's name is known",
         ),
-    }
-}
-
-fn wrong_password() -> BackendError {
-    BackendError::new(
-        FailureKind::Unauthenticated,
-        "look at user name and password",
-    )
+    };
+    BackendError::new(kind, what)
 }
 
 /// The same error again, for somebody else.
@@ -175,9 +293,11 @@ pub(crate) fn again(error: &BackendError) -> BackendError {
 /// Whether the server said so because of what it is at present, so that a new connection may find another one.
 pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
     match code(error) {
+        // A new connection says which right it is that our user lacks.
+        Some("ERR") => refusal("", error).kind() == FailureKind::Forbidden,
         Some(code) => matches!(
             code,
-            "READONLY" | "MASTERDOWN" | "LOADING" | "NOAUTH" | "WRONGPASS"
+            "READONLY" | "MASTERDOWN" | "LOADING" | "NOAUTH" | "WRONGPASS" | "NOPERM"
         ),
         None => true,
     }

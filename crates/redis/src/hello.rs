@@ -3,7 +3,7 @@
 use redis::{Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::error::failure;
+use crate::error::refusal;
 use crate::link::{Connection, send};
 
 /// What a server has to be.
@@ -27,12 +27,7 @@ pub(crate) async fn greet(
         .arg(name)
         .to_owned();
     let answer = send(connection, &hello).await;
-    let answer = answer.map_err(|error| match error.detail() {
-        Some(detail) if detail.starts_with("unknown command") => {
-            wrong("the server has no HELLO: it is older than Redis 6.2, or the command is renamed")
-        }
-        _ => failure(&error),
-    })?;
+    let answer = answer.map_err(|error| refusal("HELLO", &error))?;
     // A server that says nothing of its mode has only one.
     match (field(&answer, "mode").as_deref(), kind) {
         (Some("sentinel"), _) => Err(wrong(

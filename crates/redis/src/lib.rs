@@ -79,6 +79,7 @@ mod link;
 mod name;
 mod queue;
 mod reconnect;
+mod rights;
 mod script;
 mod sentinel;
 mod server;

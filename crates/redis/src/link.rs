@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use redis::aio::MultiplexedConnection as Connection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisConnectionInfo, RedisError, Value,
+};
 use tokio::time::timeout;
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::error::failure;
+use crate::error::refusal;
 use crate::hello::{self, Kind};
+use crate::rights;
 use crate::script::Script;
 use crate::sentinel::Sentinels;
 use crate::server;
@@ -34,6 +37,8 @@ pub(crate) struct Link {
     /// Hosts that may be passwords: see [`server::only_word`].
     pub(crate) hidden: Arc<[String]>,
     pub(crate) client_name: Arc<str>,
+    /// What the names of our keys begin with.
+    pub(crate) prefix: Arc<str>,
     pub(crate) script: Arc<Script>,
     pub(crate) deadline: Duration,
 }
@@ -75,22 +80,12 @@ impl Link {
             .arg(self.script.sha())
             .arg(0)
             .to_owned();
-        for command in [load, tried] {
-            let result = send(&mut connection, &command).await;
-            result.map_err(|error| without_scripts(&error))?;
-        }
+        let loaded = send(&mut connection, &load).await;
+        loaded.map_err(|error| refusal("SCRIPT LOAD", &error))?;
+        rights::check(&mut connection, &self.prefix).await?;
+        let ran = send(&mut connection, &tried).await;
+        ran.map_err(|error| refusal("EVALSHA", &error))?;
         Ok(connection)
-    }
-}
-
-/// A server that knows no scripts says so in no code of its own.
-fn without_scripts(error: &RedisError) -> BackendError {
-    match error.detail() {
-        Some(detail) if detail.starts_with("unknown command") => BackendError::new(
-            FailureKind::WrongServer,
-            "the server has no SCRIPT LOAD or EVALSHA: do not rename or disable them, decisions are Lua scripts",
-        ),
-        _ => failure(error),
     }
 }
 
@@ -100,10 +95,12 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = Result<T, BackendError>>,
 ) -> Result<T, BackendError> {
     timeout(deadline, work).await.unwrap_or_else(|_elapsed| {
-        let kind = FailureKind::TimedOut { deadline };
+        // Not of the kind that says a decision was late: who comes now hears of this and has not waited.
         Err(BackendError::new(
-            kind,
-            "look at host and port, at firewalls, and whether redis:// or rediss:// is right",
+            FailureKind::Unreachable,
+            format!(
+                "no answer to a new connection within {deadline:?}: look at host and port, at firewalls, and whether redis:// or rediss:// is right"
+            ),
         ))
     })
 }
@@ -114,9 +111,27 @@ pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, Backen
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
-    let client = Client::open(server).map_err(|error| failure(&error))?;
+    // So are the first words: the library takes whatever answers a password for a wrong password.
+    let settings = server.redis_settings().clone();
+    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let server = server.set_redis_settings(nobody);
+    let client = Client::open(server).map_err(|error| refusal("HELLO", &error))?;
     let connected = client.get_multiplexed_async_connection_with_config(&config);
-    connected.await.map_err(|error| failure(&error))
+    let mut connection = connected.await.map_err(|error| refusal("HELLO", &error))?;
+    if let Some(password) = settings.password() {
+        let mut auth = redis::cmd("AUTH");
+        if let Some(username) = settings.username() {
+            auth.arg(username);
+        }
+        let answer = send(&mut connection, auth.arg(password)).await;
+        answer.map_err(|error| refusal("AUTH", &error))?;
+    }
+    if settings.db() != 0 {
+        let select = redis::cmd("SELECT").arg(settings.db()).to_owned();
+        let answer = send(&mut connection, &select).await;
+        answer.map_err(|error| refusal("SELECT", &error))?;
+    }
+    Ok(connection)
 }
 
 /// Sends a command. What the library gives as a value, an error of the server's, is one here.

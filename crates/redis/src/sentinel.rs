@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{ConnectionInfo, Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::error::failure;
+use crate::error::refusal;
 use crate::link::{connect, send, within};
 use crate::server::{self, Address, Credentials};
 
@@ -53,7 +53,7 @@ impl Sentinels {
                     "the server is no Sentinel: set it up with RedisBackend::connect",
                 ))
             }
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(refusal("SENTINEL GET-MASTER-ADDR-BY-NAME", &error)),
         }
     }
 

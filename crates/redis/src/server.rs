@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+#[cfg(feature = "tls")]
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::error::ConnectError;
 
@@ -38,6 +40,39 @@ pub(crate) struct Papers {
 impl Papers {
     fn is_empty(&self) -> bool {
         self.authority.is_none() && self.client.is_none()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Papers {
+    /// Each is of the kind that it is set as. The library takes a file without any certificate for an authority that
+    /// trusts nobody.
+    fn check(&self) -> Result<(), ConnectError> {
+        let certificates = |name, pem: &[u8]| {
+            let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+            match parsed {
+                Ok(all) if !all.is_empty() => Ok(()),
+                _ => Err(ConnectError::setting(
+                    name,
+                    "holds no certificate in PEM form (`-----BEGIN CERTIFICATE-----`)",
+                )),
+            }
+        };
+        if let Some(authority) = &self.authority {
+            certificates("certificate_authority", authority)?;
+        }
+        let Some((certificate, key)) = &self.client else {
+            return Ok(());
+        };
+        certificates("client_certificate", certificate)?;
+        PrivateKeyDer::from_pem_slice(key)
+            .map(drop)
+            .map_err(|_none| {
+                ConnectError::setting(
+                    "client_certificate's key",
+                    "holds no private key in PEM form (`-----BEGIN PRIVATE KEY-----`)",
+                )
+            })
     }
 }
 
@@ -93,6 +128,7 @@ fn secure(info: ConnectionInfo, papers: &Papers) -> Result<ConnectionInfo, Conne
         // Somebody may be quicker, and then the choice is theirs.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
     }
+    papers.check()?;
     let certificates = redis::TlsCertificates {
         client_tls: papers
             .client

@@ -1,4 +1,4 @@
-//! The access rules that the README shows: they suffice, and nothing less does.
+//! The access rules that docs/redis.md shows: they suffice, and nothing less does.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -52,7 +52,7 @@ fn the_rules_that_are_shown_are_those_that_are_tried() {
         format!("ACL SETUSER gate on >password -@all {SENTINEL}"),
     ];
     let pages = [
-        include_str!("../../../README.md"),
+        include_str!("../../../docs/redis.md"),
         include_str!("../src/lib.rs"),
     ];
     for page in pages {

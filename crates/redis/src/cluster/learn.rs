@@ -8,7 +8,7 @@ use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::{Cluster, unready};
-use crate::error::failure;
+use crate::error::refusal;
 use crate::hello;
 use crate::link::{Connection, Origin, connect, send, within};
 use crate::server;
@@ -83,7 +83,7 @@ impl Cluster {
     ) -> Result<(), BackendError> {
         let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
         let answer = send(connection, &question).await;
-        let answer = answer.map_err(|error| failure(&error))?;
+        let answer = answer.map_err(|error| refusal("CLUSTER SLOTS", &error))?;
         let asked = server::address(server).map_or_else(String::new, |(host, _port)| host);
         let ranges = slots::parse(answer, &asked)
             .filter(|ranges| !ranges.is_empty())

@@ -154,6 +154,7 @@ impl RedisBackendBuilder {
             kind,
             hidden: self.topology.hidden(),
             client_name: self.client_name.as_str().into(),
+            prefix: self.names.prefix.as_str().into(),
             script: Arc::clone(&self.script),
             deadline: self.connect_deadline,
         }

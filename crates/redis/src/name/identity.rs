@@ -146,7 +146,7 @@ pub(super) fn hexadecimals<'a>(name: &mut Name, bytes: impl IntoIterator<Item = 
     }
 }
 
-/// Whether this is a hash, of which nothing can be read.
+/// A hash, of which nothing can be read, has this form.
 pub(super) fn is_hashed(identity: &str) -> bool {
     let digits = identity.strip_prefix('h').and_then(bytes);
     digits.is_some_and(|hash| hash.len() == HASH_BYTES)

@@ -29,6 +29,10 @@ pub(crate) mod error {
         BackendError::new(FailureKind::Unreachable, error.to_string())
     }
 
+    pub(crate) fn refusal(_command: &str, error: &RedisError) -> BackendError {
+        failure(error)
+    }
+
     pub(crate) fn again(error: &BackendError) -> BackendError {
         BackendError::new(error.kind(), error.detail())
     }

@@ -1,4 +1,4 @@
-//! Whether the backend decides, and what the log hears of it.
+//! The health of the backend, and what the log hears of it.
 //!
 //! Lines are rare, outages are not kept quiet: between two warnings are ten seconds at least, and an outage that begins sooner
 //! after the last one is told as soon as they are over. An outage that lasts is told each minute, with its length, its present

@@ -130,7 +130,7 @@ proptest! {
 }
 
 #[test]
-fn an_operator_reads_who_it_is() {
+fn an_operator_reads_the_identity() {
     let text = Key::from("alice@example.com");
     let cases = [
         (Key::global(), "all"),

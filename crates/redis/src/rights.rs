@@ -1,0 +1,54 @@
+//! The rights that decisions need, tried on each new connection.
+//!
+//! A script that lacks a right fails at its first use, and before Redis 7.2 the server does not say of what. So a new connection
+//! asks for each of the script's commands once, in a form that changes nothing. All of them go in one round trip.
+
+use redis::{Pipeline, RedisError};
+use tollgate_core::{BackendError, FailureKind};
+
+use crate::error::refusal;
+use crate::link::Connection;
+
+/// The name of no state: those have more parts.
+const NO_STATE: &str = "no-state";
+
+/// The script's commands. Rights are looked at before the words of a command are, so that `SET` may be one that cannot be.
+const COMMANDS: [(&str, &[&str]); 7] = [
+    ("TIME", &[]),
+    ("GET", &["KEY"]),
+    ("MGET", &["KEY"]),
+    ("EXISTS", &["KEY"]),
+    ("SET", &["KEY", "", "NX", "XX"]),
+    ("SETRANGE", &["KEY", "0", ""]),
+    ("DEL", &["KEY"]),
+];
+
+/// Fails with the first right that is missing, or the first command that the server does not have.
+pub(crate) async fn check(connection: &mut Connection, prefix: &str) -> Result<(), BackendError> {
+    let key = format!("{prefix}:{NO_STATE}");
+    let mut asked = Pipeline::new();
+    for (command, words) in COMMANDS {
+        asked.cmd(command);
+        for word in words {
+            asked.arg(if *word == "KEY" { &key } else { *word });
+        }
+    }
+    let answers = connection.send_packed_commands(&asked, 0, COMMANDS.len());
+    let answers = answers.await.map_err(|error| refusal("TIME", &error))?;
+    for ((command, _), answer) in COMMANDS.into_iter().zip(answers) {
+        if let Err(error) = answer.extract_error() {
+            grave(command, &error)?;
+        }
+    }
+    Ok(())
+}
+
+/// Everything else a server may refuse with (no memory, no replicas, another node's slot) is for decisions to hear.
+fn grave(command: &str, error: &RedisError) -> Result<(), BackendError> {
+    let refusal = refusal(command, error);
+    match refusal.kind() {
+        FailureKind::Forbidden => Err(refusal),
+        FailureKind::WrongServer if error.code() == Some("ERR") => Err(refusal),
+        _ => Ok(()),
+    }
+}
