@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::key::Global;
+use tollgate::key::Header;
 use tollgate::{
     Algorithm, Limiter, ManualClock, MemoryBackend, Policy, Quota, RedisBackend, Tiers,
 };
@@ -34,7 +34,9 @@ impl Switched {
         for (place, quota) in tiers.iter().enumerate() {
             all = all.tier(format!("t{place}"), *quota);
         }
-        let policy = Policy::new("api", own).key(Global).tiers(all);
+        let policy = Policy::new("api", own)
+            .key(Header::new("x-user"))
+            .tiers(all);
         let builder = Limiter::builder().policy(policy);
         let (builder, server) = match server {
             Some((server, backend)) => (builder.backend(backend), Some(server)),

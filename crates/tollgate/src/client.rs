@@ -8,6 +8,7 @@ mod forwarded;
 mod network_list;
 mod networks;
 mod node;
+pub(crate) use self::node::address as address_in;
 mod walk;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -261,6 +262,11 @@ impl ClientAddress {
 
     /// The key that [`ClientIp`](crate::ClientIp) makes of an address.
     #[inline]
+    /// By how many bits IPv6 addresses are grouped.
+    pub(crate) fn grouped_by(&self) -> u8 {
+        self.ipv6_prefix
+    }
+
     pub(crate) fn key(&self, address: IpAddr) -> Key {
         Key::address(by_its_bits(address), self.ipv6_prefix)
     }

@@ -47,6 +47,7 @@ mod path_param;
 #[cfg(feature = "tls")]
 mod peer_certificate;
 mod query;
+mod shape;
 mod told;
 mod typed;
 
@@ -79,6 +80,8 @@ pub use self::peer_certificate::PeerCertificate;
 #[cfg(feature = "tls")]
 pub(crate) use self::peer_certificate::tls_peer;
 pub use self::query::Query;
+#[doc(hidden)]
+pub use self::shape::KeyShape;
 #[cfg(feature = "serde")]
 pub(crate) use self::typed::one_form;
 
@@ -124,6 +127,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn needs_whole_request(&self) -> bool {
         false
     }
+
+    /// What identities it finds: others are refused where a policy is asked by hand.
+    #[doc(hidden)]
+    fn shape(&self) -> KeyShape {
+        KeyShape::of::<Self>()
+    }
 }
 
 /// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
@@ -140,6 +149,15 @@ impl Source {
         match self {
             Self::Later(key) => Some(&**key),
             Self::ClientIp | Self::Other(_) => None,
+        }
+    }
+
+    /// What identities it finds.
+    pub(crate) fn shape(&self) -> KeyShape {
+        match self {
+            Self::ClientIp => KeyShape::Address,
+            Self::Other(key) => key.shape(),
+            Self::Later(key) => key.shape(),
         }
     }
 
@@ -254,6 +272,12 @@ macro_rules! tuple {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+) = self;
                 $($name.needs_whole_request())||+
+            }
+
+            fn shape(&self) -> KeyShape {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                KeyShape::Parts(vec![$($name.shape()),+])
             }
         }
     };

@@ -133,13 +133,15 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If there is no policy of that name, or the backend cannot do it.
+    /// If there is no policy of that name, if no request under it ever has an identity such as `key` (text, where its key is an
+    /// address), or if the backend cannot do it.
     pub async fn reset(&self, policy: &str, key: impl Into<Key> + Send) -> Result<(), CheckError> {
         let key = key.into();
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
+        self.fits(policy, &key)?;
         for scope in policy.scopes() {
             let reset = self.0.backend.reset(scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
@@ -153,14 +155,27 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If there is no policy of that name.
+    /// If there is no policy of that name, or no request under it ever has an identity such as `key`.
     pub fn forget_tier(&self, policy: &str, key: impl Into<Key>) -> Result<(), CheckError> {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
-        policy.forget_tier(&key.into());
+        let key = key.into();
+        self.fits(policy, &key)?;
+        policy.forget_tier(&key);
         Ok(())
+    }
+
+    /// Whether a request under the policy may have this identity.
+    fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
+        match policy.misfit(key, &self.0.client) {
+            None => Ok(()),
+            Some(reason) => Err(CheckError::WrongKey {
+                policy: policy.name().into(),
+                reason,
+            }),
+        }
     }
 
     /// How many decisions the backend has failed to make, whatever became of the requests: to be watched.

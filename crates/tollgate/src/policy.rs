@@ -33,8 +33,8 @@ pub use self::outcome::ResponseView;
 pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
 pub use self::tiers::{Tiers, Unknown};
 
-use crate::key::{self, AsyncKeyExtractor, KeyExtractor};
-use crate::{ConfigError, Mode, RequestView};
+use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
+use crate::{ClientAddress, ConfigError, Key, Mode, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
 ///
@@ -58,6 +58,8 @@ pub struct Policy {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) key: key::Source,
+    /// What identities that finds.
+    pub(crate) shape: KeyShape,
     conditions: Option<Arc<Conditions>>,
     pub(crate) exemptions: Exemptions,
     lists: Option<Arc<Lists>>,
@@ -132,6 +134,7 @@ impl Policy {
             name: name.into(),
             limits,
             key: key::Source::ClientIp,
+            shape: KeyShape::Unstated,
             conditions: None,
             exemptions: Exemptions::default(),
             lists: None,
@@ -150,6 +153,7 @@ impl Policy {
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = key::Source::new(key);
+        self.shape = self.key.shape();
         self
     }
 
@@ -205,6 +209,7 @@ impl Policy {
     #[must_use]
     pub fn key_async(mut self, key: impl AsyncKeyExtractor) -> Self {
         self.key = key::Source::Later(Arc::new(key));
+        self.shape = self.key.shape();
         self
     }
 
@@ -231,6 +236,26 @@ impl Policy {
     pub fn on_failure(mut self, rule: OnFailure) -> Self {
         self.on_failure = rule;
         self
+    }
+
+    /// Why no request under a limiter that finds its clients in this way ever has this identity; nothing if one may.
+    pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
+        self.shape.misfit(key, client)
+    }
+
+    /// Refuses lists and tiers that name identities which no request ever has: they would never hold.
+    pub(crate) fn check_identities(&self, client: &ClientAddress) -> Result<(), ConfigError> {
+        let misfit = |(place, key): (&'static str, &Key)| Some((place, self.misfit(key, client)?));
+        let of_tiers = self.tiers.iter().flat_map(|tiers| tiers.identities());
+        let mut misfits = of_tiers.filter_map(|key| misfit(("tiers", key)));
+        match misfits.next().or_else(|| self.find_listed(misfit)) {
+            None => Ok(()),
+            Some((place, reason)) => Err(ConfigError::Identity {
+                policy: self.name.to_string(),
+                place,
+                reason,
+            }),
+        }
     }
 
     /// The name.

@@ -8,10 +8,12 @@
 
 mod common;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use common::at_a_standstill;
-use tollgate::{CheckError, Limiter, Policy, Quota};
+use tollgate::key::{self, Global, Header, KeyList};
+use tollgate::{Block, CheckError, ClientAddress, ClientIp, Key, Limiter, Policy, Quota, Tiers};
 
 fn limiter() -> (Limiter, tollgate::ManualClock) {
     let (backend, clock) = at_a_standstill();
@@ -172,4 +174,143 @@ async fn a_check_that_nobody_awaits_spends_nothing() {
             .remaining(),
         2
     );
+}
+
+/// A limiter whose policy `page` has this key, and groups addresses by 56 bits.
+fn page(policy: impl FnOnce(Policy) -> Policy) -> Limiter {
+    let policy = policy(Policy::new("page", Quota::per_hour(5)));
+    let address = ClientAddress::peer().ipv6_prefix(56);
+    let builder = Limiter::builder().client_address(address);
+    builder.policy(policy).build().unwrap()
+}
+
+#[tokio::test]
+async fn an_identity_that_no_request_under_the_policy_ever_has_is_an_error_of_every_verb() {
+    let ip = |text: &str| Key::from(text.parse::<IpAddr>().unwrap());
+    let (text, v4, v6) = (
+        || Key::from("alice"),
+        || ip("203.0.113.7"),
+        || ip("2001:db8::1"),
+    );
+    let pair = |one: Key, other: Key| Key::tuple([&one, &other]);
+    let by_address = "its key is the client's address, and this is";
+    type Of = fn(Policy) -> Policy;
+    let unstated: Of = |policy| policy;
+    let address: Of = |policy| policy.key(ClientIp);
+    let header: Of = |policy| policy.key(Header::new("x-api-key"));
+    let global: Of = |policy| policy.key(Global);
+    let both: Of = |policy| policy.key((ClientIp, Header::new("x-api-key")));
+    let cases = [
+        (unstated, Key::from("203.0.113.7"), by_address),
+        (unstated, Key::from("[2001:db8::1]:443"), by_address),
+        (
+            unstated,
+            v6(),
+            "an IPv6 network of 64 bits, and the limiter groups addresses by 56",
+        ),
+        (address, Key::from("203.0.113.7"), by_address),
+        (address, text(), by_address),
+        (address, Key::global(), "and this is everybody"),
+        (address, v6(), "limiter.client_key(address)"),
+        (
+            header,
+            v4(),
+            "its key is what a request says, and this is an address",
+        ),
+        (
+            header,
+            pair(text(), text()),
+            "and this is an identity of several parts",
+        ),
+        (global, text(), "pass Key::global()"),
+        (
+            both,
+            text(),
+            "its key has 2 parts, and this is text or bytes",
+        ),
+        (
+            both,
+            Key::tuple([&v4()]),
+            "its key has 2 parts, and this has 1",
+        ),
+        (
+            both,
+            pair(text(), v4()),
+            "part 1 of its key: its key is the client's address",
+        ),
+        (
+            both,
+            pair(v6(), text()),
+            "part 1 of its key: this is an IPv6 network of 64 bits",
+        ),
+    ];
+    for (policy, key, reason) in cases {
+        let limiter = page(policy);
+        let refusals = [
+            limiter.check("page", key.clone()).await.err(),
+            limiter.check("page", key.clone()).cost(0).await.err(),
+            limiter.check("page", key.clone()).probe().await.err(),
+            limiter.reset("page", key.clone()).await.err(),
+            limiter.forget_tier("page", key.clone()).err(),
+        ];
+        for refusal in refusals {
+            let refusal = refusal.expect("no request has it").to_string();
+            assert!(refusal.starts_with("policy \"page\": "), "{refusal}");
+            assert!(refusal.contains(reason), "{refusal}: {reason}");
+            assert!(
+                !refusal.contains("203.0.113.7") && !refusal.contains("alice"),
+                "{refusal}"
+            );
+        }
+    }
+
+    // What a request may have is as good as ever, and of a closure nobody knows.
+    let long = || Key::from("x".repeat(500));
+    let closure: Of = |policy| policy.key(key::from_fn(|_| Some("anything")));
+    let client = page(unstated).client_key("2001:db8::1".parse().unwrap());
+    let good = [
+        (unstated, text()),
+        (unstated, v4()),
+        (unstated, client.clone()),
+        (address, v4()),
+        (address, client.clone()),
+        (address, Key::missing()),
+        (header, Key::from("203.0.113.7")),
+        (header, long()),
+        (header, long().compact()),
+        (global, Key::global()),
+        (both, pair(v4(), text())),
+        (both, pair(client, long())),
+        (both, pair(v4(), long()).compact()),
+        (closure, text()),
+        (closure, v6()),
+    ];
+    for (policy, key) in good {
+        let limiter = page(policy);
+        assert!(limiter.check("page", key.clone()).await.is_ok(), "{key:?}");
+        limiter.reset("page", key).await.unwrap();
+    }
+}
+
+#[test]
+fn lists_and_tiers_of_identities_that_no_request_has_are_refused_when_the_limiter_is_built() {
+    let refusal = |policy: Policy| {
+        let limiter = Limiter::builder().policy(policy).build();
+        limiter.unwrap_err().to_string()
+    };
+    let page = || Policy::new("page", Quota::per_hour(5));
+    let list = || KeyList::from_iter(["203.0.113.7"]);
+    let end = "an identity in it never comes: its key is the client's address, and this is text that spells one; pass an \
+               IpAddr, or better limiter.client_key(address)";
+
+    let tiers = Tiers::by_key([("203.0.113.7", "gold")]).unlimited("gold");
+    for (place, policy) in [
+        ("tiers", page().tiers(tiers)),
+        ("exempt_keys", page().exempt_keys(list())),
+        ("block_keys", page().block_keys(list(), Block::Forbidden)),
+    ] {
+        assert_eq!(refusal(policy), format!("policy \"page\": {place}: {end}"));
+    }
+    let by_header = page().key(Header::new("x-api-key")).exempt_keys(list());
+    assert!(Limiter::builder().policy(by_header).build().is_ok());
 }

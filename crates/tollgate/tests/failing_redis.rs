@@ -11,14 +11,11 @@ use std::time::Duration;
 use log::Log;
 
 use tokio::time::{sleep, timeout};
-use tollgate::key::Global;
 use tollgate::{Limiter, OnFailure, Policy, Quota, RedisBackend, Share};
 use tollgate_testkit::Standalone;
 
 fn policy(name: &str, rule: OnFailure) -> Policy {
-    Policy::new(name, Quota::per_hour(4))
-        .key(Global)
-        .on_failure(rule)
+    Policy::new(name, Quota::per_hour(4)).on_failure(rule)
 }
 
 /// How many of so many checks pass.
@@ -79,7 +76,6 @@ async fn several_processes_in_several_outages_admit_redis_s_budget_and_a_share_e
     for _ in 0..PROCESSES {
         let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_millis(200));
         let policy = Policy::new("shared", Quota::per_day(40))
-            .key(Global)
             .on_failure(OnFailure::Local(Share::one_in(4)));
         let limiter = Limiter::builder()
             .policy(policy)

@@ -14,7 +14,6 @@ use common::log::Log;
 use common::{Body, Strict, Waiting, at_a_standstill, from, header};
 use http::Response;
 use http_body_util::BodyExt;
-use tollgate::key::Global;
 use tollgate::{CheckError, FailureKind, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Share};
 use tower::{Layer, ServiceExt};
 
@@ -34,9 +33,7 @@ fn failing(policies: impl IntoIterator<Item = Policy>) -> (Limiter, Waiting) {
 }
 
 fn policy(name: &str, rule: OnFailure) -> Policy {
-    Policy::new(name, Quota::per_hour(4))
-        .key(Global)
-        .on_failure(rule)
+    Policy::new(name, Quota::per_hour(4)).on_failure(rule)
 }
 
 async fn send(limiter: &Limiter) -> Response<Body> {

@@ -12,7 +12,7 @@ pub(super) fn list_from_the_right(line: &[u8]) -> impl Iterator<Item = Option<Ip
 
 /// The address that the text is: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`, with a
 /// zone behind `%` or without.
-pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text.trim_ascii()).ok()?;
     if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;

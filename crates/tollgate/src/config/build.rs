@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::Method;
 
 use super::lists::apart;
-use super::{CostConfig, EntryConfig, PolicyConfig, Registry, refused};
-use crate::key::KeyList;
+use super::{CostConfig, EntryConfig, KeyConfig, PolicyConfig, Registry, refused};
+use crate::key::{KeyList, KeyShape};
 use crate::policy::Cost;
 use crate::{Block, ClientAddress, ConfigError, Messages, Networks, Policy};
 
@@ -24,6 +24,10 @@ impl PolicyConfig {
     ) -> Result<Policy, ConfigError> {
         let mut policy = Policy::try_new(&self.name, self.quotas.read(&self.name, "quotas")?)?;
         policy.key = self.key.build(&self.name, registry)?;
+        policy.shape = match &self.key {
+            key if *key == KeyConfig::default() => KeyShape::Unstated,
+            _ => policy.key.shape(),
+        };
         policy = self.with_conditions(policy, registry)?;
         policy = self.with_lists(policy, registry, client)?;
         if let Some(tiers) = &self.tiers {

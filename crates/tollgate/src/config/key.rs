@@ -11,8 +11,8 @@ use super::{Registry, refused};
 use crate::key::JsonField;
 use crate::key::{
     AsyncKeyExtractor, BasicUser, BearerToken, Cookie, FormField, Global, Header, Host,
-    KeyExtractor, KeyFuture, KeyMissing, MatchedRoute, Method, PathParam, Query, Source, one_form,
-    whole,
+    KeyExtractor, KeyFuture, KeyMissing, KeyShape, MatchedRoute, Method, PathParam, Query, Source,
+    one_form, whole,
 };
 use crate::{ClientAddress, ConfigError, Key, RequestView};
 
@@ -158,6 +158,10 @@ impl KeyExtractor for All {
         let parts = self.0.iter().map(|part| part.extract(request));
         whole(&parts.collect::<Vec<_>>())
     }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Parts(self.0.iter().map(Source::shape).collect())
+    }
 }
 
 /// The same where some parts have to be waited for.
@@ -184,6 +188,10 @@ impl AsyncKeyExtractor for All {
             }
             whole(&keys)
         })
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyExtractor::shape(self)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::{Found, KeyExtractor, KeyMissing, whole};
+use super::{Found, KeyExtractor, KeyMissing, KeyShape, whole};
 use crate::{Key, RequestView};
 
 /// Finds the identity whose budget a request spends by asking somebody who answers later: a session store, a token's
@@ -21,6 +21,12 @@ use crate::{Key, RequestView};
 pub trait AsyncKeyExtractor: Send + Sync + 'static {
     /// The identity, or what could not be found. What the future needs of the request it takes along.
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture;
+
+    /// What identities it finds: others are refused where a policy is asked by hand.
+    #[doc(hidden)]
+    fn shape(&self) -> KeyShape {
+        KeyShape::Any
+    }
 }
 
 /// What [`AsyncKeyExtractor::extract`] returns.
@@ -87,6 +93,12 @@ macro_rules! tuple {
                     let last = last.await?;
                     Ok(Key::tuple(known.iter().flatten().chain([&last])))
                 })
+            }
+
+            fn shape(&self) -> KeyShape {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+ $last) = self;
+                KeyShape::Parts(vec![$($name.shape(),)+ $last.shape()])
             }
         }
     };

@@ -67,6 +67,11 @@ impl KeyList {
         !keys.is_empty() && keys.contains(key)
     }
 
+    /// What `find` finds first in the list as it is now.
+    pub(crate) fn find_map<T>(&self, find: impl FnMut(&Key) -> Option<T>) -> Option<T> {
+        self.0.load().iter().find_map(find)
+    }
+
     fn change(&self, f: impl Fn(&mut HashSet<Key>)) {
         self.0.rcu(|keys| {
             let mut keys = HashSet::clone(keys);

@@ -87,7 +87,7 @@ impl LimiterBuilder {
     /// # Errors
     ///
     /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
-    /// none pass, or if policies that could cover one path have more than [`MAX_CHARGES`] quotas between them.
+    /// none pass, if a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than [`MAX_CHARGES`] quotas between them.
     pub fn build(mut self) -> Result<Limiter, ConfigError> {
         if self.policies.is_empty() && !self.may_be_empty {
             return Err(ConfigError::NoPolicy);
@@ -107,6 +107,7 @@ impl LimiterBuilder {
             }
             policy.check_cost()?;
             policy.check_coverage()?;
+            policy.check_identities(&self.client)?;
         }
         check_messages(&self.policies)?;
         let message_matcher = matcher(&self.policies, Policy::is_for_messages);

@@ -44,6 +44,7 @@ impl<'a> Check<'a> {
             policy: policy.into(),
         };
         let policy = limiter.policy(policy).ok_or_else(unknown);
+        let policy = policy.and_then(|policy| limiter.fits(policy, &key).map(|()| policy));
         Self {
             limiter,
             policy,
@@ -303,6 +304,14 @@ pub enum CheckError {
         /// The name.
         policy: String,
     },
+    /// The identity is none that a request under the policy ever has, so that it would be asked for in vain: text, where the
+    /// policy's key is an address. The keys of closures may be anything.
+    WrongKey {
+        /// The policy's name.
+        policy: String,
+        /// What the policy's key is, and what to pass. The identity itself is not told.
+        reason: String,
+    },
     /// The backend failed, and the policy says that everything is refused then.
     Unavailable(BackendError),
     /// Nobody could say in which tier the identity is, and the policy says that requests are refused then: see
@@ -319,6 +328,7 @@ impl fmt::Display for CheckError {
             Self::UnknownPolicy { policy } => {
                 write!(f, "policy {policy:?}: there is none of this name")
             }
+            Self::WrongKey { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),
             Self::TierUnknown { policy } => {
                 write!(
@@ -333,7 +343,7 @@ impl fmt::Display for CheckError {
 impl Error for CheckError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::UnknownPolicy { .. } | Self::TierUnknown { .. } => None,
+            Self::UnknownPolicy { .. } | Self::WrongKey { .. } | Self::TierUnknown { .. } => None,
             Self::Unavailable(error) => Some(error),
         }
     }

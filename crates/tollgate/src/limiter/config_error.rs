@@ -63,6 +63,15 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A list or the tiers of a policy name an identity that no request under it has.
+    Identity {
+        /// The policy's name.
+        policy: String,
+        /// Where it stands: `tiers`, `exempt_keys` or `block_keys`.
+        place: &'static str,
+        /// What is wrong with it, without the identity itself.
+        reason: String,
+    },
     /// How tiers are found makes no sense.
     Tiers {
         /// The policy's name.
@@ -209,6 +218,14 @@ impl fmt::Display for ConfigError {
                 tier,
                 reason,
             } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
+            Self::Identity {
+                policy,
+                place,
+                reason,
+            } => write!(
+                f,
+                "policy {policy:?}: {place}: an identity in it never comes: {reason}"
+            ),
             Self::Tiers { policy, reason } => write!(f, "policy {policy:?}: tiers: {reason}"),
             Self::Cost {
                 policy,

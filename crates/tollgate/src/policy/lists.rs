@@ -74,6 +74,18 @@ impl Policy {
         }
     }
 
+    /// What `find` finds first in the lists as they are now.
+    pub(crate) fn find_listed<T>(
+        &self,
+        find: impl Fn((&'static str, &Key)) -> Option<T>,
+    ) -> Option<T> {
+        let lists = self.lists.as_ref()?;
+        let exempt = lists.exempt.iter().map(|list| ("exempt_keys", list));
+        let blocked = lists.blocked.iter().map(|(list, _)| ("block_keys", list));
+        let mut lists = exempt.chain(blocked);
+        lists.find_map(|(place, list)| list.find_map(|key| find((place, key))))
+    }
+
     fn lists_mut(&mut self) -> &mut Lists {
         Arc::make_mut(self.lists.get_or_insert_default())
     }

@@ -425,6 +425,15 @@ impl Resolved {
         })
     }
 
+    /// The identities whose tiers are stated.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &Key> {
+        let stated = match &self.source {
+            Finder::Map(places) => Some(places.keys()),
+            Finder::Now(_) | Finder::Later(_) => None,
+        };
+        stated.into_iter().flatten()
+    }
+
     /// The most quotas that any tier has.
     fn most_limits(&self) -> usize {
         let lengths = self.grants.iter().map(|(_, grant)| grant.limits().len());

@@ -1,0 +1,161 @@
+//! What identities a key can be, so that one that no request ever has is refused where it is named.
+
+use std::any::TypeId;
+use std::fmt;
+
+#[cfg(feature = "json")]
+use super::JsonField;
+#[cfg(feature = "tonic")]
+use super::Metadata;
+#[cfg(feature = "tls")]
+use super::PeerCertificate;
+use super::{
+    BasicUser, BearerToken, ClientIp, Cookie, FormField, Global, Header, Host, MatchedRoute,
+    Method, PathParam, Query,
+};
+use crate::client::{ClientAddress, address_in};
+use crate::{Key, KeyKind};
+
+/// What identities an extractor finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum KeyShape {
+    /// Nobody knows: a closure, a type of the application's.
+    Any,
+    /// Nobody has said so: addresses if requests are charged, and otherwise what [`check`](crate::Limiter::check) is given.
+    Unstated,
+    /// Everybody is one.
+    Global,
+    /// The address of the client.
+    Address,
+    /// What the request says there, byte for byte.
+    Bytes,
+    /// One of each, in this order.
+    Parts(Vec<Self>),
+}
+
+impl KeyShape {
+    /// What the extractor of this type finds.
+    pub(super) fn of<K: ?Sized + 'static>() -> Self {
+        let is = |one: TypeId| one == TypeId::of::<K>();
+        let bytes = [
+            TypeId::of::<BasicUser>(),
+            TypeId::of::<BearerToken>(),
+            TypeId::of::<Cookie>(),
+            TypeId::of::<FormField>(),
+            TypeId::of::<Header>(),
+            TypeId::of::<Host>(),
+            TypeId::of::<MatchedRoute>(),
+            TypeId::of::<Method>(),
+            TypeId::of::<PathParam>(),
+            TypeId::of::<Query>(),
+            #[cfg(feature = "json")]
+            TypeId::of::<JsonField>(),
+            #[cfg(feature = "tonic")]
+            TypeId::of::<Metadata>(),
+            #[cfg(feature = "tls")]
+            TypeId::of::<PeerCertificate>(),
+        ];
+        if is(TypeId::of::<ClientIp>()) {
+            Self::Address
+        } else if is(TypeId::of::<Global>()) {
+            Self::Global
+        } else if bytes.into_iter().any(is) {
+            Self::Bytes
+        } else {
+            Self::Any
+        }
+    }
+
+    /// Why no request under a limiter that finds its clients in this way ever has this identity, and what to pass; nothing if
+    /// one may. The sentence goes on from "policy ..: ".
+    pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
+        let kind = key.kind();
+        // What a request does not bring is shared by all that do not.
+        if kind == KeyKind::Missing {
+            return None;
+        }
+        let is_address = matches!(kind, KeyKind::Ipv4 | KeyKind::Ipv6);
+        match self {
+            Self::Any => None,
+            // Whoever is counted by hand is called as the application likes.
+            Self::Unstated if is_address => network_of_another_size(key, client),
+            Self::Unstated => {
+                let text = key.text()?;
+                address_in(text.as_bytes())?;
+                Some(format!(
+                    "its key is the client's address, and this is text that spells one; {PASS_ADDRESS}"
+                ))
+            }
+            Self::Address if is_address => network_of_another_size(key, client),
+            Self::Address => Some(format!(
+                "its key is the client's address, and this is {}; {PASS_ADDRESS}",
+                Kind(kind)
+            )),
+            Self::Global if kind == KeyKind::Global => None,
+            Self::Global => Some(format!(
+                "its key is everybody's, and this is {}; pass Key::global()",
+                Kind(kind)
+            )),
+            Self::Bytes if matches!(kind, KeyKind::Bytes | KeyKind::Digest) => None,
+            Self::Bytes => Some(format!(
+                "its key is what a request says, and this is {}; pass that as text or bytes",
+                Kind(kind)
+            )),
+            Self::Parts(_) if kind == KeyKind::Digest => None,
+            Self::Parts(shapes) if kind == KeyKind::Tuple => parts_misfit(shapes, key, client),
+            Self::Parts(shapes) => Some(format!(
+                "its key has {} parts, and this is {}; pass Key::tuple of all parts in their order",
+                shapes.len(),
+                Kind(kind)
+            )),
+        }
+    }
+}
+
+const PASS_ADDRESS: &str = "pass an IpAddr, or better limiter.client_key(address)";
+
+fn parts_misfit(shapes: &[KeyShape], key: &Key, client: &ClientAddress) -> Option<String> {
+    let parts: Vec<_> = key.parts().collect();
+    if parts.len() != shapes.len() {
+        return Some(format!(
+            "its key has {} parts, and this has {}; pass Key::tuple of all parts in their order",
+            shapes.len(),
+            parts.len()
+        ));
+    }
+    let mut parts = (1..).zip(shapes.iter().zip(&parts));
+    parts.find_map(|(number, (shape, part))| {
+        let reason = shape.misfit(part, client)?;
+        Some(format!("part {number} of its key: {reason}"))
+    })
+}
+
+/// An IPv6 address is known as a network of the limiter's size.
+fn network_of_another_size(key: &Key, client: &ClientAddress) -> Option<String> {
+    let bits = match key.kind() {
+        KeyKind::Ipv6 => *key.content().first()?,
+        _ => return None,
+    };
+    let grouped_by = client.grouped_by();
+    (bits != grouped_by).then(|| {
+        format!(
+            "this is an IPv6 network of {bits} bits, and the limiter groups addresses by {grouped_by}; pass \
+             limiter.client_key(address)"
+        )
+    })
+}
+
+/// The kind in words.
+struct Kind(KeyKind);
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            KeyKind::Ipv4 | KeyKind::Ipv6 => "an address",
+            KeyKind::Global => "everybody",
+            KeyKind::Tuple => "an identity of several parts",
+            _ => "text or bytes",
+        })
+    }
+}
