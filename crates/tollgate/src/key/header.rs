@@ -56,15 +56,16 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        let lines = request.headers().get_all(&self.name).into_iter();
-        let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
-        match lines.next() {
-            Some(first) if !first.is_empty() => Ok(Key::bytes(first)),
-            Some(_) if lines.any(|line| !line.is_empty()) => {
-                Err(self.missing.clone().ambiguous(SEVERAL))
-            }
-            _ => Err(self.missing.clone()),
+        let first = request.headers().get(&self.name);
+        let first = first.map_or(&b""[..], |line| line.as_bytes().trim_ascii());
+        if !first.is_empty() {
+            return Ok(Key::bytes(first));
         }
+        let mut lines = request.headers().get_all(&self.name).into_iter();
+        if lines.any(|line| !line.as_bytes().trim_ascii().is_empty()) {
+            return Err(self.missing.clone().ambiguous(SEVERAL));
+        }
+        Err(self.missing.clone())
     }
 }
 
