@@ -1,9 +1,11 @@
 //! Bodies that an answer of ours can be made of.
 
+mod any;
 mod watch;
 
 use bytes::Bytes;
 
+pub use self::any::{AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService};
 pub use self::watch::{BodyWatch, Watched};
 
 /// A response body that can be made from bytes.
@@ -12,39 +14,15 @@ pub use self::watch::{BodyWatch, Watched};
 /// allowed response into a box. Bodies of axum, tonic (feature `tonic`) and http-body-util are such bodies, `String` is one,
 /// and so is a box of one. Implement it for a body of your own in one line.
 ///
-/// A body that another layer has wrapped, to trace or compress it, is none: nobody but that layer can make one. Either the
-/// limiter stands further in than that layer, or what is between them makes the body axum's again. In a `Router` there is
-/// nothing to be done: it does so between any two layers.
-///
-/// ```
-/// # #[cfg(feature = "axum")]
-/// # fn main() {
-/// use axum::body::Body;
-/// use http::{Request, Response};
-/// use http_body_util::BodyExt;
-/// use tollgate::{Quota, RateLimitLayer};
-/// use tower::ServiceBuilder;
-///
-/// let service = ServiceBuilder::new()
-///     .layer(RateLimitLayer::new(Quota::per_second(10)))
-///     .map_response(|response: Response<_>| response.map(Body::new))
-///     // Wraps the body:
-///     .map_response(|response: Response<Body>| response.map(|body| body.map_err(drop_details)))
-///     .service_fn(|_: Request<Body>| async { Ok::<_, axum::Error>(Response::new(Body::empty())) });
-/// # fn assert_service<S: tower::Service<Request<Body>, Response = Response<Body>>>(_: S) {}
-/// # assert_service(service);
-/// # }
-/// # #[cfg(feature = "axum")]
-/// # fn drop_details(_: axum::Error) -> std::io::Error { std::io::ErrorKind::Other.into() }
-/// # #[cfg(not(feature = "axum"))] fn main() {}
-/// ```
+/// A body that another layer has wrapped, to trace or compress it, is none: only that layer can make one. Neither is one that was
+/// received, or one of a file. An [`AnyBodyLayer`] between the limiter and the service makes one of any body. In a `Router` there is
+/// nothing to be done: it makes the body axum's between any two layers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry the answer to a refused request",
+    label = "add `tollgate::AnyBodyLayer` between the limiter and this service",
     note = "the response body of the limited service must implement `tollgate::ResponseBody`; axum's, tonic's (feature \
             `tonic`), those of http-body-util and `String` do",
-    note = "a body that another layer has wrapped does not, nor does one that was received (`hyper::body::Incoming`): put \
-            the limiter inside that layer, or make the body axum's between the two, with \
-            `.map_response(|response: Response<_>| response.map(axum::body::Body::new))`"
+    note = "any other does under `tollgate::AnyBodyLayer`: `ServiceBuilder::new().layer(limiter).layer(AnyBodyLayer).service(..)`"
 )]
 pub trait ResponseBody: http_body::Body {
     /// A body of these bytes; of none, if there are none.
