@@ -1,11 +1,13 @@
 //! What a caller is told: the answer to a refused request, and the headers on every answer.
 #![doc = include_str!("answer/outcomes.md")]
 
+mod answer_body;
 mod answers;
 mod expose;
 mod fields;
 mod grpc;
 mod headers;
+mod into_answer;
 mod jitter;
 mod plain_text;
 mod prepared;
@@ -16,14 +18,16 @@ mod respond;
 mod retry_after;
 mod see_other;
 
+pub use self::answer_body::AnswerBody;
 pub(crate) use self::answers::{Answers, Writes};
 pub(crate) use self::fields::{
     plain_policy_member, policy_member, prepare_fields, write_usual_fields,
 };
-pub use self::grpc::GrpcAnswers;
 #[cfg(feature = "tonic")]
-pub(crate) use self::grpc::{Code as GrpcCode, Dialect, closed, too_late};
+pub(crate) use self::grpc::{Dialect, closed, too_late};
+pub use self::grpc::{GrpcAnswers, GrpcCode, GrpcStatus};
 pub use self::headers::{HeaderForm, RateLimitHeaders};
+pub use self::into_answer::IntoAnswer;
 pub use self::jitter::Jitter;
 pub use self::plain_text::PlainText;
 pub(crate) use self::prepared::{Prepared, PreparedRefusal};

@@ -33,10 +33,12 @@ pub(crate) use self::messages::frames;
 pub use self::messages::{MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService};
 pub use self::service::RateLimitService;
 
-use bytes::Bytes;
-use http::Response;
+use http::HeaderValue;
 
-use crate::answer::{Answers, GrpcAnswers, Jitter, RateLimitHeaders, Refusal, Respond, Writes};
+use crate::answer::{
+    Answers, GrpcAnswers, IntoAnswer, Jitter, ProblemJson, RateLimitHeaders, Refusal, Respond,
+    Writes,
+};
 use crate::limiter::Limiter;
 
 /// Limits the requests to the service that it wraps.
@@ -133,14 +135,15 @@ impl RateLimitLayer {
         self
     }
 
-    /// Answers refused requests with what a closure makes of them.
+    /// Answers refused requests with what a closure makes of them: a response of text or bytes, or with the feature `axum` whatever
+    /// a handler might return.
     ///
-    /// Whatever it returns gets `Retry-After`, `Cache-Control: no-store` and the RateLimit fields, where it does not have them
-    /// already. It need not be a refusal:
+    /// The answer gets `Retry-After`, `Cache-Control: no-store` and the RateLimit fields, where it does not have them already. It
+    /// need not be a refusal:
     ///
     /// ```
-    /// use http::{Response, StatusCode};
-    /// use tollgate::{Quota, RateLimitLayer, RefusalReason};
+    /// use http::Response;
+    /// use tollgate::{Quota, RateLimitLayer};
     ///
     /// const CACHED: &str = "the front page, as it was a minute ago";
     ///
@@ -150,22 +153,50 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(Quota::per_second(10))
     ///     .respond_with(|refusal| refusal.response("slow down, please\n"));
     ///
-    /// // Another status for those who do not say who they are:
+    /// # #[cfg(feature = "axum")] {
+    /// // What a handler might return:
+    /// use axum::Json;
+    ///
     /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| {
-    ///     let mut response = refusal.response("who are you?\n");
-    ///     if let RefusalReason::Unidentified(_) = refusal.reason() {
-    ///         *response.status_mut() = StatusCode::UNAUTHORIZED;
-    ///         let scheme = http::HeaderValue::from_static("Bearer");
-    ///         response.headers_mut().insert("www-authenticate", scheme);
-    ///     }
-    ///     response
+    ///     let seconds = refusal.retry_after().map(|wait| wait.as_secs());
+    ///     (refusal.status(), Json(vec![seconds]))
     /// });
+    /// # }
     /// ```
-    pub fn respond_with<B: Into<Bytes>>(
+    ///
+    /// The body has to be there when the closure returns, and to be no larger than 1 MiB. One that has to be waited for is replaced
+    /// by the usual answer, and an error in the log says so.
+    pub fn respond_with<Via, A: IntoAnswer<Via>>(
         self,
-        respond: impl Fn(&Refusal<'_>) -> Response<B> + Send + Sync + 'static,
+        respond: impl Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
     ) -> Self {
-        self.respond(move |refusal: &Refusal<'_>| respond(refusal).map(Into::into))
+        self.respond(move |refusal: &Refusal<'_>| {
+            respond(refusal).into_answer().unwrap_or_else(|| {
+                tracing::error!("the body of an answer to a refused request has to be waited for; the usual answer is sent");
+                ProblemJson.respond(refusal)
+            })
+        })
+    }
+
+    /// Asks callers for credentials who do not say who they are, under [`OnMissing::Deny`](crate::OnMissing::Deny): 401 with this
+    /// `WWW-Authenticate` rather than 403, and `UNAUTHENTICATED` over gRPC.
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use tollgate::key::Header;
+    /// use tollgate::{OnMissing, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_second(10))
+    ///     .key(Header::new("authorization"))
+    ///     .on_missing(OnMissing::Deny);
+    /// let layer = RateLimitLayer::new(policy).challenge(HeaderValue::from_static("Bearer"));
+    /// ```
+    ///
+    /// It is not the default, because a 401 has to name a scheme, which only the operator knows, and a key that is no credential has
+    /// none.
+    pub fn challenge(mut self, challenge: HeaderValue) -> Self {
+        self.answers(|answers| answers.challenge(challenge));
+        self
     }
 
     /// Tells callers how their budgets stand in another [form](crate::HeaderForm) than draft-11, in several, of all policies

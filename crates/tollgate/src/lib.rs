@@ -81,10 +81,12 @@ pub use self::annotation::rate_limit;
 #[cfg(feature = "axum")]
 pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
 pub use self::answer::{
-    GrpcAnswers, HeaderForm, Jitter, PlainText, ProblemJson, RateLimitHeaders, Refusal,
-    RefusalReason, Respond, SeeOther,
+    AnswerBody, GrpcAnswers, GrpcCode, GrpcStatus, HeaderForm, IntoAnswer, Jitter, PlainText,
+    ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond, SeeOther,
 };
-pub use self::body::{BodyWatch, ResponseBody, Watched};
+pub use self::body::{
+    AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, ResponseBody, Watched,
+};
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
 pub use self::key::ClientIp;

@@ -17,8 +17,8 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Either, Empty, Full};
 use tollgate::key::{self, Header, KeyList};
 use tollgate::{
-    Block, FailureKind, HeaderForm, Limiter, OnFailure, OnMissing, PlainText, Policy, Quota,
-    RateLimitLayer, RefusalReason, Respond, ResponseBody, SeeOther,
+    AnswerBody, Block, FailureKind, HeaderForm, Limiter, OnFailure, OnMissing, PlainText, Policy,
+    Quota, RateLimitLayer, RefusalReason, Respond, ResponseBody, SeeOther,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -205,6 +205,131 @@ async fn a_closure_may_return_any_bytes() {
     for layer in layers {
         assert_eq!(refused(&layer).await.body(), "slow down");
     }
+}
+
+#[tokio::test]
+async fn an_answer_says_what_its_body_is() {
+    const PAGE: &str = "<title>slow down</title>";
+    let text = "text/plain; charset=utf-8";
+    let octets = "application/octet-stream";
+    let html = HeaderValue::from_static("text/html");
+    let layers = [
+        (
+            one_an_hour().respond_with(|refusal| refusal.response("slow")),
+            text,
+        ),
+        (
+            one_an_hour().respond_with(|refusal| refusal.response(String::from("slow"))),
+            text,
+        ),
+        (
+            one_an_hour().respond_with(|refusal| refusal.response(Bytes::from_static(b"slow"))),
+            octets,
+        ),
+        (
+            one_an_hour()
+                .respond_with(move |refusal| refusal.response(AnswerBody::of(html.clone(), PAGE))),
+            "text/html",
+        ),
+    ];
+    for (layer, expected) in layers {
+        let response = refused(&layer).await;
+        assert_eq!(response.status(), 429);
+        assert_eq!(header(&response, "content-type"), expected);
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn whatever_a_handler_may_return_is_an_answer() {
+    use axum::Json;
+    use axum::body::Body as Stream;
+    use axum::response::{Html, IntoResponse};
+
+    // given answers as a handler would return them, one with a header of its own
+    let standing = || standing(Policy::new("api", Quota::per_hour(1)));
+    let json = standing().respond_with(|refusal| {
+        let wait = refusal.retry_after().unwrap().as_secs();
+        (refusal.status(), Json(serde_json::json!({ "wait": wait })))
+    });
+    let html = standing().respond_with(|_| {
+        let headers = [("retry-after", "7"), ("cache-control", "max-age=1")];
+        (StatusCode::IM_A_TEAPOT, headers, Html("<p>slow down"))
+    });
+    let status = standing().respond_with(|_| StatusCode::NOT_FOUND);
+    let boxed = standing().respond_with(|_| "slow down".into_response());
+
+    // then their bodies and types arrive, with what every refusal says where it was not said
+    let json = refused(&json).await;
+    assert_eq!(
+        (json.status().as_u16(), json.body().as_str()),
+        (429, "{\"wait\":3600}")
+    );
+    assert_eq!(header(&json, "content-type"), "application/json");
+    assert_eq!(header(&json, "retry-after"), "3600");
+    assert_eq!(header(&json, "cache-control"), "no-store");
+    assert_eq!(header(&json, "ratelimit"), "\"api\";r=0;t=3600");
+
+    let html = refused(&html).await;
+    assert_eq!(
+        (html.status().as_u16(), html.body().as_str()),
+        (418, "<p>slow down")
+    );
+    assert_eq!(header(&html, "retry-after"), "7");
+    assert_eq!(header(&html, "cache-control"), "max-age=1");
+
+    assert_eq!(refused(&status).await.status(), 404);
+    assert_eq!(refused(&boxed).await.body(), "slow down");
+
+    // and a body that has to be waited for, or never ends, keeps nobody waiting
+    let pending = one_an_hour().respond_with(|_| {
+        Stream::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>())
+    });
+    let endless = one_an_hour().respond_with(|_| {
+        let bytes = Bytes::from_static(&[0; 4096]);
+        let stream = tokio_stream::iter(std::iter::repeat_with(move || {
+            Ok::<_, Infallible>(bytes.clone())
+        }));
+        Stream::from_stream(stream)
+    });
+    for layer in [pending, endless] {
+        let usual = refused(&layer).await;
+        assert_eq!(usual.status(), 429);
+        assert_eq!(header(&usual, "content-type"), "application/problem+json");
+    }
+}
+
+#[tokio::test]
+async fn a_layer_that_asks_for_credentials_answers_401_to_those_without_and_to_nobody_else() {
+    let policy = || {
+        Policy::new("api", Quota::per_hour(1))
+            .key(Header::new("x-api-key"))
+            .on_missing(OnMissing::Deny)
+    };
+    let forbids = send(&standing(policy())).await;
+    assert_eq!(forbids.status(), 403);
+    assert!(
+        forbids.body().contains("\"status\":403") && forbids.body().contains("header x-api-key")
+    );
+    assert!(!forbids.headers().contains_key("www-authenticate"));
+
+    let layer = standing(policy()).challenge(HeaderValue::from_static("Bearer"));
+    let asks = send(&layer).await;
+    assert_eq!(asks.status(), 401);
+    assert_eq!(header(&asks, "www-authenticate"), "Bearer");
+    assert!(asks.body().contains("\"status\":401") && asks.body().contains("header x-api-key"));
+
+    let known = || {
+        let mut request = from("10.0.0.1");
+        request
+            .headers_mut()
+            .insert("x-api-key", HeaderValue::from_static("secret"));
+        request
+    };
+    assert_eq!(send_to(&layer, known()).await.status(), 200);
+    let denied = send_to(&layer, known()).await;
+    assert_eq!(denied.status(), 429);
+    assert!(!denied.headers().contains_key("www-authenticate"));
 }
 
 #[tokio::test]

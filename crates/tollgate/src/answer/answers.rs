@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::{convert, fmt};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::expose::{expose, names};
 use super::fields::{has_fields, write_chosen_fields};
@@ -27,6 +27,8 @@ pub(crate) struct Answers {
     headers: Option<RateLimitHeaders>,
     jitter: Option<Jitter>,
     grpc: GrpcAnswers,
+    /// What callers are asked for who do not say who they are.
+    challenge: Option<HeaderValue>,
     exposes: bool,
     /// The names of what is exposed to pages in browsers, if anything is.
     exposed: Option<Arc<[&'static str]>>,
@@ -73,6 +75,7 @@ impl Default for Answers {
             headers: Some(RateLimitHeaders::default()),
             jitter: None,
             grpc: GrpcAnswers::new(),
+            challenge: None,
             exposes: false,
             exposed: None,
             writes: Writes::Usual,
@@ -96,6 +99,10 @@ impl Answers {
 
     pub(crate) fn grpc(&mut self, grpc: GrpcAnswers) {
         self.grpc = grpc;
+    }
+
+    pub(crate) fn challenge(&mut self, challenge: HeaderValue) {
+        self.challenge = Some(challenge);
     }
 
     pub(crate) fn expose(&mut self) {
@@ -163,8 +170,11 @@ impl Answers {
         writes: Writes,
     ) -> Response<Bytes> {
         let jitter = self.jitter.map(Jitter::draw);
-        let refusal = Refusal::new(reason, ledger, request, jitter);
+        let refusal = Refusal::new(reason, ledger, request, jitter)
+            .asking_for_credentials(self.challenge.is_some());
         if let Some(dialect) = Dialect::of(&request) {
+            let asks = self.challenge.is_some() || self.grpc.asks_for_credentials();
+            let refusal = refusal.asking_for_credentials(asks);
             return self.complete(self.grpc.answer(dialect, &refusal), &refusal, writes);
         }
         if let [sole] = ledger.report().verdicts()
@@ -187,8 +197,16 @@ impl Answers {
         writes: Writes,
     ) -> Response<Bytes> {
         let redirects = response.status().is_redirection();
+        let is_challenge = response.status() == StatusCode::UNAUTHORIZED;
         let headers = response.headers_mut();
         headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        if let Some(challenge) = &self.challenge
+            && is_challenge
+        {
+            headers
+                .entry(WWW_AUTHENTICATE)
+                .or_insert_with(|| challenge.clone());
+        }
         if redirects {
             return response;
         }

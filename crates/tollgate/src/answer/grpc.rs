@@ -4,6 +4,7 @@
 mod details;
 mod options;
 mod pushback;
+mod status;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -11,8 +12,9 @@ use http::{HeaderName, HeaderValue, Method, Response};
 
 pub use self::options::GrpcAnswers;
 use self::pushback::pushback;
-use super::{Refusal, RefusalReason};
-use crate::{Block, RequestView};
+pub use self::status::{GrpcCode, GrpcStatus};
+use super::Refusal;
+use crate::RequestView;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -57,57 +59,16 @@ impl Dialect {
     }
 }
 
-/// The status of a refusal, and what it says to a person.
-#[derive(Clone, Copy, Debug)]
-struct Status {
-    code: Code,
-    message: &'static str,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Code {
-    #[cfg(feature = "tonic")]
-    DeadlineExceeded,
-    PermissionDenied,
-    ResourceExhausted,
-    #[cfg(feature = "tonic")]
-    Internal,
-    Unavailable,
-}
-
-impl Status {
-    fn of(reason: RefusalReason<'_>) -> Self {
-        let (code, message) = match reason {
-            RefusalReason::QuotaExceeded => (Code::ResourceExhausted, "quota exceeded"),
-            RefusalReason::Undecided => (
-                Code::Unavailable,
-                "the rate limiter cannot decide at the moment",
-            ),
-            RefusalReason::Blocked(Block::Forbidden) => {
-                (Code::PermissionDenied, "the caller is blocked")
-            }
-            RefusalReason::Blocked(Block::TooManyRequests) => {
-                (Code::ResourceExhausted, "the caller is blocked")
-            }
-            RefusalReason::Unidentified(_) => (
-                Code::PermissionDenied,
-                "the request does not say who it is from",
-            ),
-        };
-        Self { code, message }
-    }
-}
-
 impl GrpcAnswers {
     /// The answer to a refusal: trailers-only, which is to say that the status stands in the headers, and there is no
     /// body.
     pub(super) fn answer(&self, dialect: Dialect, refusal: &Refusal<'_>) -> Response<Bytes> {
-        let status = Status::of(refusal.reason());
+        let status = self.status(refusal);
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, dialect.content_type());
         headers.insert(GRPC_STATUS, status.code.value());
-        headers.insert(GRPC_MESSAGE, HeaderValue::from_static(status.message));
+        headers.insert(GRPC_MESSAGE, status.message_value());
         if self.pushback
             && let Some(value) = pushback(refusal)
         {
@@ -115,7 +76,7 @@ impl GrpcAnswers {
         }
         #[cfg(feature = "tonic")]
         if self.details {
-            details::write(headers, status, refusal, &self.domain);
+            details::write(headers, &status, refusal, &self.domain);
         }
         response
     }
@@ -123,7 +84,7 @@ impl GrpcAnswers {
 
 /// An answer to a call that no limit refuses, and that cannot go on all the same.
 #[cfg(feature = "tonic")]
-pub(crate) fn closed(dialect: Dialect, code: Code, message: &'static str) -> Response<Bytes> {
+pub(crate) fn closed(dialect: Dialect, code: GrpcCode, message: &'static str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, dialect.content_type());
@@ -137,21 +98,7 @@ pub(crate) fn closed(dialect: Dialect, code: Code, message: &'static str) -> Res
 pub(crate) fn too_late(call: &RequestView<'_>) -> Response<Bytes> {
     let dialect = Dialect::of(call).unwrap_or(Dialect::Native);
     let message = "the deadline passed before it was decided whether the call may pass";
-    closed(dialect, Code::DeadlineExceeded, message)
-}
-
-impl Code {
-    fn value(self) -> HeaderValue {
-        HeaderValue::from_static(match self {
-            #[cfg(feature = "tonic")]
-            Self::DeadlineExceeded => "4",
-            Self::PermissionDenied => "7",
-            Self::ResourceExhausted => "8",
-            #[cfg(feature = "tonic")]
-            Self::Internal => "13",
-            Self::Unavailable => "14",
-        })
-    }
+    closed(dialect, GrpcCode::DeadlineExceeded, message)
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! A sentence instead of a document.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::Response;
 
 use super::retry_after::told_seconds;
 use super::{Refusal, RefusalReason, Respond};
@@ -23,7 +22,7 @@ pub struct PlainText;
 
 impl Respond for PlainText {
     fn respond(&self, refusal: &Refusal<'_>) -> Response<Bytes> {
-        let text = match (refusal.reason(), refusal.retry_after()) {
+        let text: String = match (refusal.reason(), refusal.retry_after()) {
             (RefusalReason::QuotaExceeded, Some(wait)) => match told_seconds(wait) {
                 1 => "Too many requests: try again in 1 second.\n".into(),
                 seconds => format!("Too many requests: try again in {seconds} seconds.\n"),
@@ -37,10 +36,6 @@ impl Respond for PlainText {
             (RefusalReason::Unidentified(missing), _) => format!("There is {missing}.\n"),
             (RefusalReason::Blocked(_), _) => "The caller is blocked.\n".into(),
         };
-        let mut response = refusal.response(text);
-        response.headers_mut().insert(CONTENT_TYPE, TEXT);
-        response
+        refusal.response(text)
     }
 }
-
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

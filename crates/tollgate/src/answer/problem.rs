@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Response, StatusCode};
 
 use super::{Refusal, RefusalReason, Respond};
 use crate::Block;
@@ -26,7 +26,9 @@ impl Respond for ProblemJson {
             RefusalReason::Blocked(Block::TooManyRequests) => {
                 Bytes::from_static(ABNORMAL_USAGE.as_bytes())
             }
-            RefusalReason::Unidentified(missing) => Bytes::from(unidentified(&missing.to_string())),
+            RefusalReason::Unidentified(missing) => {
+                Bytes::from(unidentified(refusal.status(), &missing.to_string()))
+            }
         };
         let mut response = refusal.response(body);
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
@@ -81,15 +83,17 @@ fn problem<'a>(detail: &str, violated: impl IntoIterator<Item = &'a str>) -> Str
     )
 }
 
-fn unidentified(missing: &str) -> String {
+fn unidentified(status: StatusCode, missing: &str) -> String {
     // Only header names and literals stand in it, but one of them may come from the user of this crate.
     let escaped: String = missing.chars().flat_map(char::escape_default).collect();
     let detail = escaped
         .replace("\\'", "'")
         .replace("\\u{", "(U+")
         .replace('}', ")");
+    let title = status.canonical_reason().unwrap_or_default();
+    let status = status.as_u16();
     format!(
-        "{{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\"detail\":\"There is {detail}.\"}}"
+        "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"There is {detail}.\"}}"
     )
 }
 
@@ -106,8 +110,14 @@ mod tests {
             UNDECIDED.to_owned(),
             FORBIDDEN.to_owned(),
             ABNORMAL_USAGE.to_owned(),
-            unidentified("no header x-api-key in the request"),
-            unidentified("no \"thing\" that\\ is\n'odd' \u{1F600} in the request"),
+            unidentified(
+                StatusCode::UNAUTHORIZED,
+                "no header x-api-key in the request",
+            ),
+            unidentified(
+                StatusCode::FORBIDDEN,
+                "no \"thing\" that\\ is\n'odd' \u{1F600} in the request",
+            ),
         ];
         for body in bodies {
             let value: serde_json::Value = serde_json::from_str(&body).unwrap();

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 
+use super::answer_body::AnswerBody;
 use super::jitter::Drawn;
 use crate::key::KeyMissing;
 use crate::ledger::Ledger;
@@ -18,6 +20,7 @@ pub struct Refusal<'a> {
     ledger: &'a Ledger,
     request: RequestView<'a>,
     jitter: Option<Drawn>,
+    asks_for_credentials: bool,
 }
 
 /// Why a request is refused.
@@ -46,7 +49,20 @@ impl<'a> Refusal<'a> {
             ledger,
             request,
             jitter,
+            asks_for_credentials: false,
         }
+    }
+
+    /// The same under a layer that asks callers for credentials who do not say who they are.
+    pub(super) fn asking_for_credentials(self, asks_for_credentials: bool) -> Self {
+        Self {
+            asks_for_credentials,
+            ..self
+        }
+    }
+
+    pub(super) fn asks_for_credentials(&self) -> bool {
+        self.asks_for_credentials
     }
 
     /// Why.
@@ -61,16 +77,23 @@ impl<'a> Refusal<'a> {
         match self.reason {
             RefusalReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalReason::Unidentified(_) if self.asks_for_credentials => StatusCode::UNAUTHORIZED,
             RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
             RefusalReason::Blocked(how) => how.status(),
         }
     }
 
-    /// A response with the status that says so, and this body.
+    /// A response with the status that says so, and this body of the [type](AnswerBody) that it is: text is
+    /// `text/plain; charset=utf-8`.
     #[must_use]
-    pub fn response(&self, body: impl Into<Bytes>) -> Response<Bytes> {
-        let mut response = Response::new(body.into());
+    pub fn response(&self, body: impl Into<AnswerBody>) -> Response<Bytes> {
+        let AnswerBody {
+            bytes,
+            content_type,
+        } = body.into();
+        let mut response = Response::new(bytes);
         *response.status_mut() = self.status();
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
         response
     }
 

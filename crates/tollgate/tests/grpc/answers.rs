@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use tollgate::key::{self, Global, Header, KeyList};
 use tollgate::{
-    Block, FailureKind, GrpcAnswers, Limiter, OnFailure, OnMissing, Policy, Quota,
-    RateLimitHeaders, RateLimitLayer,
+    Block, FailureKind, GrpcAnswers, GrpcCode, GrpcStatus, Limiter, OnFailure, OnMissing, Policy,
+    Quota, RateLimitHeaders, RateLimitLayer, RefusalReason,
 };
 use tollgate_testkit::shop::Order;
 use tonic::{Code, Status};
@@ -211,6 +212,69 @@ async fn a_failure_that_denies_is_unavailable_and_no_quota_failure() {
     assert_eq!(info.reason, "RATE_LIMITER_UNAVAILABLE");
     assert!(details.quota_failure().is_none() && details.retry_info().is_none());
     assert_eq!(served.shop.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_caller_that_must_say_who_it_is_is_told_what_is_missing_and_asked_for_it_where_that_was_asked()
+ {
+    let policy = || {
+        Policy::new("orders", Quota::per_hour(9))
+            .key(Header::new("x-api-key"))
+            .on_missing(OnMissing::Deny)
+    };
+    let layer = || RateLimitLayer::new(policy());
+    for (layer, code) in [
+        (layer(), Code::PermissionDenied),
+        (
+            layer().grpc(GrpcAnswers::new().unauthenticated()),
+            Code::Unauthenticated,
+        ),
+        (
+            layer().challenge(HeaderValue::from_static("Bearer")),
+            Code::Unauthenticated,
+        ),
+    ] {
+        let served = Served::behind(layer).await;
+
+        let refused = served.place().await.unwrap_err();
+
+        assert_eq!(refused.code(), code);
+        assert_eq!(
+            refused.message(),
+            "there is no header x-api-key in the request"
+        );
+        let details = refused.get_error_details();
+        assert_eq!(
+            details.error_info().unwrap().metadata["missing"],
+            "header x-api-key"
+        );
+        assert_eq!(served.shop.calls(), 0);
+    }
+}
+
+#[tokio::test]
+async fn code_and_message_of_a_refusal_are_the_operators_to_choose() {
+    let answers = GrpcAnswers::new().status_by(|refusal, usual| match refusal.reason() {
+        RefusalReason::QuotaExceeded => {
+            assert_eq!(refusal.request().uri().path(), "/shop.v1.Orders/Place");
+            GrpcStatus::new(
+                GrpcCode::Aborted,
+                format!("{}: 100 % für heute", usual.message),
+            )
+        }
+        _ => usual,
+    });
+    for details in [answers.clone(), answers.without_details()] {
+        let layer = RateLimitLayer::new(Quota::per_hour(1)).grpc(details);
+        let served = Served::behind(layer).await;
+        served.place().await.unwrap();
+
+        let refused = served.place().await.unwrap_err();
+
+        assert_eq!(refused.code(), Code::Aborted);
+        assert_eq!(refused.message(), "quota exceeded: 100 % für heute");
+        assert!(pushback_ms(&refused).is_some());
+    }
 }
 
 #[tokio::test]

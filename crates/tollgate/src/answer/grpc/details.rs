@@ -5,15 +5,20 @@ use std::collections::{BTreeMap, HashMap};
 use http::HeaderMap;
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
-use super::{Code, Status};
+use super::GrpcStatus;
 use crate::report::PolicyVerdict;
 use crate::{Refusal, RefusalReason};
 
 /// Writes `grpc-status-details-bin`.
-pub(super) fn write(headers: &mut HeaderMap, status: Status, refusal: &Refusal<'_>, domain: &str) {
+pub(super) fn write(
+    headers: &mut HeaderMap,
+    status: &GrpcStatus,
+    refusal: &Refusal<'_>,
+    domain: &str,
+) {
     let status = tonic::Status::with_error_details(
         status.code.into(),
-        status.message,
+        status.message.as_ref(),
         details(refusal, domain),
     );
     // It refuses texts that are no header values, and there are none: the status was made here.
@@ -22,7 +27,11 @@ pub(super) fn write(headers: &mut HeaderMap, status: Status, refusal: &Refusal<'
 
 fn details(refusal: &Refusal<'_>, domain: &str) -> ErrorDetails {
     let mut details = ErrorDetails::new();
-    details.set_error_info(reason(refusal.reason()), domain, HashMap::new());
+    let mut metadata = HashMap::new();
+    if let RefusalReason::Unidentified(missing) = refusal.reason() {
+        metadata.insert("missing".to_owned(), missing.what().to_owned());
+    }
+    details.set_error_info(reason(refusal.reason()), domain, metadata);
     if let RefusalReason::QuotaExceeded = refusal.reason() {
         details.set_quota_failure(violations(refusal));
         if let Some(wait) = refusal.retry_after() {
@@ -72,16 +81,4 @@ fn smallest(verdicts: &[&PolicyVerdict]) -> i64 {
         .min()
         .and_then(|limit| i64::try_from(limit).ok())
         .unwrap_or(i64::MAX)
-}
-
-impl From<Code> for tonic::Code {
-    fn from(code: Code) -> Self {
-        match code {
-            Code::DeadlineExceeded => Self::DeadlineExceeded,
-            Code::PermissionDenied => Self::PermissionDenied,
-            Code::ResourceExhausted => Self::ResourceExhausted,
-            Code::Internal => Self::Internal,
-            Code::Unavailable => Self::Unavailable,
-        }
-    }
 }

@@ -18,12 +18,12 @@ use super::meter::Meter;
 use super::received::Received;
 use super::says::{Says, is_encoded};
 use super::sent::Sent;
-use crate::answer::{Dialect, GrpcCode, closed};
+use crate::answer::{Dialect, closed};
 use crate::layer::Config;
 use crate::layer::deadline::Deadline;
 use crate::ledger::Ledger;
 use crate::limiter::{Plan, Planned, Turned};
-use crate::{Messages, ResponseBody};
+use crate::{GrpcCode, Messages, ResponseBody};
 
 /// A service whose calls' messages are charged: what a [`MessageLimitLayer`](super::MessageLimitLayer) makes.
 #[derive(Clone, Debug)]

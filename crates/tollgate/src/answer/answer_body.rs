@@ -1,0 +1,89 @@
+//! Bodies of answers, and of what type they are.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::HeaderValue;
+
+/// A body for [`Refusal::response`](crate::Refusal::response), with its `Content-Type`. Texts are `text/plain; charset=utf-8`, and
+/// bytes are `application/octet-stream`, as they are for axum. What is something else says so in the header of the response, or
+/// is made [`of`](Self::of) its type.
+#[derive(Clone, Debug)]
+pub struct AnswerBody {
+    pub(super) bytes: Bytes,
+    pub(super) content_type: HeaderValue,
+}
+
+impl AnswerBody {
+    /// A body of this type.
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use tollgate::{AnswerBody, Quota, RateLimitLayer};
+    ///
+    /// const PAGE: &str = "<!doctype html><title>Slow down</title>";
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| {
+    ///     refusal.response(AnswerBody::of(HeaderValue::from_static("text/html; charset=utf-8"), PAGE))
+    /// });
+    /// ```
+    pub fn of(content_type: HeaderValue, bytes: impl Into<Bytes>) -> Self {
+        Self {
+            bytes: bytes.into(),
+            content_type,
+        }
+    }
+
+    fn text(bytes: impl Into<Bytes>) -> Self {
+        Self::of(HeaderValue::from_static("text/plain; charset=utf-8"), bytes)
+    }
+
+    fn octets(bytes: impl Into<Bytes>) -> Self {
+        Self::of(HeaderValue::from_static("application/octet-stream"), bytes)
+    }
+}
+
+impl From<&'static str> for AnswerBody {
+    fn from(text: &'static str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for AnswerBody {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<Cow<'static, str>> for AnswerBody {
+    fn from(text: Cow<'static, str>) -> Self {
+        match text {
+            Cow::Borrowed(text) => Self::text(text),
+            Cow::Owned(text) => Self::text(text),
+        }
+    }
+}
+
+impl From<&'static [u8]> for AnswerBody {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::octets(bytes)
+    }
+}
+
+impl<const N: usize> From<&'static [u8; N]> for AnswerBody {
+    fn from(bytes: &'static [u8; N]) -> Self {
+        Self::octets(bytes.as_slice())
+    }
+}
+
+impl From<Vec<u8>> for AnswerBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::octets(bytes)
+    }
+}
+
+impl From<Bytes> for AnswerBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::octets(bytes)
+    }
+}
