@@ -17,6 +17,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{any, get, options};
+#[expect(deprecated, reason = "handlers have it all the same")]
+use axum_extra::extract::Host;
 use common::served::Served;
 use http::{Method, Request, Uri, Version};
 use http_body_util::BodyExt;
@@ -264,22 +266,20 @@ async fn a_path_that_begins_like_a_health_check_is_charged_on_its_way_to_a_handl
     }
 }
 
-/// What readers of hosts make of a request: axum's own parts, first and last, and the target.
-async fn reads_host(State(ran): State<Ran>, request: Request<Body>) {
+/// Runs for a host if any reader takes the request to be for it: axum-extra's, the first and last line, and the target.
+#[expect(deprecated, reason = "handlers have it all the same")]
+async fn reads_host(State(ran): State<Ran>, host: Option<Host>, request: Request<Body>) {
+    let authority = request.uri().authority().map(http::uri::Authority::host);
     let lines = request.headers().get_all("host").iter();
-    let lines = lines.filter_map(|line| line.to_str().ok());
-    let said: Vec<&str> = request
-        .uri()
-        .authority()
-        .map(http::uri::Authority::host)
-        .into_iter()
-        .chain(lines)
-        .collect();
-    let is_api = |said: &&str| {
-        said.trim_end_matches('.')
+    let mut lines = lines.filter_map(|line| line.to_str().ok());
+    let extracted = host.as_ref().map(|Host(host)| host.as_str());
+    let mut said = [extracted, authority, lines.next(), lines.next_back()].into_iter();
+    let is_api = |said: &str| {
+        let name = said.split(':').next().unwrap_or_default();
+        name.trim_end_matches('.')
             .eq_ignore_ascii_case("api.example.com")
     };
-    if said.first().is_some_and(is_api) || said.last().is_some_and(is_api) {
+    if said.any(|said| said.is_some_and(is_api)) {
         ran.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -297,6 +297,8 @@ async fn a_policy_for_a_host_covers_what_a_handler_can_take_for_it() {
         "GET http://api.example.com/ HTTP/1.1\r\nHost: www.example.com\r\n",
         "GET http://u:p@api.example.com:80/ HTTP/1.1\r\nHost: www.example.com\r\n",
         "GET http://api.example.com/ HTTP/1.0\r\n",
+        "GET / HTTP/1.1\r\nHost: www.example.com\r\nX-Forwarded-Host: api.example.com:443\r\n",
+        "GET / HTTP/1.1\r\nHost: www.example.com\r\nForwarded: for=a;Host=\"api.example.com\"\r\n",
     ];
     for head in heads {
         // given a policy for one host
