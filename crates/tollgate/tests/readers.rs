@@ -1233,6 +1233,13 @@ async fn a_body_that_nothing_has_read_is_ambiguous_and_one_that_is_empty_is_abse
     )
     .await;
     assert_eq!(found, [200, 429]);
+    // A form in the query is not all that a handler may read.
+    let gets = ["a", "b"].map(|user| Sent {
+        body: b"user=c".to_vec(),
+        ..get(&format!("/?user={user}"))
+    });
+    let found = statuses(by_field(), Some(BufferBodyLayer::new(100)), &gets).await;
+    assert_eq!(found, [200, 429]);
     let by_field = one_an_hour(OnMissing::Pass).key(JsonField::new("user"));
     let found = statuses(by_field, None, &vec![post(JSON, r#"{"user":"a"}"#); 2]).await;
     assert_eq!(found, [200, 429]);

@@ -56,10 +56,8 @@ impl KeyExtractor for FormField {
         match SeenBody::of(request) {
             // Whatever the body says it is: some handlers do not ask.
             Ok(body) => Told::by(in_query.chain(values(body, &self.name))).key(&self.missing),
-            Err(why) => match Told::by(in_query) {
-                Told::One(value) if request.method() == Method::GET => Ok(Key::bytes(&value)),
-                _ => Err(self.missing.clone().ambiguous(why)),
-            },
+            // Also a form in the query: who reads the body might see another.
+            Err(why) => Err(self.missing.clone().ambiguous(why)),
         }
     }
 
