@@ -1,0 +1,286 @@
+//! Policies, drawn at random.
+
+use std::fmt;
+
+use fastrand::Rng;
+use http::Method;
+use tollgate::key::{
+    BasicUser, BearerToken, Cookie, FormField, Global, Header, Host, JsonField, Metadata,
+    PathParam, Query,
+};
+use tollgate::{ClientIp, Messages, OnMissing, Policy, Quota};
+
+use crate::readings::{BINARY, COOKIE, FIELD, HEADER, METADATA, PARAM, QUERY, Who};
+use crate::weaknesses::Weakness;
+
+/// A policy as its operator thinks of it.
+#[derive(Clone)]
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    pub(crate) routes: Vec<&'static str>,
+    pub(crate) exempt_routes: Vec<&'static str>,
+    pub(crate) grpc: Vec<&'static str>,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) exempt_methods: Vec<Method>,
+    pub(crate) hosts: Vec<&'static str>,
+    pub(crate) exempts_preflights: bool,
+    pub(crate) exempts_health_checks: bool,
+    pub(crate) who: Who,
+    pub(crate) on_missing: OnMissing,
+    pub(crate) per_message: bool,
+    /// Only for handlers that name it.
+    pub(crate) on_demand: bool,
+    pub(crate) limit: u64,
+    /// What the policy does wrong, where it is to be caught.
+    pub(crate) weakness: Option<Weakness>,
+}
+
+/// The policy that handlers name, if a service has one.
+pub(crate) const NAMED: &str = "named";
+/// So much that nothing is refused, and every request shows whom it is from.
+pub(crate) const PLENTY: u64 = 1_000_000;
+
+const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
+const ROUTES: [&str; 13] = [
+    "/any",
+    "/get",
+    "/both",
+    "/options",
+    "/items/{id}",
+    "/files/{*path}",
+    "/in/x",
+    "/in/{id}",
+    "/merged",
+    "/{a}",
+    "/{*all}",
+    "/shop.v1.Orders/{method}",
+    "/grpc.health.v1.Health/{method}",
+];
+const EXEMPT_ROUTES: [&str; 5] = ["/any", "/both", "/files/{*path}", "/in/x", "/open"];
+const GRPC: [&str; 5] = [
+    "shop.v1.Orders/Place",
+    "shop.v1.Orders/Upload",
+    "shop.v1.Orders/*",
+    "shop.v1.*",
+    "grpc.health.v1.Health/*",
+];
+const HOSTS: [&str; 2] = ["api.example.com", "*.example.com"];
+
+impl Rule {
+    pub(crate) fn every(name: &'static str) -> Self {
+        Self {
+            name,
+            routes: Vec::new(),
+            exempt_routes: Vec::new(),
+            grpc: Vec::new(),
+            methods: Vec::new(),
+            exempt_methods: Vec::new(),
+            hosts: Vec::new(),
+            exempts_preflights: false,
+            exempts_health_checks: false,
+            who: Who::All,
+            on_missing: OnMissing::Share,
+            per_message: false,
+            on_demand: false,
+            limit: PLENTY,
+            weakness: None,
+        }
+    }
+
+    pub(crate) fn draw(rng: &mut Rng, name: &'static str) -> Self {
+        let mut rule = Self::every(name);
+        rule.who = draw_who(rng);
+        rule.on_missing = draw_on_missing(rng);
+        match rng.u8(0..10) {
+            0..=2 => {}
+            3..=6 => rule.routes = draw_some(rng, &ROUTES),
+            _ => rule.grpc = draw_some(rng, &GRPC),
+        }
+        // What stands in a path is known where the policy says which path.
+        if rule.who == Who::Path {
+            rule.routes = vec!["/items/{id}"];
+            rule.grpc = Vec::new();
+        }
+        if rng.u8(0..5) == 0 {
+            rule.exempt_routes = draw_some(rng, &EXEMPT_ROUTES);
+        }
+        if rng.u8(0..5) == 0 {
+            rule.methods = draw_some(rng, &[Method::GET, Method::POST, Method::OPTIONS]);
+        }
+        if rng.u8(0..8) == 0 {
+            rule.exempt_methods = draw_some(rng, &[Method::GET, Method::OPTIONS, Method::PUT]);
+        }
+        if rng.u8(0..4) == 0 {
+            rule.hosts = draw_some(rng, &HOSTS);
+        }
+        rule.exempts_preflights = rng.u8(0..4) == 0;
+        rule.exempts_health_checks = rng.u8(0..4) == 0;
+        if rng.u8(0..3) == 0 {
+            rule.limit = rng.u64(1..=4);
+        }
+        rule
+    }
+
+    /// Some policies of one limiter, of which one may be for messages.
+    pub(crate) fn draw_several(rng: &mut Rng) -> Vec<Self> {
+        let count = rng.usize(1..=3);
+        let mut rules: Vec<_> = NAMES[..count]
+            .iter()
+            .map(|name| Self::draw(rng, name))
+            .collect();
+        // Callers who are refused show nothing more: in most services nobody is.
+        if rng.u8(0..4) != 0 {
+            for rule in &mut rules {
+                rule.limit = PLENTY;
+            }
+        }
+        if rng.bool() {
+            let mut messages = Self::every("messages");
+            messages.who = *rng.choice(&[Who::Peer, Who::All, Who::Metadata]).unwrap();
+            messages.grpc = draw_some(rng, &GRPC[..4]);
+            messages.per_message = true;
+            messages.limit = rng.choice([PLENTY, 12]).unwrap();
+            rules.push(messages);
+        }
+        let mut named = Self::every(NAMED);
+        named.who = draw_who(rng);
+        named.on_demand = true;
+        if named.who == Who::Path {
+            named.who = Who::Peer;
+        }
+        rules.push(named);
+        rules
+    }
+
+    /// The policy, or nothing if it contradicts itself.
+    pub(crate) fn policy(&self) -> Option<Policy> {
+        let mut policy = Policy::new(self.name, Quota::per_hour(self.limit));
+        let mut covered = self.clone();
+        if let Some(weakness) = self.weakness {
+            policy = weakness.weaken(policy, &mut covered);
+        } else {
+            policy = keyed(policy, self.who);
+        }
+        for route in &covered.routes {
+            policy = policy.route(route);
+        }
+        for methods in &covered.grpc {
+            policy = policy.grpc(methods);
+        }
+        for route in &covered.exempt_routes {
+            policy = policy.exempt_route(route);
+        }
+        for method in &covered.methods {
+            policy = policy.method(method.clone());
+        }
+        for method in &covered.exempt_methods {
+            policy = policy.exempt_method(method.clone());
+        }
+        for host in &covered.hosts {
+            policy = policy.host(host);
+        }
+        if covered.exempts_preflights {
+            policy = policy.exempt_preflights();
+        }
+        if covered.exempts_health_checks {
+            policy = policy.exempt_health_checks();
+        }
+        if covered.per_message {
+            policy = policy.per_message(Messages::received().end_stream());
+        }
+        if covered.on_demand {
+            policy = policy.on_demand();
+        }
+        Some(policy.on_missing(covered.on_missing))
+    }
+
+    /// Whether the policy can be an interceptor's.
+    pub(crate) fn fits_an_interceptor(&self) -> bool {
+        let has_key = matches!(
+            self.who,
+            Who::Peer | Who::All | Who::Header | Who::Cookie | Who::Metadata | Who::BinaryMetadata
+        );
+        let is_plain = self.routes.is_empty() && self.grpc.is_empty() && self.hosts.is_empty();
+        has_key && is_plain && self.exempt_routes.is_empty() && self.methods.is_empty()
+    }
+}
+
+impl fmt::Debug for Rule {
+    /// What is not as in every policy.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = self.limit;
+        write!(f, "policy {:?}, {limit} for each {:?}", self.name, self.who)?;
+        write!(f, ", on missing {:?}", self.on_missing)?;
+        let lists = [
+            ("routes", format!("{:?}", self.routes)),
+            ("gRPC", format!("{:?}", self.grpc)),
+            ("exempt routes", format!("{:?}", self.exempt_routes)),
+            ("methods", format!("{:?}", self.methods)),
+            ("exempt methods", format!("{:?}", self.exempt_methods)),
+            ("hosts", format!("{:?}", self.hosts)),
+        ];
+        for (name, list) in lists.iter().filter(|(_, list)| list != "[]") {
+            write!(f, ", {name} {list}")?;
+        }
+        let flags = [
+            ("exempts preflights", self.exempts_preflights),
+            ("exempts health checks", self.exempts_health_checks),
+            ("per message", self.per_message),
+            ("on demand", self.on_demand),
+        ];
+        for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+            write!(f, ", {name}")?;
+        }
+        match self.weakness {
+            None => Ok(()),
+            Some(weakness) => write!(f, ", weak: {weakness:?}"),
+        }
+    }
+}
+
+fn keyed(policy: Policy, who: Who) -> Policy {
+    match who {
+        Who::Peer => policy.key(ClientIp),
+        Who::All => policy.key(Global),
+        Who::Header => policy.key(Header::new(HEADER)),
+        Who::Cookie => policy.key(Cookie::new(COOKIE)),
+        Who::Bearer => policy.key(BearerToken),
+        Who::BasicUser => policy.key(BasicUser),
+        Who::Host => policy.key(Host),
+        Who::Query => policy.key(Query::new(QUERY)),
+        Who::Path => policy.key(PathParam::new(PARAM)),
+        Who::Form => policy.key(FormField::new(FIELD)),
+        Who::Json => policy.key(JsonField::new(FIELD)),
+        Who::Metadata => policy.key(Metadata::new(METADATA)),
+        Who::BinaryMetadata => policy.key(Metadata::new(BINARY)),
+    }
+}
+
+fn draw_who(rng: &mut Rng) -> Who {
+    let all = [
+        Who::Peer,
+        Who::All,
+        Who::Header,
+        Who::Cookie,
+        Who::Bearer,
+        Who::BasicUser,
+        Who::Query,
+        Who::Path,
+        Who::Host,
+        Who::Form,
+        Who::Json,
+        Who::Metadata,
+        Who::BinaryMetadata,
+    ];
+    *rng.choice(&all).unwrap()
+}
+
+fn draw_on_missing(rng: &mut Rng) -> OnMissing {
+    let all = [OnMissing::Share, OnMissing::Pass, OnMissing::Deny];
+    *rng.choice(&all).unwrap()
+}
+
+fn draw_some<T: Clone>(rng: &mut Rng, of: &[T]) -> Vec<T> {
+    let count = rng.usize(1..=2);
+    rng.choose_multiple(of.iter().cloned(), count)
+}
