@@ -2,16 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What happens to answers on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// They arrive.
     None,
-    /// They arrive late.
+    /// They arrive so much later than they were sent, each by itself: one that is late makes no other later.
     Delay(Duration),
     /// They vanish, and so does everything after them, while the connection stays open.
     Stall,
@@ -106,7 +106,9 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
             continue;
         };
-        let ends = [&client, &server].map(TcpStream::try_clone);
+        // Delays are ours to make.
+        let ends =
+            [&client, &server].map(|end| end.set_nodelay(true).and_then(|()| end.try_clone()));
         let [Ok(client_end), Ok(server_end)] = ends else {
             continue;
         };
@@ -124,9 +126,14 @@ fn requests(mut client: TcpStream, mut server: TcpStream) {
     let _closed = server.shutdown(Shutdown::Write);
 }
 
-fn answers(mut server: TcpStream, mut client: TcpStream, shared: &Shared) {
+fn answers(mut server: TcpStream, client: TcpStream, shared: &Shared) {
     let mut buffer = vec![0; 64 * 1024];
     let mut stalled = false;
+    let Ok(end) = client.try_clone() else {
+        return;
+    };
+    let (sent, on_their_way) = mpsc::channel();
+    let arriving = thread::spawn(move || arrive(&on_their_way, end));
     while let Ok(length @ 1..) = server.read(&mut buffer) {
         let answer = &buffer[..length];
         let fault = *lock(&shared.fault);
@@ -135,22 +142,34 @@ fn answers(mut server: TcpStream, mut client: TcpStream, shared: &Shared) {
             _ if stalled => continue,
             Fault::Truncate => &answer[..length / 2],
             Fault::Drop | Fault::HalfClose => &[],
-            Fault::Delay(by) => {
-                thread::sleep(by);
-                answer
-            }
-            Fault::None | Fault::Stall => answer,
+            Fault::None | Fault::Stall | Fault::Delay(_) => answer,
         };
-        let written = client.write_all(whole);
+        let due_at = match fault {
+            Fault::Delay(by) => Instant::now() + by,
+            _ => Instant::now(),
+        };
+        let is_sent = sent.send((due_at, whole.to_vec())).is_ok();
         match fault {
             Fault::HalfClose => {
                 let _closed = client.shutdown(Shutdown::Write);
             }
             Fault::Truncate | Fault::Drop => break,
-            _ if written.is_err() => break,
+            _ if !is_sent => break,
             _ => {}
         }
     }
+    drop(sent);
+    let _arrived = arriving.join();
     let _closed = client.shutdown(Shutdown::Both);
     let _closed = server.shutdown(Shutdown::Both);
+}
+
+/// Writes answers when they are due, in their order.
+fn arrive(on_their_way: &mpsc::Receiver<(Instant, Vec<u8>)>, mut client: TcpStream) {
+    for (due_at, answer) in on_their_way {
+        thread::sleep(due_at.saturating_duration_since(Instant::now()));
+        if client.write_all(&answer).is_err() {
+            return;
+        }
+    }
 }

@@ -11,10 +11,10 @@ const MASTER: &str = "budgets";
 /// How long a master may be silent until it counts as gone. As short as a busy machine lets it be.
 const DOWN_AFTER: &str = "500";
 
-/// Two servers, one the other's replica, and three Sentinels.
+/// Two servers, one the other's replica, or more, and three Sentinels.
 #[derive(Debug)]
 pub struct Sentinels {
-    servers: [Standalone; 2],
+    servers: Vec<Standalone>,
     sentinels: [Standalone; 3],
     /// One before each server, if there are any: whoever speaks to it comes that way.
     networks: Vec<Network>,
@@ -28,7 +28,17 @@ impl Sentinels {
     /// If there is no server to start, with a sentence that says what to install.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_behind([0; 2], Vec::new())
+        Self::start_behind(&[0; 2], Vec::new())
+    }
+
+    /// The same with so many replicas.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_with_replicas(replicas: usize) -> Self {
+        Self::start_behind(&vec![0; 1 + replicas], Vec::new())
     }
 
     /// The same with a network before each of the two servers, between it and clients, Sentinels and the other, and clocks
@@ -40,10 +50,10 @@ impl Sentinels {
     #[must_use]
     pub fn start_behind_networks(ahead_s: [i64; 2]) -> Self {
         let networks = (0..2).map(|_| Network::before_nobody());
-        Self::start_behind(ahead_s, networks.collect())
+        Self::start_behind(&ahead_s, networks.collect())
     }
 
-    fn start_behind(ahead_s: [i64; 2], networks: Vec<Network>) -> Self {
+    fn start_behind(ahead_s: &[i64], networks: Vec<Network>) -> Self {
         let server = |number: usize, options: &[&str]| {
             let network: Option<&Network> = networks.get(number);
             let announced = network.map(|network| network.port().to_string());
@@ -61,11 +71,15 @@ impl Sentinels {
         let master = server(0, &[]);
         let port = networks.first().map_or(master.port(), Network::port);
         let port = port.to_string();
-        let replica = server(1, &["--replicaof", "127.0.0.1", &port]);
-        until("the replica follows", || follows(&replica));
+        let mut servers = vec![master];
+        for number in 1..ahead_s.len() {
+            let replica = server(number, &["--replicaof", "127.0.0.1", &port]);
+            until("the replica follows", || follows(&replica));
+            servers.push(replica);
+        }
         let sentinels = [(); 3].map(|()| sentinel(&port));
         let all = Self {
-            servers: [master, replica],
+            servers,
             sentinels,
             networks,
         };
@@ -91,7 +105,7 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// Both servers, whichever is the master.
+    /// All servers, whichever is the master.
     #[must_use]
     pub fn servers(&self) -> &[Standalone] {
         &self.servers
@@ -105,6 +119,18 @@ impl Sentinels {
     pub fn kill_master(&mut self) {
         let master = self.servers.iter_mut().find(|server| is_master(server));
         master.expect("a master").kill();
+    }
+
+    /// Has the Sentinels make a replica the master, on purpose, while the old one lives.
+    ///
+    /// # Panics
+    ///
+    /// If they do not begin within the time that a server may take to start.
+    pub fn plan_failover(&self) {
+        until("a failover begins", || {
+            let words = ["SENTINEL", "FAILOVER", MASTER];
+            self.sentinels[0].command(&words).starts_with("+OK")
+        });
     }
 
     /// Stops the master where it stands. The Sentinels then make the replica one.
@@ -169,11 +195,12 @@ impl Sentinels {
         let _following = self.servers[replica].try_command(&["REPLICAOF", "127.0.0.1", &port]);
     }
 
-    /// Whether one server is the master that all Sentinels name, and the other its replica and up to date.
+    /// Whether one server is the master that all Sentinels name, and every other its replica and up to date.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.named().is_some_and(|master| {
-            is_master(&self.servers[master]) && follows(&self.servers[1 - master])
+            let mut others = (0..self.servers.len()).filter(|&number| number != master);
+            is_master(&self.servers[master]) && others.all(|other| follows(&self.servers[other]))
         })
     }
 
@@ -199,7 +226,8 @@ impl Sentinels {
         for sentinel in &self.sentinels {
             until("the Sentinels know each other and the replica", || {
                 let known = sentinel.command(&["INFO", "sentinel"]);
-                known.contains("slaves=1,sentinels=3")
+                let replicas = self.servers.len() - 1;
+                known.contains(&format!("slaves={replicas},sentinels=3"))
             });
         }
     }
