@@ -13,6 +13,8 @@ pub enum Fault {
     Stop(Duration),
     /// `SCRIPT FLUSH`.
     ScriptFlush,
+    /// `SCRIPT FLUSH` over a thousand times a second for a while.
+    FlushStorm(Duration),
     /// `FLUSHALL`.
     FlushAll,
     /// `CLIENT KILL` of all clients.
@@ -43,6 +45,8 @@ pub enum Fault {
     OutOfMemory,
     /// The master of a fleet is killed, another takes over, and the old one comes back as its replica.
     Failover,
+    /// The Sentinels are told to replace the master, which goes on as one for a while.
+    PlannedFailover(Duration),
     /// Replicas hear nothing of their masters for a while.
     ReplicaParted(Duration),
     /// That, and then the master is killed: what takes over is as old.
@@ -94,6 +98,7 @@ impl Topology {
             Fault::Lossy(rng.u8(1..40)),
             Fault::Partition(millis(rng, 100..2_500)),
             Fault::Deaf(millis(rng, 100..2_500)),
+            Fault::FlushStorm(millis(rng, 100..2_000)),
         ];
         match self {
             Self::Single => {
@@ -109,6 +114,7 @@ impl Topology {
             }
             Self::Sentinel => faults.extend([
                 Fault::Failover,
+                Fault::PlannedFailover(millis(rng, 1_500..4_000)),
                 Fault::ReplicaParted(millis(rng, 100..2_500)),
                 Fault::StaleFailover(millis(rng, 100..1_500)),
                 Fault::Isolated,
@@ -150,6 +156,7 @@ impl Fault {
             Self::Kill => "kill and restart",
             Self::Stop(_) => "stop",
             Self::ScriptFlush => "SCRIPT FLUSH",
+            Self::FlushStorm(_) => "SCRIPT FLUSH again and again",
             Self::FlushAll => "FLUSHALL",
             Self::ClientKill => "CLIENT KILL",
             Self::Latency(_) => "latency",
@@ -165,6 +172,7 @@ impl Fault {
             Self::Clock(_) => "clock step",
             Self::OutOfMemory => "no memory",
             Self::Failover => "failover",
+            Self::PlannedFailover(_) => "planned failover",
             Self::ReplicaParted(_) => "replica parted",
             Self::StaleFailover(_) => "failover to a stale replica",
             Self::Isolated => "master isolated",

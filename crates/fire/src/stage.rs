@@ -6,7 +6,7 @@ mod homes;
 mod network;
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use tollgate_testkit::{
@@ -131,6 +131,14 @@ impl Stage {
         let from_us = now_us();
         let effect = match fault {
             Fault::ScriptFlush => self.tell_all(&["SCRIPT", "FLUSH"], Effect::Trouble),
+            Fault::FlushStorm(time) => {
+                let until = Instant::now() + time;
+                while Instant::now() < until {
+                    self.tell_all(&["SCRIPT", "FLUSH"], Effect::Trouble);
+                    sleep(Duration::from_micros(500));
+                }
+                Effect::Trouble
+            }
             Fault::ClientKill => {
                 self.tell_all(&["CLIENT", "KILL", "TYPE", "normal"], Effect::Trouble)
             }
@@ -157,6 +165,12 @@ impl Stage {
                 Effect::Trouble
             }
             Fault::Failover => self.fail_over()?,
+            Fault::PlannedFailover(time) => {
+                // Both masters may admit, until the last client has heard of it.
+                let effect = self.plan_failover(time)?;
+                done.push(Disturbance::of_all(effect, from_us, now_us()));
+                effect
+            }
             Fault::ReplicaParted(time) => {
                 self.part_replicas();
                 self.last(time, done, meanwhile)?;

@@ -39,6 +39,23 @@ impl Stage {
         }
     }
 
+    /// Has the Sentinels replace the master, which stays one for so long: they would let it be for some ten seconds.
+    pub(super) fn plan_failover(&mut self, time: Duration) -> Result<Effect> {
+        let Servers::Sentinel(sentinels) = &self.servers else {
+            return Err("only Sentinels are told to fail over".into());
+        };
+        let old = sentinels.named().ok_or("the Sentinels do not agree")?;
+        let new = 1 - old;
+        sentinels.plan_failover();
+        until("the Sentinels agree on the replica", || {
+            sentinels.named() == Some(new)
+        })?;
+        sleep(time);
+        sentinels.follow(old, new);
+        until("the fleet is whole", || sentinels.is_whole())?;
+        Ok(Effect::MaybeLoss)
+    }
+
     /// Parts a master from everybody but clients until another is in its place.
     pub(super) fn isolate(&mut self) -> Result<Effect> {
         match &mut self.servers {
