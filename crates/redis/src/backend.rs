@@ -28,7 +28,12 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects to `redis://[user:password@]host[:port][/database]`, or with the feature `tls` to `rediss://…`.
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or with the feature `tls` to `rediss://…`. Everything
+    /// of the backend runs on the Tokio runtime that this is called on, so that has to be driven for as long as anybody asks,
+    /// from whatever runtime: on one of a current thread that is in no `block_on`, nobody is answered.
+    ///
+    /// Once that runtime has ended, whoever asks is told so at once. A process that forks makes its backend afterwards: a child
+    /// has none of its parent's threads, and shares its sockets.
     ///
     /// # Errors
     ///

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, Value};
+use smallvec::SmallVec;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::cluster::Redirect;
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Place};
 use crate::error::{again, failure, wants_reconnect};
 use crate::job::Job;
-use crate::link::{Connection, send};
+use crate::link::{Connection, send, send_all};
 use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
 use crate::wire::{Call, Plan, Reply, replay};
@@ -20,14 +21,14 @@ use crate::wire::{Call, Plan, Reply, replay};
 /// given up: it has stalled for far longer than a lost packet explains.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the script is loaded for one call. Somebody may flush it between our loading and our calling it, but who does
-/// so all the time is told.
-const MOST_LOADS: u32 = 3;
+/// How often the script is loaded for one call. It is loaded and called in one go, but a server that has not yet got all of that
+/// may serve somebody else in between, who may flush it. Who does so all the time is told.
+const MOST_LOADS: u32 = 8;
 
 /// Sends the batch and answers everybody in it, each within its deadline. Whether the lane is free for another.
 pub(crate) async fn run(
     dispatch: &Arc<Dispatch>,
-    lane: usize,
+    place: Place,
     mut connection: Connection,
     mut jobs: Vec<Job>,
 ) -> bool {
@@ -37,12 +38,18 @@ pub(crate) async fn run(
         return true;
     }
     let (plan, keys, command) = prepare(dispatch, &jobs);
+    let sent_at = Instant::now();
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
         let mut asked = pin!(ask(&mut connection, script, &command, asking));
-        wait(dispatch, lane, &mut jobs, asked.as_mut()).await
+        wait(dispatch, place, sent_at, &mut jobs, asked.as_mut()).await
     };
+    let round_trip = Instant::now().saturating_duration_since(sent_at);
+    if matches!(result, Some(Ok(_))) && !dispatch.answered(place, round_trip) {
+        fail(&mut jobs, given_up);
+        return true;
+    }
     match result {
         Some(Ok(value)) => {
             dispatch.counters.received(length(&value));
@@ -52,7 +59,7 @@ pub(crate) async fn run(
             match unreadable {
                 // It may have been the answer to something else, and the next one to this: who goes on listening is
                 // told what was meant for others for as long as the connection lasts.
-                Some(error) => dispatch.broken(lane, &error),
+                Some(error) => dispatch.broken(place, &error),
                 None => return true,
             }
         }
@@ -68,16 +75,24 @@ pub(crate) async fn run(
             if !wants_reconnect(&error) {
                 return true;
             }
-            dispatch.broken(lane, &failed);
+            dispatch.broken(place, &failed);
         }
         None => {
             let silent = BackendError::new(dispatch.timed_out(), "");
             // Whoever waited has been told. Of the others nobody knows.
             fail(&mut jobs, || again(&silent));
-            dispatch.broken(lane, &silent);
+            dispatch.broken(place, &silent);
         }
     }
     false
+}
+
+/// Those are told this whose call was on its way over a connection that was given up meanwhile.
+fn given_up() -> BackendError {
+    BackendError::new(
+        FailureKind::Unreachable,
+        "the connection was given up before the answer came",
+    )
 }
 
 /// What a failed call says. Who answers has shown that it is a Redis: what cannot be parsed is half an answer, and the charges
@@ -119,57 +134,52 @@ fn command(script: &Script, call: &Call<'_>) -> Cmd {
     command
 }
 
-/// Calls the script; loads it and calls it again if the server does not have it, which proves that it did not run.
-/// Nothing else is ever sent twice.
+/// Calls the script. If the server does not have it, which proves that it did not run, loads it and calls it in one go, so that
+/// a script that was flushed costs one round trip. Nothing else is ever sent twice.
 async fn ask(
     connection: &mut Connection,
     script: &Script,
     command: &Cmd,
     asking: bool,
 ) -> Result<Value, RedisError> {
-    let mut loads = 0;
-    loop {
-        let result = send_as(connection, command, asking).await;
+    let mut result = if asking {
+        send_all(connection, &[&redis::cmd("ASKING"), command]).await
+    } else {
+        send(connection, command).await
+    };
+    for _ in 0..MOST_LOADS {
         let is_missing = matches!(&result, Err(error) if error.code() == Some("NOSCRIPT"));
-        if !is_missing || loads == MOST_LOADS {
-            return result;
+        if !is_missing {
+            break;
         }
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(script.source())
             .to_owned();
-        send(connection, &load).await?;
-        loads += 1;
+        // What is said by ASKING holds for the next command.
+        let asks = asking.then(|| redis::cmd("ASKING"));
+        let commands = [Some(&load), asks.as_ref(), Some(command)];
+        let commands: SmallVec<[&Cmd; 3]> = commands.into_iter().flatten().collect();
+        result = send_all(connection, &commands).await;
     }
-}
-
-/// Sends the command, behind `ASKING` if the slot is on its way to this node. A lane carries one call at a time, so that
-/// nothing comes between the two.
-async fn send_as(
-    connection: &mut Connection,
-    command: &Cmd,
-    asking: bool,
-) -> Result<Value, RedisError> {
-    if asking {
-        send(connection, &redis::cmd("ASKING")).await?;
-    }
-    send(connection, command).await
+    result
 }
 
 /// Waits for the answer, and meanwhile tells those whose deadline passes. One timer for all of them.
 async fn wait(
     dispatch: &Arc<Dispatch>,
-    lane: usize,
+    place: Place,
+    sent_at: Instant,
     jobs: &mut [Job],
     mut asked: Pin<&mut impl Future<Output = Result<Value, RedisError>>>,
 ) -> Option<Result<Value, RedisError>> {
-    let mut last = Instant::now();
-    // A call of credits alone has nobody's deadline. But whoever waits for its lane waits for it.
-    let mut own = Some(last + dispatch.limits.deadline);
+    let mut last = sent_at;
+    // When the call counts as stalled. One of credits alone has nobody's deadline, but whoever waits for its lane waits for it.
+    let has_waiters = jobs.iter().any(Job::is_pending);
+    let mut stalls_at = (!has_waiters).then(|| sent_at + dispatch.limits.deadline);
     loop {
         let pending = jobs.iter().filter(|job| job.is_pending());
-        let next = pending.map(|job| job.deadline).min();
-        let next = next.or_else(|| own.take());
+        let next = pending.map(|job| job.deadline).chain(stalls_at).min();
         if let Ok(result) = timeout_at(next.unwrap_or(last + GRACE), asked.as_mut()).await {
             return Some(result);
         }
@@ -182,7 +192,13 @@ async fn wait(
         {
             job.fail(dispatch.timed_out(), "");
         }
-        dispatch.stalled(lane);
+        let patient_until = sent_at + dispatch.patience();
+        if last < patient_until {
+            stalls_at = Some(patient_until);
+        } else {
+            stalls_at = None;
+            dispatch.stalled(place);
+        }
     }
 }
 

@@ -7,13 +7,16 @@ mod learn;
 mod redirect;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError, Weak};
+use std::task::Poll;
 
 use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::dispatch::{Dispatch, Limits};
-use crate::fleet::{heard, open_from};
+use crate::fleet::{gone, heard, open_from};
 use crate::handed::{Handed, Waiting};
 use crate::job::{Job, Said};
 use crate::link::{Link, Origin};
@@ -21,7 +24,7 @@ use crate::server::{self, Address};
 use crate::slot;
 use crate::slots::{Hope, Slots};
 use crate::stats::Counters;
-use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, timeout_at};
+use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, sleep_until};
 use crate::wire::Request;
 
 use redirect::PAUSE;
@@ -81,16 +84,31 @@ impl Cluster {
     ) -> impl Future<Output = Said> + Send + use<> {
         let (job, answer) = Job::awaited(request, deadline);
         let handed = self.hand(job);
-        let waiting = Waiting { answer, handed };
+        let mut waiting = Waiting { answer, handed };
         let kind = FailureKind::TimedOut {
             deadline: self.limits.deadline,
         };
+        let runtime = self.runtime.clone();
         // The timer is the backend's runtime's, whoever polls it.
-        let _entered = self.runtime.enter();
-        let said = timeout_at(deadline, waiting);
+        let entered = runtime.enter();
+        let timer = entered.as_ref().map(|_entered| sleep_until(deadline));
+        drop(entered);
         async move {
-            let said = said.await;
-            said.map_or_else(|_elapsed| Err(BackendError::new(kind, "")), heard)
+            let mut timer = pin!(timer);
+            poll_fn(move |cx| {
+                if let Poll::Ready(said) = Pin::new(&mut waiting).poll(cx) {
+                    return Poll::Ready(heard(said));
+                }
+                let entered = runtime.enter();
+                match (&entered, timer.as_mut().as_pin_mut()) {
+                    (Some(_lasts), Some(timer)) => {
+                        let passed = timer.poll(cx);
+                        passed.map(|()| Err(BackendError::new(kind, "")))
+                    }
+                    _ => Poll::Ready(Err(gone())),
+                }
+            })
+            .await
         }
     }
 
@@ -141,13 +159,13 @@ impl Cluster {
             link.origin = Origin::Server(Arc::new(server::at(seed, address)));
         }
         let cluster = Weak::clone(&self.myself);
-        let node = Arc::new(Dispatch::new(
+        let node = Dispatch::new(
             link,
             self.runtime.clone(),
             self.limits,
             cluster,
             Arc::clone(&self.counters),
-        ));
+        );
         if hope == Hope::None {
             node.not_connected(&unready("the node was replaced because it did not answer"));
         }

@@ -143,7 +143,8 @@ impl RedisBackendBuilder {
     }
 
     /// How many connections to each server. 2 unless set: while one waits for a lost packet the other goes on, and two keep a server busy
-    /// that decides on one core.
+    /// that decides on one core. Each carries one call at a time, or to a server that is far away one for each millisecond of the round
+    /// trip, 16 at most.
     pub fn connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self

@@ -2,29 +2,34 @@
 //!
 //! A request that finds nothing on its way leaves at once. The next one takes a connection of its own, and leaves as soon as
 //! those have had their turn who are ready to run: what they ask leaves with it. While all connections are busy requests
-//! gather, and leave together when one is free again. Nothing waits for a timer.
+//! gather, and leave together when one is free again. How many calls keep a connection busy depends on how far away the
+//! server is. Nothing waits for a timer, but one rings when the deadline of those who wait comes.
 
 mod lane;
+pub(crate) mod pace;
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::{Notify, oneshot};
 use tollgate_core::FailureKind;
 
 use crate::cluster::Cluster;
+use crate::fleet::gone;
 use crate::handed::{Handed, Waiting};
 use crate::job::Job;
 use crate::link::{Connection, Link};
-use crate::queue::Queue;
+use crate::queue::{Fill, Turn};
 use crate::stats::Counters;
-use crate::sync::{Handle, Instant, Mutex, MutexGuard};
+use crate::sync::{Handle, Instant, Mutex, MutexGuard, sleep_until};
 use crate::wire::{MAX_KEYS, Request};
 
-use lane::{Lane, State};
+pub(crate) use lane::Place;
+use lane::State;
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
 /// hundred; beyond 64 there is next to nothing left to save on each.
-const MAX_REQUESTS: usize = 64;
+pub(crate) const MAX_REQUESTS: usize = 64;
 
 /// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
@@ -35,6 +40,9 @@ const _: () = assert!(MAX_STATES <= MAX_KEYS, "keys are told by a byte");
 
 /// What those are told who find nobody to ask.
 const NO_ANSWER: &str = "no connection to Redis answers";
+
+/// What those are told who would be answered too late, before anything was sent.
+const TOO_LATE: &str = "no call can leave and be answered before the deadline";
 
 /// How much may wait and for how long, and over how many connections.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +73,10 @@ pub(crate) struct Dispatch {
     /// Shared with the other nodes, so that what one that has left has sent still counts.
     pub(crate) counters: Arc<Counters>,
     state: Mutex<State>,
+    /// Tells those who make connections not to wait for their next attempt.
+    pub(crate) hurry: Arc<Notify>,
+    /// Whoever waits is told when the runtime ends.
+    _ends: oneshot::Sender<()>,
 }
 
 impl Dispatch {
@@ -74,23 +86,26 @@ impl Dispatch {
         limits: Limits,
         cluster: Weak<Cluster>,
         counters: Arc<Counters>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let in_cluster = cluster.strong_count() > 0;
-        let lanes = (0..limits.connections).map(|_| Lane::default());
-        Self {
-            link,
-            runtime,
-            limits,
-            cluster,
-            counters,
-            state: Mutex::new(State {
-                queue: Queue::default(),
-                lanes: lanes.collect(),
-                why: None,
-                opening: in_cluster,
-                has_left: false,
-            }),
-        }
+        Arc::new_cyclic(|myself: &Weak<Self>| {
+            let of_runtime = Weak::clone(myself);
+            let ends = runtime.on_end(move || {
+                if let Some(dispatch) = of_runtime.upgrade() {
+                    dispatch.end();
+                }
+            });
+            Self {
+                link,
+                runtime,
+                limits,
+                cluster,
+                counters,
+                state: Mutex::new(State::new(limits.connections, in_cluster)),
+                hurry: Arc::default(),
+                _ends: ends,
+            }
+        })
     }
 
     /// Runs in the background, wherever it was asked for. Nobody joins it.
@@ -98,8 +113,9 @@ impl Dispatch {
         let _detached = self.runtime.spawn(task);
     }
 
-    pub(crate) fn lanes(&self) -> usize {
-        self.state().lanes.len()
+    /// How many connections there are or are to be.
+    pub(crate) fn wires(&self) -> usize {
+        self.limits.connections
     }
 
     /// When a request that comes now must have its answer.
@@ -143,14 +159,22 @@ impl Dispatch {
             drop(state);
             return self.cluster.upgrade()?.hand(job);
         }
+        if state.has_ended {
+            drop(state);
+            job.refuse(gone());
+            return None;
+        }
         let is_awaited = job.is_pending();
         if is_awaited && !state.is_hopeful() {
             let error = state.error();
             drop(state);
             job.fail(error.kind(), error.detail());
-        } else if state.queue.len() >= self.limits.waiting {
+        } else if state.is_full(is_awaited, self.limits.waiting) {
             drop(state);
             job.fail(FailureKind::Overloaded, "");
+        } else if is_awaited && state.comes_too_late(&job, self.limits.deadline) {
+            drop(state);
+            job.fail(FailureKind::Overloaded, TOO_LATE);
         } else {
             state.queue.push(job);
             if is_awaited && let Some(lane) = state.leads() {
@@ -165,9 +189,7 @@ impl Dispatch {
 
     /// Any connection that answers, to ask something else over it.
     pub(crate) fn connection(&self) -> Option<Connection> {
-        let state = self.state();
-        let mut alive = state.lanes.iter().filter(|lane| lane.is_alive());
-        alive.find_map(|lane| lane.connection.clone())
+        self.state().connection()
     }
 
     /// Whether it is worth waiting for an answer.
@@ -182,6 +204,17 @@ impl Dispatch {
         state.queue.drain().collect()
     }
 
+    /// The runtime has ended, and with it all connections: those who wait, and those who come, are told.
+    fn end(&self) {
+        let mut state = self.state();
+        state.has_ended = true;
+        let waiting: Vec<_> = state.queue.drain().collect();
+        drop(state);
+        for mut job in waiting {
+            job.refuse(gone());
+        }
+    }
+
     pub(crate) fn timed_out(&self) -> FailureKind {
         FailureKind::TimedOut {
             deadline: self.limits.deadline,
@@ -189,37 +222,80 @@ impl Dispatch {
     }
 
     /// Has what waits sent: with the call that is about to leave, or over a lane that is free, or when one is. Nobody may
-    /// depend on another one's polling what it waits for.
+    /// depend on another one's polling what it waits for, and whoever has to wait is told when the deadline comes.
     fn pump(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if state.queue.is_empty() {
             return;
         }
         let handed = if state.is_gathering() {
-            state.take_handed(Lane::is_gathering)
+            state.take_handed(lane::Lane::is_gathering)
         } else if let Some(lane) = state.gather() {
+            drop(state);
             self.spawn(lane::work(Arc::clone(self), lane));
             return;
         } else {
+            self.watch(&mut state);
             state.take_handed(|_any| true)
         };
         drop(state);
         handed.iter().for_each(|handed| handed.take_over());
     }
 
-    /// As much of what waits as one call may carry, without what nobody wants any more.
-    fn batch(&self, queue: &mut Queue) -> Vec<Job> {
+    /// Has a timer set for those who wait, if there is none. One for all of them: their deadlines come in their order.
+    fn watch(self: &Arc<Self>, state: &mut State) {
+        if state.queue.awaited() > 0 && !state.is_watched {
+            state.is_watched = true;
+            let watching = watch(Arc::downgrade(self));
+            self.runtime.spawn_aside(watching);
+        }
+    }
+
+    /// Fails those who wait and cannot be answered in time any more. When that is to be asked again, if anybody is left.
+    fn fail_late(&self) -> Option<Instant> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let takes = state.pace.answer_takes(now, self.limits.deadline);
+        let late = state.queue.take_late(now + takes);
+        let next = state.queue.first_deadline();
+        state.is_watched = next.is_some();
+        drop(state);
+        self.fail_as_late(late, now);
+        // No sooner than a timer rings.
+        next.map(|deadline| deadline.checked_sub(takes).unwrap_or(deadline))
+    }
+
+    /// Tells those who will not be sent that it is too late, or that it would be.
+    fn fail_as_late(&self, late: Vec<Job>, now: Instant) {
+        for mut job in late {
+            if job.deadline <= now {
+                job.fail(self.timed_out(), "");
+            } else {
+                job.fail(FailureKind::Overloaded, TOO_LATE);
+            }
+        }
+    }
+
+    /// As much of what waits as one call may carry, and those for whom it would come too late.
+    fn batch(&self, state: &mut State, now: Instant) -> Turn {
         let (mut keys, mut weight, mut count) = (0, 0, 0);
-        let mut jobs = Vec::with_capacity(queue.len().min(MAX_REQUESTS));
-        let fits = |job: &Job| {
-            keys += job.request.names.len();
-            weight += job.request.weight();
-            count += 1;
-            let within = keys <= MAX_STATES && weight <= MAX_WEIGHT && count <= MAX_REQUESTS;
-            count == 1 || (within && !job.route.alone)
+        let fits = |job: &Job, fill: Fill| {
+            let parts = if fill == Fill::Half { 2 } else { 1 };
+            let with = (
+                keys + job.request.names.len(),
+                weight + job.request.weight(),
+                count + 1,
+            );
+            let within = with.0 <= MAX_STATES / parts
+                && with.1 <= MAX_WEIGHT / parts
+                && with.2 <= MAX_REQUESTS / parts;
+            let fits = with.2 == 1 || (within && !job.route.alone);
+            if fits {
+                (keys, weight, count) = with;
+            }
+            fits
         };
-        queue.take_turn(fits, |job| jobs.push(job));
-        self.drop_unwanted(&mut jobs);
-        jobs
+        let takes = state.pace.answer_takes(now, self.limits.deadline);
+        state.queue.take_turn(now, now + takes, fits)
     }
 
     /// Fails the jobs that are too late, and forgets those that were withdrawn.
@@ -236,5 +312,18 @@ impl Dispatch {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rings when the deadline of those who wait comes, for as long as there are any.
+async fn watch(dispatch: Weak<Dispatch>) {
+    loop {
+        let Some(next) = dispatch.upgrade().map(|dispatch| dispatch.fail_late()) else {
+            return;
+        };
+        let Some(next) = next else {
+            return;
+        };
+        sleep_until(next).await;
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn gone() -> BackendError {
 
 /// Opens connections in the background, but for those before `first`.
 pub(crate) fn open_from(dispatch: &Arc<Dispatch>, first: usize) {
-    for lane in first..dispatch.lanes() {
-        reconnect::spawn(dispatch, lane);
+    for wire in first..dispatch.wires() {
+        reconnect::spawn(dispatch, wire);
     }
 }

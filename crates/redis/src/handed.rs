@@ -72,8 +72,11 @@ impl Handed {
             }
         };
         drop(slot);
-        // Its timers are the backend's runtime's, whoever polls it.
-        let entered = self.runtime.enter();
+        // Its timers are the backend's runtime's, whoever polls it. With that ends the call, and nobody is left to answer.
+        let Some(entered) = self.runtime.enter() else {
+            *self.slot() = Slot::Gone;
+            return false;
+        };
         let is_over = run.as_mut().poll(cx).is_ready();
         drop(entered);
         let mut slot = self.slot();

@@ -37,6 +37,8 @@ pub(crate) struct Job {
     /// Where it is counted if it fails and nobody is told.
     counters: Option<Arc<Counters>>,
     answered: bool,
+    /// Where it stands among all that came to its queue.
+    pub(crate) place: u64,
 }
 
 impl Job {
@@ -53,6 +55,7 @@ impl Job {
             deadline,
             counters: None,
             answered: false,
+            place: 0,
         };
         (job, answer)
     }
@@ -69,6 +72,7 @@ impl Job {
             deadline: Instant::now() + Self::PATIENCE,
             counters: Some(Arc::clone(counters)),
             answered: false,
+            place: 0,
         }
     }
 

@@ -31,7 +31,8 @@
 //!   may have been taken without passing, never the reverse; if the answer still comes, it is given back.
 //! * **Brief.** No call of many requests holds the server for a millisecond. A single request that names more than six sliding
 //!   logs of a thousand entries may: each takes some 150 µs.
-//! * **Bounded.** So many wait and no more; each answer, or the news that there is none, comes within the deadline.
+//! * **Bounded.** So many wait and no more; each answer, or the news that there is none, comes within the deadline. What could not
+//!   be answered by then, by what round trips have lately taken, fails at once.
 //!
 //! # On the server
 //!
@@ -40,7 +41,7 @@
 //! ```text
 //! ACL SETUSER gate on >password ~tollgate:* -@all +evalsha +script|load +time +get +mget +exists +set +setrange +del
 //! ACL SETUSER gate +cluster|slots +asking
-//! ACL SETUSER gate on >password -@all +sentinel|get-master-addr-by-name
+//! ACL SETUSER gate on >password -@all resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name
 //! ```
 //!
 //! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and whoever is evicted starts from a
@@ -50,7 +51,8 @@
 //! # Where the budgets are
 //!
 //! * [`RedisBackend::connect`]: one server.
-//! * [`RedisBackend::sentinel`]: the master that the Sentinels name, asked for again with every connection.
+//! * [`RedisBackend::sentinel`]: the master that the Sentinels name, asked for again with every connection. They are listened to,
+//!   and asked each second, so that the connections to a master that was replaced are given up at once.
 //! * [`RedisBackend::cluster`]: each node has a queue and connections of its own. All budgets of one identity live in one slot;
 //!   those of a request that names several identities may not, are then taken in turn, and given back if a later one denies. In
 //!   between others may be denied. A give-back that fails stays charged: [`Stats::lost_give_backs`].
@@ -74,6 +76,7 @@ mod error;
 mod fleet;
 mod handed;
 mod hello;
+mod home;
 mod job;
 mod link;
 mod name;
@@ -88,6 +91,8 @@ mod slots;
 mod spare;
 mod stats;
 mod sync;
+#[cfg(test)]
+mod timing;
 #[cfg(feature = "tls")]
 mod trust;
 mod wire;

@@ -9,7 +9,7 @@ pub(crate) use redis::aio::MultiplexedConnection as Connection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisConnectionInfo, RedisError, Value,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::error::refusal;
@@ -17,7 +17,7 @@ use crate::hello::{self, Kind};
 use crate::rights;
 use crate::script::Script;
 use crate::sentinel::Sentinels;
-use crate::server;
+use crate::server::{self, Address};
 
 /// Who is to be connected to.
 #[derive(Clone, Debug)]
@@ -26,6 +26,16 @@ pub(crate) enum Origin {
     Server(Arc<ConnectionInfo>),
     /// Whom the Sentinels name at the time.
     Master(Arc<Sentinels>),
+}
+
+/// A connection that was made.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    /// How long the last question took.
+    pub(crate) round_trip: Duration,
+    /// Where it leads, unless that is no host.
+    pub(crate) server: Option<Address>,
 }
 
 /// What it takes to connect.
@@ -45,7 +55,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects, and shows that the server is what it is taken for, has our script and runs it.
-    pub(crate) async fn open(&self) -> Result<Connection, BackendError> {
+    pub(crate) async fn open(&self) -> Result<Opened, BackendError> {
         let opened = within(self.deadline, self.handshake()).await;
         match (opened, &self.origin) {
             (Err(error), Origin::Server(server)) => Err(self.about(error, server)),
@@ -53,7 +63,7 @@ impl Link {
         }
     }
 
-    async fn handshake(&self) -> Result<Connection, BackendError> {
+    async fn handshake(&self) -> Result<Opened, BackendError> {
         let server = match &self.origin {
             Origin::Server(server) => (**server).clone(),
             Origin::Master(sentinels) => sentinels.master().await?,
@@ -71,7 +81,8 @@ impl Link {
         }
     }
 
-    async fn introduce(&self, server: ConnectionInfo) -> Result<Connection, BackendError> {
+    async fn introduce(&self, server: ConnectionInfo) -> Result<Opened, BackendError> {
+        let at = server::address(&server);
         let mut connection = connect(server).await?;
         hello::greet(&mut connection, &self.client_name, self.kind).await?;
         let source = self.script.source();
@@ -83,9 +94,14 @@ impl Link {
         let loaded = send(&mut connection, &load).await;
         loaded.map_err(|error| refusal("SCRIPT LOAD", &error))?;
         rights::check(&mut connection, &self.prefix).await?;
+        let sent_at = Instant::now();
         let ran = send(&mut connection, &tried).await;
         ran.map_err(|error| refusal("EVALSHA", &error))?;
-        Ok(connection)
+        Ok(Opened {
+            connection,
+            round_trip: sent_at.elapsed(),
+            server: at,
+        })
     }
 }
 
@@ -140,6 +156,33 @@ pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<V
         .send_packed_command(command)
         .await?
         .extract_error()
+}
+
+/// Sends commands in one go, so that nothing else on this connection comes between them. What the last is answered; if that is
+/// an error, the first one.
+pub(crate) async fn send_all(
+    connection: &mut Connection,
+    commands: &[&Cmd],
+) -> Result<Value, RedisError> {
+    let mut pipeline = redis::Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command((*command).clone());
+    }
+    let answers = connection
+        .send_packed_commands(&pipeline, 0, commands.len())
+        .await?;
+    let mut failed = None;
+    let mut last = Ok(Value::Nil);
+    for answer in answers {
+        last = answer.extract_error();
+        if let Err(error) = &last {
+            failed.get_or_insert_with(|| error.clone());
+        }
+    }
+    match (last, failed) {
+        (Err(_last), Some(first)) => Err(first),
+        (last, _) => last,
+    }
 }
 
 /// Between half of it and all of it, so that a fleet does not come back in step.

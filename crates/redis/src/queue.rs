@@ -1,64 +1,182 @@
 //! Who waits for a node, in the order in which calls take them along.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use crate::job::{Job, Route};
+use crate::sync::Instant;
 
 /// Jobs that one call may carry together wait together: in a cluster those of one slot. Elsewhere that is all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    groups: BTreeMap<Route, VecDeque<Job>>,
+    groups: BTreeMap<Route, Group>,
     /// Whose turn it is. Each group that has a job stands here once.
     turns: VecDeque<Route>,
-    len: usize,
+    awaited: usize,
+    unattended: usize,
+    /// How many have come so far, by which those of one call stand in the order in which they came.
+    came: u64,
+}
+
+/// Jobs of one route, the oldest first.
+#[derive(Debug, Default)]
+struct Group {
+    /// All have the same time to be answered, so that the oldest is the first that is late.
+    awaited: VecDeque<Job>,
+    /// Credits and debits, which travel in what requests leave of a call.
+    unattended: VecDeque<Job>,
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.awaited.is_empty() && self.unattended.is_empty()
+    }
+}
+
+/// For how long credits and debits give way to requests: as long as a request waits, unless another deadline is set. From then
+/// on half of a call is theirs.
+pub(crate) const GIVES_WAY_FOR: Duration = Duration::from_millis(100);
+
+/// How full a call may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Half,
+    Whole,
+}
+
+/// What a call takes along.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) jobs: Vec<Job>,
+    /// Those who wait and would have their answer too late.
+    pub(crate) late: Vec<Job>,
 }
 
 impl Queue {
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.awaited + self.unattended
+    }
+
+    /// How many wait for an answer.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// How many are there that nobody waits for.
+    pub(crate) fn unattended(&self) -> usize {
+        self.unattended
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    pub(crate) fn push(&mut self, job: Job) {
+    pub(crate) fn push(&mut self, mut job: Job) {
+        self.came += 1;
+        job.place = self.came;
         let group = self.groups.entry(job.route).or_default();
         if group.is_empty() {
             self.turns.push_back(job.route);
         }
-        group.push_back(job);
-        self.len += 1;
+        if job.is_pending() {
+            group.awaited.push_back(job);
+            self.awaited += 1;
+        } else {
+            group.unattended.push_back(job);
+            self.unattended += 1;
+        }
     }
 
-    /// Hands the jobs of the group whose turn it is to `take`, the oldest first, for as long as it says that there is
-    /// room for the next. What is left of the group has another turn after all others.
+    /// Takes jobs of the group whose turn it is, the oldest first, for as long as `fits` says that there is room for the next:
+    /// at first what nobody waits for that has given way for long enough, into half of the call; then those who wait; then
+    /// what nobody waits for into what is left. Those take no room who would be answered after their deadline, were they
+    /// answered at `answered_at`, and those who went away. What is left of the group has another turn after all others.
     pub(crate) fn take_turn(
         &mut self,
-        mut fits: impl FnMut(&Job) -> bool,
-        mut take: impl FnMut(Job),
-    ) {
+        now: Instant,
+        answered_at: Instant,
+        mut fits: impl FnMut(&Job, Fill) -> bool,
+    ) -> Turn {
+        let mut turn = Turn::default();
         let Some(route) = self.turns.pop_front() else {
-            return;
+            return turn;
         };
         let Some(group) = self.groups.get_mut(&route) else {
-            return;
+            return turn;
         };
-        while group.front().is_some_and(&mut fits)
-            && let Some(job) = group.pop_front()
+        let mut unattended = 0;
+        let has_given_way = now + Job::PATIENCE.saturating_sub(GIVES_WAY_FOR);
+        while let Some(job) = group.unattended.front()
+            && !group.awaited.is_empty()
+            && job.deadline <= has_given_way
+            && fits(job, Fill::Half)
         {
-            self.len -= 1;
-            take(job);
+            turn.jobs.extend(group.unattended.pop_front());
+            unattended += 1;
+        }
+        while let Some(job) = group.awaited.front() {
+            let is_late = job.deadline <= answered_at;
+            let is_over = is_late || job.is_withdrawn();
+            if !is_over && !fits(job, Fill::Whole) {
+                break;
+            }
+            let job = group.awaited.pop_front();
+            self.awaited -= 1;
+            if !is_over {
+                turn.jobs.extend(job);
+            } else if is_late {
+                turn.late.extend(job);
+            }
+        }
+        while let Some(job) = group.unattended.front()
+            && fits(job, Fill::Whole)
+        {
+            turn.jobs.extend(group.unattended.pop_front());
+            unattended += 1;
+        }
+        self.unattended -= unattended;
+        if unattended > 0 {
+            // First come, first served: who gives back and then asks finds what was given back.
+            turn.jobs.sort_unstable_by_key(|job| job.place);
         }
         // An empty group keeps its place: there are no more of them than slots.
         if !group.is_empty() {
             self.turns.push_back(route);
         }
+        turn
+    }
+
+    /// Takes out those who wait and whose deadline comes no later than this.
+    pub(crate) fn take_late(&mut self, at: Instant) -> Vec<Job> {
+        let mut late = Vec::new();
+        for route in &self.turns {
+            let Some(group) = self.groups.get_mut(route) else {
+                continue;
+            };
+            while group.awaited.front().is_some_and(|job| job.deadline <= at) {
+                late.extend(group.awaited.pop_front());
+            }
+        }
+        if !late.is_empty() {
+            self.awaited -= late.len();
+            let groups = &self.groups;
+            self.turns
+                .retain(|route| groups.get(route).is_some_and(|group| !group.is_empty()));
+        }
+        late
+    }
+
+    /// The first deadline of those who wait.
+    pub(crate) fn first_deadline(&self) -> Option<Instant> {
+        let groups = self.turns.iter().filter_map(|route| self.groups.get(route));
+        let first = groups.filter_map(|group| group.awaited.front());
+        first.map(|job| job.deadline).min()
     }
 
     /// Takes everything out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
         let groups = std::mem::take(self).groups;
-        groups.into_values().flatten()
+        let jobs = |group: Group| group.awaited.into_iter().chain(group.unattended);
+        groups.into_values().flat_map(jobs)
     }
 }

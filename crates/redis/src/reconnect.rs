@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use crate::dispatch::Dispatch;
 use crate::link::jittered;
-use crate::sync::sleep;
+use crate::sync::{Instant, timeout_at};
 
 /// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
 /// the longest is what a recovered server waits for its callers.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Connects a lane in the background, for as long as it takes and the backend exists.
-pub(crate) fn spawn(dispatch: &Arc<Dispatch>, lane: usize) {
-    dispatch.spawn(reconnect(Arc::downgrade(dispatch), lane));
+/// Makes a connection in the background, for as long as it takes and the backend exists.
+pub(crate) fn spawn(dispatch: &Arc<Dispatch>, wire: usize) {
+    dispatch.spawn(reconnect(Arc::downgrade(dispatch), wire));
 }
 
-async fn reconnect(dispatch: Weak<Dispatch>, lane: usize) {
+async fn reconnect(dispatch: Weak<Dispatch>, wire: usize) {
     let mut pause = FIRST_PAUSE;
     loop {
         let Some(link) = dispatch.upgrade().map(|dispatch| dispatch.link.clone()) else {
@@ -28,15 +28,17 @@ async fn reconnect(dispatch: Weak<Dispatch>, lane: usize) {
             return;
         };
         match opened {
-            Ok(connection) => return dispatch.connected(lane, connection),
+            Ok(opened) => return dispatch.connected(wire, opened),
             Err(error) => dispatch.not_connected(&error),
         }
         if let Some(cluster) = dispatch.cluster.upgrade() {
             // Somebody else may have taken its place.
             cluster.refresh();
         }
+        let hurry = Arc::clone(&dispatch.hurry);
         drop(dispatch);
-        sleep(jittered(pause)).await;
+        let is_late = timeout_at(Instant::now() + jittered(pause), hurry.notified());
+        let _hurried = is_late.await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -1,13 +1,32 @@
 //! Who is the master at present, by those who watch it.
+//!
+//! A master that is replaced on purpose stays where it is, and takes writes for some ten seconds more. So each Sentinel is
+//! listened to, and asked again each second besides: once one of them has changed its mind, the connections to the old master
+//! are given up at once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, Value, from_redis_value};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, RedisError, Value,
+    from_redis_value,
+};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 use tollgate_core::{BackendError, FailureKind};
 
+use crate::dispatch::Dispatch;
 use crate::error::refusal;
-use crate::link::{connect, send, within};
+use crate::link::{connect, jittered, send, within};
 use crate::server::{self, Address, Credentials};
+
+/// How often a Sentinel is asked that has said nothing: all that a process may be late that may not subscribe.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Where a Sentinel says that it knows another master.
+const NEWS: &str = "+switch-master";
 
 /// The Sentinels of one master.
 #[derive(Debug)]
@@ -17,14 +36,22 @@ pub(crate) struct Sentinels {
     pub(crate) credentials: Credentials,
     /// How long one of them may take: less than all may, so that a silent one does not keep us from the others.
     pub(crate) patience: Duration,
+    /// Which of them changed its mind last, and so knows best.
+    pub(crate) freshest: AtomicUsize,
 }
 
 impl Sentinels {
     /// Asks one after the other, until one knows. Whether the server then says the same of itself is asked there.
     pub(crate) async fn master(&self) -> Result<ConnectionInfo, BackendError> {
         let mut why = None;
-        for sentinel in &self.sentinels {
-            match within(self.patience, self.ask(sentinel)).await {
+        let freshest = self.freshest.load(Ordering::Relaxed);
+        let (before, from) = self.sentinels.split_at(freshest.min(self.sentinels.len()));
+        for sentinel in from.iter().chain(before) {
+            let asked = async {
+                let mut connection = connect(sentinel.clone()).await?;
+                self.ask(&mut connection).await
+            };
+            match within(self.patience, asked).await {
                 Ok(address) => return Ok(self.server(sentinel, address)),
                 Err(error) => why = Some(error),
             }
@@ -32,14 +59,20 @@ impl Sentinels {
         Err(why.unwrap_or_else(|| BackendError::new(FailureKind::Unreachable, "no Sentinel")))
     }
 
-    async fn ask(&self, sentinel: &ConnectionInfo) -> Result<Address, BackendError> {
-        let mut connection = connect(sentinel.clone()).await?;
+    /// Listens to all of them in the background, for as long as there is anybody to be told.
+    pub(crate) fn watch(self: &Arc<Self>, dispatch: &Arc<Dispatch>) {
+        for number in 0..self.sentinels.len() {
+            dispatch.spawn(listen(Arc::clone(self), number, Arc::downgrade(dispatch)));
+        }
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Address, BackendError> {
         let question = redis::cmd("SENTINEL")
             .arg("GET-MASTER-ADDR-BY-NAME")
             .arg(&self.master_name)
             .to_owned();
         let wrong = |what| BackendError::new(FailureKind::WrongServer, what);
-        let answer = send(&mut connection, &question).await;
+        let answer = send(connection, &question).await;
         match answer {
             Ok(Value::Nil) => Err(wrong("the Sentinels watch no master of this name")),
             Ok(value) => from_redis_value(value)
@@ -63,4 +96,62 @@ impl Sentinels {
         let server = server::at(sentinel, address).set_redis_settings(plain);
         server::with_credentials(server, &self.credentials)
     }
+}
+
+/// Listens to one Sentinel, and has the old master left when it knows another one.
+async fn listen(sentinels: Arc<Sentinels>, number: usize, dispatch: Weak<Dispatch>) {
+    let Some(sentinel) = sentinels.sentinels.get(number) else {
+        return;
+    };
+    // Kept from one connection to the next. What a Sentinel says first is no news: it may be the one that is behind.
+    let mut known = None;
+    loop {
+        let news = Arc::new(Notify::new());
+        if let Ok(mut connection) = within(sentinels.patience, subscribe(sentinel, &news)).await {
+            while let Ok(address) = within(sentinels.patience, sentinels.ask(&mut connection)).await
+            {
+                let Some(dispatch) = dispatch.upgrade() else {
+                    return;
+                };
+                if known.as_ref().is_some_and(|known| *known != address) {
+                    sentinels.freshest.store(number, Ordering::Relaxed);
+                    dispatch.is_replaced_by(&address);
+                }
+                known = Some(address);
+                drop(dispatch);
+                let _quiet = timeout(EVERY, news.notified()).await;
+            }
+        }
+        if dispatch.strong_count() == 0 {
+            return;
+        }
+        sleep(jittered(EVERY)).await;
+    }
+}
+
+/// Connects to a Sentinel, on which `news` then tells that there is some. One that does not let us subscribe is asked only.
+async fn subscribe(
+    sentinel: &ConnectionInfo,
+    news: &Arc<Notify>,
+) -> Result<MultiplexedConnection, BackendError> {
+    let settings = sentinel.redis_settings().clone();
+    let settings = settings.set_protocol(ProtocolVersion::RESP3);
+    let told = Arc::clone(news);
+    let config = AsyncConnectionConfig::new().set_push_sender(move |_news: PushInfo| {
+        told.notify_one();
+        Ok::<(), RedisError>(())
+    });
+    let sentinel = sentinel.clone().set_redis_settings(settings);
+    let config = config
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let made = async {
+        let client = Client::open(sentinel)?;
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    };
+    let mut connection = made.await.map_err(|error| refusal("HELLO", &error))?;
+    let _allowed = connection.subscribe(NEWS).await;
+    Ok(connection)
 }

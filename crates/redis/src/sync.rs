@@ -4,5 +4,6 @@
 pub(crate) use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 
-pub(crate) use tokio::runtime::Handle;
-pub(crate) use tokio::time::{Instant, sleep, timeout_at};
+pub(crate) use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+pub(crate) use crate::home::Handle;

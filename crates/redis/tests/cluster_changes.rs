@@ -10,14 +10,14 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::cluster::{callers, connect, full, on_each_node, slot};
 use common::load::{ask_on, waited_only_until_known};
 use common::watch::Watch;
 use common::{Budget, HOUR, recovered};
 use tokio::time::sleep;
-use tollgate_core::{Backend, Outcome, Quota};
+use tollgate_core::{Backend, FailureKind, Outcome, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Standalone};
 
@@ -184,6 +184,63 @@ async fn fails_over(failure: Failure) {
     assert!(of_others.iter().all(|asked| asked.is_decided));
     let slowest = of_others.iter().map(|asked| asked.took).max();
     assert!(slowest.unwrap() < deadline, "{slowest:?}");
+}
+
+/// Redis's own default is that a cluster that has lost a shard decides nothing; it says so, which proves that nothing ran.
+#[tokio::test]
+async fn a_shard_that_is_lost_costs_callers_of_the_others_no_deadline_whether_full_coverage_is_required_or_not()
+ {
+    for is_required in [true, false] {
+        // given a cluster of which one shard is lost for good
+        let mut cluster = Cluster::start();
+        let value = if is_required { "yes" } else { "no" };
+        for node in cluster.nodes() {
+            let words = ["CONFIG", "SET", "cluster-require-full-coverage", value];
+            assert!(node.command(&words).starts_with("+OK"));
+        }
+        let deadline = Duration::from_secs(8);
+        let builder = RedisBackend::cluster(cluster.urls()).deadline(deadline);
+        let backend = builder.connect().await.unwrap();
+        let [on_it, other, _] = on_each_node(&cluster, "covered", Quota::per_hour(1_000));
+        for budget in [&on_it, &other] {
+            budget.take(&backend, 1).await.unwrap();
+        }
+        cluster.node_mut(0).unwrap().kill();
+        let knows = |node: &Standalone| {
+            let nodes = node.command(&["CLUSTER", "NODES"]);
+            let state = node.command(&["CLUSTER", "INFO"]);
+            nodes.contains("master,fail ") && state.contains("cluster_state:ok") != is_required
+        };
+        let (began, others) = (Instant::now(), &cluster.nodes()[1..]);
+        while !others.iter().all(knows) {
+            assert!(began.elapsed() < LONG);
+            sleep(Duration::from_millis(20)).await;
+        }
+
+        // when callers of all shards ask
+        for _ in 0..5 {
+            let asked = Instant::now();
+            let of_it = on_it.take(&backend, 1).await;
+            let of_another = other.take(&backend, 1).await;
+            let waited = asked.elapsed();
+
+            // then nobody waits, and whoever can be decided is
+            assert!(waited < deadline / 2, "{waited:?}");
+            assert!(of_it.is_err());
+            match of_another {
+                Err(error) if is_required => {
+                    assert_eq!(error.kind(), FailureKind::Unready, "{error}");
+                    assert!(error.detail().contains("(CLUSTERDOWN)"), "{error}");
+                }
+                said => assert!(!is_required && said.unwrap().is_admitted()),
+            }
+        }
+        // and it is over when it is over
+        cluster.node_mut(0).unwrap().restart();
+        for budget in [&on_it, &other] {
+            recovered(&backend, budget).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ use cluster::{Cluster, Redirect};
 use dispatch::{Dispatch, Limits};
 use fleet::{gone, heard};
 use job::{Job, Said};
-use link::{Connection, Link};
+use link::{Link, Opened};
 use model::clock::{self, Instant};
 use model::world::{Mood, WORLD};
 use model::{error, hello, link, script, slot, stats, sync, wire};
@@ -65,9 +65,8 @@ const LIMITS: Limits = Limits {
 fn dispatch(runtime: &Handle, lanes: usize) -> Arc<Dispatch> {
     let (nobody, counters) = (Weak::new(), Arc::default());
     let dispatch = Dispatch::new(Link::to(0), runtime.clone(), LIMITS, nobody, counters);
-    let dispatch = Arc::new(dispatch);
-    for lane in 0..lanes {
-        dispatch.connected(lane, Connection::to(0));
+    for wire in 0..lanes {
+        dispatch.connected(wire, Opened::to(0));
     }
     dispatch
 }

@@ -46,8 +46,8 @@ mod sync {
     pub(crate) struct Handle(pub(crate) Arc<Mutex<Vec<JoinHandle<()>>>>);
 
     impl Handle {
-        pub(crate) fn enter(&self) -> Entered {
-            Entered
+        pub(crate) fn enter(&self) -> Option<Entered> {
+            Some(Entered)
         }
 
         pub(crate) fn spawn(&self, run: impl Future<Output = ()> + 'static) {

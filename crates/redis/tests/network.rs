@@ -4,7 +4,9 @@
 
 mod common;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::watch::Watch;
 use common::{Budget, HOUR, PATIENT, connect, recovered};
@@ -201,6 +203,63 @@ async fn scripts_that_are_flushed_under_load_cost_nobody_a_decision() {
         }
     }
     assert_eq!(budget.taken(&backend).await, 2_000);
+}
+
+/// Somebody else flushes them all the time, far more often than calls are made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_flushed_over_a_thousand_times_a_second_cost_nobody_a_decision() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("storm", lasting(100_000));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (url, over) = (server.url(), Arc::clone(&is_over));
+    let flushing = std::thread::spawn(move || {
+        let client = redis::Client::open(url).expect("a URL");
+        let mut connection = client.get_connection().expect("a connection");
+        let mut times = 0;
+        while !over.load(Ordering::Relaxed) {
+            let flush = redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection);
+            flush.expect("flushed");
+            times += 1;
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        times
+    });
+
+    let mut failed = 0;
+    for _ in 0..100 {
+        let calls: Vec<_> = (0..20)
+            .map(|_| backend.decide(&[budget.charge(1)]))
+            .collect();
+        for call in calls {
+            failed += u32::from(call.await.is_err());
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let flushed = flushing.join().expect("flushing");
+
+    assert!(flushed > 50, "{flushed}");
+    assert_eq!(failed, 0, "of 2,000, with {flushed} flushes");
+    assert_eq!(budget.taken(&backend).await, 2_000);
+}
+
+#[tokio::test]
+async fn a_script_that_was_flushed_costs_one_round_trip_more() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let builder = RedisBackend::builder(&proxy.url()).deadline(PATIENT);
+    let backend = builder.connect().await.expect("a server");
+    let budget = Budget::of("once more", lasting(100));
+    until(|| decisions(&server, 2)).await;
+
+    let round_trip = Duration::from_millis(500);
+    proxy.fail_with(Fault::Delay(round_trip));
+    assert!(server.command(&["SCRIPT", "FLUSH"]).starts_with("+OK"));
+    let asked = Instant::now();
+    budget.take(&backend, 1).await.expect("a decision");
+    let waited = asked.elapsed();
+
+    assert!(waited < round_trip * 3, "{waited:?}");
 }
 
 /// What was asked may have been taken: nothing else may be said of it.

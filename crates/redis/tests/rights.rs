@@ -20,7 +20,7 @@ const DECIDING: &str =
 const NODE: &str = "+cluster|slots +asking";
 
 /// What a Sentinel has to allow.
-const SENTINEL: &str = "+sentinel|get-master-addr-by-name";
+const SENTINEL: &str = "resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name";
 
 fn allow<'a>(server: &Standalone, rights: impl IntoIterator<Item = &'a str>) {
     let mut words = vec!["ACL", "SETUSER", "gate", "reset", "on", ">pw", "-@all"];

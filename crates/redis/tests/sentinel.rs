@@ -5,14 +5,16 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::load::{Asked, ask_on, waited_only_until_known};
 use common::watch::Watch;
-use common::{Budget, recovered};
+use common::{Budget, PATIENT, recovered};
+use tokio::time::sleep;
 use tollgate_core::Quota;
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::Sentinels;
+use tollgate_testkit::{Sentinels, Standalone};
 
 /// Far more than a failover on a busy machine takes.
 const LONG: Duration = Duration::from_secs(30);
@@ -59,6 +61,176 @@ async fn fails_over(failure: Failure) {
     let said = ask_on(&backend, &watch, &[&budget], is_over).await;
 
     waited_only_until_known(&said, gone_at.unwrap(), deadline);
+}
+
+/// How often a server has run the script.
+fn decisions(server: &Standalone) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = stats.split_once("cmdstat_evalsha:calls=");
+    calls.map_or(0, |(_, rest)| {
+        rest.split(',').next().unwrap().parse().unwrap()
+    })
+}
+
+fn is_master(server: &Standalone) -> bool {
+    server.command(&["ROLE"]).contains("master")
+}
+
+/// The old master stays one, and takes writes, for some ten seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_old_master_goes_on() {
+    // given two processes that ask all the time for one budget
+    let all = Sentinels::start();
+    let connect = || async {
+        let builder = RedisBackend::sentinel(all.master_name(), all.urls());
+        builder.deadline(PATIENT).connect().await.unwrap()
+    };
+    let backends = [connect().await, connect().await];
+    let (burst, each_second) = (200, 200);
+    let quota = Quota::per_second(each_second).burst(burst);
+    let budget = Budget::of("planned", quota);
+    let is_over = AtomicBool::new(false);
+    let began = Instant::now();
+    let asking = backends.each_ref().map(|backend| {
+        let (budget, is_over) = (&budget, &is_over);
+        async move {
+            let mut admitted = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let said = budget.take(backend, 1).await;
+                admitted += u64::from(said.is_ok_and(|decision| decision.is_admitted()));
+                sleep(Duration::from_millis(1)).await;
+            }
+            admitted
+        }
+    });
+    let [first, second] = asking;
+
+    // when the Sentinels are told to replace the master
+    let failing_over = async {
+        sleep(Duration::from_secs(1)).await;
+        let old = all.servers().iter().position(is_master).unwrap();
+        all.plan_failover();
+        while all.named() != Some(1 - old) {
+            assert!(began.elapsed() < LONG);
+            sleep(Duration::from_millis(20)).await;
+        }
+        // Longer than between two questions.
+        sleep(Duration::from_millis(1_500)).await;
+        let (before, was_master) = (
+            decisions(&all.servers()[old]),
+            is_master(&all.servers()[old]),
+        );
+        sleep(Duration::from_secs(2)).await;
+        let after = decisions(&all.servers()[old]);
+        is_over.store(true, Ordering::Relaxed);
+        (was_master, after - before)
+    };
+    let (first, second, (was_master, asked_of_the_old)) = tokio::join!(first, second, failing_over);
+
+    // then nobody asks the old one any more, although it is one still
+    assert!(was_master, "it was demoted too early to tell anything");
+    assert_eq!(asked_of_the_old, 0);
+    // and no more is admitted than by one budget and another full one
+    let admitted = first + second;
+    let lasted_ms = u64::try_from(began.elapsed().as_millis()).unwrap();
+    let bound = 2 * burst + each_second * lasted_ms / 1_000;
+    assert!(admitted <= bound, "{admitted} of {bound}");
+    assert!(admitted > burst * 2, "{admitted}");
+}
+
+/// Who may not subscribe asks each second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_that_was_planned_is_noticed_without_the_right_to_subscribe() {
+    let all = Sentinels::start();
+    for sentinel in all.sentinels() {
+        let words = [
+            "ACL",
+            "SETUSER",
+            "gate",
+            "reset",
+            "on",
+            ">pw",
+            "-@all",
+            "+sentinel|get-master-addr-by-name",
+        ];
+        assert!(sentinel.command(&words).starts_with("+OK"));
+    }
+    let urls = all
+        .urls()
+        .map(|url| url.replace("redis://", "redis://gate:pw@"));
+    let backend = RedisBackend::sentinel(all.master_name(), urls);
+    let backend = backend.deadline(PATIENT).connect().await.unwrap();
+    let budget = Budget::of("asked", Quota::per_hour(1_000_000));
+    budget.take(&backend, 1).await.unwrap();
+    let old = all.servers().iter().position(is_master).unwrap();
+    // Each Sentinel has been asked once, so that it can change its mind.
+    sleep(Duration::from_millis(1_500)).await;
+
+    all.plan_failover();
+    let began = Instant::now();
+    while decisions(&all.servers()[1 - old]) < 10 {
+        assert!(began.elapsed() < LONG);
+        let _between = budget.take(&backend, 1).await;
+        sleep(Duration::from_millis(10)).await;
+    }
+
+    assert!(
+        is_master(&all.servers()[old]),
+        "it was demoted: {:?}",
+        began.elapsed()
+    );
+}
+
+/// With two replicas, of which one takes over and the other follows it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_replica_must_follow_a_planned_failover_is_over_before_the_old_master_is_one() {
+    let all = Sentinels::start_with_replicas(2);
+    for server in all.servers() {
+        for (option, value) in [
+            ("min-replicas-to-write", "1"),
+            ("repl-diskless-sync-delay", "0"),
+        ] {
+            assert!(
+                server
+                    .command(&["CONFIG", "SET", option, value])
+                    .starts_with("+OK")
+            );
+        }
+    }
+    let builder = RedisBackend::sentinel(all.master_name(), all.urls());
+    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let budget = Budget::of("followed", Quota::per_hour(1_000_000));
+    recovered(&backend, &budget).await;
+    let old = all.servers().iter().position(is_master).unwrap();
+    sleep(Duration::from_millis(1_500)).await;
+
+    all.plan_failover();
+    let began = Instant::now();
+    let decided_by_another = || {
+        let others = (0..3).filter(|&number| number != old);
+        others
+            .map(|number| decisions(&all.servers()[number]))
+            .sum::<u64>()
+    };
+    let before = decided_by_another();
+    let mut longest = Duration::ZERO;
+    let mut last = Instant::now();
+    while decided_by_another() < before + 50 {
+        assert!(began.elapsed() < LONG);
+        if budget.take(&backend, 1).await.is_ok() {
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    longest = longest.max(last.elapsed());
+
+    println!("{longest:?} without a decision");
+    assert!(
+        is_master(&all.servers()[old]),
+        "it was demoted: {:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]

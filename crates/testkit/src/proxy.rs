@@ -116,7 +116,7 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
         lock(&shared.open).extend(kept.into_iter().flatten());
         let _there = thread::spawn(move || requests(client_end, server_end));
         let shared = Arc::clone(shared);
-        let _back = thread::spawn(move || answers(server, client, &shared));
+        let _back = thread::spawn(move || answers(server, &client, &shared));
     }
 }
 
@@ -126,7 +126,7 @@ fn requests(mut client: TcpStream, mut server: TcpStream) {
     let _closed = server.shutdown(Shutdown::Write);
 }
 
-fn answers(mut server: TcpStream, client: TcpStream, shared: &Shared) {
+fn answers(mut server: TcpStream, client: &TcpStream, shared: &Shared) {
     let mut buffer = vec![0; 64 * 1024];
     let mut stalled = false;
     let Ok(end) = client.try_clone() else {

@@ -26,8 +26,10 @@ pub(crate) enum Redirect {
     Ask(Address),
     /// The slot is on its way, and the keys of the call may be in two places.
     Split,
-    /// The cluster has nobody for the slot at present.
+    /// The keys are on their way, and will be in one place.
     Wait,
+    /// The cluster has nobody for the slot at present, or for no slot unless it has somebody for each.
+    Down,
 }
 
 impl Redirect {
@@ -45,7 +47,8 @@ impl Redirect {
             "ASK" if jobs > 1 => Some(Self::Split),
             "ASK" => address().map(Self::Ask),
             "TRYAGAIN" if jobs > 1 => Some(Self::Split),
-            "TRYAGAIN" | "CLUSTERDOWN" => Some(Self::Wait),
+            "TRYAGAIN" => Some(Self::Wait),
+            "CLUSTERDOWN" => Some(Self::Down),
             _ => None,
         }
     }
@@ -66,7 +69,7 @@ impl Cluster {
             }
             Redirect::Ask(address) => Some(self.node(slot, address)),
             Redirect::Split => None,
-            Redirect::Wait => {
+            Redirect::Wait | Redirect::Down => {
                 self.refresh();
                 None
             }
@@ -75,9 +78,16 @@ impl Cluster {
             if job.is_over() {
                 continue;
             }
-            if !job.is_pending() && job.deadline <= Instant::now() {
-                let error = unready("the cluster has nobody for this key now");
-                job.fail(error.kind(), error.detail());
+            // Nothing ran. Who waits acts on that now: it may be long until somebody has the slot.
+            let is_over = if job.is_pending() {
+                *redirect == Redirect::Down
+            } else {
+                job.deadline <= Instant::now()
+            };
+            if is_over {
+                job.refuse(unready(
+                    "the cluster has nobody for this key now (CLUSTERDOWN)",
+                ));
                 continue;
             }
             job.sent_on += 1;
@@ -87,7 +97,7 @@ impl Cluster {
                 alone: *redirect == Redirect::Split || job.route.alone,
             };
             let pause = match redirect {
-                Redirect::Wait => pause(job.sent_on),
+                Redirect::Wait | Redirect::Down => pause(job.sent_on),
                 _ if job.sent_on > 2 => pause(job.sent_on),
                 _ => Duration::ZERO,
             };

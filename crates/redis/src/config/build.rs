@@ -1,8 +1,7 @@
 //! What the settings come to, or which of them is none.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
-
-use tokio::runtime::Handle;
 
 use super::{RedisBackendBuilder, Topology};
 use crate::backend::RedisBackend;
@@ -16,6 +15,7 @@ use crate::name::is_prefix;
 use crate::sentinel::Sentinels;
 use crate::server;
 use crate::slot::SLOTS;
+use crate::sync::Handle;
 
 impl Topology {
     /// Where it is, for logs.
@@ -52,7 +52,7 @@ impl Topology {
 impl RedisBackendBuilder {
     pub(super) fn build(self) -> Result<RedisBackend, ConnectError> {
         self.check()?;
-        let Ok(runtime) = Handle::try_current() else {
+        let Some(runtime) = Handle::current() else {
             return Err(ConnectError::setting(
                 "runtime",
                 "is missing: call this within a Tokio runtime",
@@ -74,6 +74,7 @@ impl RedisBackendBuilder {
                     sentinels,
                     credentials: self.credentials.clone(),
                     patience: self.connect_deadline / share,
+                    freshest: AtomicUsize::new(0),
                 };
                 self.one(Origin::Master(Arc::new(sentinels)), runtime)
             }
@@ -139,13 +140,12 @@ impl RedisBackendBuilder {
 
     fn one(&self, origin: Origin, runtime: Handle) -> Fleet {
         let link = self.link(origin, Kind::Single);
-        Fleet::One(Arc::new(Dispatch::new(
-            link,
-            runtime,
-            self.limits,
-            Weak::new(),
-            Arc::default(),
-        )))
+        let (no_others, counters) = (Weak::new(), Arc::default());
+        let dispatch = Dispatch::new(link, runtime, self.limits, no_others, counters);
+        if let Origin::Master(sentinels) = &dispatch.link.origin {
+            sentinels.watch(&dispatch);
+        }
+        Fleet::One(dispatch)
     }
 
     fn link(&self, origin: Origin, kind: Kind) -> Link {

@@ -25,6 +25,14 @@ impl Instant {
     pub(crate) fn now() -> Self {
         CLOCK.lock().unwrap().now
     }
+
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    pub(crate) fn checked_sub(self, time: Duration) -> Option<Self> {
+        self.0.checked_sub(time).map(Self)
+    }
 }
 
 impl Add<Duration> for Instant {
@@ -68,5 +76,9 @@ pub(crate) async fn timeout_at<F: Future>(deadline: Instant, run: F) -> Result<F
 }
 
 pub(crate) async fn sleep(time: Duration) {
-    let _elapsed = timeout_at(Instant::now() + time, std::future::pending::<()>()).await;
+    sleep_until(Instant::now() + time).await;
+}
+
+pub(crate) async fn sleep_until(at: Instant) {
+    let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }

@@ -48,14 +48,14 @@ impl Link {
         }
     }
 
-    pub(crate) async fn open(&self) -> Result<Connection, BackendError> {
+    pub(crate) async fn open(&self) -> Result<Opened, BackendError> {
         let server = self.address().map_or(0, |(_, port)| number(port));
         let greeted = async {
             let greeted = WORLD.attention(server).await;
             greeted.map_err(|error| failure(&error))
         };
         within(self.deadline, greeted).await?;
-        Ok(Connection::to(server))
+        Ok(Opened::to(server))
     }
 }
 
@@ -66,6 +66,23 @@ pub(crate) fn info(server: usize) -> ConnectionInfo {
 
 fn number(port: u16) -> usize {
     usize::from(port - 7000)
+}
+
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    pub(crate) round_trip: Duration,
+    pub(crate) server: Option<Address>,
+}
+
+impl Opened {
+    pub(crate) fn to(server: usize) -> Self {
+        Self {
+            connection: Connection::to(server),
+            round_trip: Duration::ZERO,
+            server: Some(("127.0.0.1".to_owned(), port(server))),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -115,6 +132,17 @@ pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<V
         [b"CLUSTER", ..] => WORLD.slots(connection.server).await,
         _ => Ok(Value::Nil),
     }
+}
+
+pub(crate) async fn send_all(
+    connection: &mut Connection,
+    commands: &[&Cmd],
+) -> Result<Value, RedisError> {
+    let mut last = Ok(Value::Nil);
+    for command in commands {
+        last = send(connection, command).await;
+    }
+    last
 }
 
 pub(crate) async fn within<T>(

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 pub(crate) use shuttle::sync::atomic::AtomicBool;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock};
 
-pub(crate) use super::clock::{Instant, sleep, timeout_at};
+pub(crate) use super::clock::{Instant, sleep, sleep_until, timeout_at};
 
 pub(crate) struct Entered;
 
@@ -14,8 +16,18 @@ pub(crate) struct Entered;
 pub(crate) struct Handle(Arc<Mutex<Vec<shuttle::future::JoinHandle<()>>>>);
 
 impl Handle {
-    pub(crate) fn enter(&self) -> Entered {
-        Entered
+    pub(crate) fn enter(&self) -> Option<Entered> {
+        Some(Entered)
+    }
+
+    /// It lasts for as long as the model does.
+    pub(crate) fn on_end(&self, _told: impl FnOnce() + Send + 'static) -> oneshot::Sender<()> {
+        oneshot::channel().0
+    }
+
+    /// Runs what is not waited for.
+    pub(crate) fn spawn_aside(&self, run: impl Future<Output = ()> + Send + 'static) {
+        let _detached = shuttle::future::spawn(run);
     }
 
     pub(crate) fn spawn(&self, run: impl Future<Output = ()> + Send + 'static) {

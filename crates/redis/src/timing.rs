@@ -1,0 +1,379 @@
+//! A server that is as far away as it is told to be, on a clock that stands still while anything is to be done: who is answered
+//! when, to the millisecond of tokio's timers.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisConnectionInfo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, duplex, split};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tollgate_core::{
+    Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
+};
+
+use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
+use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
+use crate::fleet::heard;
+use crate::hello::Kind;
+use crate::link::{Link, Opened, Origin};
+use crate::script::Script;
+use crate::server;
+use crate::sync::Handle;
+use crate::wire::{Request, Work};
+
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// What a timer of tokio's may be late, twice.
+const TICKS: Duration = Duration::from_millis(2);
+
+/// What the server has been sent.
+#[derive(Debug, Default)]
+struct Sent {
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
+
+/// Answers each call after the round trip: with the time, and that no state was there.
+async fn serve(stream: DuplexStream, round_trip: Duration, sent: Arc<Sent>) {
+    let (mut from, mut to) = split(stream);
+    let (due, mut dues) = tokio::sync::mpsc::unbounded_channel::<(Instant, usize)>();
+    let answering = Arc::clone(&sent);
+    let _back = tokio::spawn(async move {
+        while let Some((at, keys)) = dues.recv().await {
+            sleep_until(at).await;
+            answering.at_once.fetch_sub(1, Ordering::Relaxed);
+            let [high, low] = u16::try_from(keys).unwrap().to_be_bytes();
+            let mut text = b"1700000000 123456 \x00".to_vec();
+            text.extend([0xdc, high, low]);
+            text.extend(std::iter::repeat_n(0xc2, keys));
+            let head = format!("${}\r\n", text.len());
+            let answer = [head.as_bytes(), &text, b"\r\n"].concat();
+            if to.write_all(&answer).await.is_err() {
+                return;
+            }
+        }
+    });
+    while let Some(keys) = command(&mut from).await {
+        let at_once = sent.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+        sent.most_at_once.fetch_max(at_once, Ordering::Relaxed);
+        if due.send((Instant::now() + round_trip, keys)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads a command to its end, and how many keys it has.
+async fn command(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
+    let mut keys = 0;
+    for place in 0..number(from).await? {
+        let length = number(from).await?;
+        let mut word = vec![0; length + 2];
+        from.read_exact(&mut word).await.ok()?;
+        if place == 2 {
+            keys = std::str::from_utf8(&word).ok()?.trim().parse().ok()?;
+        }
+    }
+    Some(keys)
+}
+
+/// Reads a line of a sign and a number.
+async fn number(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        line.push(from.read_u8().await.ok()?);
+    }
+    let digits = std::str::from_utf8(&line[1..]).ok()?;
+    digits.trim().parse().ok()
+}
+
+/// A backend of two connections, which knows how far away the server is.
+struct Far {
+    dispatch: Arc<Dispatch>,
+    sent: Arc<Sent>,
+}
+
+impl Far {
+    async fn away(round_trip: Duration) -> Self {
+        let origin = server::parse("redis://127.0.0.1:1/", &server::Papers::default()).unwrap();
+        let link = Link {
+            origin: Origin::Server(Arc::new(origin)),
+            kind: Kind::Single,
+            hidden: Arc::default(),
+            prefix: "tollgate".into(),
+            client_name: "far".into(),
+            script: Arc::new(Script::shipped()),
+            deadline: Duration::from_secs(2),
+        };
+        let (limits, runtime) = (Limits::default(), Handle::current().unwrap());
+        let dispatch = Dispatch::new(link, runtime, limits, Weak::new(), Arc::default());
+        let sent = Arc::<Sent>::default();
+        for wire in 0..limits.connections {
+            let (ours, theirs) = duplex(1 << 20);
+            tokio::spawn(serve(theirs, round_trip, Arc::clone(&sent)));
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(None)
+                .set_response_timeout(None);
+            let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let made = MultiplexedConnection::new_with_config(&settings, ours, config);
+            let (connection, driver) = made.await.unwrap();
+            tokio::spawn(driver);
+            let opened = Opened {
+                connection,
+                round_trip,
+                server: None,
+            };
+            dispatch.connected(wire, opened);
+        }
+        Self { dispatch, sent }
+    }
+
+    /// Asks for the time, which takes the same way as any decision. How long the answer took, and what it was.
+    async fn ask(dispatch: Arc<Dispatch>) -> (Duration, Option<FailureKind>) {
+        let asked = Instant::now();
+        let deadline = dispatch.deadline();
+        let said = heard(dispatch.ask(Request::nothing(), deadline).await);
+        (asked.elapsed(), said.err().map(|error| error.kind()))
+    }
+}
+
+/// What callers saw who asked again and again for two seconds.
+#[derive(Debug, Default)]
+struct Seen {
+    decided: usize,
+    failed: usize,
+    slowest: Duration,
+}
+
+async fn ask_on(far: &Far, callers: usize, gives_back: bool) -> Seen {
+    let began = Instant::now();
+    let mut asking = JoinSet::new();
+    for _ in 0..callers {
+        let dispatch = Arc::clone(&far.dispatch);
+        asking.spawn(async move {
+            let mut seen = Seen::default();
+            while began.elapsed() < Duration::from_secs(2) {
+                let (took, failed) = Far::ask(Arc::clone(&dispatch)).await;
+                seen.slowest = seen.slowest.max(took);
+                if failed.is_none() {
+                    seen.decided += 1;
+                    if gives_back {
+                        dispatch.tell(credit());
+                    }
+                } else {
+                    seen.failed += 1;
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+            seen
+        });
+    }
+    let all = asking.join_all().await;
+    Seen {
+        decided: all.iter().map(|seen| seen.decided).sum(),
+        failed: all.iter().map(|seen| seen.failed).sum(),
+        slowest: all.iter().map(|seen| seen.slowest).max().unwrap(),
+    }
+}
+
+fn receipt() -> Receipt {
+    let quota = Quota::per_hour(1_000);
+    let charges = [Charge {
+        scope: Scope::of("far", 0, &quota),
+        quota: &quota,
+        key: &Key::from("alice"),
+        cost: 1,
+        mode: Mode::Enforce,
+    }];
+    let mut states = [State::full(&quota)];
+    let now = Timestamp::from_micros(1_600_000_000_000_000);
+    let decision = decide(now, &charges, &mut states[..]);
+    decision.receipts(&charges).next().unwrap()
+}
+
+fn credit() -> Request {
+    Request {
+        work: Work::Credit(receipt(), 1),
+        names: [b"tollgate:far".to_vec()].into_iter().collect(),
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_are_decided_as_ask_however_far_the_server_is_and_each_in_time() {
+    for (round_trip_ms, callers, gives_back) in [
+        (1, 64, false),
+        (20, 256, true),
+        (70, 64, false),
+        (90, 256, false),
+        (90, 1_500, false),
+    ] {
+        let round_trip = ms(round_trip_ms);
+        let far = Far::away(round_trip).await;
+
+        let seen = ask_on(&far, callers, gives_back).await;
+
+        let case = format!("{round_trip_ms} ms, {callers} callers: {seen:?}");
+        assert!(seen.slowest <= DEADLINE + TICKS, "{case}");
+        // Each asks again when it is told. One timer late, and one round trip at most that was waited for.
+        let each = 2_000 / (round_trip_ms * 2 + 2);
+        let least = callers * usize::try_from(each).unwrap();
+        assert!(seen.decided >= least, "{case}: {least}");
+        assert!(seen.failed * 10 <= seen.decided, "{case}");
+        if gives_back {
+            sleep(ms(1_000)).await;
+            let stats = far.dispatch.counters.read();
+            assert_eq!(stats.lost_give_backs, 0, "{case}");
+            assert!(
+                stats.requests >= 2 * seen.decided as u64,
+                "{case}: {stats:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_can_be_answered_in_time_fail_before_they_are_sent_and_all_others_pass() {
+    let far = Far::away(ms(90)).await;
+    let room = 2 * MOST_CALLS * MAX_REQUESTS;
+
+    let asking: JoinSet<_> = (0..10_000)
+        .map(|_| Far::ask(Arc::clone(&far.dispatch)))
+        .collect();
+    let said = asking.join_all().await;
+
+    let decided = said.iter().filter(|(_, failed)| failed.is_none()).count();
+    assert!(
+        (room - 2 * MAX_REQUESTS..=room).contains(&decided),
+        "{decided}"
+    );
+    for (took, failed) in said {
+        assert!(took <= DEADLINE + TICKS, "{took:?}: {failed:?}");
+        if failed.is_some() {
+            assert_eq!(failed, Some(FailureKind::Overloaded));
+            assert!(took <= ms(10) + TICKS, "{took:?}");
+        }
+    }
+    assert_eq!(far.sent.at_once.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_near_has_no_more_than_one_call_at_once_on_each_connection() {
+    let far = Far::away(Duration::from_micros(900)).await;
+
+    let seen = ask_on(&far, 500, false).await;
+
+    assert_eq!(far.sent.most_at_once.load(Ordering::Relaxed), 2, "{seen:?}");
+    assert!(seen.slowest <= DEADLINE + TICKS, "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_any_more_keeps_nobody_past_the_deadline_who_waits_for_a_call_to_leave()
+ {
+    // given a server that is nearer than it looks: nobody is turned away beforehand
+    let far = Far::away(ms(60_000)).await;
+    let dispatch = &far.dispatch;
+    let (first, then) = (1_000, 3_000);
+    let mut asking: JoinSet<_> = (0..first).map(|_| Far::ask(Arc::clone(dispatch))).collect();
+
+    // when others come in the middle of the deadline of the first
+    sleep(DEADLINE / 2).await;
+    for _ in 0..then {
+        asking.spawn(Far::ask(Arc::clone(dispatch)));
+    }
+
+    // then each hears when its own is over, or as soon as it is known that nobody is heard any more
+    let said = asking.join_all().await;
+    assert_eq!(said.len(), first + then);
+    for (took, failed) in said {
+        assert!(failed.is_some());
+        assert!(took <= DEADLINE + TICKS, "{took:?}: {failed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_keeps_no_request_from_its_call_and_waits_no_longer_than_stated() {
+    let far = Far::away(ms(10)).await;
+    let dispatch = &far.dispatch;
+
+    // given more to give back than a second's calls carry
+    let credits = 6_000;
+    for _ in 0..credits {
+        dispatch.tell(credit());
+    }
+
+    // when requests come, then they are answered by the second call at the latest
+    for _ in 0..50 {
+        let (took, failed) = Far::ask(Arc::clone(dispatch)).await;
+        assert_eq!(failed, None);
+        assert!(took <= ms(20) + TICKS, "{took:?}");
+    }
+    // and all is given back soon
+    sleep(ms(4_000)).await;
+    let stats = dispatch.counters.read();
+    assert_eq!((stats.requests, stats.lost_give_backs), (credits + 50, 0));
+}
+
+const FAR: Duration = Duration::from_millis(90);
+const NEAR: Duration = Duration::from_micros(100);
+
+#[test]
+fn a_near_server_has_one_call_at_once_on_each_connection_however_busy_it_is() {
+    let mut pace = Pace::default();
+    let now = Instant::now();
+    pace.connected(now, NEAR);
+
+    for round_trip in [NEAR, FAR, FAR, NEAR * 9] {
+        pace.answered(now, round_trip);
+        assert_eq!(pace.calls(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_is_far_away_has_as_many_as_the_bound_and_fewer_when_it_answers_late() {
+    let mut pace = Pace::default();
+    let now = Instant::now();
+    pace.connected(now, FAR);
+    assert_eq!(pace.calls(), MOST_CALLS);
+
+    pace.answered(now, FAR * 3);
+    assert_eq!(pace.calls(), MOST_CALLS - 1);
+    pace.stalled();
+    assert_eq!(pace.calls(), (MOST_CALLS - 1) / 2);
+    pace.answered(now, FAR);
+    assert_eq!(pace.calls(), (MOST_CALLS - 1) / 2 * 2);
+}
+
+#[test]
+fn a_way_that_becomes_longer_is_known_after_two_spells_and_a_shorter_one_at_once() {
+    let mut pace = Pace::default();
+    let start = Instant::now();
+    pace.connected(start, NEAR);
+    let known = [0, 1, 2].map(|spells| {
+        pace.answered(start + SPELL * spells, FAR);
+        pace.round_trip()
+    });
+    assert_eq!(known, [Some(NEAR), Some(NEAR), Some(FAR)]);
+
+    pace.answered(start + SPELL * 2, NEAR);
+
+    assert_eq!((pace.round_trip(), pace.calls()), (Some(NEAR), 1));
+}
+
+#[test]
+fn what_round_trips_took_tells_nothing_when_it_is_old_or_when_no_answer_could_be_in_time() {
+    let mut pace = Pace::default();
+    let now = Instant::now();
+    pace.connected(now, FAR);
+
+    assert_eq!(pace.answer_takes(now, FAR * 2), FAR);
+    assert_eq!(pace.answer_takes(now, FAR), Duration::ZERO);
+    assert_eq!(pace.answer_takes(now + TELLS_FOR, FAR * 2), Duration::ZERO);
+}
