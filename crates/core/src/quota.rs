@@ -56,7 +56,8 @@ pub const MAX_BUCKETS: u32 = 128;
 /// `LIMIT/PERIOD [burst N] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with an
 /// optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`,
 /// `rolling-window [N buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`,
-/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`.
+/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`. What people say is read as well: `10 per minute`,
+/// `10 req/s`, `5 every 10 s`, in capitals or not. [`parse_all`](Self::parse_all) reads several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,

@@ -5,6 +5,14 @@ use tollgate::Quota;
 /// What is read is written as something that is read as the same, and what is refused is so in few words.
 pub fn quota(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
+    if let Ok(quotas) = Quota::parse_all(&text) {
+        let written: Vec<_> = quotas.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            Quota::parse_all(&written.join("; ")),
+            Ok(quotas),
+            "{text:?}"
+        );
+    }
     match text.parse::<Quota>() {
         Ok(quota) => {
             let written = quota.to_string();

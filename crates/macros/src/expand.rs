@@ -107,12 +107,13 @@ fn limit_type(krate: &Path, limit: &Limit) -> TokenStream {
             quote!(#private::Named<#name, #cost>)
         }
         Rule::Inline {
-            quota,
+            quotas,
             name,
             key,
             shadow,
         } => {
-            let quota = text(krate, &quota.to_string());
+            let quotas: Vec<_> = quotas.iter().map(ToString::to_string).collect();
+            let quota = text(krate, &quotas.join("; "));
             let name = match name {
                 Some(name) => text(krate, name),
                 None => quote!(()),

@@ -20,7 +20,7 @@ pub(crate) enum Rule {
     Policy(String),
     /// A policy of the handler's own.
     Inline {
-        quota: Quota,
+        quotas: Vec<Quota>,
         name: Option<String>,
         key: Option<Box<Type>>,
         shadow: bool,
@@ -49,11 +49,11 @@ impl Limit {
                 })
             }
             (Some(text), None) => {
-                let quota = quota(text, arguments.burst.as_ref())?;
+                let quotas = quotas(text, arguments.burst.as_ref())?;
                 Ok(Self {
-                    cost: cost_within(&quota, arguments.cost.as_ref())?,
+                    cost: cost_within(&quotas, arguments.cost.as_ref())?,
                     rule: Rule::Inline {
-                        quota,
+                        quotas,
                         name: arguments.name.map(|one| name(&one.value)).transpose()?,
                         key: arguments.key.map(|key| Box::new(key.value)),
                         shadow: arguments.shadow.is_some(),
@@ -84,30 +84,37 @@ fn refuse_what_is_the_policys(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn quota(text: &LitStr, burst: Option<&Named<Number>>) -> Result<Quota> {
+fn quotas(text: &LitStr, burst: Option<&Named<Number>>) -> Result<Vec<Quota>> {
     let written = text.value();
-    let quota: Quota = written
-        .parse()
+    let quotas = Quota::parse_all(&written)
         .map_err(|error| Error::new(text.span(), format!("quota {written:?}: {error}")))?;
     let Some(burst) = burst else {
-        return Ok(quota);
+        return Ok(quotas);
     };
-    if written.split_whitespace().any(|word| word == "burst") {
+    if written.to_ascii_lowercase().contains("burst") {
         return Err(Error::new(burst.span, "the quota says its burst already"));
     }
+    let [quota] = quotas.as_slice() else {
+        return Err(Error::new(
+            burst.span,
+            "there are several quotas: each says its burst itself, as in \"10/s burst 50; 1000/day\"",
+        ));
+    };
+    let quota = quota.try_burst(burst.value.value);
     quota
-        .try_burst(burst.value.value)
+        .map(|quota| vec![quota])
         .map_err(|error| Error::new(burst.value.span, error))
 }
 
-fn cost_within(quota: &Quota, cost: Option<&Named<Number>>) -> Result<Option<u64>> {
+fn cost_within(quotas: &[Quota], cost: Option<&Named<Number>>) -> Result<Option<u64>> {
+    let capacities = quotas.iter().map(Quota::capacity);
+    let capacity = capacities.min().unwrap_or(u64::MAX);
     match cost.map(|cost| &cost.value) {
-        Some(cost) if cost.value > quota.capacity() => Err(Error::new(
+        Some(cost) if cost.value > capacity => Err(Error::new(
             cost.span,
             format!(
-                "a cost of {} never passes: a full budget holds {}",
-                cost.value,
-                quota.capacity()
+                "a cost of {} never passes: a full budget holds {capacity}",
+                cost.value
             ),
         )),
         cost => Ok(cost.map(|cost| cost.value)),

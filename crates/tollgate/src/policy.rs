@@ -22,6 +22,8 @@ use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
+#[cfg(feature = "serde")]
+pub(crate) use self::limit::{is_none, why_no_quota};
 pub use self::lists::Block;
 pub(crate) use self::lists::Listed;
 use self::lists::Lists;

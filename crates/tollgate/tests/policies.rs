@@ -9,12 +9,16 @@
 mod common;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use common::{Strict, at_a_standstill, from, header};
 use http::{Method, Request, Response};
 use tollgate::key::{Global, Header, PathParam};
-use tollgate::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tollgate::{
+    Block, ClientIp, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer, RateLimitStatus,
+    Tiers,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::common::Body;
@@ -97,16 +101,16 @@ async fn the_quotas_of_one_policy_are_decided_together() {
     assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
     assert_eq!(
         header(&send(&layer, from("10.0.0.1")).await, "ratelimit"),
-        "\"second\";r=0;t=1"
+        "\"api-second\";r=0;t=1"
     );
     clock.advance(Duration::from_secs(1));
     assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
     let response = send(&layer, from("10.0.0.1")).await;
     assert_eq!(
         header(&response, "ratelimit-policy"),
-        "\"second\";q=2;w=1, \"day\";q=3;w=86400"
+        "\"api-second\";q=2;w=1, \"api-day\";q=3;w=86400"
     );
-    assert!(header(&response, "ratelimit").starts_with("\"day\";r=0;"));
+    assert!(header(&response, "ratelimit").starts_with("\"api-day\";r=0;"));
 }
 
 #[tokio::test]
@@ -352,4 +356,53 @@ async fn a_policy_charges_the_same_whether_requests_meet_others_or_not() {
         let passes_all = name.contains("on_missing: Pass");
         assert_eq!(refused == 0, passes_all, "{name}");
     }
+}
+
+#[tokio::test]
+async fn two_policies_may_each_have_a_quota_of_one_name() {
+    let quotas = || [("second", "5/s"), ("day", "2 per day")];
+    let (layer, _) = layer([
+        Policy::new("api", quotas()),
+        Policy::new("web", quotas()).key(Global),
+    ]);
+
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    let response = send(&layer, from("10.0.0.1")).await;
+    let members = header(&response, "ratelimit-policy");
+    for name in ["api-second", "api-day", "web-second", "web-day"] {
+        assert!(members.contains(&format!("\"{name}\";q=")), "{members}");
+    }
+    // Each has a state of its own: another address has its own day, and everybody's is over.
+    assert_eq!(status(&layer, from("10.0.0.2")).await, 429);
+}
+
+#[tokio::test]
+async fn a_limit_of_0_refuses_everybody_and_a_policy_on_trial_nobody() {
+    let (closed, _) = layer([
+        Policy::new("api", "5/s"),
+        Policy::new("closed", Quotas::none()),
+    ]);
+    for _ in 0..6 {
+        let response = send(&closed, from("10.0.0.1")).await;
+        assert_eq!(response.status(), 403);
+        assert_eq!(header(&response, "retry-after"), "");
+    }
+    let (trial, _) = layer([Policy::new("closed", "none").shadow()]);
+    assert_eq!(status(&trial, from("10.0.0.1")).await, 200);
+
+    // A tier opens what is closed, and closes what is open; the other policies are not charged.
+    let partners = Tiers::by_key([("10.0.0.7".parse::<IpAddr>().unwrap(), "partner")]);
+    let policy = Policy::new("closed", "none").tiers(partners.tier("partner", "1/h"));
+    let limiter = Limiter::from(policy);
+    let opened = RateLimitLayer::new(&limiter);
+    assert_eq!(status(&opened, from("10.0.0.1")).await, 403);
+    assert_eq!(status(&opened, from("10.0.0.7")).await, 200);
+    assert_eq!(status(&opened, from("10.0.0.7")).await, 429);
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let checked = limiter.check("closed", ip("10.0.0.1")).await.unwrap();
+    assert!(!checked.is_allowed() && checked.blocked() == Some(Block::Forbidden));
+    let blocked = Tiers::by_key([(ip("10.0.0.9"), "blocked")]).tier("blocked", Quotas::none());
+    let (layer, _) = layer([Policy::new("api", "1/h").tiers(blocked)]);
+    assert_eq!(status(&layer, from("10.0.0.9")).await, 403);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
 }

@@ -152,6 +152,8 @@ pub enum ParseQuotaError {
         found: String,
         /// What was expected.
         expected: &'static str,
+        /// The nearest quota that works, if one is near.
+        instead: Option<String>,
     },
     /// The text is a quota that cannot be built.
     Quota(QuotaError),
@@ -160,10 +162,21 @@ pub enum ParseQuotaError {
 impl fmt::Display for ParseQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Syntax { found, expected } if found.is_empty() => {
-                write!(f, "expected {expected}, found the end")
+            Self::Syntax {
+                found,
+                expected,
+                instead,
+            } => {
+                write!(f, "expected {expected}, found ")?;
+                match found.as_str() {
+                    "" => f.write_str("the end")?,
+                    found => write!(f, "{found:?}")?,
+                }
+                match instead {
+                    Some(instead) => write!(f, "; did you mean {instead:?}"),
+                    None => Ok(()),
+                }
             }
-            Self::Syntax { found, expected } => write!(f, "expected {expected}, found {found:?}"),
             Self::Quota(error) => write!(f, "{error}"),
         }
     }

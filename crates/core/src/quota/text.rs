@@ -1,97 +1,175 @@
-//! Quotas as people write them: `"100/min burst 20"`.
+//! Quotas as people write them: `"100/min burst 20"`, `"10 requests per minute"`.
+
+mod nearest;
+mod words;
 
 use std::fmt;
-use std::str::{FromStr, SplitWhitespace};
+use std::str::FromStr;
 use std::time::Duration;
 
+use self::words::{Word, Words, words_of};
 use super::{ParseQuotaError, Quota};
 use crate::Algorithm;
 
 /// The units of a period, the longest first; the first name of each is the one that is written.
 const UNITS: [(u64, &[&str]); 7] = [
-    (7 * 24 * 60 * 60 * 1_000_000, &["week", "weeks", "w"]),
+    (7 * 24 * 60 * 60 * 1_000_000, &["week", "weeks", "w", "wk"]),
     (24 * 60 * 60 * 1_000_000, &["day", "days", "d"]),
-    (60 * 60 * 1_000_000, &["h", "hour", "hours", "hr"]),
-    (60 * 1_000_000, &["min", "minute", "minutes", "m"]),
-    (1_000_000, &["s", "sec", "second", "seconds"]),
+    (60 * 60 * 1_000_000, &["h", "hour", "hours", "hr", "hrs"]),
+    (60 * 1_000_000, &["min", "minute", "minutes", "m", "mins"]),
+    (1_000_000, &["s", "sec", "second", "seconds", "secs"]),
     (1_000, &["ms", "millisecond", "milliseconds"]),
     (1, &["us", "microsecond", "microseconds", "µs"]),
+];
+
+/// What is counted, which may stand behind the limit and says nothing.
+const NOUNS: [&str; 16] = [
+    "request", "requests", "req", "reqs", "r", "call", "calls", "hit", "hits", "query", "queries",
+    "message", "messages", "token", "tokens", "times",
+];
+
+/// What a slash is when it is spoken.
+const PER: [&str; 5] = ["per", "a", "an", "each", "every"];
+
+const ALGORITHMS: [&str; 5] = [
+    "gcra",
+    "fixed-window",
+    "sliding-window",
+    "rolling-window",
+    "sliding-log",
 ];
 
 /// Buckets of a rolling window where the text names no number: each a tenth of the period.
 const DEFAULT_BUCKETS: u32 = 10;
 
-const WITHOUT_SPACES: &str = "LIMIT/PERIOD without spaces in it, such as 10/s";
+const FORM: &str = "LIMIT/PERIOD, such as 10/s";
 // 2^40, as `MAX_LIMIT` is.
 const SMALLER_LIMIT: &str = "a limit of at most 1099511627776";
 const SMALLER_BURST: &str = "a burst of at most 1099511627776";
+const PERIOD: &str = "a period, such as s, 10s, min, h or day";
 const SHORTER_PERIOD: &str = "a period of at most 366 days";
+
+/// Longer texts are not looked at for what they could mean.
+const MOST: usize = 256;
 
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
-        let mut words = text.split_whitespace();
-        let first = words.next().unwrap_or_default();
-        let Some((limit, period)) = first.split_once('/') else {
-            return Err(if words.next().is_some_and(|word| word.starts_with('/')) {
-                syntax(text, WITHOUT_SPACES)
-            } else {
-                syntax(first, "LIMIT/PERIOD, such as 10/s")
-            });
-        };
-        if period.is_empty() && words.next().is_some() {
-            return Err(syntax(text, WITHOUT_SPACES));
+        if several(text).nth(1).is_some() {
+            return Err(syntax(text, "one quota"));
         }
-        let limit = number(limit, "a limit")?.ok_or_else(|| syntax(limit, SMALLER_LIMIT))?;
-        let period = parse_period(period)?;
-        let mut burst = None;
-        let mut algorithm = None;
-        while let Some(word) = words.next() {
-            if word == "burst" && burst.is_none() {
-                let word = words.next().unwrap_or_default();
-                let number = number(word, "a burst")?;
-                burst = Some(number.ok_or_else(|| syntax(word, SMALLER_BURST))?);
-            } else if algorithm.is_some() {
-                return Err(syntax(word, "the end"));
-            } else {
-                algorithm = Some(parse_algorithm(word, &mut words)?);
-            }
-        }
-        let quota = Self::try_with(limit, period, algorithm.unwrap_or_default())?;
-        Ok(match burst {
-            Some(burst) => quota.try_burst(burst)?,
-            None => quota,
-        })
+        parse(text).map_err(|error| nearest::suggest(text, error))
     }
 }
 
-fn parse_algorithm(
-    word: &str,
-    words: &mut SplitWhitespace<'_>,
-) -> Result<Algorithm, ParseQuotaError> {
-    let mut rest = words.clone();
+impl Quota {
+    /// One quota or several, with `;`, a line's end, or a comma and a blank between them: `10/s burst 50; 1000/day`.
+    ///
+    /// ```
+    /// use tollgate_core::Quota;
+    ///
+    /// let quotas = Quota::parse_all("5 per second; 100 requests per hour");
+    /// assert_eq!(quotas, Ok(vec![Quota::per_second(5), Quota::per_hour(100)]));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If one of them is none, or there is none at all.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, ParseQuotaError> {
+        let quotas: Vec<Self> = several(text).map(str::parse).collect::<Result<_, _>>()?;
+        if quotas.is_empty() {
+            return Err(syntax("", FORM));
+        }
+        Ok(quotas)
+    }
+}
+
+/// The texts of several quotas, of which one at the end may be empty. A comma between digits is a part of a number.
+fn several(text: &str) -> impl Iterator<Item = &str> {
+    let is_end = |(at, c): (usize, char)| match c {
+        ';' | '\n' => Some(at),
+        ',' => {
+            let (before, behind) = (text.get(..at)?, text.get(at + 1..)?);
+            let is_apart = behind.starts_with(char::is_whitespace);
+            let is_in_number = before.ends_with(|c: char| c.is_ascii_digit());
+            (is_apart || !is_in_number).then_some(at)
+        }
+        _ => None,
+    };
+    let ends = text.char_indices().filter_map(is_end).chain([text.len()]);
+    let mut start = 0;
+    let parts = ends.map(move |end| {
+        let part = text.get(start..end).unwrap_or_default();
+        start = end + 1;
+        part.trim()
+    });
+    parts.filter(|part| !part.is_empty())
+}
+
+fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
+    // What is longer than any quota is not one, whatever it says.
+    if text.len() > MOST {
+        return Err(syntax(text, FORM));
+    }
+    let words = words_of(text);
+    let mut words = Words::new(&words);
+    let first = words.next();
+    // Without anything that could stand before a period it is no quota at all.
+    if !words
+        .rest()
+        .iter()
+        .any(|word| word.is("/") || word.is_one_of(&PER))
+    {
+        return Err(syntax(first, FORM));
+    }
+    let limit = number(first, "a limit")?.ok_or_else(|| syntax(first, SMALLER_LIMIT))?;
+    words.skip_one_of(&NOUNS);
+    if !(words.skip("/") || words.skip_one_of(&PER)) {
+        return Err(syntax(words.next(), FORM));
+    }
+    let period = period(&mut words)?;
+    let mut burst = None;
+    let mut algorithm = None;
+    while !words.rest().is_empty() {
+        words.skip("with");
+        let word = words.next();
+        if word == "burst" && burst.is_none() {
+            words.skip("of");
+            let word = words.next();
+            let number = number(word, "a burst")?;
+            burst = Some(number.ok_or_else(|| syntax(word, SMALLER_BURST))?);
+        } else if algorithm.is_some() {
+            return Err(syntax(word, "the end"));
+        } else {
+            algorithm = Some(parse_algorithm(word, &mut words)?);
+        }
+    }
+    let quota = Quota::try_with(limit, period, algorithm.unwrap_or_default())?;
+    Ok(match burst {
+        Some(burst) => quota.try_burst(burst)?,
+        None => quota,
+    })
+}
+
+fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, ParseQuotaError> {
     Ok(match word {
         "gcra" => Algorithm::Gcra,
         "sliding-window" => Algorithm::SlidingWindow,
         "sliding-log" => Algorithm::SlidingLog,
-        "fixed-window" if rest.next() == Some("offset") => {
-            *words = rest;
-            Algorithm::FixedWindow {
-                offset: parse_period(words.next().unwrap_or_default())?,
-            }
-        }
         "fixed-window" => Algorithm::FixedWindow {
-            offset: Duration::ZERO,
+            offset: if words.skip("offset") {
+                period(words)?
+            } else {
+                Duration::ZERO
+            },
         },
-        "rolling-window" => match rest.next() {
-            Some(count) if count != "burst" => {
-                let buckets = number(count, "a number of buckets")?.unwrap_or(u64::MAX);
-                let unit = rest.next().unwrap_or_default();
-                if unit != "buckets" {
-                    return Err(syntax(unit, "the word buckets"));
+        "rolling-window" => match words.rest().first() {
+            Some(count) if !count.is("burst") && !count.is("with") => {
+                let buckets = number(words.next(), "a number of buckets")?.unwrap_or(u64::MAX);
+                if !words.skip("buckets") {
+                    return Err(syntax(words.next(), "the word buckets"));
                 }
-                *words = rest;
                 // What does not fit is refused a moment later, as too many.
                 Algorithm::RollingWindow {
                     buckets: u32::try_from(buckets).unwrap_or(u32::MAX),
@@ -110,25 +188,22 @@ fn parse_algorithm(
     })
 }
 
-fn parse_period(text: &str) -> Result<Duration, ParseQuotaError> {
-    const EXPECTED: &str = "a period, such as s, 10s, min, h or day";
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '_')
-        .unwrap_or(text.len());
-    let (count, unit) = text.split_at(digits);
-    let count = if count.is_empty() {
-        1
-    } else {
-        number(count, EXPECTED)?.ok_or_else(|| syntax(text, SHORTER_PERIOD))?
+fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
+    let count = words.next_if(Word::is_number).unwrap_or_default();
+    let unit = words.next();
+    let text = || format!("{count}{unit}");
+    let number = match count {
+        "" => 1,
+        count => number(count, PERIOD)?.ok_or_else(|| syntax(&text(), SHORTER_PERIOD))?,
     };
     for (micros, names) in UNITS {
         if names.contains(&unit) {
-            let micros = count.checked_mul(micros);
-            let micros = micros.ok_or_else(|| syntax(text, SHORTER_PERIOD))?;
+            let micros = number.checked_mul(micros);
+            let micros = micros.ok_or_else(|| syntax(&text(), SHORTER_PERIOD))?;
             return Ok(Duration::from_micros(micros));
         }
     }
-    Err(syntax(text, EXPECTED))
+    Err(syntax(&text(), PERIOD))
 }
 
 /// A decimal number, `_` allowed between its digits. No sign, no fraction. Nothing if it is beyond all bounds, and could only
@@ -148,6 +223,7 @@ fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
     ParseQuotaError::Syntax {
         found: found.chars().take(40).collect(),
         expected,
+        instead: None,
     }
 }
 
@@ -261,6 +337,91 @@ mod tests {
     }
 
     #[test]
+    fn what_people_write_is_read() {
+        let cases = [
+            ("10 per minute", "10/min"),
+            ("10 per min", "10/min"),
+            ("10 requests per minute", "10/min"),
+            ("10 req/s", "10/s"),
+            ("10r/s", "10/s"),
+            ("10 / s", "10/s"),
+            ("10 /S", "10/s"),
+            ("10/ s burst 2", "10/s burst 2"),
+            ("10/s with burst of 2", "10/s burst 2"),
+            ("100/1h", "100/h"),
+            ("100 / 1 H", "100/h"),
+            ("1_000/Day", "1000/day"),
+            ("5 every 10 s", "5/10s"),
+            ("5 calls every 10 Seconds", "5/10s"),
+            ("3 a day", "3/day"),
+            ("7 times an hour Sliding-Log", "7/h sliding-log"),
+            (
+                "9/day Fixed-Window offset 6 h",
+                "9/day fixed-window offset 6h",
+            ),
+            (
+                "300/h rolling-window 60 buckets",
+                "300/h rolling-window 60 buckets",
+            ),
+            ("1/500 ms", "1/500ms"),
+            ("2/250µs", "2/250us"),
+        ];
+        for (text, same) in cases {
+            let read = text.parse::<Quota>().map(|quota| quota.to_string());
+            assert_eq!(read, Ok(same.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_names_the_nearest_that_works() {
+        let cases = [
+            ("10", "10/s"),
+            ("10 min", "10/min"),
+            ("10rps", "10/s"),
+            ("100 rpm", "100/min"),
+            ("10 daily", "10/day"),
+            ("10/minit", "10/min"),
+            ("10 evry minute", "10/min"),
+            ("10/month", "10/30days"),
+            ("10/fortnight", "10/2weeks"),
+            ("1,000/day", "1000/day"),
+            ("10k/day", "10000/day"),
+            ("0.5/s", "1/2s"),
+            ("2.5/10s", "5/20s"),
+            ("10/s brust 5", "10/s burst 5"),
+            ("10/s sliding_window", "10/s sliding-window"),
+            ("10:s", "10/s"),
+        ];
+        for (text, near) in cases {
+            let message = text.parse::<Quota>().unwrap_err().to_string();
+            let near: Quota = near.parse().unwrap();
+            let end = format!("; did you mean \"{near}\"");
+            assert!(message.ends_with(&end), "{text}: {message}");
+        }
+        for text in ["", "ten", "-1/s", "10/s per address", "unlimited", "a/b/c"] {
+            let message = text.parse::<Quota>().unwrap_err().to_string();
+            assert!(!message.contains("did you mean"), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn several_quotas_stand_in_one_text() {
+        let quotas = vec![Quota::per_hour(10), Quota::per_second(5)];
+        for text in [
+            "10/h; 5/s",
+            "10/h;5/s;",
+            "10/h, 5/s",
+            "10/h,5/s",
+            "10 per hour\n5 per second\n",
+        ] {
+            assert_eq!(Quota::parse_all(text), Ok(quotas.clone()), "{text:?}");
+        }
+        assert_eq!(Quota::parse_all("10/h"), Ok(vec![Quota::per_hour(10)]));
+        assert!(Quota::parse_all(" ; ").is_err());
+        assert!(Quota::parse_all("10/h; 5").is_err());
+    }
+
+    #[test]
     fn the_written_form_is_the_shortest() {
         for text in [
             "10/s",
@@ -289,7 +450,7 @@ mod tests {
             ("1.5/s", "expected a limit, found \"1.5\""),
             (
                 "1/fortnight",
-                "expected a period, such as s, 10s, min, h or day, found \"fortnight\"",
+                "expected a period, such as s, 10s, min, h or day, found \"fortnight\"; did you mean \"1/2week\"",
             ),
             (
                 "1/",
@@ -306,11 +467,10 @@ mod tests {
             ("0/s", "a limit of 0 admits nothing"),
             ("1/0s", "a period of 0 has no rate"),
             (
-                "10 / s",
-                "expected LIMIT/PERIOD without spaces in it, such as 10/s, found \"10 / s\"",
+                "10 s",
+                "expected LIMIT/PERIOD, such as 10/s, found \"10\"; did you mean \"10/s\"",
             ),
-            ("10 /s", "LIMIT/PERIOD without spaces"),
-            ("10/ s burst 2", "LIMIT/PERIOD without spaces"),
+            ("10/s; 5/h", "expected one quota, found \"10/s; 5/h\""),
             (
                 "1099511627777/s",
                 "1099511627777 is above the largest limit",

@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 
 use super::rule::{Own, Rule};
+use crate::Quota;
 use crate::key::KeyExtractor;
 
 /// Types are all that there is: no value says more, and none is ever made.
@@ -152,7 +153,7 @@ where
 {
     fn rule() -> Rule {
         Rule::Inline(Own {
-            quotas: text::<Q>().parse().into_iter().collect(),
+            quotas: Quota::parse_all(&text::<Q>()).unwrap_or_default(),
             name: Name::get(),
             finish: |policy| {
                 let policy = policy.key(Key::default()).cost(Cost::COST.unwrap_or(1));

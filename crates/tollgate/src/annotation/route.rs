@@ -108,8 +108,8 @@ impl RouteQuotas for Quota {
 impl RouteQuotas for &str {
     #[track_caller]
     fn into_quotas(self) -> Vec<Quota> {
-        match self.parse() {
-            Ok(quota) => vec![quota],
+        match Quota::parse_all(self) {
+            Ok(quotas) => quotas,
             #[expect(
                 clippy::panic,
                 reason = "literals fail while they are built, by design"

@@ -33,7 +33,7 @@ pub enum RefusalReason<'a> {
     Undecided,
     /// The request does not say who it is from, and a policy insists on it.
     Unidentified(&'a KeyMissing),
-    /// The caller is on a policy's block list.
+    /// The caller is on a policy's block list, or in a tier that a [limit of 0](crate::Quotas::none) refuses.
     Blocked(Block),
 }
 

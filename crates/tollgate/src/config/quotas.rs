@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::is_name;
 
 use super::refused;
-use crate::policy::Quotas;
+use crate::policy::{Quotas, is_none, why_no_quota};
 use crate::{ConfigError, ParseQuotaError, Quota};
 
-/// One quota, `"10/s burst 20"`, a list of them, or a map of names to quotas.
+/// One quota, `"10/s burst 20"`, several in one text, `"10/s; 1000/day"`, a list of texts, or a map of names to quotas; or `"none"`
+/// for a limit of 0, which refuses every request.
 ///
 /// A map is taken in the order of its names, since most formats keep no other. The place of a quota among the others is part
 /// of where its budgets are: a new one before it starts them afresh.
@@ -19,11 +20,11 @@ use crate::{ConfigError, ParseQuotaError, Quota};
     expecting = "quotas are a text such as \"10/s\", a list of such texts, or a map of names to such texts"
 )]
 pub enum QuotasConfig {
-    /// One, named like its policy.
+    /// One, named like its policy, or several in one text.
     One(String),
     /// Several, named like their policy and by a number.
     Many(Vec<String>),
-    /// Several with names.
+    /// Several with names, which belong to the policy: headers call the quota `day` of the policy `api` `api-day`.
     Named(BTreeMap<String, String>),
 }
 
@@ -35,20 +36,26 @@ impl Default for QuotasConfig {
 
 impl QuotasConfig {
     pub(super) fn read(&self, policy: &str, field: &'static str) -> Result<Quotas, ConfigError> {
-        let parse = |text: &String| -> Result<Quota, ConfigError> {
-            text.parse()
-                .map_err(|error: ParseQuotaError| refused(policy, field, text, error.to_string()))
-        };
+        let wrong =
+            |text: &str, error: ParseQuotaError| refused(policy, field, text, why_no_quota(&error));
         match self {
-            Self::One(text) => parse(text).map(Into::into),
+            Self::One(text) if is_none(text) => Ok(Quotas::none()),
+            Self::One(text) => match Quota::parse_all(text) {
+                Ok(quotas) => Ok(quotas.into()),
+                Err(error) => Err(wrong(text, error)),
+            },
             Self::Many(texts) => {
-                let quotas: Vec<Quota> = texts.iter().map(parse).collect::<Result<_, _>>()?;
+                let mut quotas = Vec::new();
+                for text in texts {
+                    quotas.extend(Quota::parse_all(text).map_err(|error| wrong(text, error))?);
+                }
                 Ok(quotas.into())
             }
             Self::Named(texts) => {
                 let quotas = texts.iter().map(|(name, text)| {
                     if is_name(name) {
-                        Ok((name.as_str(), parse(text)?))
+                        let quota = text.parse().map_err(|error| wrong(text, error))?;
+                        Ok((name.as_str(), quota))
                     } else {
                         Err(refused(policy, field, name, "is no name for a quota"))
                     }

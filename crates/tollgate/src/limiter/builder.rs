@@ -139,10 +139,18 @@ fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
     }
     let mut labels = HashMap::new();
     for policy in policies {
-        for limit in policy.limits.iter() {
-            if let Some(other) = labels.insert(&limit.labels.quota, policy.name()) {
+        let own = policy.limits.iter().map(|limit| (None, limit));
+        let tiers = policy.tiers.iter().flat_map(|tiers| tiers.limits());
+        let mut of_policy = HashSet::new();
+        for (tier, limit) in own.chain(tiers.map(|(tier, limit)| (Some(tier), limit))) {
+            let label = &limit.labels.quota;
+            // A caller is in one tier, so that each may call its quotas as the others do.
+            let is_new = of_policy.insert((tier, label));
+            let other = labels.insert(label, policy.name());
+            let other = other.filter(|other| *other != policy.name() || !is_new);
+            if let Some(other) = other {
                 return Err(ConfigError::DuplicateQuota {
-                    quota: limit.labels.quota.clone(),
+                    quota: label.clone(),
                     policies: [other.into(), policy.name().into()],
                 });
             }
@@ -245,13 +253,28 @@ mod tests {
         ];
         assert_eq!(
             refusal(clash),
-            "policies \"api\" and \"api-2\": both have a quota named \"api-2\""
+            "policies \"api\" and \"api-2\": headers call a quota of both \"api-2\"; give one of them another name"
         );
         let twice = [Policy::new("api", [("day", QUOTA), ("day", QUOTA)])];
         assert_eq!(
             refusal(twice),
-            "policy \"api\": two quotas are named \"day\""
+            "policy \"api\": headers call two of its quotas \"api-day\""
         );
+
+        // Each policy has names of its own, and so has each of its tiers.
+        let day = || [("second", QUOTA), ("day", Quota::per_day(9))];
+        let tiers = Tiers::by_key([("a", "gold")]).tier("gold", day());
+        let policies = [
+            Policy::new("api", day()).tiers(tiers),
+            Policy::new("web", day()),
+        ];
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+        let tiers = Tiers::by_key([("a", "gold")]).tier("gold", [QUOTA, QUOTA]);
+        let of_a_tier = [
+            Policy::new("api", QUOTA).tiers(tiers),
+            Policy::new("api-2", QUOTA),
+        ];
+        assert!(refusal(of_a_tier).contains("headers call a quota of both \"api-2\""));
     }
 
     #[test]

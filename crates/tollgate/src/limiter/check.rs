@@ -11,7 +11,7 @@ use std::{fmt, mem};
 use tollgate_core::{BackendError, Decide, Decision, Receipt, Verdict};
 
 use super::{Fallback, Limiter, Plan};
-use crate::policy::{FoundTier, Grant, Listed, TierUnknown};
+use crate::policy::{FoundTier, Listed, TierUnknown};
 use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
@@ -142,7 +142,11 @@ impl Future for CheckFuture<'_> {
                             }));
                         }
                     };
-                    if let Some(Grant::Unlimited) = policy.grant(tier) {
+                    if policy.refuses(tier) {
+                        let blocked = Outcome::Blocked(Block::Forbidden);
+                        return Poll::Ready(Ok(Checked::without_asking(blocked)));
+                    }
+                    if policy.is_free(tier) {
                         return Poll::Ready(Ok(Checked::without_asking(Outcome::Unlimited)));
                     }
                     let plan = Plan::of_one(policy, tier, asking.key, asking.cost, asking.probe);
@@ -279,7 +283,8 @@ impl Checked {
         }
     }
 
-    /// How the identity is to be refused, if it is on a block list of the policy.
+    /// How the identity is to be refused, if it is on a block list of the policy, or a [limit of 0](crate::Quotas::none) refuses
+    /// it.
     #[must_use]
     pub fn blocked(&self) -> Option<Block> {
         match self.outcome {

@@ -17,6 +17,15 @@ pub enum ConfigError {
         /// The name, shortened if it is long.
         name: String,
     },
+    /// A text is no quota.
+    Quota {
+        /// The policy's name.
+        policy: String,
+        /// The text, shortened if it is long.
+        text: String,
+        /// What is wrong with it, and what would work.
+        reason: String,
+    },
     /// The policy has no quota.
     NoQuota {
         /// The policy's name.
@@ -167,9 +176,9 @@ pub enum ConfigError {
         /// The name.
         policy: String,
     },
-    /// Two quotas of one limiter have one name.
+    /// Two quotas of one limiter have one name in headers.
     DuplicateQuota {
-        /// The name.
+        /// The name there: the policy's, or that and the quota's own.
         quota: String,
         /// The policies that they belong to.
         policies: [String; 2],
@@ -193,6 +202,11 @@ impl fmt::Display for ConfigError {
                 f,
                 "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
             ),
+            Self::Quota {
+                policy,
+                text,
+                reason,
+            } => write!(f, "policy {policy:?}: quota {text:?}: {reason}"),
             Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
             Self::Route {
                 policy,
@@ -290,7 +304,10 @@ impl fmt::Display for ConfigError {
                 quota,
                 policies: [one, other],
             } if one == other => {
-                write!(f, "policy {one:?}: two quotas are named {quota:?}")
+                write!(
+                    f,
+                    "policy {one:?}: headers call two of its quotas {quota:?}"
+                )
             }
             Self::DuplicateQuota {
                 quota,
@@ -298,7 +315,7 @@ impl fmt::Display for ConfigError {
             } => {
                 write!(
                     f,
-                    "policies {one:?} and {other:?}: both have a quota named {quota:?}"
+                    "policies {one:?} and {other:?}: headers call a quota of both {quota:?}; give one of them another name"
                 )
             }
             Self::TooManyLogEntries { entries } => write!(

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::plan::{Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{FoundTier, Grant, Listed, TierUnknown};
+use crate::policy::{FoundTier, Listed, TierUnknown};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 
@@ -16,7 +16,7 @@ use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
 pub(crate) enum Turned {
     /// A policy insists on knowing who it is from.
     Unidentified(KeyMissing),
-    /// It is from somebody on a policy's block list.
+    /// It is from somebody on a policy's block list, or whom a limit of 0 refuses.
     Blocked(Block),
     /// Nobody knows its tier, and a policy insists on knowing it.
     TierUnknown,
@@ -177,9 +177,13 @@ fn with_tier(
         Err(TierUnknown) if policy.shadow => None,
         Err(TierUnknown) => return Err(Turned::TierUnknown),
     };
-    Ok(match policy.grant(tier) {
-        Some(Grant::Unlimited) => Found::Nothing,
-        _ => Found::Entry(Entry::new(policy, tier, key, request)),
+    if policy.refuses(tier) {
+        return Err(Turned::Blocked(Block::Forbidden));
+    }
+    Ok(if policy.is_free(tier) {
+        Found::Nothing
+    } else {
+        Found::Entry(Entry::new(policy, tier, key, request))
     })
 }
 

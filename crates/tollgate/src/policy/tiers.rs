@@ -163,7 +163,7 @@ impl Tiers {
         self
     }
 
-    /// A tier, and its quotas.
+    /// A tier, and its quotas. [`Quotas::none`] refuses all that is in it.
     pub fn tier(mut self, name: impl Into<String>, quotas: impl Into<Quotas>) -> Self {
         self.grants.push((name.into(), Some(quotas.into())));
         self
@@ -253,6 +253,23 @@ impl Policy {
         self.tiers.as_ref()?.grant(tier?)
     }
 
+    /// Whether a limit of 0 refuses every request of a tier. A policy on trial refuses nobody.
+    pub(crate) fn refuses(&self, tier: Tier) -> bool {
+        let has_none = match self.grant(tier) {
+            Some(grant) => matches!(grant, Grant::Nothing),
+            None => self.limits.is_empty(),
+        };
+        has_none && !self.shadow
+    }
+
+    /// Whether no quota of a policy limits a tier.
+    pub(crate) fn is_free(&self, tier: Tier) -> bool {
+        match self.grant(tier) {
+            Some(grant) => grant.limits().is_empty(),
+            None => self.limits.is_empty(),
+        }
+    }
+
     /// The most quotas that a request can meet in it.
     pub(crate) fn most_limits(&self) -> usize {
         let of_tiers = self.tiers.as_ref().map_or(0, |tiers| tiers.most_limits());
@@ -288,13 +305,14 @@ pub(crate) struct Resolved {
 pub(crate) enum Grant {
     Limits(Arc<[Limit]>),
     Unlimited,
+    Nothing,
 }
 
 impl Grant {
     fn limits(&self) -> &[Limit] {
         match self {
             Self::Limits(limits) => limits,
-            Self::Unlimited => &[],
+            Self::Unlimited | Self::Nothing => &[],
         }
     }
 }
@@ -342,6 +360,7 @@ impl Resolved {
                 return refuse(&name, "there are two of this name");
             }
             let grant = match quotas {
+                Some(quotas) if quotas.is_none() => Grant::Nothing,
                 Some(quotas) => Grant::Limits(quotas.into_limits(policy)?),
                 None => Grant::Unlimited,
             };
@@ -418,7 +437,7 @@ impl Resolved {
     }
 
     /// The quotas of all tiers, by their tier's name.
-    pub(super) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
         self.grants.iter().flat_map(|(name, grant)| {
             let limits = grant.limits().iter();
             limits.map(|limit| (name.as_str(), limit))

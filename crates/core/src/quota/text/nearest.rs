@@ -1,0 +1,164 @@
+//! What somebody may have meant by a text that is no quota: the nearest one that is.
+
+use super::words::{Word, words_of};
+use super::{ALGORITHMS, MOST, NOUNS, PER, UNITS, parse};
+use crate::ParseQuotaError;
+
+/// Words that are no part of a quota, and what says the same.
+const OTHERS: [(&str, &str); 15] = [
+    ("month", "30 days"),
+    ("months", "30 days"),
+    ("year", "365 days"),
+    ("years", "365 days"),
+    ("fortnight", "2 weeks"),
+    ("daily", "/ day"),
+    ("hourly", "/ hour"),
+    ("weekly", "/ week"),
+    ("minutely", "/ min"),
+    ("rps", "/ s"),
+    ("qps", "/ s"),
+    ("rpm", "/ min"),
+    ("rph", "/ h"),
+    ("rpd", "/ day"),
+    ("bursts", "burst"),
+];
+
+/// The error, with the nearest quota that works, if one is near.
+pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
+    match error {
+        ParseQuotaError::Syntax {
+            found, expected, ..
+        } => ParseQuotaError::Syntax {
+            instead: meant(text),
+            found,
+            expected,
+        },
+        error @ ParseQuotaError::Quota(_) => error,
+    }
+}
+
+/// One slip at a time, and then all that are known at once.
+fn meant(text: &str) -> Option<String> {
+    if text.len() > MOST {
+        return None;
+    }
+    let words: Vec<String> = words_of(text).into_iter().map(|Word(word)| word).collect();
+    let with = |change: &dyn Fn(&str) -> Option<String>| -> String {
+        let changed = words
+            .iter()
+            .map(|word| change(word).unwrap_or_else(|| word.clone()));
+        changed.collect::<Vec<_>>().join(" ")
+    };
+    let plain = words.join(" ");
+    let number = |word: &str| without_commas(word);
+    let sign = |word: &str| {
+        [":", "@", "|", "=", "\\"]
+            .contains(&word)
+            .then(|| "/".to_owned())
+    };
+    let known = |word: &str| {
+        let other = OTHERS.iter().find(|(other, _)| *other == word);
+        other.map(|(_, same)| (*same).to_owned())
+    };
+    let typo = |word: &str| known(word).or_else(|| nearest(word));
+    let all = |word: &str| number(word).or_else(|| sign(word)).or_else(|| typo(word));
+    let candidates = [
+        with(&number),
+        with(&sign),
+        with(&known),
+        with(&typo),
+        with(&all),
+        // A limit without a period, and one with nothing between.
+        format!("{plain} / s"),
+        plain.replacen(' ', " / ", 1),
+        // Ten thousand.
+        plain.replacen(" k ", "000 ", 1),
+        without_fraction(&words).unwrap_or_default(),
+    ];
+    candidates
+        .iter()
+        .find_map(|candidate| parse(candidate).ok())
+        .map(|quota| quota.to_string())
+}
+
+/// `1,000` is a thousand in some countries, and in others one.
+fn without_commas(word: &str) -> Option<String> {
+    let mut groups = word.split(',');
+    let first = groups.next()?;
+    let is_group = |group: &str| group.len() == 3 && group.bytes().all(|b| b.is_ascii_digit());
+    let is_number = word.contains(',') && !first.is_empty() && groups.all(is_group);
+    is_number.then(|| word.replace(',', ""))
+}
+
+/// Half a request in a second is one in two seconds.
+fn without_fraction(words: &[String]) -> Option<String> {
+    let (first, rest) = words.split_first()?;
+    let (whole, part) = first.split_once('.')?;
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let limit: u64 = format!("{whole}{part}").parse().ok()?;
+    let divisor = gcd(limit, scale);
+    let (limit, times) = (limit.checked_div(divisor)?, scale.checked_div(divisor)?);
+    let is_slash = |word: &String| word == "/" || PER.contains(&word.as_str());
+    let at = rest.iter().position(is_slash)?;
+    let (before, period) = rest.split_at_checked(at + 1)?;
+    let (first, others) = period.split_first()?;
+    let (count, unit) = match first.parse::<u64>() {
+        Ok(count) => (count, others),
+        Err(_) => (1, period),
+    };
+    let count = count.checked_mul(times)?;
+    Some(format!(
+        "{limit} {} {count} {}",
+        before.join(" "),
+        unit.join(" ")
+    ))
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 {
+        one
+    } else {
+        gcd(other, one % other)
+    }
+}
+
+/// The word of a quota that is a slip or two away, and not another word altogether.
+fn nearest(word: &str) -> Option<String> {
+    let units = UNITS.iter().flat_map(|(_, names)| names.iter());
+    let others = ["burst", "offset", "buckets", "with"];
+    let all = units
+        .chain(&NOUNS)
+        .chain(&PER)
+        .chain(&ALGORITHMS)
+        .chain(&others);
+    let is_known = |other: &&&str| **other == word;
+    if word.len() < 3 || word.len() > 20 || !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    if all.clone().any(|other| is_known(&other)) {
+        return None;
+    }
+    let slips = all.map(|other| (distance(word, other), *other));
+    let (slips, other) = slips.min_by_key(|(slips, _)| *slips)?;
+    let most = if word.len() < 5 { 1 } else { 2 };
+    (slips <= most).then(|| other.to_owned())
+}
+
+/// How many letters have to be added, taken away or exchanged.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut before = i;
+        let mut left = i + 1;
+        for (b, cell) in other.iter().zip(row.iter_mut().skip(1)) {
+            let above = *cell;
+            left = (above + 1).min(left + 1).min(before + usize::from(a != *b));
+            (before, *cell) = (above, left);
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

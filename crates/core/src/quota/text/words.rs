@@ -1,0 +1,87 @@
+//! The words of a quota.
+
+/// A word, a number, or a sign: in lower case, since nobody means another unit by capitals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) String);
+
+impl Word {
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.0 == text
+    }
+
+    pub(super) fn is_one_of(&self, texts: &[&str]) -> bool {
+        texts.contains(&self.0.as_str())
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        self.0.starts_with(|c: char| c.is_ascii_digit())
+    }
+}
+
+/// Numbers and words need no blank between them, and a slash stands alone: `10req/5s` is five.
+pub(super) fn words_of(text: &str) -> Vec<Word> {
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Kind {
+        Blank,
+        Number,
+        Word,
+        Sign,
+    }
+    let mut words: Vec<Word> = Vec::new();
+    let mut last = Kind::Blank;
+    for c in text.to_lowercase().chars() {
+        let kind = match c {
+            _ if c.is_whitespace() => Kind::Blank,
+            '0'..='9' => Kind::Number,
+            // What is no number is told as it was written: "1.5", "1,000", "-1".
+            '_' | '.' | ',' if last == Kind::Number => Kind::Number,
+            '-' | '_' if last == Kind::Word => Kind::Word,
+            '+' | '-' => Kind::Number,
+            _ if c.is_alphanumeric() => Kind::Word,
+            _ => Kind::Sign,
+        };
+        match words.last_mut() {
+            _ if kind == Kind::Blank => {}
+            Some(word) if kind == last && kind != Kind::Sign => word.0.push(c),
+            _ => words.push(Word(c.to_string())),
+        }
+        last = kind;
+    }
+    words
+}
+
+/// Words that are read one after the other.
+pub(super) struct Words<'a>(&'a [Word]);
+
+impl<'a> Words<'a> {
+    pub(super) const fn new(words: &'a [Word]) -> Self {
+        Self(words)
+    }
+
+    pub(super) const fn rest(&self) -> &'a [Word] {
+        self.0
+    }
+
+    /// The next word; nothing at the end.
+    pub(super) fn next(&mut self) -> &'a str {
+        self.next_if(|_| true).unwrap_or_default()
+    }
+
+    pub(super) fn next_if(&mut self, is: impl Fn(&Word) -> bool) -> Option<&'a str> {
+        let (first, rest) = self.0.split_first()?;
+        is(first).then(|| {
+            self.0 = rest;
+            first.0.as_str()
+        })
+    }
+
+    /// Whether the next word was this one.
+    pub(super) fn skip(&mut self, text: &str) -> bool {
+        self.next_if(|word| word.is(text)).is_some()
+    }
+
+    /// Whether the next word was one of these.
+    pub(super) fn skip_one_of(&mut self, texts: &[&str]) -> bool {
+        self.next_if(|word| word.is_one_of(texts)).is_some()
+    }
+}
