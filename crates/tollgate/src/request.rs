@@ -32,16 +32,32 @@ pub struct RequestView<'a> {
 pub(crate) struct Routing<'a> {
     pub(crate) path: &'a PathForms<'a>,
     pub(crate) routes: &'a [Pattern],
+    /// Whether only the form counts that axum routes by.
+    pub(crate) is_exact: bool,
 }
 
 impl<'a> Routing<'a> {
+    /// The same for what a policy exempts.
+    pub(crate) fn exact(&self) -> Self {
+        Self {
+            is_exact: true,
+            ..*self
+        }
+    }
+
+    /// The form of the path that the pattern covers, if there is one.
+    pub(crate) fn form_for(&self, route: &Pattern) -> Option<&'a str> {
+        if self.is_exact {
+            let raw = self.path.raw();
+            return route.covers(raw).then_some(raw);
+        }
+        self.path.iter().find(|form| route.covers(form))
+    }
+
     /// The first of the patterns that covers the path, and the form in which it does.
     pub(crate) fn covering(&self) -> Option<(&'a Pattern, &'a str)> {
-        self.routes.iter().find_map(|route| {
-            let mut forms = self.path.iter();
-            let form = forms.find(|form| route.covers(form))?;
-            Some((route, form))
-        })
+        let mut routes = self.routes.iter();
+        routes.find_map(|route| Some((route, self.form_for(route)?)))
     }
 }
 

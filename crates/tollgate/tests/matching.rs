@@ -19,7 +19,7 @@ use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tollgate::key::{self, Global, MatchedRoute, PathParam};
+use tollgate::key::{self, Global, KeyList, MatchedRoute, PathParam};
 use tollgate::{Limiter, NetworkList, Networks, PeerAddr, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt};
 
@@ -344,6 +344,33 @@ async fn a_form_of_an_exempt_path_that_reaches_another_handler_is_covered() {
                 "{path}, ignoring case: {ignores_case}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn a_form_of_a_route_on_a_list_of_exemptions_that_reaches_another_handler_is_covered() {
+    for (path, is_covered) in [
+        ("/reports/7", false),
+        ("/reports/7/", true),
+        ("//reports/7", true),
+        ("/%72eports/7", true),
+    ] {
+        let routes = KeyList::new();
+        routes.insert("/reports/{id}");
+        let tenants = KeyList::new();
+        tenants.insert("7");
+        let app = around_everything([
+            policy("by-route")
+                .route("/reports/{id}")
+                .exempt_by(MatchedRoute, &routes),
+            policy("by-param")
+                .route("/reports/{id}")
+                .exempt_by(PathParam::new("id"), &tenants),
+        ]);
+
+        let took_part = took_part(&app, request("GET", path)).await;
+
+        assert_eq!(took_part.len(), if is_covered { 2 } else { 0 }, "{path}");
     }
 }
 

@@ -6,7 +6,6 @@ use super::told::Told;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing};
 use crate::matching::{PathForms, captured};
-use crate::request::Routing;
 use crate::{Key, RequestView};
 
 /// What stands in the path for `{id}`: `PathParam::new("id")` under `Policy::route("/users/{id}")`.
@@ -57,11 +56,11 @@ impl PathParam {
 
     /// What stands there for the name in the policy's own routes.
     fn in_routes(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
-        let Some(Routing { path, routes }) = request.routing() else {
+        let Some(routing) = request.routing() else {
             return Told::Nothing;
         };
-        let covering = routes.iter().filter_map(|route| {
-            let form = path.iter().find(|form| route.covers(form))?;
+        let covering = routing.routes.iter().filter_map(|route| {
+            let form = routing.form_for(route)?;
             Some(route.capture(form, &self.name))
         });
         Told::by(covering.flatten().map(plain))

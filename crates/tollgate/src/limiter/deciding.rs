@@ -104,6 +104,7 @@ impl Limiter {
             let routing = Routing {
                 path: &path,
                 routes,
+                is_exact: false,
             };
             routing.covering().is_some()
         })

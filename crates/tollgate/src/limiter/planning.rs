@@ -89,6 +89,7 @@ pub(super) fn plan<'p>(
                 routing = Routing {
                     path,
                     routes: policy.patterns().routes,
+                    is_exact: false,
                 };
                 routed = request.routed(&routing);
                 &routed

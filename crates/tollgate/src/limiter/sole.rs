@@ -152,7 +152,14 @@ impl Limiter {
         let request = request.remembering(&found);
         let met = sole.and_then(|sole| {
             let routes = sole.policy.patterns().routes;
-            self.meet_sole(sole, &request.routed(&Routing { path, routes }))
+            self.meet_sole(
+                sole,
+                &request.routed(&Routing {
+                    path,
+                    routes,
+                    is_exact: false,
+                }),
+            )
         });
         met.unwrap_or_else(|| Met::Planned(self.plan_covering(covering, path, &request)))
     }

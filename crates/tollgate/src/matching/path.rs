@@ -54,7 +54,7 @@ impl<'a> PathForms<'a> {
     }
 
     /// The path byte for byte, which is what axum routes by.
-    pub(super) fn raw(&self) -> &'a str {
+    pub(crate) fn raw(&self) -> &'a str {
         self.raw
     }
 

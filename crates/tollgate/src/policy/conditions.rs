@@ -162,7 +162,7 @@ impl Policy {
     }
 
     /// Covers no request of which the list has what `what` finds: a route, a method, a host, whatever a key can be made of. The
-    /// list may change while it is in use.
+    /// list may change while it is in use. A route, and what stands in a path, is found only in the form in which axum routes it.
     ///
     /// ```
     /// use tollgate::key::{KeyList, MatchedRoute, Method};
@@ -180,10 +180,14 @@ impl Policy {
     #[must_use]
     pub fn exempt_by(self, what: impl KeyExtractor, list: impl Into<KeyList>) -> Self {
         let list = list.into();
-        self.when(move |request| {
-            !what
-                .extract(request)
-                .is_ok_and(|found| list.contains(&found))
+        let has = move |request: &RequestView<'_>| {
+            let found = what.extract(request);
+            found.is_ok_and(|found| list.contains(&found))
+        };
+        self.when(move |request| match request.routing() {
+            // Other forms of a path widen what is covered, and never what is exempt.
+            Some(routing) => !has(&request.routed(&routing.exact())),
+            None => !has(request),
         })
     }
 
