@@ -18,7 +18,8 @@ if is_short then
     if to > now + full then
       return seconds .. '-' .. micros .. (state or '')
     end
-    local cell = 2 ^ (tag - 128)
+    -- Expiries are whole milliseconds: narrower cells would tell nothing apart.
+    local cell = tag < 138 and 1024 or 2 ^ (tag - 128)
     local from = to - to % cell
     if state and at >= from then
       redis.call('SETRANGE', key, '1', struct.pack('<d', to))

@@ -5,15 +5,16 @@ if #ARGV == 1 and #ARGV[1] == 46 then
   local times, kind, us, latest, tag, denominator, more, latest_rest = unpack('<BI4ddBddd', ARGV[1])
   latest = latest + now
   local usual = kind == 0x10100 and us + more > 0
-  local cell, total, values, ends, missing = 2 ^ (tag - 128), 0, {}, nil, nil
+  local cell, total, values, ends, missing = cell_of(tag), 0, {}, nil, nil
+  local mark = denominator % MARKS
   for i = 1, usual and #KEYS or 0 do
-    local state, length, of, at, rest = found[i], 9, tag, 0, 0
+    local state, length, of, at, rest, left_by = found[i], 9, tag, 0, 0, mark
     if state then
       length = #state
       if length == 9 then
         of, at = unpack('<Bd', state)
-      elseif length == 13 then
-        of, at, rest = unpack('<BdI4', state)
+      elseif length == 16 then
+        of, at, rest, left_by = unpack('<BdI4I3', state)
       else
         of = nil
       end
@@ -21,7 +22,7 @@ if #ARGV == 1 and #ARGV[1] == 46 then
       missing = missing or {}
       missing[#missing + 1] = KEYS[i]
     end
-    if of ~= tag or at > latest or at < 0 or at % 1 ~= 0 or rest >= denominator then
+    if of ~= tag or left_by ~= mark or at > latest or at < 0 or at % 1 ~= 0 or rest >= denominator then
       usual = false
       break
     end
@@ -33,8 +34,8 @@ if #ARGV == 1 and #ARGV[1] == 46 then
         if length == 9 and to_rest == 0 then
           values[i] = pack('<d', to)
         else
-          values[i] = pack('<dI4', to, to_rest)
-          at, to = length == 13 and at + 1 or 0, to + 1
+          values[i] = pack('<dI4I3', to, to_rest, mark)
+          at, to = length == 16 and at + 1 or 0, to + 1
         end
         if not state or at - at % cell ~= to - to % cell then
           ends = ends or {}

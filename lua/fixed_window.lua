@@ -56,7 +56,7 @@ local function fixed_window()
     if state.window == state.found then
       return redis.call('SETRANGE', key, '9', pack('<d', state.count))
     end
-    set_until(key, pack('<Bdd', TAG, state.window, state.count), state.window * quota.period + quota.offset)
+    set_until(key, pack('<Bdd', TAG, state.window, state.count), (state.window + 1) * quota.period + quota.offset)
   end
 
   return {

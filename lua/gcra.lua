@@ -1,55 +1,104 @@
 -- GCRA: a bucket that drains at limit/period. The state is the point in time at which it will be empty, that is, the
 -- budget full again: whole microseconds `at`, and a `rest` in fractions of the quota's denominator.
 --
---   state   tag B, at d [, rest I4 [, last I7, at most 32 credits, the oldest first: at I7, from I7, length I7, last I7]]
+--   state   tag B, at d [, rest I4, mark I2, parts B [, last I7, at most 32 credits, the oldest first:
+--           at I7, from I7, length I7, last I7]]
 --   charge  how long the cost takes to drain: us d; how long a full budget takes: full d; tag B, denominator d; and the
 --           rests of both: rest d, full_rest d
 --
--- The tag is 128 + n: expiries stand at ends of cells of 2^n microseconds, so that most writes leave the expiry alone.
--- Credits are there once something was given back, see `give_back`, and the latest of their ends before them: only a
--- credit has to look at them, since they are as dear as ten decisions. Whatever they are, they only lessen what comes back.
+-- The tag is 128 + n, of the quota that left the state so: its full drain is 2^n microseconds or more, and less than twice
+-- that. Expiries stand at ends of cells of that width (of 2^10 at least), so that most writes leave the expiry alone. Where more is
+-- owed than a full budget, its full drain is 2^n and `parts` thirty-seconds of that, or a little more. So a quota with a
+-- shorter drain knows what to leave alone: see `furthest`.
+-- The mark is the rest's denominator modulo 65,521, since another quota's rest is another fraction: see `stands`.
+-- Credits are there once something was given back, see `give_back`, until the latest of their ends, which stands before
+-- them: only a credit has to look at them, since they are as dear as ten decisions. Whatever they are, they only lessen what
+-- comes back.
 local function gcra()
-  local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 13, 20, 28, 32, 2, 2 ^ 52
+  local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 16, 23, 28, 32, 2, 2 ^ 52
+  local PARTS, LARGEST_TAG = 32, 176
   -- Where in a list of credits, four numbers each, the parts of the first one stand.
   local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
   -- How far a point lies ahead of now; nothing if it has passed.
-  local function ahead(quota, us, rest)
+  local function ahead(us, rest)
     if us < now then
       return 0, 0
-    elseif rest >= quota.denominator then
-      -- Left by a quota of another rate. Less than a microsecond, rounded to the strict side.
-      return us - now + 1, 0
     end
     return us - now, rest
+  end
+
+  -- Where a state stands as this quota counts. A rest of another's is less than a microsecond, rounded to the strict side.
+  local function stands(state, quota)
+    if state.rest > 0 and (state.mark ~= quota.mark or state.rest >= quota.denominator) then
+      return state.at + 1, 0
+    end
+    return state.at, state.rest
+  end
+
+  -- The parts that stand for a full drain of this quota.
+  local function parts_of(quota)
+    return max(floor((quota.full / 2 ^ (quota.tag - 128) - 1) * PARTS), 0)
+  end
+
+  -- Whether a quota of a longer drain left the state so.
+  local function is_of_longer(state, quota)
+    return state.tag > quota.tag or (state.tag == quota.tag and state.parts > parts_of(quota))
   end
 
   local function is_before(us, rest, other_us, other_rest)
     return us < other_us or (us == other_us and rest < other_rest)
   end
 
-  local function set(state, at, rest)
-    if at ~= state.at or rest ~= state.rest then
-      state.at, state.rest, state.changed = at, rest, true
+  -- Once they have lost their meaning, or else the state of a key that is always in use would carry them for ever.
+  local function forget_dead_credits(state)
+    if state.last > 0 and state.last <= now then
+      -- So that it is written whole.
+      state.credits, state.last, state.length = '', 0, 0
     end
+  end
+
+  -- Leaves the state so far ahead of now.
+  local function leave(state, quota, us, rest)
+    local at = now + us
+    if at == state.at and rest == state.rest then
+      return
+    end
+    if not is_before(quota.full, quota.full_rest, us, rest) then
+      state.tag, state.parts = quota.tag, 0
+    elseif not is_before(quota.full, quota.full_rest, ahead(stands(state, quota))) or not is_of_longer(state, quota) then
+      state.tag, state.parts = quota.tag, parts_of(quota)
+    end
+    state.at, state.rest, state.mark, state.changed = at, rest, quota.mark, true
+    forget_dead_credits(state)
   end
 
   local function quota(run, pos)
     local us, full, tag, denominator, rest, full_rest, after = unpack('<ddBddd', run, pos)
     return {
-      us = us, rest = rest, denominator = denominator, tag = tag, cell = 2 ^ (tag - 128), full = full,
+      us = us, rest = rest, denominator = denominator, mark = denominator % MARKS, tag = tag, full = full,
       full_rest = full_rest, latest = now + full,
     }, us + rest, after
   end
 
-  -- How far ahead of now a budget may lie that owes all that it can.
-  local function ceiling(quota)
+  -- How far ahead of now a state may lie that owes all that it can: by the longer drain, of this quota and of the one that
+  -- left it so.
+  local function furthest(state, quota)
     local rests = quota.full_rest * DEBT_CEILING
-    return quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
+    local us, rest = quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
+    if is_of_longer(state, quota) then
+      local other = floor(2 ^ (state.tag - 128) * (PARTS + state.parts) / PARTS) * DEBT_CEILING
+      if is_before(us, rest, other, 0) then
+        return other, 0
+      end
+    end
+    return us, rest
   end
 
   local function fresh()
-    return { at = 0, rest = 0, tag = 0, length = 0, from = 0, last = 0, found = '', changed = false }
+    return {
+      at = 0, rest = 0, mark = 0, tag = 128, parts = 0, last = 0, found = '', found_tag = 0, length = 0, from = 0, changed = false,
+    }
   end
 
   local function read(found)
@@ -59,13 +108,19 @@ local function gcra()
       return false
     end
     local tag, at = unpack('<Bd', found)
-    if tag < 128 or tag >= 192 or not is_whole(at) then
+    if tag < 128 or tag > LARGEST_TAG or not is_whole(at) then
       return false
     end
-    local state = { at = at, rest = 0, tag = tag, length = length, from = at, last = 0, found = found, changed = false }
+    local state = {
+      at = at, rest = 0, mark = 0, tag = tag, parts = 0, last = 0, found = found, found_tag = tag, length = length, from = at,
+      changed = false,
+    }
     if length > SHORT then
-      state.rest = unpack('<I4', found, SHORT + 1)
+      state.rest, state.mark, state.parts = unpack('<I4I2B', found, SHORT + 1)
       state.from = at + 1
+      if state.parts >= PARTS then
+        return false
+      end
     end
     if length > LONG then
       state.last = unpack('<I7', found, LONG + 1)
@@ -83,22 +138,17 @@ local function gcra()
     if state.at < quota.latest then
       return
     end
-    local us, rest = ahead(quota, state.at, state.rest)
-    if is_before(quota.full, quota.full_rest, us, rest) then
-      local most_us, most_rest = ceiling(quota)
-      if is_before(most_us, most_rest, us, rest) then
-        us, rest = most_us, most_rest
-      end
-      set(state, now + us, rest)
+    local us, rest = ahead(stands(state, quota))
+    local most_us, most_rest = furthest(state, quota)
+    if is_before(most_us, most_rest, us, rest) then
+      leave(state, quota, most_us, most_rest)
     end
   end
 
   -- Keeps where the charge would leave the state, for `take`.
   local function passes(state, charge)
-    local quota, at, rest, admitted = charge.quota, state.at, state.rest, nil
-    if rest >= quota.denominator and at >= now then
-      at, rest = at + 1, 0
-    end
+    local quota, admitted = charge.quota, nil
+    local at, rest = stands(state, quota)
     admitted, charge.to, charge.to_rest = admit(at, rest, quota.us, quota.rest, quota.denominator, quota.latest,
       quota.full_rest, 1)
     return admitted == 1 or charge.cost == 0
@@ -106,14 +156,17 @@ local function gcra()
 
   -- A charge that was just asked for passage, of a state that nothing else has touched since.
   local function take(state, charge)
-    state.at, state.rest, state.changed = charge.to, charge.to_rest, true
+    local quota = charge.quota
+    state.at, state.rest, state.mark, state.changed = charge.to, charge.to_rest, quota.mark, true
+    state.tag, state.parts = quota.tag, 0
+    forget_dead_credits(state)
   end
 
   local function debit(state, charge)
     local quota = charge.quota
-    local us, rest = ahead(quota, state.at, state.rest)
-    local most_us, most_rest = ceiling(quota)
-    us, rest = us + quota.us, rest + quota.rest
+    local left_us, left_rest = ahead(stands(state, quota))
+    local most_us, most_rest = furthest(state, quota)
+    local us, rest = left_us + quota.us, left_rest + quota.rest
     if rest >= quota.denominator then
       us, rest = us + 1, rest - quota.denominator
     end
@@ -121,11 +174,10 @@ local function gcra()
       us, rest = most_us, most_rest
     end
     -- What lies further ahead already, since a clock stepped back, is for a decision to bring back.
-    local left_us, left_rest = ahead(quota, state.at, state.rest)
     if is_before(us, rest, left_us, left_rest) then
       us, rest = left_us, left_rest
     end
-    set(state, now + us, rest)
+    leave(state, quota, us, rest)
   end
 
   -- The credits as they stand in the state.
@@ -205,8 +257,8 @@ local function gcra()
   local function give_back(state, charge, at, full_us, full_rest)
     local quota = charge.quota
     local credits = credits_of(state)
-    local shows_us, shows_rest = ahead(quota, moved_up(credits, at, full_us, full_rest))
-    local left_us, left_rest = ahead(quota, state.at, state.rest)
+    local shows_us, shows_rest = ahead(moved_up(credits, at, full_us, full_rest))
+    local left_us, left_rest = ahead(stands(state, quota))
     local us, rest = quota.us, quota.rest
     if is_before(shows_us, shows_rest, us, rest) then
       us, rest = shows_us, shows_rest
@@ -220,23 +272,25 @@ local function gcra()
     end
     local last, from = state.at + (state.rest > 0 and 1 or 0), less(quota, shows_us, shows_rest, us, rest)
     left_us, left_rest = less(quota, left_us, left_rest, us, rest)
-    set(state, now + left_us, left_rest)
+    leave(state, quota, left_us, left_rest)
     remember(state, credits, now + from, us + (rest > 0 and 1 or 0), last)
   end
 
   -- In place while the expiry stays what it is: in the same cell, of the same width.
   local function write(key, state, quota)
-    local at, rest, last, cell = state.at, state.rest, state.last, quota.cell
-    local stays_short = state.length == SHORT and rest == 0
-    if state.tag == quota.tag and (stays_short or state.length > SHORT) then
+    local at, rest, last, tag, parts, cell = state.at, state.rest, state.last, state.tag, state.parts, cell_of(state.tag)
+    local is_short = rest == 0 and parts == 0 and last == 0
+    local stays_short = state.length == SHORT and is_short
+    if tag == state.found_tag and (stays_short or state.length > SHORT) then
       local ends = stays_short and at or max(at + 1, last)
       if ends - ends % cell == state.from - state.from % cell then
-        return redis.call('SETRANGE', key, '1', stays_short and pack('<d', at) or pack('<dI4', at, rest))
+        return redis.call('SETRANGE', key, '1', stays_short and pack('<d', at)
+          or pack('<dI4I2B', at, rest, state.mark, parts))
       end
     end
-    local value, ends = pack('<Bd', quota.tag, at), at
-    if rest > 0 or last > 0 then
-      value, ends = value .. pack('<I4', rest), at + 1
+    local value, ends = pack('<Bd', tag, at), at
+    if not is_short then
+      value, ends = value .. pack('<I4I2B', rest, state.mark, parts), at + 1
     end
     if last > 0 then
       value, ends = value .. pack('<I7', last) .. packed(state), max(ends, last)

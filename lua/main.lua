@@ -41,6 +41,10 @@ local function state_of(i, charge)
   if state == nil then
     if found[i] then
       state = charge.rule.read(found[i], charge.quota)
+      if not state then
+        -- Whatever it is, and however long, it is nobody's who asked here.
+        found[i] = ''
+      end
     else
       state = charge.rule.fresh(charge.quota)
     end

@@ -90,7 +90,7 @@ local function rolling_window()
 
   local function write(key, state, quota)
     local value = pack('<Bd' .. ('d'):rep(state.buckets), TAG, state.newest, spread(state, 0, state.buckets - 1))
-    set_until(key, value, (state.newest + state.buckets) * quota.width)
+    set_until(key, value, (state.newest + 2 * state.buckets) * quota.width)
   end
 
   return {

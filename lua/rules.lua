@@ -1,7 +1,8 @@
 -- What the rules share.
 local byte, floor, max, min = string.byte, math.floor, math.max, math.min
 
--- Every state ends: at a point in time in µs, rounded up to ms.
+-- Every state ends: at a point in time in µs, rounded up to ms. That of a window or log is a period after it counts no more,
+-- since by a clock that steps back, and is less than a period behind, it would begin anew.
 local function set_until(key, value, ends)
   redis.call('SET', key, value, 'PXAT', ('%d'):format(ends / 1000 + 1))
 end

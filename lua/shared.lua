@@ -1,5 +1,7 @@
 -- What the paths for more than one request share: names, the states as they were found, and GCRA's rule.
 local KEYS, ARGV, spread, pack, unpack = KEYS, ARGV, unpack, struct.pack, struct.unpack
+-- By which a rest is known: its denominator modulo the largest prime of 16 bits.
+local MARKS = 65521
 if is_short then
   -- The same with head and rests.
   ARGV = { '\1\0\1\1\0' .. run .. pack('<ddd', 1, 0, 0) }
@@ -16,6 +18,12 @@ if #KEYS == 1 then
   found = { state }
 else
   found = #KEYS > 0 and redis.call('MGET', spread(KEYS)) or {}
+end
+
+-- How wide the cells are at whose ends states of a tag expire. That is in whole milliseconds: narrower ones would tell nothing
+-- apart.
+local function cell_of(tag)
+  return tag < 138 and 1024 or 2 ^ (tag - 128)
 end
 
 -- Of `times` equal charges of (us, more), one after the other, how many pass, and where they leave the state.

@@ -5,7 +5,11 @@
 --   charge  cost d, limit d, period d
 --
 -- Totals run on modulo 2^32: an entry's count is its total less that of the entry before it (the first one's: less
--- `before`). So the sum over all entries is one subtraction, and what expires is found by bisection.
+-- `before`). So the sum over all entries is one subtraction, and what has expired is found by bisection.
+--
+-- Entries stand in the order of time, whatever the clock does: while it is less than a period behind the newest, what is
+-- charged counts as charged with that one, and what has expired is forgotten only by a charge, which is as late as any that
+-- forgot before it. So a clock that steps back and forth, however often, gains no more than its largest step, once.
 local function sliding_log()
   local TAG, HEAD, ENTRY, WRAP = 251, 5, 12, 2 ^ 32
   -- How many entries are read at once.
@@ -66,19 +70,26 @@ local function sliding_log()
     return table.concat(chunks)
   end
 
-  local function sum(state)
-    return (state.total - state.before) % WRAP
+  -- The number of the first entry that counts, and the sum from there on.
+  local function live(state)
+    local first = state.first
+    if state.length == 0 then
+      return 1, 0
+    end
+    return first, (state.total - total_before(state, first)) % WRAP
   end
 
-  -- Charges `count` now.
+  -- Charges `count` now, or with the newest entry if that is later. What has expired is forgotten.
   local function add(state, count)
     if count > 0 then
-      local last = state.length
+      local first, last, at = state.first, state.length, max(now, state.newest)
+      state.before = total_before(state, first)
       -- A debt waits for the latest of its debits.
-      if state.newest == now or last > MOST then
+      if state.newest == at or last - first + 1 > MOST then
         last = last - 1
       end
-      keep(state, 1, last, pack('<dI4', now, (state.total + count) % WRAP))
+      keep(state, first, last, pack('<dI4', at, (state.total + count) % WRAP))
+      state.first = 1
     end
   end
 
@@ -88,38 +99,39 @@ local function sliding_log()
   end
 
   local function fresh()
-    return { log = pack('<BI4', TAG, 0), length = 0, before = 0, total = 0, newest = 0, changed = false }
+    return { log = pack('<BI4', TAG, 0), length = 0, before = 0, total = 0, newest = 0, first = 1, changed = false }
   end
 
   local function read(found)
     local length = (#found - HEAD) / ENTRY
-    if length < 1 or length % 1 ~= 0 then
+    if length < 1 or length % 1 ~= 0 or length > MOST + 1 then
       return false
     end
     local tag, before, oldest = unpack('<BI4d', found)
     local newest, total = entry(found, length)
     return tag == TAG and is_whole(oldest) and is_whole(newest) and oldest <= newest
-      and { log = found, length = length, before = before, total = total, newest = newest, changed = false }
+      and { log = found, length = length, before = before, total = total, newest = newest, first = 1,
+        changed = false }
   end
 
   local function advance(state, quota)
     if state.length == 0 then
       return
     end
-    if entry(state.log, 1) <= now - quota.period then
-      local first = first_after(state, now - quota.period)
-      state.before = total_before(state, first)
-      keep(state, first, state.length, '')
-    end
-    if state.newest > now then
-      -- The clock stepped back: what lies ahead of it counts as charged now.
+    if state.newest >= now + quota.period then
+      -- The clock stepped back by a period or more: what lies ahead of it counts as charged now.
       local total = state.total
       keep(state, 1, first_after(state, now - 1) - 1, pack('<dI4', now, total))
     end
+    state.first = entry(state.log, 1) <= now - quota.period and first_after(state, now - quota.period) or 1
   end
 
   local function passes(state, charge)
-    return charge.cost == 0 or sum(state) + charge.cost <= charge.quota.limit
+    if charge.cost == 0 then
+      return true
+    end
+    local _, sum = live(state)
+    return sum + charge.cost <= charge.quota.limit
   end
 
   local function take(state, charge)
@@ -127,16 +139,18 @@ local function sliding_log()
   end
 
   local function debit(state, charge)
-    add(state, counted_up(sum(state), charge) - sum(state))
+    local _, sum = live(state)
+    add(state, counted_up(sum, charge) - sum)
   end
 
-  local function give_back(state, charge, at)
-    local i = first_after(state, at - 1)
-    if at > now or i > state.length then
+  -- A charge is entered at the time of the newest entry if the clock was behind that: `full_at`.
+  local function give_back(state, charge, at, full_at)
+    local i = first_after(state, full_at - 1)
+    if at > now or i > state.length or i < state.first then
       return
     end
     local found_at, total = entry(state.log, i)
-    if found_at ~= at then
+    if found_at ~= full_at then
       return
     end
     local count = (total - total_before(state, i)) % WRAP
@@ -158,7 +172,7 @@ local function sliding_log()
     if state.length == 0 then
       return redis.call('DEL', key)
     end
-    set_until(key, pack('<BI4', TAG, state.before) .. state.log:sub(HEAD + 1), state.newest + quota.period)
+    set_until(key, pack('<BI4', TAG, state.before) .. state.log:sub(HEAD + 1), state.newest + 2 * quota.period)
   end
 
   return {

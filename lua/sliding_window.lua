@@ -85,7 +85,7 @@ local function sliding_window()
     if state.window == state.found then
       return redis.call('SETRANGE', key, '9', pack('<dd', state.previous, state.current))
     end
-    set_until(key, pack('<Bddd', TAG, state.window, state.previous, state.current), (state.window + 2) * quota.period)
+    set_until(key, pack('<Bddd', TAG, state.window, state.previous, state.current), (state.window + 3) * quota.period)
   end
 
   return {

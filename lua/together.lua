@@ -3,13 +3,13 @@
 -- through to main.lua, before anything is written.
 
 -- Writes a state that was taken from `at` to `to`: in place while its expiry stays what it is.
-local function put(key, state, tag, at, to, to_rest)
-  local length, cell, value = state and #state or 9, 2 ^ (tag - 128), nil
+local function put(key, state, tag, at, to, to_rest, mark)
+  local length, cell, value = state and #state or 9, cell_of(tag), nil
   if length == 9 and to_rest == 0 then
     value = pack('<d', to)
   else
-    value = pack('<dI4', to, to_rest)
-    at, to = length == 13 and at + 1 or 0, to + 1
+    value = pack('<dI4I3', to, to_rest, mark)
+    at, to = length == 16 and at + 1 or 0, to + 1
   end
   if state and at - at % cell == to - to % cell then
     return redis.call('SETRANGE', key, '1', value)
@@ -21,6 +21,8 @@ do
   -- By number of key: as it is, for which quotas, and as it was if that has changed. What is not there has no tag yet.
   -- The tables are made as long as they will be, since growing is dear.
   local at, rests, tags, from, missing = { spread(found) }, { spread(found) }, { spread(found) }, {}, nil
+  -- By number of key, if it has a rest: by which that is known.
+  local marks = {}
   local usual, admitted = #ARGV > 0, 0
 
   for i = 1, usual and #KEYS or 0 do
@@ -31,8 +33,8 @@ do
     elseif #state == 9 then
       tags[i], at[i] = unpack('<Bd', state)
       rests[i] = 0
-    elseif #state == 13 then
-      tags[i], at[i], rests[i] = unpack('<BdI4', state)
+    elseif #state == 16 then
+      tags[i], at[i], rests[i], marks[i] = unpack('<BdI4I3', state)
     else
       usual = false
       break
@@ -49,7 +51,7 @@ do
       local kind, us, full, tag, denominator, more, full_rest, after = unpack('<I2ddBddd', run, pos)
       charges[c] = {
         us = us, more = more, denominator = denominator, tag = tag, latest = now + full, latest_rest = full_rest,
-        to = 0, to_rest = 0,
+        mark = denominator % MARKS, to = 0, to_rest = 0,
       }
       pos, usual = after, usual and kind == 1 and us + more > 0
     end
@@ -64,7 +66,8 @@ do
         for c = 1, width do
           local charge, i = charges[c], numbers[request + c]
           local stands, rest, latest, tag = at[i], rests[i], charge.latest, charge.tag
-          if (tags[i] or tag) ~= tag or stands > latest or stands < 0 or stands % 1 ~= 0 or rest >= charge.denominator then
+          if (tags[i] or tag) ~= tag or stands > latest or stands < 0 or stands % 1 ~= 0 or rest >= charge.denominator
+            or (marks[i] or charge.mark) ~= charge.mark then
             usual = false
           -- Most denials show in whole microseconds already, and a call of a function is dear.
           elseif stands + charge.us > latest then
@@ -81,6 +84,7 @@ do
             if not from[i] then
               from[i], tags[i] = at[i], charge.tag
             end
+            marks[i] = charge.mark
             at[i], rests[i] = charge.to, charge.to_rest
           end
         end
@@ -91,7 +95,7 @@ do
   if usual and not (missing and #KEYS > 1 and redis.call('EXISTS', spread(missing)) > 0) then
     for i = 1, #KEYS do
       if from[i] then
-        put(KEYS[i], found[i], tags[i], from[i], at[i], rests[i])
+        put(KEYS[i], found[i], tags[i], from[i], at[i], rests[i], marks[i])
       end
     end
     return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, found)

@@ -20,7 +20,7 @@ pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
 pub use self::snapshot::{CreditMark, Snapshot};
 
-use crate::{Quota, RetryAfter, Timestamp, Verdict};
+use crate::{Mode, Quota, RetryAfter, Timestamp, Verdict};
 
 /// How many times its capacity a budget can be charged with, debts included: eight.
 ///
@@ -34,7 +34,7 @@ pub const DEBT_CEILING: u64 = 8;
 #[non_exhaustive]
 pub enum Algorithm {
     /// A bucket that drains at limit/period and holds one burst: token bucket and leaky bucket as a meter are this.
-    /// State: one point in time. Worst case: burst + limit.
+    /// State: one point in time. Worst case: burst + limit, of a period and its last instant.
     #[default]
     Gcra,
     /// A count that starts anew in each window. Windows start at the Unix epoch plus an offset.
@@ -91,9 +91,16 @@ impl Unit {
 /// # Clocks that step
 ///
 /// A clock that steps back by *D* never refills a budget. It may make one look up to *D* fuller, never fuller than full:
-/// a state further ahead of now than eight budgets is brought back to that. A window stays where it is while the clock is
-/// less than a period behind it, and takes what is charged meanwhile; further back, it moves to now's window with its
-/// counts. A step forward drains what it covers.
+/// a state further ahead of now than eight budgets is brought back to that. A window or log stays where it is while the clock
+/// is less than a period behind it, and takes what is charged meanwhile; further back, it moves to now with its counts. A
+/// step forward drains what it covers.
+///
+/// # Quotas that share a state
+///
+/// Callers may name different quotas for one state, as while a deploy changes a limit. No quota takes what another is owed for
+/// a clock that stepped back: the eight budgets are those of the longer drain, of this quota and of the one that left the
+/// state as it stands. A caller of the shorter one waits meanwhile, for at most one full drain of the longer, or eight if it
+/// owes more than a budget, as its verdict's retry-after says.
 #[derive(Clone, Debug)]
 pub struct State(Repr);
 
@@ -120,7 +127,7 @@ impl State {
     }
 
     /// From when on this state says no more than that the budget is full, so that it can be forgotten without anybody
-    /// noticing.
+    /// noticing. That of a window or log is a period after it has ended, for by a clock that steps back it would begin anew.
     #[must_use]
     pub fn meaningless_at(&self, unit: Unit) -> Timestamp {
         Timestamp::from_micros(match (&self.0, unit) {
@@ -176,9 +183,9 @@ trait Decider {
     /// Brings the state to now, whatever the limit: windows that have passed are gone.
     fn advance(&self, _state: &mut Self::State, _now: u64) {}
 
-    /// Whether `cost` passes. A cost of 0 always does. A state that lies further ahead than this quota's debts may, since a
-    /// clock stepped back or the quota before held more, is brought back to that. Only a decision does so: a receipt
-    /// speaks for the quota of its day, which may hold less.
+    /// Whether `cost` passes. A cost of 0 always does. A state that lies further ahead than debts may, since a clock stepped
+    /// back, is brought back to that: the debts of this quota, or of the one that left the state so if its are longer. Only a
+    /// decision does so.
     fn passage(&self, state: &mut Self::State, now: u64, cost: u64) -> Passage;
 
     /// Takes `cost`, which need not fit, up to the ceiling for debts.
@@ -208,8 +215,8 @@ trait Decider {
         (passage, full_at, self.budget(state, now))
     }
 
-    /// When the budget will be full again, to be kept in a receipt. Algorithms whose credits need only the time of the
-    /// charge say zero.
+    /// When the budget will be full again, to be kept in a receipt; of a log, where the charge was entered. Algorithms whose
+    /// credits need only the time of the charge say zero.
     fn full_at(&self, _state: &Self::State) -> Point {
         Point::ZERO
     }
@@ -291,10 +298,17 @@ impl Quota {
     }
 
     /// The verdict on a charge that is alone in its call.
-    pub(crate) fn verdict(&self, state: &mut State, now: u64, cost: u64, take: bool) -> Verdict {
+    pub(crate) fn verdict(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        mode: Mode,
+        take: bool,
+    ) -> Verdict {
         let (passage, full_at, budget) = self.step(state, now, cost, take);
         let taken = if take { cost } else { 0 };
-        Verdict::new(passage, self.capacity(), budget, taken, full_at)
+        Verdict::new(mode, passage, self.capacity(), budget, taken, full_at)
     }
 
     /// The same for the commonest algorithm in 64 bits; `None` if it takes another way.
@@ -305,6 +319,7 @@ impl Quota {
         state: &mut State,
         now: u64,
         cost: u64,
+        mode: Mode,
         take: bool,
     ) -> Option<Verdict> {
         let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) else {
@@ -312,7 +327,9 @@ impl Quota {
         };
         let (passage, full_at, budget) = rule.quick_step(inner, now, cost, take)?;
         let taken = if take { cost } else { 0 };
-        Some(Verdict::new(passage, rule.burst, budget, taken, full_at))
+        Some(Verdict::new(
+            mode, passage, rule.burst, budget, taken, full_at,
+        ))
     }
 
     pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {

@@ -24,7 +24,7 @@ impl States for [State] {
 pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Option<Decision> {
     let take = charge.mode != Mode::Probe;
     let quota = charge.quota;
-    let verdict = quota.quick_verdict(state, now.as_micros(), charge.cost, take)?;
+    let verdict = quota.quick_verdict(state, now.as_micros(), charge.cost, charge.mode, take)?;
     Some(Decision::of_one(now, charge.mode, verdict))
 }
 
@@ -34,7 +34,8 @@ pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) ->
 /// charge on its own, in order. Last the probes, which take nothing. Charges of one scope and key in one mode are one
 /// charge of the summed cost, under the first one's quota.
 ///
-/// The verdicts report each budget as the whole call left it.
+/// The verdicts report each budget as the whole call left it: of a call that is denied, an enforced charge from whose budget
+/// one in shadow was taken is judged by what that left, so that the wait it is told is long enough.
 #[must_use]
 pub fn decide(
     now: Timestamp,
@@ -43,9 +44,8 @@ pub fn decide(
 ) -> Decision {
     if let [charge] = charges {
         let take = charge.mode != Mode::Probe;
-        let verdict = charge
-            .quota
-            .verdict(states.state(0), now.as_micros(), charge.cost, take);
+        let (quota, state) = (charge.quota, states.state(0));
+        let verdict = quota.verdict(state, now.as_micros(), charge.cost, charge.mode, take);
         return Decision::of_one(now, charge.mode, verdict);
     }
 
@@ -69,6 +69,17 @@ pub fn decide(
             (group.passage, group.full_at, _) = quota.step(state, now_us, group.cost, group.takes);
         }
     }
+    if !admitted {
+        // A charge in shadow may have been taken meanwhile from what an enforced one waits for: what that was told has to be
+        // true of what is left.
+        for group in groups
+            .iter_mut()
+            .filter(|group| group.mode == Mode::Enforce)
+        {
+            let quota = charges[group.first].quota;
+            group.passage = quota.passage(states.state(group.first), now_us, group.cost);
+        }
+    }
 
     let verdicts = charges.iter().enumerate().map(|(index, charge)| {
         // Every charge is in a group; grouped by the same comparison.
@@ -83,7 +94,8 @@ pub fn decide(
         match group {
             Some(group) => {
                 let taken = if group.takes { charge.cost } else { 0 };
-                Verdict::new(group.passage, limit, budget, taken, group.full_at)
+                let (mode, passage) = (charge.mode, group.passage);
+                Verdict::new(mode, passage, limit, budget, taken, group.full_at)
             }
             None => Verdict::unknown(limit),
         }
@@ -116,12 +128,11 @@ fn decide_apart(
     for (index, charge) in charges.iter().enumerate() {
         let take = charge.mode.takes(admitted);
         let (quota, state) = (charge.quota, states.state(index));
-        verdicts.push(
-            match quota.quick_verdict(state, now_us, charge.cost, take) {
-                Some(verdict) => verdict,
-                None => quota.verdict(state, now_us, charge.cost, take),
-            },
-        );
+        let (cost, mode) = (charge.cost, charge.mode);
+        verdicts.push(match quota.quick_verdict(state, now_us, cost, mode, take) {
+            Some(verdict) => verdict,
+            None => quota.verdict(state, now_us, cost, mode, take),
+        });
     }
     Decision::of_several(now, admitted, verdicts)
 }

@@ -189,6 +189,24 @@ impl Quota {
         }
     }
 
+    /// `limit` per `period` with this burst: the same as [`try_new`](Self::try_new) and then [`try_burst`](Self::try_burst),
+    /// but for rates that are exact with this burst and would not be with one of `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As for those two.
+    pub const fn try_with_burst(
+        limit: u64,
+        period: Duration,
+        burst: u64,
+    ) -> Result<Self, QuotaError> {
+        // Whether the limit and period are a quota at all, whatever the rate: two counters are always exact.
+        match Self::try_with(limit, period, Algorithm::SlidingWindow) {
+            Ok(quota) => quota.with_burst(burst),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The same quota with another burst.
     ///
     /// # Errors
@@ -199,6 +217,11 @@ impl Quota {
         if !matches!(self.rule, Rule::Gcra(_)) {
             return Err(QuotaError::BurstOfWindow { burst });
         }
+        self.with_burst(burst)
+    }
+
+    /// This limit and period as a bucket of so many units.
+    const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
         }

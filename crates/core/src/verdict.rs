@@ -42,6 +42,8 @@ pub struct Verdict {
     us: u64,
     rest: u32,
     tag: Tag,
+    /// Whether its charge is enforced.
+    is_enforced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +55,11 @@ enum Tag {
 }
 
 impl Verdict {
-    /// What `passage` and `budget` say about a charge against a budget of `limit`. If it passes, `taken` was taken from the
+    /// What `passage` and `budget` say about a charge of this mode against a budget of `limit`. If it passes, `taken` was taken from the
     /// budget, and `full_at` is when that will be full again.
     #[inline]
     pub(crate) fn new(
+        mode: Mode,
         passage: Passage,
         limit: u64,
         budget: Budget,
@@ -80,6 +83,7 @@ impl Verdict {
             us,
             rest,
             tag,
+            is_enforced: matches!(mode, Mode::Enforce),
         }
     }
 
@@ -94,6 +98,7 @@ impl Verdict {
             us: 0,
             rest: 0,
             tag: Tag::Unknown,
+            is_enforced: false,
         }
     }
 
@@ -329,17 +334,16 @@ impl Decision {
         self.verdicts.as_slice()
     }
 
-    /// The longest wait among the refused charges: after it the same call passes, if nothing else arrives. `None` if
-    /// nothing was refused, or if one of the charges can never pass.
+    /// The longest wait among the enforced charges that were refused: after it the same call passes, if nothing else
+    /// arrives. `None` if the call was admitted, or if one of those charges can never pass. A charge in shadow and a probe
+    /// keep no call from passing, and so have no part in it.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.verdicts().iter().any(Verdict::never_passes) {
+        let enforced = || self.verdicts().iter().filter(|verdict| verdict.is_enforced);
+        if enforced().any(Verdict::never_passes) {
             return None;
         }
-        self.verdicts()
-            .iter()
-            .filter_map(Verdict::retry_after)
-            .max()
+        enforced().filter_map(Verdict::retry_after).max()
     }
 
     /// The receipts for what was taken, given the `charges` that were decided.

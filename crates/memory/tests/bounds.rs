@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::{every_algorithm, one};
 use tollgate_core::{
-    Backend, Charge, Decision, FailureKind, ImmediateBackend, Key, MAX_CHARGES, ManualClock, Mode,
-    Quota, Scope,
+    Algorithm, Backend, Charge, Decision, FailureKind, ImmediateBackend, Key, MAX_CHARGES,
+    ManualClock, Mode, Quota, Scope, Timestamp,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -86,8 +86,8 @@ fn keys_that_are_full_again_make_room_without_anybody_being_evicted() {
         spend_once(&backend, scope, &quota, 0..1500);
         let before = backend.stats();
 
-        // when all of them are full again, and as many new ones come
-        clock.advance(Duration::from_secs(2));
+        // when all of them are full again, even for a clock that is a period behind, and as many new ones come
+        clock.advance(Duration::from_secs(4));
         spend_once(&backend, scope, &quota, 10_000..11_500);
 
         // then
@@ -335,5 +335,49 @@ fn spend_once(backend: &MemoryBackend, scope: Scope, quota: &Quota, numbers: std
     for number in numbers {
         let key = Key::from(number);
         assert!(backend.decide_now(&[one(scope, quota, &key)]).is_ok());
+    }
+}
+
+/// As long as a clock may come back to a window, the window is there: though its hand has gone round all keys meanwhile.
+#[test]
+fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
+    const START: u64 = 1_800_000_000_000_000;
+    const PERIOD: u64 = 1_000_000;
+    for quota in every_algorithm(10, Duration::from_micros(PERIOD)) {
+        if quota.algorithm() == Algorithm::Gcra {
+            continue;
+        }
+        // given a window that was spent at its end
+        let (backend, clock) = backend(1_000);
+        let scope = Scope::of("behind", 0, &quota);
+        let key = Key::from("alice");
+        let charge = Charge {
+            cost: 10,
+            ..one(scope, &quota, &key)
+        };
+        let spent_at = START + PERIOD - 1;
+        clock.set(Timestamp::from_micros(spent_at));
+        assert!(backend.decide_now(&[charge]).unwrap().is_admitted());
+        let probe = Charge {
+            mode: Mode::Probe,
+            ..charge
+        };
+        let decision = backend.decide_now(&[probe]).unwrap();
+        let counts_for = decision.verdicts()[0].reset_after();
+        let over = Timestamp::from_micros(spent_at).saturating_add(counts_for);
+        let over = over.as_micros();
+
+        // A call that came a millisecond before another one counts as one that waited for it.
+        for back in [2_000, PERIOD / 2, PERIOD - 1] {
+            // when the clock is past the end, other keys are asked for so often that what has no meaning is given up, and the clock
+            // steps back by less than a period
+            clock.set(Timestamp::from_micros(over));
+            spend_once(&backend, scope, &quota, 0..500);
+            clock.set(Timestamp::from_micros(over - back));
+
+            // then nothing more passes
+            let again = backend.decide_now(&[charge]).unwrap();
+            assert!(!again.is_admitted(), "{quota}, {back} back");
+        }
     }
 }

@@ -115,6 +115,45 @@ async fn pitfall_foreign_values_fail_their_own_requests_and_are_left_as_they_are
     }
 }
 
+/// It is told as what it is, and does not travel.
+#[tokio::test]
+async fn pitfall_a_large_foreign_value_costs_nobody_else_a_decision_and_no_bytes() {
+    const ROUNDS: u64 = 20;
+    let server = Standalone::start();
+    for (n, quota) in every_algorithm(1_000, HOUR).into_iter().enumerate() {
+        // given five megabytes where a state should be, the first byte of which is even that of one
+        let backend = connect(&server).await;
+        let policy = format!("large-{n}");
+        let bad = Budget::of(&policy, quota);
+        bad.take(&backend, 1).await.unwrap();
+        let keys = server.command(&["KEYS", &format!("*:{policy}:*")]);
+        let name = keys.lines().last().unwrap();
+        let _grown = server.command(&["SETRANGE", name, "5000000", "x"]);
+        let before = (backend.stats().bytes_in, server.command(&["STRLEN", name]));
+
+        // when it is asked for by itself and together with others
+        let good = Budget::of(&format!("small-{n}"), Quota::per_hour(1_000));
+        for _ in 0..ROUNDS {
+            let alone = bad.take(&backend, 1).await;
+            assert_eq!(alone.unwrap_err().kind(), FailureKind::ForeignState);
+            let calls = [
+                backend.decide(&[good.charge(1)]),
+                backend.decide(&[bad.charge(1)]),
+                backend.decide(&[good.charge(1)]),
+            ];
+            let [first, second, third] = calls;
+            assert!(first.await.unwrap().is_admitted());
+            assert_eq!(second.await.unwrap_err().kind(), FailureKind::ForeignState);
+            assert!(third.await.unwrap().is_admitted());
+        }
+
+        // then it stands there as before, and a few dozen bytes have come for each decision
+        let came = backend.stats().bytes_in - before.0;
+        assert!(came < ROUNDS * 4 * 100, "{quota}: {came} bytes");
+        assert_eq!(server.command(&["STRLEN", name]), before.1);
+    }
+}
+
 #[tokio::test]
 async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_after() {
     let server = Standalone::start();
@@ -139,8 +178,8 @@ async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_aft
             }
         }
     }
-    // Windows that fade mean something for two periods, and the longest cell is one.
-    sleep(period * 3).await;
+    // Windows that fade mean something for two periods, and for one more to a clock that is behind; the longest cell is one.
+    sleep(period * 4).await;
     assert_eq!(server.command(&["DBSIZE"]), ":0\r\n");
 }
 

@@ -86,11 +86,13 @@ impl State {
         Self { window, count }
     }
 
+    /// A period after its end, or after its start if nothing was charged in it, for a clock that is less than that behind may
+    /// come back to it.
     pub(super) fn meaningless_at(&self, period_us: u64, offset_us: u64) -> u64 {
-        if self.count == 0 {
-            0
-        } else {
-            self.window * period_us + offset_us
+        match (self.window, self.count) {
+            (0, 0) => 0,
+            (_, 0) => self.window * period_us + offset_us,
+            _ => (self.window + 1) * period_us + offset_us,
         }
     }
 }

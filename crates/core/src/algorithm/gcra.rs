@@ -5,15 +5,21 @@
 //! no further ahead than a burst of intervals. An interval is rarely a whole number of microseconds (at 7/s it is
 //! 142,857 1/7), so it is kept as a fraction: `units / denominator`. Seen from now, everything is a whole number of
 //! *parts*, each one denominator'th of a microsecond, and the rule is one addition and one comparison.
+//!
+//! Quotas of different rates and bursts may share a state, as while a deploy changes one. So a state tells how long the full
+//! budget took to drain of the quota that left it, and by which denominator its rest counts: no quota takes what another is
+//! owed for a clock that was put back, or another's fraction for a smaller one.
 
 mod credits;
 mod parts;
+mod reach;
 
 use std::cmp;
 use std::num::NonZero;
 
 use self::credits::Credits;
 use self::parts::{Micros, Parts};
+pub(super) use self::reach::Reach;
 use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, Snapshot};
 use crate::{MAX_DRAIN, QuotaError, Timestamp};
 
@@ -41,6 +47,8 @@ pub(crate) struct Gcra {
     /// Parts in a microsecond.
     denominator: u32,
     width: Width,
+    /// Of a full drain.
+    reach: Reach,
 }
 
 /// In what the parts of a quota can be counted.
@@ -57,13 +65,23 @@ enum Width {
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     // The point, in its pieces: a `Point` as a field would bring its padding along.
-    us: u64,
+    /// Its whole microseconds, and above them the reach of the quota that left it there.
+    word: u64,
     rest: u32,
+    /// By which denominator the rest counts: its mark.
+    of: u16,
     /// Always false. The compiler keeps the tag of the enum around in the values that a `bool` has not, and so in the
     /// padding; without it every state would be 32 bytes rather than 24.
     _room_for_tag: bool,
     credits: Option<Box<Credits>>,
 }
+
+/// So many bits have the microseconds of a point, debts included.
+const US_BITS: u32 = 64 - Reach::BITS;
+const US: u64 = (1 << US_BITS) - 1;
+
+/// The largest prime of 16 bits: denominators up to there are told apart, and larger ones but for one pair in as many.
+const MARKS: u32 = 65_521;
 
 impl Gcra {
     pub(crate) const fn new(limit: u64, period_us: u64, burst: u64) -> Result<Self, QuotaError> {
@@ -97,6 +115,8 @@ impl Gcra {
                 _ if denominator == 1 => Width::Micros,
                 _ => Width::Narrow,
             },
+            #[expect(clippy::cast_possible_truncation, reason = "below MAX_DRAIN")]
+            reach: Reach::of(drain_us as u64),
         })
     }
 
@@ -106,10 +126,20 @@ impl Gcra {
         P::from(cost) * P::from(self.units.get())
     }
 
-    /// The furthest that a point may lie ahead.
+    /// The furthest that a state may lie ahead: what the longer of two quotas may owe, this one and that which left it so.
     #[inline]
-    fn ceiling<P: Parts>(&self) -> P {
-        self.drain(self.burst * DEBT_CEILING)
+    fn ceiling<P: Parts>(&self, state: &State) -> P {
+        let own = self.drain(self.burst * DEBT_CEILING);
+        if state.reach() > self.reach {
+            return cmp::max(own, P::of(state.reach().ceiling_us(), self.denominator, 0));
+        }
+        own
+    }
+
+    /// Whether a state may lie so far ahead that only 128 bits hold it in parts of this quota.
+    #[inline]
+    fn is_outreached_by(&self, state: &State) -> bool {
+        state.reach() > self.reach
     }
 
     /// How far `point` lies ahead of now; nothing if it has passed.
@@ -119,6 +149,40 @@ impl Gcra {
             Some(us) => P::of(us, self.denominator, point.rest),
             None => P::from(0),
         }
+    }
+
+    /// How far a state lies ahead of now. A rest of another denominator is less than a microsecond, and counts as one.
+    #[inline]
+    fn left<P: Parts>(&self, state: &State, now: u64) -> P {
+        let mut point = state.full_at();
+        if point.rest > 0 && state.of != self.mark() {
+            point.rest = self.denominator;
+        }
+        self.ahead(point, now)
+    }
+
+    /// By which a rest of this quota is known.
+    #[inline]
+    fn mark(&self) -> u16 {
+        (self.denominator % MARKS) as u16
+    }
+
+    /// Leaves a state that lay `before` ahead of now at `after`.
+    fn leave<P: Parts>(&self, state: &mut State, now: u64, before: P, after: P) {
+        let point = self.point(now, after);
+        if point == state.full_at() {
+            return;
+        }
+        let full = self.drain(self.burst);
+        let reach = if after <= full {
+            self.reach.coarse()
+        } else if before <= full {
+            self.reach
+        } else {
+            cmp::max(self.reach, state.reach())
+        };
+        state.put(point, self.mark(), reach);
+        state.forget_dead_credits(now);
     }
 
     /// The point that lies so many parts ahead of now.
@@ -140,15 +204,18 @@ impl Gcra {
     /// Brings the state to now, and says how much is still to drain.
     #[inline]
     fn settle<P: Parts>(&self, state: &mut State, now: u64) -> P {
+        let left: P = self.left(state, now);
         // Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than
         // the one before.
-        let left: P = self.ahead(state.full_at(), now);
         if left <= self.drain(self.burst) {
             return left;
         }
-        let left = cmp::min(left, self.ceiling());
-        state.set_full_at(self.point(now, left));
-        left
+        let most = self.ceiling(state);
+        if left <= most {
+            return left;
+        }
+        self.leave(state, now, left, most);
+        most
     }
 
     /// What is to drain once a cost has been added to it, or when that will fit.
@@ -190,6 +257,7 @@ impl Gcra {
         take: bool,
     ) -> Option<(Passage, Point, Budget)> {
         match self.width {
+            _ if self.is_outreached_by(state) => None,
             Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
             Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
             Width::Wide => None,
@@ -226,7 +294,8 @@ impl Gcra {
         match self.add(left, cost) {
             Ok(after) if take && after != left => {
                 let full_at = self.point(now, after);
-                state.set_full_at(full_at);
+                state.put(full_at, self.mark(), self.reach.coarse());
+                state.forget_dead_credits(now);
                 let budget = self.budget_at(after, now, full_at);
                 (Passage::Open, full_at, budget)
             }
@@ -244,6 +313,7 @@ impl Decider for Gcra {
 
     fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         match self.width {
+            _ if self.is_outreached_by(state) => self.passage_in::<u128>(state, now, cost),
             Width::Micros => self.passage_in::<Micros>(state, now, cost),
             Width::Narrow => self.passage_in::<u64>(state, now, cost),
             Width::Wide => self.passage_in::<u128>(state, now, cost),
@@ -251,9 +321,11 @@ impl Decider for Gcra {
     }
 
     fn take(&self, state: &mut State, now: u64, cost: u64) {
-        let left: u128 = self.ahead(state.full_at(), now);
-        let after = cmp::min(left + self.drain::<u128>(cost), self.ceiling());
-        state.set_full_at(self.point(now, cmp::max(left, after)));
+        let left: u128 = self.left(state, now);
+        // At once at most what this quota may owe, whatever the state may.
+        let drain: u128 = self.drain(cost.min(self.burst * DEBT_CEILING));
+        let after = cmp::min(left + drain, self.ceiling(state));
+        self.leave(state, now, left, cmp::max(left, after));
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
@@ -262,7 +334,7 @@ impl Decider for Gcra {
             None => full_at,
         };
         let shows: u128 = self.ahead(place, now);
-        let before: u128 = self.ahead(state.full_at(), now);
+        let before: u128 = self.left(state, now);
         let back = cmp::min(self.drain(cost), cmp::min(shows, before));
         // A charge from the future: the clock stepped back, and nothing is certain.
         if back == 0 || at > now {
@@ -271,7 +343,7 @@ impl Decider for Gcra {
         let last_us = state.full_at().rounded_up();
         let from_us = self.point(now, shows - back).us;
         let length_us = self.point(0, back).rounded_up();
-        state.set_full_at(self.point(now, before - back));
+        self.leave(state, now, before, before - back);
         state
             .credits
             .get_or_insert_default()
@@ -279,7 +351,7 @@ impl Decider for Gcra {
     }
 
     fn budget(&self, state: &State, now: u64) -> Budget {
-        let left: u128 = self.ahead(state.full_at(), now);
+        let left: u128 = self.left(state, now);
         self.budget_at(left, now, self.point(now, left))
     }
 
@@ -290,6 +362,7 @@ impl Decider for Gcra {
     /// What passage, charge and budget have in common is worked out once.
     fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
         match self.width {
+            _ if self.is_outreached_by(state) => self.step_in::<u128>(state, now, cost, take),
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
             Width::Narrow => self.narrow_step(state, now, cost, take),
             Width::Wide => self.step_in::<u128>(state, now, cost, take),
@@ -301,33 +374,53 @@ impl State {
     #[inline]
     fn full_at(&self) -> Point {
         Point {
-            us: self.us,
+            us: self.word & US,
             rest: self.rest,
         }
     }
 
     #[inline]
-    fn set_full_at(&mut self, point: Point) {
-        self.us = point.us;
+    fn reach(&self) -> Reach {
+        Reach::of_bits(self.word >> US_BITS)
+    }
+
+    #[inline]
+    fn put(&mut self, point: Point, of: u16, reach: Reach) {
+        self.word = point.us.min(US) | reach.bits() << US_BITS;
         self.rest = point.rest;
+        self.of = of;
+    }
+
+    /// Else the state of a key that is always in use would carry them for ever.
+    #[inline]
+    fn forget_dead_credits(&mut self, now: u64) {
+        if let Some(credits) = &self.credits
+            && credits.relevant_until() <= now
+        {
+            self.credits = None;
+        }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
+        let (point, reach) = (self.full_at(), self.reach());
         let credits = self.credits.as_ref();
         Snapshot::Gcra {
-            full_at_us: self.us,
-            rest: self.rest,
+            full_at_us: point.us,
+            rest: point.rest,
+            rest_of: if point.rest > 0 { self.of } else { 0 },
+            exponent: reach.exponent(),
+            thirty_seconds: reach.thirty_seconds(),
             credits: credits.map_or_else(Vec::new, |credits| credits.marks()),
         }
     }
 
-    pub(super) fn restore(us: u64, rest: u32, credits: &[CreditMark]) -> Self {
-        Self {
-            us,
-            rest,
-            _room_for_tag: false,
+    pub(super) fn restore(point: Point, of: u16, reach: Reach, credits: &[CreditMark]) -> Self {
+        let mut state = Self {
             credits: (!credits.is_empty()).then(|| Box::new(Credits::restore(credits))),
-        }
+            ..Self::default()
+        };
+        state.put(point, of, reach);
+        state
     }
 
     pub(super) fn meaningless_at(&self) -> u64 {
@@ -361,6 +454,7 @@ mod tests {
             (limit, period_us, burst) in (1..100_000_u64, 1..100_000_000_u64, 1..100_000_u64),
             whole in any::<bool>(),
             (ahead_us, rest) in (0..1_u64 << 52, any::<u32>()),
+            of in any::<Option<u16>>(),
             near in any::<bool>(),
             cost in 0..200_000_u64,
             take in any::<bool>(),
@@ -372,7 +466,8 @@ mod tests {
             let Ok(rule) = rule else { return Ok(()) };
             let now = 1_700_000_000_000_000;
             let ahead_us = if near { ahead_us % (2 * period_us) } else { ahead_us };
-            let mut quick = State { us: now + ahead_us, rest, ..State::default() };
+            let mut quick = State::default();
+            quick.put(Point { us: now + ahead_us, rest }, of.unwrap_or(rule.mark()), Reach::default());
             let mut wide = quick.clone();
 
             // when

@@ -100,11 +100,14 @@ impl State {
         })
     }
 
+    /// A period after it counts no more, for a clock that is less than that behind may come back to it.
     pub(super) fn meaningless_at(&self, period_us: u64, buckets: u32) -> u64 {
         let bucket_us = period_us / u64::from(buckets);
-        self.aged().next_back().map_or(0, |(age, _)| {
-            (self.newest() - age + u64::from(buckets)) * bucket_us
-        })
+        match self.aged().next_back() {
+            Some((age, _)) => (self.newest() - age + u64::from(buckets)) * bucket_us + period_us,
+            None if self.newest() == 0 => 0,
+            None => self.newest() * bucket_us + period_us,
+        }
     }
 }
 

@@ -1,4 +1,8 @@
 //! Each charge is remembered until it is a period old. Exact: any window of one period admits at most the limit.
+//!
+//! Entries stand in the order of time, whatever the clock does: while it is less than a period behind the newest, what is
+//! charged counts as charged with that one, and what has expired is forgotten only by a charge, which is as late as any that
+//! forgot before it. So a clock that steps back and forth, however often, gains no more than its largest step, once.
 
 use std::collections::VecDeque;
 
@@ -20,8 +24,9 @@ pub(super) struct State(Box<Log>);
 
 #[derive(Clone, Debug, Default)]
 struct Log {
-    /// The oldest first, one for each microsecond in which anything was charged.
+    /// The oldest first, one for each microsecond in which anything was charged. The first may have expired.
     entries: VecDeque<Entry>,
+    /// Of all entries.
     sum: u64,
 }
 
@@ -36,19 +41,28 @@ impl SlidingLog {
     fn expires_after(&self, now: u64, at: u64) -> u64 {
         at + self.period_us - now
     }
+
+    /// How many entries have expired, and the sum of the others.
+    fn live(&self, log: &Log, now: u64) -> (usize, u64) {
+        let expired = log
+            .entries
+            .iter()
+            .take_while(|entry| entry.at + self.period_us <= now);
+        expired.fold((0, log.sum), |(count, sum), entry| {
+            (count + 1, sum - entry.count)
+        })
+    }
 }
 
 impl Decider for SlidingLog {
     type State = State;
 
     fn advance(&self, State(log): &mut State, now: u64) {
-        while let Some(oldest) = log.entries.front()
-            && oldest.at + self.period_us <= now
-        {
-            log.sum -= oldest.count;
-            log.entries.pop_front();
+        let is_far_behind = |newest: &Entry| newest.at >= now + self.period_us;
+        if !log.entries.back().is_some_and(is_far_behind) {
+            return;
         }
-        // The clock stepped back: what lies ahead of it counts as charged now.
+        // The clock stepped back by a period or more: what lies ahead of it counts as charged now.
         let mut ahead = 0;
         while let Some(newest) = log.entries.back()
             && newest.at > now
@@ -56,9 +70,7 @@ impl Decider for SlidingLog {
             ahead += newest.count;
             log.entries.pop_back();
         }
-        if ahead > 0 {
-            log.push(now, ahead);
-        }
+        log.push(now, ahead);
     }
 
     fn passage(&self, State(log): &mut State, now: u64, cost: u64) -> Passage {
@@ -68,13 +80,13 @@ impl Decider for SlidingLog {
         if cost > self.limit {
             return Passage::NEVER;
         }
-        let mut sum = log.sum;
+        let (expired, mut sum) = self.live(log, now);
         let most = self.limit - cost;
         if sum <= most {
             return Passage::Open;
         }
         let mut freed_by = now;
-        for entry in &log.entries {
+        for entry in log.entries.iter().skip(expired) {
             freed_by = entry.at;
             sum -= entry.count;
             if sum <= most {
@@ -85,20 +97,26 @@ impl Decider for SlidingLog {
     }
 
     fn take(&self, State(log): &mut State, now: u64, cost: u64) {
-        let added = count_up(log.sum, cost, self.limit) - log.sum;
+        let (expired, sum) = self.live(log, now);
+        let added = count_up(sum, cost, self.limit) - sum;
         if added > 0 {
-            log.make_room(now);
-            log.push(now, added);
-            log.sum += added;
+            log.entries.drain(..expired);
+            // While the clock is behind, as late as the newest.
+            let at = log.entries.back().map_or(now, |newest| newest.at.max(now));
+            log.make_room(at);
+            log.push(at, added);
+            log.sum = sum + added;
         }
     }
 
-    fn give_back(&self, State(log): &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
-        let index = log.entries.partition_point(|entry| entry.at < at);
+    fn give_back(&self, State(log): &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
+        // Where it was entered, which is later than when it was charged if the clock was behind.
+        let entered_at = full_at.us;
+        let index = log.entries.partition_point(|entry| entry.at < entered_at);
         let Some(entry) = log
             .entries
             .get_mut(index)
-            .filter(|entry| entry.at == at && at <= now)
+            .filter(|entry| entry.at == entered_at && at <= now && entry.at + self.period_us > now)
         else {
             return;
         };
@@ -110,13 +128,20 @@ impl Decider for SlidingLog {
         }
     }
 
+    /// Where the newest charge was entered.
+    fn full_at(&self, State(log): &State) -> Point {
+        Point {
+            us: log.entries.back().map_or(0, |newest| newest.at),
+            rest: 0,
+        }
+    }
+
     fn budget(&self, State(log): &State, now: u64) -> Budget {
+        let (expired, sum) = self.live(log, now);
+        let newest = log.entries.back().filter(|_| expired < log.entries.len());
         Budget {
-            remaining: self.limit.saturating_sub(log.sum),
-            reset_after_us: log
-                .entries
-                .back()
-                .map_or(0, |newest| self.expires_after(now, newest.at)),
+            remaining: self.limit.saturating_sub(sum),
+            reset_after_us: newest.map_or(0, |newest| self.expires_after(now, newest.at)),
         }
     }
 }
@@ -124,11 +149,11 @@ impl Decider for SlidingLog {
 impl Log {
     /// Lets a debt wait for the latest of its debits. What has an entry of its own, since it may be given back, was admitted,
     /// and there are never more of these: whatever stands behind them only owes.
-    fn make_room(&mut self, now: u64) {
+    fn make_room(&mut self, at: u64) {
         if self.entries.len() > MAX_ENTRIES
             && let Some(newest) = self.entries.back_mut()
         {
-            newest.at = now;
+            newest.at = at;
         }
     }
 
@@ -166,7 +191,7 @@ impl State {
         self.0
             .entries
             .back()
-            .map_or(0, |newest| newest.at + period_us)
+            .map_or(0, |newest| newest.at + 2 * period_us)
     }
 }
 
@@ -197,7 +222,7 @@ mod tests {
         assert_eq!((log.sum, log.entries.len()), (last, MAX_ENTRIES + 1));
         assert_eq!(log.entries.back().map(|entry| entry.at), Some(last));
         for at in 1..=MAX_LOG_LIMIT {
-            rule.give_back(&mut state, last, at, Point::ZERO, 1);
+            rule.give_back(&mut state, last, at, Point { us: at, rest: 0 }, 1);
         }
         assert_eq!(state.0.entries.len(), 1);
         assert_eq!(state.0.sum, last - MAX_LOG_LIMIT);

@@ -146,11 +146,14 @@ impl State {
         }
     }
 
+    /// A period after it counts no more, for a clock that is less than that behind may come back to it.
     pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
+        let window = self.window.get();
         match (self.previous.get(), self.current.get()) {
-            (0, 0) => 0,
-            (_, 0) => (self.window.get() + 1) * period_us,
-            _ => (self.window.get() + 2) * period_us,
+            (0, 0) if window == 0 => 0,
+            (0, 0) => (window + 1) * period_us,
+            (_, 0) => (window + 2) * period_us,
+            _ => (window + 3) * period_us,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A state laid open, for backends that keep states outside of the process.
 
+use super::gcra::{Point, Reach};
 use super::{Repr, State, fixed_window, gcra, rolling_window, sliding_log, sliding_window};
 
 /// What a [`State`] says, as plain numbers.
@@ -15,6 +16,13 @@ pub enum Snapshot {
         full_at_us: u64,
         /// The rest of a microsecond, in the quota's denominator: that of period/limit as a fraction in lowest terms.
         rest: u32,
+        /// By which denominator the rest counts: that modulo 65,521. Another quota's rest counts as a whole microsecond. 0
+        /// where there is no rest.
+        rest_of: u16,
+        /// How long a full budget of the quota that left this takes to drain: 2^n µs or more, and less than twice that.
+        exponent: u8,
+        /// Only where more is owed than a full budget: so many thirty-seconds of that more.
+        thirty_seconds: u8,
         /// What earlier credits returned, the oldest first: at most 32.
         credits: Vec<CreditMark>,
     },
@@ -81,8 +89,18 @@ impl From<Snapshot> for State {
             Snapshot::Gcra {
                 full_at_us,
                 rest,
+                rest_of,
+                exponent,
+                thirty_seconds,
                 credits,
-            } => Repr::Gcra(gcra::State::restore(full_at_us, rest, &credits)),
+            } => {
+                let point = Point {
+                    us: full_at_us,
+                    rest,
+                };
+                let reach = Reach::new(exponent, thirty_seconds);
+                Repr::Gcra(gcra::State::restore(point, rest_of, reach, &credits))
+            }
             Snapshot::FixedWindow { window, count } => {
                 Repr::FixedWindow(fixed_window::State::restore(window, count))
             }

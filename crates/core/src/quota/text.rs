@@ -145,10 +145,12 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
             algorithm = Some(parse_algorithm(word, &mut words)?);
         }
     }
-    let quota = Quota::try_with(limit, period, algorithm.unwrap_or_default())?;
+    let algorithm = algorithm.unwrap_or_default();
     Ok(match burst {
-        Some(burst) => quota.try_burst(burst)?,
-        None => quota,
+        // What was written is judged: the rate may be exact with this burst, and not with one of the limit.
+        Some(burst) if algorithm == Algorithm::Gcra => Quota::try_with_burst(limit, period, burst)?,
+        Some(burst) => Quota::try_with(limit, period, algorithm)?.try_burst(burst)?,
+        None => Quota::try_with(limit, period, algorithm)?,
     })
 }
 
@@ -500,6 +502,34 @@ mod tests {
                 message.contains(expected),
                 "{text:?}: {message:?} does not say {expected:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_burst_that_is_written_is_the_one_that_is_judged() {
+        // given a rate that is no exact quota with a burst of its limit, but is one with a small burst
+        let seven = Duration::from_secs(7);
+        assert!(matches!(
+            Quota::try_new(999_999_937, seven),
+            Err(crate::QuotaError::Inexact { .. })
+        ));
+
+        // when
+        let quota: Quota = "999999937/7s burst 1".parse().unwrap();
+
+        // then
+        assert_eq!(Ok(quota), Quota::try_with_burst(999_999_937, seven, 1));
+        assert_eq!((quota.limit(), quota.capacity()), (999_999_937, 1));
+        assert_eq!(quota.to_string(), "999999937/7s burst 1");
+        // And what is wrong about a burst or a limit is said as before.
+        for (text, expected) in [
+            ("0/s burst 1", "a limit of 0 admits nothing"),
+            ("1/s burst 0", "a burst of 0 admits nothing"),
+            ("999999937/7s burst 999999937", "a smaller burst"),
+            ("999999937/7s", "a smaller burst"),
+        ] {
+            let message = text.parse::<Quota>().unwrap_err().to_string();
+            assert!(message.contains(expected), "{text:?}: {message:?}");
         }
     }
 

@@ -80,6 +80,12 @@ impl World {
                 group_slips.insert((budget, 1), self.models[budget].take(at, cost));
             }
         }
+        if !admitted {
+            // A refusal is true of what the shadows have left.
+            for (&budget, &cost) in &enforced {
+                outcomes.insert((budget, 0), judge(&self.models[budget], cost));
+            }
+        }
         for (&budget, &cost) in &sums(Mode::Probe) {
             outcomes.insert((budget, 2), judge(&self.models[budget], cost));
         }

@@ -190,3 +190,27 @@ fn a_call_without_charges_passes() {
     assert!(decision.is_admitted());
     assert_eq!(decision.at(), NOW);
 }
+
+#[test]
+fn the_wait_of_a_call_is_that_of_its_enforced_charges() {
+    // An admitted call has nothing to wait for, whatever a trial or a probe says.
+    let (admitted, _) = call(&[
+        (TEN, 0, 1, Mode::Enforce),
+        (TEN, 10, 2, Mode::Shadow),
+        (TEN, 10, 11, Mode::Probe),
+    ]);
+    assert!(admitted.is_admitted());
+    assert_eq!(admitted.retry_after(), None);
+
+    // And a refused one waits for what refused it, though a trial beside it never passes.
+    for mode in [Mode::Shadow, Mode::Probe] {
+        for cost in [5, 11] {
+            let (refused, _) = call(&[(TEN, 10, cost, mode), (TEN, 10, 1, Mode::Enforce)]);
+            assert_eq!(
+                refused.retry_after(),
+                Some(Duration::from_millis(100)),
+                "{mode:?} of {cost}"
+            );
+        }
+    }
+}

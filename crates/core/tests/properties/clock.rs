@@ -216,3 +216,108 @@ fn a_step_forward_drains_what_it_covers() {
         Ok(())
     });
 }
+
+/// Three tenths of a second forward and back, sixty times: a log admits its limit in each period by the furthest that its clock
+/// has been, and so gains one step.
+#[test]
+fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
+    const SECOND: u64 = 1_000_000;
+    const START: u64 = 1_800_000_000 * SECOND;
+    const STEP: u64 = 300_000;
+    for quota in [
+        Quota::per_second(10).using(Algorithm::SlidingLog),
+        Quota::per_second(1).using(Algorithm::SlidingLog),
+        Quota::new(50, std::time::Duration::from_millis(700)).using(Algorithm::SlidingLog),
+    ] {
+        let period = micros(quota.period());
+        for (denied, costs) in [
+            (false, [1, 1]),
+            (true, [0, 1]),
+            (true, [1, 0]),
+            (true, [1, 1]),
+        ] {
+            // given a clock that is wrong by one step half of the time
+            let mut budget = Budget::full(quota);
+            let mut passed = Vec::new();
+
+            // when somebody asks all the time, in either half or in both, and for what is refused as well
+            for real in (0..11 * SECOND).step_by(1_000) {
+                let is_ahead = real / 91_666 % 2 == 1;
+                let now = START + real + if is_ahead { STEP } else { 0 };
+                if denied {
+                    budget.charge(now, quota.capacity());
+                }
+                let cost = costs[usize::from(is_ahead)];
+                if cost > 0 && budget.charge(now, cost).0.is_allowed() {
+                    passed.push(real);
+                }
+            }
+
+            // then what passed is no more than the limit for each period begun, and the step
+            let most = ((11 * SECOND + STEP).div_ceil(period)) * quota.limit();
+            let passed = passed.len() as u64;
+            assert!(passed <= most, "{quota}: {passed} of {most}");
+        }
+    }
+}
+
+/// A log takes what is charged meanwhile, and can give it back.
+#[test]
+fn what_a_log_took_while_its_clock_was_behind_counts_for_a_period_of_the_clock_as_it_was_and_can_be_given_back()
+ {
+    const START: u64 = 1_800_000_000_000_000;
+    let quota = Quota::per_second(3).using(Algorithm::SlidingLog);
+    let mut budget = Budget::full(quota);
+    budget.charge(START, 1);
+
+    // when the clock is half a period behind, and two more are charged
+    let (_, receipt) = budget.charge(START - 500_000, 1);
+    budget.charge(START - 400_000, 1);
+
+    // then they count until the first counts no more
+    let (verdict, _) = budget.charge(START - 400_000, 1);
+    assert_eq!(verdict.retry_after().map(micros), Some(1_400_000));
+    assert_eq!(budget.peek(START + 999_999).remaining(), 0);
+    assert_eq!(budget.peek(START + 1_000_000).remaining(), 3);
+    // And one can be given back.
+    budget.credit(START, &receipt.unwrap(), 1);
+    assert_eq!(budget.peek(START).remaining(), 1);
+}
+
+/// A caller that comes back may find its state forgotten, as backends do when it has lost its meaning.
+#[test]
+fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind_though_states_are_forgotten()
+ {
+    const SECOND: u64 = 1_000_000;
+    const START: u64 = 1_800_000_000 * SECOND;
+    let offset = std::time::Duration::ZERO;
+    for algorithm in [
+        Algorithm::FixedWindow { offset },
+        Algorithm::SlidingWindow,
+        Algorithm::RollingWindow { buckets: 4 },
+        Algorithm::SlidingLog,
+    ] {
+        // given a window that was spent at its end
+        let quota = Quota::per_second(10).using(algorithm);
+        let mut budget = Budget::full(quota);
+        assert!(budget.charge(START + SECOND - 1, 10).0.is_allowed());
+        let mut passed = 10;
+
+        // when the clock goes forward until nothing counts, and back by less than a period, four times
+        let over = START + SECOND - 1 + micros(budget.peek(START + SECOND - 1).reset_after());
+        for _ in 0..4 {
+            for now in [over, over + SECOND - 2, over - 1, over - SECOND / 2] {
+                if budget.meaningless_at() <= now {
+                    budget = Budget::full(quota);
+                }
+                // Denied, if it is the end at all.
+                if now < over && budget.charge(now, 10).0.is_allowed() {
+                    passed += 10;
+                }
+            }
+        }
+
+        // then nothing more has passed
+        assert_eq!(passed, 10, "{quota}");
+    }
+}

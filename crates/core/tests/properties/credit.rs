@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
-use tollgate_core::{Algorithm, Quota};
+use tollgate_core::{Algorithm, Quota, Snapshot};
 
 use crate::support::budget::{Budget, receipt_of};
 use crate::support::history::History;
@@ -281,4 +281,49 @@ fn what_is_given_back_comes_back_while_many_are_under_way() {
         }
         // then none was ever refused
     }
+}
+
+/// What a bucket's state says of credits, as many as there are.
+fn credits_of(budget: &Budget) -> usize {
+    match budget.state.snapshot() {
+        Snapshot::Gcra { credits, .. } => credits.len(),
+        other => panic!("no bucket: {other:?}"),
+    }
+}
+
+/// After a stall many requests were given back at once; the key stays in use, and nobody gives back any more.
+#[test]
+fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use() {
+    const SECOND: u64 = 1_000_000;
+    const START: u64 = 1_800_000_000 * SECOND;
+    // given a bucket to which thirty charges were given back, of which the last was to have drained three seconds later
+    let quota = Quota::per_second(10).burst(40);
+    let mut budget = Budget::full(quota);
+    let receipts: Vec<_> = (0..30)
+        .map(|_| budget.charge(START, 1).1.unwrap())
+        .collect();
+    for receipt in &receipts {
+        budget.credit(START, receipt, 1);
+    }
+    assert_eq!(credits_of(&budget), 30);
+    let mut forgetful = budget.clone();
+
+    // when it is charged while a receipt could still be out, and then
+    let verdicts = [3 * SECOND - 1, 3 * SECOND].map(|later| {
+        let (verdict, _) = budget.charge(START + later, 1);
+        (credits_of(&budget), verdict)
+    });
+
+    // then it carries them as long and no longer, and decides as if it carried them still
+    assert_eq!(verdicts.map(|(credits, _)| credits), [30, 0]);
+    for (later, (_, verdict)) in [3 * SECOND - 1, 3 * SECOND].into_iter().zip(verdicts) {
+        assert_eq!(forgetful.charge(START + later, 1).0, verdict);
+    }
+    for receipt in &receipts {
+        budget.credit(START + 3 * SECOND, receipt, 1);
+    }
+    assert_eq!(
+        budget.peek(START + 3 * SECOND),
+        forgetful.peek(START + 3 * SECOND)
+    );
 }

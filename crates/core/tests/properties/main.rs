@@ -14,6 +14,7 @@ mod clock;
 mod credit;
 mod debt;
 mod denial;
+mod deploys;
 mod expiry;
 mod extremes;
 mod numbers;

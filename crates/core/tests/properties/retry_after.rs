@@ -1,7 +1,7 @@
 //! Retry-after is a promise: admitted then, and not a microsecond earlier.
 
 use proptest::prelude::*;
-use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide};
+use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, States, Timestamp, decide};
 
 use crate::support::budget::{Budget, micros};
 use crate::support::history::History;
@@ -151,6 +151,59 @@ fn a_cost_that_passes_a_full_budget_is_never_told_never() {
 
         prop_assert!(whole.retry_after().is_some() && !whole.never_passes());
         prop_assert!(more.retry_after().is_none() && more.never_passes());
+        Ok(())
+    });
+}
+
+/// Charges of one budget have one state.
+struct One<'a>(&'a mut State);
+
+impl States for One<'_> {
+    fn state(&mut self, _: usize) -> &mut State {
+        self.0
+    }
+}
+
+/// What the shadow takes from a budget the enforced charge, though refused, has to wait for as well.
+#[test]
+fn a_wait_is_exact_when_a_call_names_a_key_enforced_and_in_shadow() {
+    let modes = || {
+        prop::collection::vec(
+            (
+                amounts(),
+                prop::sample::select(vec![Mode::Enforce, Mode::Shadow, Mode::Probe]),
+            ),
+            2..5,
+        )
+    };
+    let histories = (quotas::any(), starts(), steps(0..24), modes());
+    check(3_000, &histories, |(quota, start, steps, asks)| {
+        let history = History::after(quota, start, &steps);
+        let (now, key) = (history.now, Key::from("alice"));
+        let charges: Vec<_> = asks
+            .iter()
+            .map(|(amount, mode)| Charge {
+                scope: Scope::of("wait", 0, &quota),
+                quota: &quota,
+                key: &key,
+                cost: amount.units(&history.budget, now),
+                mode: *mode,
+            })
+            .collect();
+        let mut state = history.budget.state.clone();
+        let at = |us, state: &State| {
+            let mut state = state.clone();
+            decide(Timestamp::from_micros(us), &charges, &mut One(&mut state))
+        };
+
+        let decision = decide(Timestamp::from_micros(now), &charges, &mut One(&mut state));
+
+        prop_assert!(decision.retry_after().is_none() || !decision.is_admitted());
+        if let Some(retry_after) = decision.retry_after().map(micros) {
+            prop_assert!(retry_after > 0);
+            prop_assert!(!at(now + retry_after - 1, &state).is_admitted());
+            prop_assert!(at(now + retry_after, &state).is_admitted());
+        }
         Ok(())
     });
 }

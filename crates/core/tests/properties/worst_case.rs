@@ -158,3 +158,32 @@ fn the_worst_cases_are_reached() {
         assert_eq!(passed, most, "{quota}");
     }
 }
+
+/// Of a bucket too: its burst and its limit, if both ends of the period are counted, and one unit less if they are not, as of the
+/// windows above.
+#[test]
+fn the_worst_case_of_a_bucket_is_reached_within_a_period_and_its_last_instant() {
+    for quota in [
+        Quota::per_second(10),
+        Quota::per_second(10).burst(3),
+        Quota::per_second(1).burst(50),
+        Quota::per_minute(7),
+    ] {
+        let period = micros(quota.period());
+        let (capacity, limit) = (quota.capacity(), quota.limit());
+        let mut budget = Budget::full(quota);
+        let mut passed = Vec::new();
+
+        // when all that there is is taken as soon as it is there
+        let instants = (0..=limit).map(|n| (n * period).div_ceil(limit));
+        for at in instants {
+            let cost = budget.peek(at).remaining();
+            assert!(budget.charge(at, cost).0.is_allowed());
+            passed.push((at, cost));
+        }
+
+        // then it is the burst and the limit, of which the last unit came when a period was over
+        assert_eq!(within(&passed, 0, period + 1), capacity + limit, "{quota}");
+        assert_eq!(within(&passed, 0, period), capacity + limit - 1, "{quota}");
+    }
+}

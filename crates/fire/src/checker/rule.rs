@@ -124,10 +124,18 @@ impl Rule {
 pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
     match bucket.snapshot() {
         Snapshot::Gcra {
-            full_at_us, rest, ..
+            full_at_us,
+            rest,
+            rest_of,
+            exponent,
+            thirty_seconds,
+            ..
         } if full_at_us > at_us => State::from(Snapshot::Gcra {
             full_at_us: full_at_us.saturating_sub(by_us).max(at_us),
             rest,
+            rest_of,
+            exponent,
+            thirty_seconds,
             credits: Vec::new(),
         }),
         _ => bucket.clone(),

@@ -301,13 +301,12 @@ impl Interval {
     }
 }
 
-/// How long the cost and a full budget take to drain, worked out here since the script's time is dearer. The tag says how
-/// wide the cells are at whose ends states expire: the largest power of two no longer than a full drain, so that nothing
-/// outlives its meaning by more than that.
+/// How long the cost and a full budget take to drain, worked out here since the script's time is dearer. The tag tells the
+/// largest power of two that is no longer than a full drain: how wide the cells are at whose ends states expire, so that
+/// nothing outlives its meaning by more than a drain, and how much another quota must leave alone.
 fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u64) {
     let ((us, rest), (full_us, full_rest)) = (interval.times(cost), interval.times(burst));
-    // Expiries are whole milliseconds: cells below 2^10 µs would tell nothing apart.
-    let cell = full_us.max(1 << 10).ilog2().min(48);
+    let cell = full_us.max(1).ilog2().min(48);
     out.extend_from_slice(&[1, mode]);
     put(out, us);
     put(out, full_us);

@@ -12,6 +12,8 @@ mod reply;
 mod state;
 
 #[cfg(test)]
+mod by_itself;
+#[cfg(test)]
 mod differential;
 
 pub(crate) use self::call::{Call, MAX_KEYS, Plan};

@@ -30,6 +30,10 @@ impl Reader<'_> {
         self.bytes::<1>().map(|[byte]| byte)
     }
 
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
     pub(super) fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
     }

@@ -227,6 +227,9 @@ fn empty(unit: Unit) -> State {
         _ => Snapshot::Gcra {
             full_at_us: 0,
             rest: 0,
+            rest_of: 0,
+            exponent: 0,
+            thirty_seconds: 0,
             credits: Vec::new(),
         },
     })

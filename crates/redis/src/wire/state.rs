@@ -4,14 +4,20 @@ use tollgate_core::{CreditMark, Snapshot, State, Unit};
 
 use super::numbers::{EXACT, Reader};
 
-const GCRA_TAGS: std::ops::Range<u8> = 128..192;
-/// What stands before the credits of a GCRA state, and how long each is.
-const GCRA_HEAD: usize = 20;
+/// 2^48 µs is the largest power of two that a full drain may reach.
+const GCRA_TAGS: std::ops::RangeInclusive<u8> = 128..=176;
+/// How long a GCRA state is without and with a rest or debt, what stands before its credits, and how long each of those is.
+const GCRA_SHORT: usize = 9;
+const GCRA_LONG: usize = 16;
+const GCRA_HEAD: usize = 23;
 const GCRA_CREDIT: usize = 28;
 const FIXED_WINDOW: u8 = 248;
 const SLIDING_WINDOW: u8 = 249;
 const ROLLING_WINDOW: u8 = 250;
 const SLIDING_LOG: u8 = 251;
+/// How long an entry of a log is, and how many there are at most: one for each of the largest limit, and one for debts.
+const LOG_ENTRY: usize = 12;
+const LOG_ENTRIES: usize = 1_025;
 
 /// The state that stands there, or `None` if it is none of ours. Refuses what the script refuses, and nothing else:
 /// what passes here and not there would be a decision that nobody took.
@@ -48,13 +54,22 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
 
 fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
     let credits = length.saturating_sub(GCRA_HEAD);
-    let is_one = matches!(length, 9 | 13)
+    let is_one = matches!(length, GCRA_SHORT | GCRA_LONG)
         || credits > 0 && credits.is_multiple_of(GCRA_CREDIT) && credits <= 32 * GCRA_CREDIT;
     if !GCRA_TAGS.contains(&tag) || !is_one {
         return None;
     }
     let full_at_us = reader.whole()?;
-    let rest = if length > 9 { reader.u32()? } else { 0 };
+    let (mut rest, mut rest_of, mut thirty_seconds) = (0, 0, 0);
+    if length > GCRA_SHORT {
+        (rest, rest_of, thirty_seconds) = (reader.u32()?, reader.u16()?, reader.byte()?);
+    }
+    if thirty_seconds >= 32 {
+        return None;
+    }
+    if rest == 0 {
+        rest_of = 0;
+    }
     if credits > 0 {
         // When the last of them ends, which a decision of the script's need not work out.
         reader.u56().filter(|last_us| *last_us < EXACT)?;
@@ -71,6 +86,9 @@ fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
     Some(Snapshot::Gcra {
         full_at_us,
         rest,
+        rest_of,
+        exponent: tag - GCRA_TAGS.start(),
+        thirty_seconds,
         credits,
     })
 }
@@ -78,10 +96,12 @@ fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
 /// Each entry's count is its running total less that of the one before, modulo 2^32.
 fn log(tag: u8, mut reader: Reader<'_>) -> Option<Snapshot> {
     let mut before = reader.u32()?;
-    if tag != SLIDING_LOG || reader.0.is_empty() || !reader.0.len().is_multiple_of(12) {
+    let entries = reader.0.len() / LOG_ENTRY;
+    let is_one = (1..=LOG_ENTRIES).contains(&entries) && reader.0.len().is_multiple_of(LOG_ENTRY);
+    if tag != SLIDING_LOG || !is_one {
         return None;
     }
-    let mut entries = Vec::with_capacity(reader.0.len() / 12);
+    let mut entries = Vec::with_capacity(entries);
     while !reader.0.is_empty() {
         let (at, total) = (reader.whole()?, reader.u32()?);
         entries.push((at, u64::from(total.wrapping_sub(before))));

@@ -22,7 +22,11 @@ const COARSENESS: u64 = 2;
 ///
 /// Times are whole microseconds, rounded so that a place is never later than it is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Credits(Vec<Credit>);
+pub(super) struct Credits {
+    list: Vec<Credit>,
+    /// Until when a receipt out there could have to know any of them.
+    until_us: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Credit {
@@ -39,7 +43,7 @@ struct Credit {
 impl Credits {
     /// Where a charge stands by now that was made at `at_us` and then stood at `place`.
     pub(super) fn moved_up(&self, place: Point, at_us: u64) -> Point {
-        let since = self.0.iter().filter(|credit| at_us <= credit.at_us);
+        let since = self.list.iter().filter(|credit| at_us <= credit.at_us);
         since.fold(place, |place, credit| {
             let from = Point {
                 us: credit.from_us,
@@ -60,18 +64,19 @@ impl Credits {
 
     /// Remembers that at `at_us` a stretch was taken out, while nobody stood beyond `last_us`.
     pub(super) fn remember(&mut self, at_us: u64, from_us: u64, length_us: u64, last_us: u64) {
-        self.0.retain(|credit| credit.last_us > at_us);
-        if self.0.len() == TOLD_APART {
+        self.list.retain(|credit| credit.last_us > at_us);
+        if self.list.len() == TOLD_APART {
             let older = self.to_merge();
-            let merged = self.0.remove(older);
-            self.0[older].merge(merged);
+            let merged = self.list.remove(older);
+            self.list[older].merge(merged);
         }
-        self.0.push(Credit {
+        self.list.push(Credit {
             at_us,
             from_us,
             length_us,
             last_us,
         });
+        self.until_us = latest(&self.list);
     }
 
     /// The older of the two neighbours that are told apart no longer: the oldest two that together are small beside what
@@ -79,9 +84,9 @@ impl Credits {
     /// hundreds of others came and went still finds nearly what it is owed.
     fn to_merge(&self) -> usize {
         let (mut found, mut after) = (0, 0);
-        for older in (0..self.0.len() - 1).rev() {
-            let newer = self.0[older + 1].length_us;
-            if (self.0[older].length_us + newer) * COARSENESS <= after {
+        for older in (0..self.list.len() - 1).rev() {
+            let newer = self.list[older + 1].length_us;
+            if (self.list[older].length_us + newer) * COARSENESS <= after {
                 found = older;
             }
             after += newer;
@@ -96,7 +101,7 @@ impl Credits {
             length_us: credit.length_us,
             last_us: credit.last_us,
         };
-        self.0.iter().map(mark).collect()
+        self.list.iter().map(mark).collect()
     }
 
     pub(super) fn restore(marks: &[CreditMark]) -> Self {
@@ -106,17 +111,21 @@ impl Credits {
             length_us: mark.length_us,
             last_us: mark.last_us,
         };
-        Self(marks.iter().map(credit).collect())
+        let list: Vec<_> = marks.iter().map(credit).collect();
+        let until_us = latest(&list);
+        Self { list, until_us }
     }
 
     /// Until when a receipt out there could have to know them.
+    #[inline]
     pub(super) fn relevant_until(&self) -> u64 {
-        self.0
-            .iter()
-            .map(|credit| credit.last_us)
-            .max()
-            .unwrap_or(0)
+        self.until_us
     }
+}
+
+fn latest(list: &[Credit]) -> u64 {
+    let lasts = list.iter().map(|credit| credit.last_us);
+    lasts.max().unwrap_or(0)
 }
 
 impl Credit {

@@ -8,8 +8,7 @@ pub(super) trait Parts:
     Copy + Ord + From<u64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
 {
     /// The parts in so many microseconds and a rest; if they do not fit, any number that is beyond a quota's ceiling.
-    /// A quota of the same scope and another rate may have left a rest that is more than a microsecond of this one: it
-    /// counts as one.
+    /// A rest that is more than a microsecond counts as one.
     fn of(us: u64, denominator: u32, rest: u32) -> Self;
 
     /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.

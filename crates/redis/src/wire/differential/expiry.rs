@@ -40,27 +40,28 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
         Unit::Gcra => {
             let at = whole(&mut reader);
             let at = at + u64::from(!reader.0.is_empty());
-            let last = if reader.0.len() > 4 {
-                reader.u32().unwrap();
+            let last = if reader.0.len() > 7 {
+                // The rest, its mark and the parts of a debt.
+                reader.u56().unwrap();
                 reader.u56().unwrap()
             } else {
                 0
             };
-            let cell = 1 << (tag & 63);
+            let cell = 1 << (tag & 63).max(10);
             (at.max(last) / cell + 1) * cell
         }
         Unit::FixedWindow {
             period_us,
             offset_us,
-        } => whole(&mut reader) * period_us + offset_us,
-        Unit::SlidingWindow { period_us } => (whole(&mut reader) + 2) * period_us,
+        } => (whole(&mut reader) + 1) * period_us + offset_us,
+        Unit::SlidingWindow { period_us } => (whole(&mut reader) + 3) * period_us,
         Unit::RollingWindow { period_us, buckets } => {
             let buckets = u64::from(buckets);
-            (whole(&mut reader) + buckets) * (period_us / buckets)
+            (whole(&mut reader) + 2 * buckets) * (period_us / buckets)
         }
         Unit::SlidingLog { period_us } => {
             let mut newest = Reader(&found[found.len() - 12..]);
-            whole(&mut newest) + period_us
+            whole(&mut newest) + 2 * period_us
         }
         other => panic!("no end is stated of {other:?}"),
     };

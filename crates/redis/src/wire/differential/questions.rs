@@ -46,6 +46,23 @@ fn families() -> Vec<Vec<Quota>> {
         vec![gcra(1_000_000, 1_000_000, 100)],
         // Equal but for their rests, so that each goes on in place where another has been.
         [3, 10, 17, 19].map(|n| gcra(n, 1_000_000, n)).to_vec(),
+        // Of drains from a microsecond to days, as while a deploy changes a limit; and of rests of many denominators, of which
+        // two have one mark.
+        vec![
+            gcra(10, 60_000_000, 10),
+            gcra(10, 1_000_000, 10),
+            gcra(100, 1_000_000, 12),
+            gcra(1_000_000, 1_000_000, 1),
+            gcra(3, day, 2),
+            gcra(7, day, 100),
+        ],
+        vec![
+            gcra(3, 1, 30),
+            gcra(1_000, 1, 10_000),
+            gcra(7, 1_000, 5),
+            gcra(65_528, 1_000, 5_000),
+            gcra(1_000_003, day, 9),
+        ],
     ];
     for offset in [0, 6] {
         let algorithm = Algorithm::FixedWindow { offset: us(offset) };
@@ -72,7 +89,7 @@ fn families() -> Vec<Vec<Quota>> {
 }
 
 /// How many of the families are of GCRA: the first ones.
-const GCRA_FAMILIES: usize = 5;
+const GCRA_FAMILIES: usize = 7;
 
 /// A call of enforced GCRA charges: of a caller's own budget, and perhaps of some that are shared.
 #[derive(Clone, Copy)]

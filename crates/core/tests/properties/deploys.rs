@@ -1,0 +1,231 @@
+//! Two quotas for one key, as while a deploy changes a limit: neither forgives what the other is owed.
+
+use std::time::Duration;
+
+use tollgate_core::{DEBT_CEILING, Quota};
+
+use crate::support::budget::{Budget, micros, receipt_of};
+
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
+const START: u64 = 1_800_000_000 * SECOND;
+
+/// Rates from one a day to a million a second, and bursts from one on.
+fn grid() -> Vec<Quota> {
+    let rates = [
+        (1, DAY),
+        (997, DAY),
+        (10, 60 * SECOND),
+        (7, SECOND),
+        (10, SECOND),
+        (100, SECOND),
+        (999_983, 60 * SECOND),
+        (1_000_000, SECOND),
+    ];
+    let bursts = [1, 7, 12, 100, 3_000];
+    let pairs = rates
+        .into_iter()
+        .flat_map(|rate| bursts.map(|burst| (rate, burst)));
+    pairs
+        .map(|((limit, period), burst)| {
+            Quota::new(limit, Duration::from_micros(period)).burst(burst)
+        })
+        .collect()
+}
+
+/// How long a full budget takes to drain, in whole microseconds.
+fn drain_us(quota: &Quota) -> u64 {
+    let drain = u128::from(quota.capacity()) * quota.period().as_micros();
+    u64::try_from(drain / u128::from(quota.limit())).unwrap()
+}
+
+/// Until the budget is full again, as this quota sees it.
+fn owed_us(budget: &Budget, quota: Quota, now: u64) -> u64 {
+    let seen = Budget {
+        quota,
+        ..budget.clone()
+    };
+    micros(seen.peek(now).reset_after())
+}
+
+#[test]
+fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
+    for one in grid() {
+        for other in grid() {
+            // given a budget that is spent under one quota
+            let mut budget = Budget::full(one);
+            assert!(budget.charge(START, one.capacity()).0.is_allowed());
+            let mut owed = owed_us(&budget, one, START);
+            let wait = (drain_us(&one) / 50).max(1);
+            let mut now = START;
+
+            // when both ask in turns, for little and for more than there ever is
+            for turn in 0..40 {
+                for (quota, cost) in [
+                    (other, 1),
+                    (other, other.capacity() + 1),
+                    (one, 1),
+                    (one, one.capacity() + 1),
+                ] {
+                    budget.quota = quota;
+                    budget.charge(now, cost);
+
+                    // then time alone has made it less
+                    let left = owed_us(&budget, one, now);
+                    assert!(
+                        left >= owed,
+                        "{one} beside {other}, turn {turn}: {owed} µs became {left}"
+                    );
+                    owed = left;
+                }
+                now += wait;
+                owed = owed.saturating_sub(wait);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_other_quota_forgives_a_debt() {
+    for one in grid() {
+        for other in grid() {
+            // given a budget that owes all that it can
+            let mut budget = Budget::full(one);
+            budget.debit(START, &receipt_of(one), u64::MAX);
+            let owed = owed_us(&budget, one, START);
+            assert!(owed >= DEBT_CEILING * drain_us(&one), "{one}");
+
+            // when the other asks, and what is charged to either goes on
+            for cost in [0, 1, other.capacity() + 1, 1, 0] {
+                budget.quota = other;
+                budget.charge(START, cost);
+                budget.debit(START, &receipt_of(other), 1);
+                budget.debit(START, &receipt_of(one), 1);
+            }
+
+            // then less than one full budget of the larger is forgiven
+            let left = owed_us(&budget, one, START);
+            let larger = drain_us(&one).max(drain_us(&other));
+            assert!(
+                left + larger > owed,
+                "{one} beside {other}: {owed} µs became {left}"
+            );
+        }
+    }
+}
+
+/// What a caller of the shorter quota sees: at most one drain of the larger, unless somebody owes more than a budget.
+#[test]
+fn a_caller_of_the_shorter_quota_waits_for_at_most_one_drain_of_the_longer() {
+    for one in grid() {
+        for other in grid() {
+            // given a budget that is spent under one quota
+            let mut budget = Budget::full(one);
+            budget.charge(START, one.capacity());
+
+            // when the other asks
+            budget.quota = other;
+            let (verdict, _) = budget.charge(START, other.capacity());
+
+            // then it is told how long that is, and passes by then
+            let larger = drain_us(&one).max(drain_us(&other));
+            let wait = verdict.retry_after().map(micros).unwrap_or_default();
+            assert!(wait <= larger + 1, "{one} beside {other}: {wait} µs");
+            assert!(
+                budget
+                    .if_charged(START + wait, other.capacity())
+                    .is_allowed()
+            );
+        }
+    }
+}
+
+#[test]
+fn pitfall_a_shorter_quota_beside_a_longer_one_switches_the_limit_off() {
+    for (long, short) in [
+        (Quota::per_minute(10), Quota::per_second(10)),
+        (Quota::per_second(100), Quota::per_second(100).burst(12)),
+    ] {
+        // given a deploy in which both are asked with, in turns, two thousand times in half a second
+        let mut budget = Budget::full(long);
+        let mut passed = 0;
+        for turn in 0..2_000 {
+            let now = START + turn * 250;
+            budget.quota = short;
+            budget.charge(now, 1);
+            budget.quota = long;
+
+            // when the longer one asks
+            passed += u64::from(budget.charge(now, 1).0.is_allowed());
+        }
+
+        // then it is held to its burst and its rate
+        let drained = SECOND / 2 * long.limit() / micros(long.period());
+        assert!(
+            passed <= long.capacity() + drained,
+            "{long} beside {short}: {passed}"
+        );
+    }
+}
+
+/// A rest is a fraction of the denominator of the quota that left it. Another quota cannot know that fraction, and so takes it
+/// for a whole microsecond.
+#[test]
+fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
+    let us = Duration::from_micros(1);
+    for [one, other] in [
+        [
+            Quota::new(3, us).burst(30),
+            Quota::new(1_000, us).burst(10_000),
+        ],
+        [
+            Quota::new(7, us).burst(70),
+            Quota::new(1_001, us).burst(10_010),
+        ],
+        [
+            Quota::new(7, Duration::from_secs(1)),
+            Quota::new(997, Duration::from_secs(142)),
+        ],
+    ] {
+        // given one instant, in which two ask in turns until neither has anything left
+        let mut budget = Budget::full(one);
+        let mut passed = [0, 0];
+        for turn in 0..40_000 {
+            let quota = [one, other][turn % 2];
+            budget.quota = quota;
+            passed[turn % 2] += u64::from(budget.charge(START, 1).0.is_allowed());
+        }
+
+        // then all that passed drains within the longer of the two
+        let drain = |quota: &Quota, units: u64| {
+            units as f64 * quota.period().as_micros() as f64 / quota.limit() as f64
+        };
+        let drained = drain(&one, passed[0]) + drain(&other, passed[1]);
+        let most = drain(&one, one.capacity()).max(drain(&other, other.capacity()));
+        assert!(
+            drained <= most + 0.001,
+            "{one} beside {other}: {drained} of {most} µs"
+        );
+    }
+}
+
+#[test]
+fn a_debt_under_one_tier_is_held_by_a_decision_under_another() {
+    // given a debt of eight budgets of twenty
+    let large = Quota::per_second(20);
+    let mut budget = Budget::full(large);
+    budget.debit(START, &receipt_of(large), 160);
+
+    // when a tier whose bursts are smaller decides
+    for burst in [1, 12, 16, 19] {
+        budget.quota = large.burst(burst);
+        assert!(budget.charge(START, 1).0.is_denied());
+    }
+
+    // then it is owed as before, but for less than a budget
+    let owed = owed_us(&budget, large, START);
+    assert!(
+        owed > 140 * SECOND / 20 && owed <= 160 * SECOND / 20,
+        "{owed}"
+    );
+}

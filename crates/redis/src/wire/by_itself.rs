@@ -1,0 +1,461 @@
+//! The script by itself: what it admits and leaves behind, counted from its own replies and read from the bytes that stand in
+//! the server. Core's rules have no part in it, so that a mistake which both make is found.
+
+use std::time::{Duration, SystemTime};
+
+use redis::{Client, Connection, Value};
+use smallvec::smallvec;
+use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
+use tollgate_testkit::Standalone;
+
+use super::numbers::Reader;
+use super::{Plan, Request, Work};
+use crate::script::Script;
+
+const SECOND: u64 = 1_000_000;
+/// Far ahead of the server's clock, so that no key expires meanwhile.
+const START: u64 = 3_500_000_000 * SECOND;
+const KEY: &[u8] = b"key";
+
+struct Server {
+    _server: Standalone,
+    redis: Connection,
+    script: String,
+    now: u64,
+}
+
+impl Server {
+    fn start() -> Self {
+        let server = Standalone::start();
+        let url = format!("redis+unix://{}", server.socket().display());
+        let mut redis = Client::open(url).unwrap().get_connection().unwrap();
+        let script = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(Script::with_clock("clock").source())
+            .query(&mut redis)
+            .unwrap();
+        Self {
+            _server: server,
+            redis,
+            script,
+            now: START,
+        }
+    }
+
+    fn send(&mut self, request: &Request) -> Value {
+        let (_, call) = Plan::of([request]);
+        let mut command = redis::pipe();
+        command.cmd("SET").arg("clock").arg(self.now).ignore();
+        command
+            .cmd("EVALSHA")
+            .arg(&self.script)
+            .arg(call.keys.len());
+        for part in &call.keys {
+            command.arg(&part[..]);
+        }
+        for run in &call.runs {
+            command.arg(&run[..]);
+        }
+        let [reply] = command.query::<[Value; 1]>(&mut self.redis).unwrap();
+        reply
+    }
+
+    /// Whether a charge is admitted, as the script says in any of its forms.
+    fn admits(&mut self, quota: &Quota, cost: u64) -> bool {
+        let reply = self.send(&request(quota, Mode::Enforce, &[cost]));
+        match reply {
+            Value::Int(_) => true,
+            Value::BulkString(text) => {
+                let behind = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap();
+                match text[behind] {
+                    b'+' => true,
+                    b'-' => false,
+                    // Two decimals with a space behind each, then how many were admitted.
+                    _ => text.split(|byte| *byte == b' ').nth(2).unwrap()[0] == 1,
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Debits without a charge before: what a debit says of one is only its quota. Piece by piece, since a cost is told as no
+    /// more than the capacity and one.
+    fn debit(&mut self, quota: &Quota, mut n: u64) {
+        while n > 0 {
+            let piece = n.min(quota.capacity());
+            let mut run = vec![1, 2, 1];
+            run.extend_from_slice(&charge_words(quota, piece)[..]);
+            run.push(1);
+            self.run(&run);
+            n -= piece;
+        }
+    }
+
+    /// Gives back what was charged at `at`, after which the budget was to be full at `full_at`.
+    fn credit(&mut self, quota: &Quota, n: u64, at: u64, full_at: u64) {
+        let mut run = vec![1, 1, 1];
+        run.extend_from_slice(&charge_words(quota, n)[..]);
+        run.push(1);
+        run.extend_from_slice(&(at as f64).to_le_bytes());
+        run.extend_from_slice(&(full_at as f64).to_le_bytes());
+        run.extend_from_slice(&[0; 4]);
+        self.run(&run);
+    }
+
+    fn run(&mut self, run: &[u8]) {
+        let mut command = redis::pipe();
+        command.cmd("SET").arg("clock").arg(self.now).ignore();
+        command
+            .cmd("EVALSHA")
+            .arg(&self.script)
+            .arg(1)
+            .arg(KEY)
+            .arg(run)
+            .ignore();
+        command.exec(&mut self.redis).unwrap();
+    }
+
+    fn state(&mut self) -> Vec<u8> {
+        redis::cmd("GET").arg(KEY).query(&mut self.redis).unwrap()
+    }
+
+    fn forget(&mut self) {
+        redis::cmd("DEL").arg(KEY).exec(&mut self.redis).unwrap();
+    }
+
+    /// For how long a bucket's state says that something is owed, a rest as a microsecond.
+    fn owed_us(&mut self) -> u64 {
+        let state = self.state();
+        let mut reader = Reader(&state[1..]);
+        let at = reader.whole().unwrap();
+        let rest = reader.u32().unwrap_or(0);
+        (at + u64::from(rest > 0)).saturating_sub(self.now)
+    }
+}
+
+fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
+    let key = Key::from("anybody");
+    let charges: Vec<_> = costs
+        .iter()
+        .map(|cost| Charge {
+            scope: Scope::of("by-itself", 0, quota),
+            quota,
+            key: &key,
+            cost: *cost,
+            mode,
+        })
+        .collect();
+    Request {
+        work: Work::decide(&charges),
+        names: smallvec![KEY.into(); costs.len()],
+    }
+}
+
+/// The words of one charge: those of a probe, whose run is never shortened.
+fn charge_words(quota: &Quota, cost: u64) -> Vec<u8> {
+    let (_, call) = {
+        let request = request(quota, Mode::Probe, &[cost]);
+        let (plan, call) = Plan::of([&request]);
+        (plan, call.runs)
+    };
+    // Without times, verb and number of charges.
+    call[0][3..].to_vec()
+}
+
+fn drain_us(quota: &Quota, units: u64) -> u64 {
+    let drain = u128::from(units) * quota.period().as_micros();
+    u64::try_from(drain / u128::from(quota.limit())).unwrap()
+}
+
+fn grid() -> Vec<Quota> {
+    let day = 86_400 * SECOND;
+    let rates = [
+        (1, day),
+        (997, day),
+        (10, 60 * SECOND),
+        (7, SECOND),
+        (100, SECOND),
+        (1_000_000, SECOND),
+    ];
+    let quotas = rates.into_iter().flat_map(|(limit, period)| {
+        [1, 12, 3_000].map(|burst| Quota::new(limit, Duration::from_micros(period)).burst(burst))
+    });
+    quotas.collect()
+}
+
+#[test]
+fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
+    let mut server = Server::start();
+    for one in grid() {
+        for other in grid() {
+            // given a budget that is spent under one quota
+            server.forget();
+            assert!(server.admits(&one, one.capacity()));
+            let mut owed = server.owed_us();
+            let wait = (drain_us(&one, one.capacity()) / 7).max(1);
+
+            // when both ask in turns, for little and for more than there ever is
+            for _ in 0..3 {
+                for (quota, cost) in [
+                    (&other, 1),
+                    (&other, other.capacity() + 1),
+                    (&one, 1),
+                    (&one, one.capacity() + 1),
+                ] {
+                    server.admits(quota, cost);
+
+                    // then time alone has made it less
+                    let left = server.owed_us();
+                    assert!(
+                        left >= owed,
+                        "{one} beside {other}: {owed} µs became {left}"
+                    );
+                    owed = left;
+                }
+                server.now += wait;
+                owed = owed.saturating_sub(wait);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_other_quota_forgives_a_debt() {
+    let mut server = Server::start();
+    for one in grid() {
+        for other in grid() {
+            // given a budget that owes all that it can
+            server.forget();
+            server.debit(&one, 8 * one.capacity());
+            let owed = server.owed_us();
+            assert!(owed >= drain_us(&one, 8 * one.capacity()), "{one}: {owed}");
+            assert!(
+                owed <= drain_us(&one, 8 * one.capacity()) + 1,
+                "{one}: {owed}"
+            );
+
+            // when the other asks, and what is charged to either goes on
+            for cost in [1, other.capacity() + 1, 1] {
+                server.admits(&other, cost);
+                server.debit(&other, 1);
+                server.debit(&one, 1);
+            }
+
+            // then less than one full budget of the larger is forgiven
+            let left = server.owed_us();
+            let larger = drain_us(&one, one.capacity()).max(drain_us(&other, other.capacity()));
+            assert!(
+                left + larger > owed,
+                "{one} beside {other}: {owed} µs became {left}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_by_years_locks_nobody_out_for_longer_than_eight_refills() {
+    let mut server = Server::start();
+    for quota in grid() {
+        for debt in [0, 8 * quota.capacity()] {
+            server.forget();
+            server.now = START;
+            assert!(server.admits(&quota, 1));
+            server.debit(&quota, debt);
+
+            server.now = START - 86_400 * SECOND * 366;
+            assert!(!server.admits(&quota, quota.capacity() + 1));
+
+            let owed = server.owed_us();
+            assert!(
+                owed <= drain_us(&quota, 8 * quota.capacity()) + 1,
+                "{quota}: {owed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pitfall_a_shorter_quota_beside_a_longer_one_switches_the_limit_off() {
+    let mut server = Server::start();
+    for (long, short) in [
+        (Quota::per_minute(10), Quota::per_second(10)),
+        (Quota::per_second(100), Quota::per_second(100).burst(12)),
+    ] {
+        server.forget();
+        let mut passed = 0;
+        for _ in 0..2_000 {
+            server.now += 250;
+            server.admits(&short, 1);
+            passed += u64::from(server.admits(&long, 1));
+        }
+
+        let drained = SECOND / 2 * long.limit() / u64::try_from(long.period().as_micros()).unwrap();
+        assert!(
+            passed <= long.capacity() + drained,
+            "{long} beside {short}: {passed}"
+        );
+    }
+}
+
+#[test]
+fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
+    let us = Duration::from_micros(1);
+    let mut server = Server::start();
+    for [one, other] in [
+        [
+            Quota::new(3, us).burst(30),
+            Quota::new(1_000, us).burst(10_000),
+        ],
+        [
+            Quota::new(7, us).burst(70),
+            Quota::new(1_001, us).burst(10_010),
+        ],
+    ] {
+        // given one instant, in which two ask in turns
+        server.forget();
+        let mut passed = [0, 0];
+        for turn in 0..400 {
+            passed[turn % 2] += u64::from(server.admits(&[one, other][turn % 2], 1));
+        }
+
+        // then all that passed drains within the longer of the two
+        let drain = |quota: &Quota, units: u64| units as f64 / quota.limit() as f64;
+        let drained = drain(&one, passed[0]) + drain(&other, passed[1]);
+        assert!(
+            passed[0] > 0 && drained <= 10.001,
+            "{one} beside {other}: {drained}"
+        );
+    }
+}
+
+#[test]
+fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use() {
+    let mut server = Server::start();
+    for (quota, short) in [
+        (Quota::per_second(10).burst(40), 9),
+        (Quota::new(10, Duration::from_micros(999_999)).burst(40), 16),
+    ] {
+        // given a bucket to which thirty charges were given back, of which the last was to have drained three seconds later
+        server.forget();
+        let at = server.now;
+        for _ in 0..30 {
+            assert!(server.admits(&quota, 1));
+        }
+        let full_at = at + server.owed_us();
+        for _ in 0..30 {
+            server.credit(&quota, 1, at, full_at);
+        }
+        assert_eq!(server.state().len(), 23 + 30 * 28, "{quota}");
+
+        // when it is charged while a receipt could still be out, and then
+        let mut lengths = Vec::new();
+        for later in [full_at - 2, full_at] {
+            server.now = later;
+            assert!(server.admits(&quota, 1));
+            lengths.push(server.state().len());
+        }
+
+        // then it carries them as long and no longer
+        assert_eq!(lengths, [23 + 30 * 28, short], "{quota}");
+    }
+}
+
+/// Three tenths of a second forward and back, sixty times.
+#[test]
+fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
+    const STEP: u64 = 300_000;
+    let mut server = Server::start();
+    let quota = Quota::per_second(10).using(Algorithm::SlidingLog);
+    for (denied, costs) in [(false, [1, 1]), (true, [0, 1]), (true, [1, 0])] {
+        // given a clock that is wrong by one step half of the time
+        server.forget();
+        let mut passed = 0;
+
+        // when somebody asks all the time, in either half or in both, and for what is refused as well
+        for real in (0..11 * SECOND).step_by(10_000) {
+            let is_ahead = real / 91_666 % 2 == 1;
+            server.now = START + real + if is_ahead { STEP } else { 0 };
+            if denied {
+                server.admits(&quota, 10);
+            }
+            let cost = costs[usize::from(is_ahead)];
+            passed += u64::from(cost > 0 && server.admits(&quota, cost));
+        }
+
+        // then what passed is no more than the limit for each period begun, and the step
+        assert!(passed <= 120, "{passed} of 120");
+    }
+}
+
+/// By the server's own clock, which has the window as ended: a state is there for as long as a clock may come back to it.
+#[test]
+fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
+    let mut server = Server::start();
+    let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let real = u64::try_from(real.unwrap().as_micros()).unwrap();
+    // A period of which less than a quarter has passed, so that none ends during the test.
+    let period = (3_600..).find(|s| real / SECOND % s < s / 4).unwrap() * SECOND;
+    let quota = |algorithm| Quota::new(10, Duration::from_micros(period)).using(algorithm);
+    let (offset, start) = (Duration::ZERO, real - real % period);
+    let cases = [
+        (Algorithm::FixedWindow { offset }, start - 1),
+        (Algorithm::SlidingWindow, start - period - 1),
+        (Algorithm::RollingWindow { buckets: 4 }, start - period),
+        (Algorithm::SlidingLog, real - period - SECOND),
+    ];
+    for (algorithm, spent_at) in cases {
+        // given a window that was spent, and counts no more
+        let quota = quota(algorithm);
+        server.forget();
+        server.now = spent_at;
+        assert!(server.admits(&quota, 10), "{quota}");
+
+        // when the clock, which is past its end for the server, goes back by less than a period
+        server.now = spent_at;
+
+        // then it admits nothing more
+        assert!(!server.admits(&quota, 1), "{quota}");
+    }
+}
+
+#[test]
+fn what_is_no_state_comes_back_as_a_mark() {
+    let mut server = Server::start();
+    let other = |algorithm| Quota::per_hour(10).using(algorithm);
+    let offset = Duration::ZERO;
+    for quota in [
+        Quota::per_hour(10),
+        Quota::per_hour(7),
+        other(Algorithm::FixedWindow { offset }),
+        other(Algorithm::SlidingWindow),
+        other(Algorithm::RollingWindow { buckets: 10 }),
+        other(Algorithm::SlidingLog),
+    ] {
+        // given what begins as a state does, and is as long as no state
+        server.forget();
+        assert!(server.admits(&quota, 1));
+        let mut value = server.state();
+        let entry = value[value.len() - 12.min(value.len())..].to_vec();
+        while value.len() < 100_000 {
+            value.extend_from_slice(&entry);
+        }
+        redis::cmd("SET")
+            .arg(KEY)
+            .arg(&value)
+            .exec(&mut server.redis)
+            .unwrap();
+
+        // when it is asked for
+        let replies =
+            [&[1][..], &[1, 1]].map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
+
+        // then an empty text stands for it, and it stands as it was
+        for reply in replies {
+            let Value::BulkString(text) = reply else {
+                panic!("{reply:?}");
+            };
+            assert_eq!(text[text.len() - 3..], [0, 0x91, 0xa0], "{quota}: {text:?}");
+        }
+        assert_eq!(server.state(), value);
+    }
+}
