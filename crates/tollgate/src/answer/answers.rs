@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::{convert, fmt};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
 use super::expose::{expose, names};
 use super::fields::{has_fields, write_chosen_fields};
@@ -134,8 +134,8 @@ impl Answers {
     /// What is written on the response to this request.
     #[inline]
     pub(crate) fn writes_for<B>(&self, request: &Request<B>) -> Writes {
-        // Every call of gRPC is a POST.
-        if request.method() == Method::POST {
+        // No call of gRPC is without a content type.
+        if request.headers().contains_key(CONTENT_TYPE) {
             self.writes_in_protocol(&RequestView::of(request))
         } else {
             self.writes
@@ -248,8 +248,8 @@ impl Answers {
         sole: &PolicyVerdict,
         request: &Request<B>,
     ) -> Option<Response<R>> {
-        // Every call of gRPC is a POST.
-        if request.method() == Method::POST {
+        // It may be a call of gRPC.
+        if request.headers().contains_key(CONTENT_TYPE) {
             return None;
         }
         let jitter = self.jitter.map(Jitter::draw);

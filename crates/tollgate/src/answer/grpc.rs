@@ -8,7 +8,7 @@ mod status;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Method, Response};
+use http::{HeaderName, HeaderValue, Response};
 
 pub use self::options::GrpcAnswers;
 use self::pushback::pushback;
@@ -31,13 +31,10 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// Nothing, if the caller does not speak gRPC, by its content type. Every call is a POST: a browser's GET is not made one
-    /// by a header.
+    /// Nothing, if the caller does not speak gRPC, by its content type. The method does not count: a gRPC server runs a call by
+    /// any, and a plain 429 would tell the caller of such a call nothing.
     #[inline]
     pub(crate) fn of(request: &RequestView<'_>) -> Option<Self> {
-        if request.method() != Method::POST {
-            return None;
-        }
         let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
         let rest = content_type.strip_prefix(b"application/grpc")?;
         let (dialect, rest) = match rest.strip_prefix(b"-web") {
@@ -103,7 +100,7 @@ pub(crate) fn too_late(call: &RequestView<'_>) -> Response<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use http::{Method, Request};
 
     use super::*;
 
@@ -127,17 +124,14 @@ mod tests {
                 .header(CONTENT_TYPE, content_type)
                 .body(())
                 .unwrap();
-            assert_eq!(
-                Dialect::of(&RequestView::of(&request)),
-                expected,
-                "{content_type}"
-            );
-            *request.method_mut() = Method::GET;
-            assert_eq!(
-                Dialect::of(&RequestView::of(&request)),
-                None,
-                "{content_type}"
-            );
+            for method in [Method::POST, Method::PUT, Method::OPTIONS, Method::GET] {
+                *request.method_mut() = method;
+                assert_eq!(
+                    Dialect::of(&RequestView::of(&request)),
+                    expected,
+                    "{content_type}"
+                );
+            }
         }
         let silent = Request::post("/").body(()).unwrap();
         assert_eq!(Dialect::of(&RequestView::of(&silent)), None);

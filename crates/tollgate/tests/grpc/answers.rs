@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use tollgate::key::{self, Global, Header, KeyList};
 use tollgate::{
     Block, FailureKind, GrpcAnswers, GrpcCode, GrpcStatus, Limiter, OnFailure, OnMissing, Policy,
@@ -67,6 +71,44 @@ async fn a_denial_says_why_and_when_to_come_back() {
         (&*info.reason, &*info.domain),
         ("RATE_LIMIT_EXCEEDED", "tollgate")
     );
+}
+
+#[tokio::test]
+async fn a_call_is_refused_in_grpc_whatever_its_verb_is() {
+    for names in [&["one"][..], &["one", "two"]] {
+        // given limits that are spent
+        let mut limiter = Limiter::builder();
+        for name in names {
+            let policy = Policy::new(name, Quota::per_hour(1));
+            limiter = limiter.policy(policy.key(Global));
+        }
+        let layer = RateLimitLayer::new(limiter.build().unwrap());
+        let served = Served::behind(layer).await;
+        served.place().await.unwrap();
+
+        // when calls come by verbs that tonic runs all the same
+        for method in ["POST", "PUT", "GET", "OPTIONS", "LABEL"] {
+            let mut client = Client::builder(TokioExecutor::new());
+            let client = client.http2_only(true).build_http::<Full<Bytes>>();
+            let call = http::Request::builder()
+                .method(method)
+                .uri(format!("http://{}/shop.v1.Orders/Place", served.address))
+                .header("content-type", "application/grpc")
+                .body(Full::new(Bytes::from_static(&[0; 5])));
+            let answer = client.request(call.unwrap()).await.unwrap();
+
+            // then their callers are told in gRPC
+            let told = ["grpc-status", "content-type", "ratelimit"];
+            let told = told.map(|name| answer.headers().get(name).map(HeaderValue::as_bytes));
+            let expected = [Some(&b"8"[..]), Some(b"application/grpc"), None];
+            assert_eq!(
+                (answer.status().as_u16(), told),
+                (200, expected),
+                "{method}"
+            );
+        }
+        assert_eq!(served.shop.calls(), 1);
+    }
 }
 
 #[tokio::test]
