@@ -277,7 +277,7 @@ fn tiers_that_are_not_sound_are_refused() {
     );
     assert_eq!(
         refusal(gold().tier("silver", Vec::<Quota>::new())),
-        "policy \"api\": no quota"
+        "policy \"api\": tier \"silver\": no quota"
     );
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::{convert, fmt};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 
 use super::expose::{expose, names};
 use super::fields::{has_fields, write_chosen_fields};
@@ -134,8 +134,7 @@ impl Answers {
     /// What is written on the response to this request.
     #[inline]
     pub(crate) fn writes_for<B>(&self, request: &Request<B>) -> Writes {
-        // No call of gRPC is without a content type.
-        if request.headers().contains_key(CONTENT_TYPE) {
+        if may_be_grpc(request) {
             self.writes_in_protocol(&RequestView::of(request))
         } else {
             self.writes
@@ -248,8 +247,7 @@ impl Answers {
         sole: &PolicyVerdict,
         request: &Request<B>,
     ) -> Option<Response<R>> {
-        // It may be a call of gRPC.
-        if request.headers().contains_key(CONTENT_TYPE) {
+        if may_be_grpc(request) {
             return None;
         }
         let jitter = self.jitter.map(Jitter::draw);
@@ -273,6 +271,13 @@ impl Answers {
         let prepared = &sole.labels().refusal;
         Some(prepared.response(sole, seconds, writes == Writes::Usual, body))
     }
+}
+
+/// Whether the content type has to be looked at. Most requests are a GET in HTTP/1, in which nobody calls a method: gRPC needs
+/// HTTP/2, and gRPC-Web is a POST.
+#[inline]
+fn may_be_grpc<B>(request: &Request<B>) -> bool {
+    request.method() != Method::GET || request.version() >= Version::HTTP_2
 }
 
 impl fmt::Debug for Answers {

@@ -361,7 +361,10 @@ impl Resolved {
             }
             let grant = match quotas {
                 Some(quotas) if quotas.is_none() => Grant::Nothing,
-                Some(quotas) => Grant::Limits(quotas.into_limits(policy)?),
+                Some(quotas) => match quotas.into_limits(policy) {
+                    Err(ConfigError::NoQuota { .. }) => return refuse(&name, "no quota"),
+                    limits => Grant::Limits(limits?),
+                },
                 None => Grant::Unlimited,
             };
             grants.push((name, grant));

@@ -5,7 +5,7 @@ use super::{ALGORITHMS, MOST, NOUNS, PER, UNITS, parse};
 use crate::ParseQuotaError;
 
 /// Words that are no part of a quota, and what says the same.
-const OTHERS: [(&str, &str); 15] = [
+const OTHERS: [(&str, &str); 28] = [
     ("month", "30 days"),
     ("months", "30 days"),
     ("year", "365 days"),
@@ -21,6 +21,19 @@ const OTHERS: [(&str, &str); 15] = [
     ("rph", "/ h"),
     ("rpd", "/ day"),
     ("bursts", "burst"),
+    ("one", "1"),
+    ("two", "2"),
+    ("three", "3"),
+    ("four", "4"),
+    ("five", "5"),
+    ("six", "6"),
+    ("seven", "7"),
+    ("eight", "8"),
+    ("nine", "9"),
+    ("ten", "10"),
+    ("hundred", "100"),
+    ("leaky-bucket", "gcra"),
+    ("token-bucket", "gcra"),
 ];
 
 /// The error, with the nearest quota that works, if one is near.
@@ -71,6 +84,8 @@ fn meant(text: &str) -> Option<String> {
         // A limit without a period, and one with nothing between.
         format!("{plain} / s"),
         plain.replacen(' ', " / ", 1),
+        // An algorithm in two words.
+        plain.replace(" window", "-window").replace(" log", "-log"),
         // Ten thousand.
         plain.replacen(" k ", "000 ", 1),
         without_fraction(&words).unwrap_or_default(),
