@@ -39,13 +39,22 @@ async fn twice() {}
 #[rate_limit("9/hour", name = "taken-by-policy")]
 async fn like_a_policy() {}
 
-#[rate_limit("9/hour", name = "hourly")]
+#[rate_limit("9/hour", name = "taken-by-policy-hourly")]
 async fn like_a_quota() {}
 
 fn limiter() -> Limiter {
     Limiter::builder()
         // Its name is in no header, and is where its budgets are.
-        .policy(Policy::new("taken-by-policy", [("hourly", Quota::per_hour(9))]).on_demand())
+        .policy(
+            Policy::new(
+                "taken-by-policy",
+                [
+                    ("hourly", Quota::per_hour(9)),
+                    ("daily", Quota::per_day(90)),
+                ],
+            )
+            .on_demand(),
+        )
         .policy(Policy::new("get/policy", Quota::per_hour(9)).on_demand())
         .build()
         .unwrap()
@@ -134,7 +143,10 @@ async fn two_limits_of_one_name_are_an_error_of_the_second_which_names_both() {
         &server.get("/twice").await,
         &["handler `twice`", "\"twice\""],
     );
-    for (path, name) in [("/policy", "\"taken-by-policy\""), ("/quota", "\"hourly\"")] {
+    for (path, name) in [
+        ("/policy", "\"taken-by-policy\""),
+        ("/quota", "\"taken-by-policy-hourly\""),
+    ] {
         assert_closed(
             &server.get(path).await,
             &[name, "as one of the limiter's is"],
