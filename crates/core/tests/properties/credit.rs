@@ -327,3 +327,32 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
         forgetful.peek(START + 3 * SECOND)
     );
 }
+
+/// In the same microsecond it returns all of it.
+#[test]
+fn a_credit_whose_clock_is_behind_the_charge_returns_nothing() {
+    let start = 1_800_000_000_000_000;
+    for algorithm in [
+        Algorithm::Gcra,
+        Algorithm::FixedWindow { offset: Duration::ZERO },
+        Algorithm::SlidingWindow,
+        Algorithm::RollingWindow { buckets: 4 },
+        Algorithm::SlidingLog,
+    ] {
+        for (behind, returned) in [(0, 3), (1, 0), (1_000, 0)] {
+            // given a charge within a window, after another
+            let now = start + 5_000;
+            let mut budget = Budget::full(Quota::per_second(10).using(algorithm));
+            assert!(budget.charge(now - 2_000, 2).0.is_allowed());
+            let (charged, receipt) = budget.charge(now, 3);
+            assert_eq!(charged.remaining(), 5, "{algorithm:?}");
+
+            // when it is given back by a clock that stepped back meanwhile
+            budget.credit(now - behind, &receipt.unwrap(), 3);
+
+            // then nothing is certain, and nothing comes back
+            let left = budget.peek(now).remaining();
+            assert_eq!(left, 5 + returned, "{algorithm:?}, {behind} µs behind");
+        }
+    }
+}

@@ -136,3 +136,111 @@ impl Credit {
         self.last_us = cmp::max(self.last_us, older.last_us);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One more than are told apart, the first two of these lengths from these places on.
+    fn merged(older: CreditMark, newer: CreditMark) -> Credits {
+        let mut credits = Credits::default();
+        for credit in [older, newer] {
+            credits.remember(
+                credit.at_us,
+                credit.from_us,
+                credit.length_us,
+                credit.last_us,
+            );
+        }
+        for _ in 1..TOLD_APART {
+            credits.remember(30, 5_000, 1_000, 9_000);
+        }
+        credits
+    }
+
+    #[test]
+    fn merged_credits_are_the_later_and_the_earlier_from_together() {
+        let early = CreditMark {
+            at_us: 10,
+            from_us: 1_000,
+            length_us: 7,
+            last_us: 8_000,
+        };
+        let late = CreditMark {
+            at_us: 20,
+            from_us: 4_000,
+            length_us: 5,
+            last_us: 8_500,
+        };
+        for (from_us, last_us) in [(1_000, 4_000), (4_000, 1_000)]
+            .into_iter()
+            .flat_map(|froms| [(froms, (8_000, 8_500)), (froms, (8_500, 8_000))])
+        {
+            // given two of which either began the earlier or lasts the longer
+            let older = CreditMark {
+                from_us: from_us.0,
+                last_us: last_us.0,
+                ..early
+            };
+            let newer = CreditMark {
+                from_us: from_us.1,
+                last_us: last_us.1,
+                ..late
+            };
+
+            // when there are more than are told apart
+            let credits = merged(older, newer);
+
+            // then they are one, which errs on the strict side in each of its parts
+            let first = credits.marks()[0];
+            assert_eq!(credits.list.len(), TOLD_APART);
+            assert_eq!(
+                first,
+                CreditMark {
+                    at_us: 20,
+                    from_us: 1_000,
+                    length_us: 12,
+                    last_us: 8_500
+                }
+            );
+            // Whoever stands between the two beginnings moves up, and no further than to the earlier.
+            for (place, moved) in [(900, 900), (1_005, 1_000), (3_000, 2_988)] {
+                let place = Point { us: place, rest: 3 };
+                let expected = if moved == 1_000 {
+                    Point { us: moved, rest: 0 }
+                } else {
+                    Point {
+                        us: moved,
+                        ..place
+                    }
+                };
+                assert_eq!(credits.moved_up(place, 15), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_two_are_merged_that_are_at_most_half_of_what_came_after_them() {
+        for (lengths, merged) in [
+            (vec![8, 7, 30], vec![15, 30]),
+            (vec![20, 8, 7, 29, 1], vec![20, 15, 29, 1]),
+            (vec![20, 8, 7, 29], vec![20, 8, 7, 29]),
+        ] {
+            // given as many credits as are told apart, of which most are of no length
+            let mut credits = Credits::default();
+            let empty = std::iter::repeat_n(&0, TOLD_APART - lengths.len());
+            for length in lengths.iter().chain(empty) {
+                credits.remember(10, 100, *length, 9_000);
+            }
+
+            // when one more is given, which is not yet among what came after
+            credits.remember(10, 100, 1_000, 9_000);
+
+            // then two are one
+            let kept = credits.list.iter().map(|credit| credit.length_us);
+            let kept: Vec<_> = kept.filter(|length| *length > 0).collect();
+            assert_eq!(credits.list.len(), TOLD_APART);
+            assert_eq!(kept[..], [&merged[..], &[1_000]].concat());
+        }
+    }
+}
