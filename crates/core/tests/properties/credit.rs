@@ -334,7 +334,9 @@ fn a_credit_whose_clock_is_behind_the_charge_returns_nothing() {
     let start = 1_800_000_000_000_000;
     for algorithm in [
         Algorithm::Gcra,
-        Algorithm::FixedWindow { offset: Duration::ZERO },
+        Algorithm::FixedWindow {
+            offset: Duration::ZERO,
+        },
         Algorithm::SlidingWindow,
         Algorithm::RollingWindow { buckets: 4 },
         Algorithm::SlidingLog,

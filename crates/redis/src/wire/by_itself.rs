@@ -387,6 +387,45 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
     }
 }
 
+#[test]
+fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
+    const ENTRIES: u64 = 1_024;
+    let mut server = Server::start();
+    let quota = Quota::per_second(ENTRIES).using(Algorithm::SlidingLog);
+    let entry =
+        |at: u64, total: u32| [&(at as f64).to_le_bytes()[..], &total.to_le_bytes()].concat();
+    for (before, debts) in [(0, 3_u32), (u32::MAX - 1_024, 3)] {
+        // given as many charges as a log can have, each in a microsecond of its own
+        let mut charges = vec![251];
+        charges.extend(before.to_le_bytes());
+        for n in 1..=ENTRIES {
+            let total = before.wrapping_add(u32::try_from(n).unwrap());
+            charges.extend(entry(START + n, total));
+        }
+        redis::cmd("SET")
+            .arg(KEY)
+            .arg(&charges)
+            .exec(&mut server.redis)
+            .unwrap();
+
+        // when it is debited, each time a microsecond later
+        server.now = START + ENTRIES;
+        for _ in 0..debts {
+            server.now += 1;
+            server.debit(&quota, 2);
+        }
+
+        // then all charges are there as they were, and behind them one debt, which waits for the last debit
+        let total = before.wrapping_add(1_024 + 2 * debts);
+        let expected = [charges, entry(server.now, total)].concat();
+        assert_eq!(server.state(), expected);
+        assert!(!server.admits(&quota, 1));
+        // And that is a state, which drains as any other does.
+        server.now = START + SECOND + 100;
+        assert!(!server.admits(&quota, 95) && server.admits(&quota, 94));
+    }
+}
+
 /// By the server's own clock, which has the window as ended: a state is there for as long as a clock may come back to it.
 #[test]
 fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {

@@ -209,10 +209,7 @@ mod tests {
                 let expected = if moved == 1_000 {
                     Point { us: moved, rest: 0 }
                 } else {
-                    Point {
-                        us: moved,
-                        ..place
-                    }
+                    Point { us: moved, ..place }
                 };
                 assert_eq!(credits.moved_up(place, 15), expected);
             }

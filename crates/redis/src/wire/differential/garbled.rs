@@ -49,7 +49,11 @@ impl World {
         };
         let mut requests = vec![request(KEY)];
         requests.extend(with_another.then(|| request(b"another")));
-        let (plan, call) = Plan::of(&requests);
+        self.call(&requests)
+    }
+
+    fn call(&mut self, requests: &[Request]) -> Result<Vec<(usize, Outcome)>, BackendError> {
+        let (plan, call) = Plan::of(requests);
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.script).arg(call.keys.len());
         for part in call.keys.iter().map(|key| &key[..]) {
@@ -123,6 +127,70 @@ fn what_is_no_state_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     }
     println!("{taken} taken, {left} left");
     assert!(taken > 100 && left > 100, "{taken} {left}");
+}
+
+/// `MGET` shows it as missing, as if the budget were full, and `SET` would destroy it.
+#[test]
+fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, super::seed(), Calls::Any);
+    world.step();
+    for quota in [Quota::per_hour(10), Quota::per_hour(7)] {
+        for (command, word) in [("RPUSH", "a"), ("SADD", "a")] {
+            for (what, names) in [
+                ("of a charge each", [&[KEY][..], &[b"another" as &[u8]]]),
+                (
+                    "of a budget that they share",
+                    [&[KEY, b"shared"], &[b"another", b"shared"]],
+                ),
+                (
+                    "of the same budget",
+                    [&[b"another" as &[u8]][..], &[b"another", KEY]],
+                ),
+            ] {
+                // given a value of another type where a state would be
+                for key in [KEY, b"another", b"shared"] {
+                    redis::cmd("DEL").arg(key).exec(&mut world.redis).unwrap();
+                }
+                let mut put = redis::cmd(command);
+                put.arg(KEY).arg(word).exec(&mut world.redis).unwrap();
+                let dump = |world: &mut World| {
+                    let mut dump = redis::cmd("DUMP");
+                    dump.arg(KEY).query::<Vec<u8>>(&mut world.redis).unwrap()
+                };
+                let before = dump(&mut world);
+
+                // when two requests of one call charge it and another key
+                let requests = names.map(|names| {
+                    let charge = Charge {
+                        scope: Scope::of("garbled", 0, &quota),
+                        quota: &quota,
+                        key: &Key::from("anybody"),
+                        cost: 1,
+                        mode: Mode::Enforce,
+                    };
+                    Request {
+                        work: Work::decide(&vec![charge; names.len()]),
+                        names: names.iter().map(|&name| name.into()).collect(),
+                    }
+                });
+                let mut outcomes = world.call(&requests).unwrap();
+                outcomes.sort_by_key(|(position, _)| *position);
+
+                // then whoever asked for it hears so, and it stands as it was
+                for ((_, outcome), names) in outcomes.iter().zip(names) {
+                    let outcome = outcome.as_ref().map_err(BackendError::kind);
+                    if names.contains(&KEY) {
+                        assert_eq!(outcome.err(), Some(FailureKind::ForeignState), "{what}");
+                    } else {
+                        let decision = outcome.unwrap().as_ref().unwrap();
+                        assert!(decision.is_admitted(), "{what}");
+                    }
+                }
+                assert_eq!(dump(&mut world), before, "{command}, two requests {what}");
+            }
+        }
+    }
 }
 
 /// The script does not look there, since that would be a scan: it decides, and this process cannot tell what. Then nobody passes,

@@ -124,6 +124,8 @@ pub(super) enum Calls {
     Alone,
     /// About short windows, by a clock that steps back and forth over their ends.
     AtBoundaries,
+    /// About few buckets, of which most charges are given back while others are still to drain.
+    Settled,
 }
 
 pub(super) struct Questions {
@@ -146,6 +148,15 @@ impl Questions {
                 is_short && quotas[0].algorithm() != Algorithm::Gcra
             });
         }
+        if calls == Calls::Settled {
+            let gcra = |limit, period, burst| {
+                Quota::new(limit, Duration::from_micros(period)).burst(burst)
+            };
+            families = vec![
+                vec![gcra(10, 1_000_000, 400)],
+                vec![gcra(7, 1_000_000, 300), gcra(7, 1_000_000, 30)],
+            ];
+        }
         let scopes = families
             .iter()
             .enumerate()
@@ -162,11 +173,24 @@ impl Questions {
         }
     }
 
+    /// Once in so many times.
+    pub(super) fn flips(&mut self, one_in: u64) -> bool {
+        self.random.below(one_in) == 0
+    }
+
+    /// For a log: mostly one of which little is missing to 31 or to 32 bits.
+    pub(super) fn total(&mut self) -> u32 {
+        let near = self.random.of(&[1 << 31, 1 << 32, 1 << 20]) - self.random.below(12);
+        u32::try_from(near % (1 << 32)).unwrap()
+    }
+
     /// The requests of the next call.
     pub(super) fn next(&mut self) -> Vec<Request> {
         let (size, usual) = self.next_calls();
         if self.calls == Calls::AtBoundaries {
             self.step_over_boundaries();
+        } else if self.calls == Calls::Settled {
+            self.step_a_little();
         } else if usual.is_none() || self.random.below(3) == 0 {
             self.move_time();
         }
@@ -180,7 +204,7 @@ impl Questions {
             let is_usual = match self.calls {
                 Calls::Any => self.random.below(2) == 0,
                 Calls::Alone => self.random.below(8) > 0,
-                Calls::AtBoundaries => false,
+                Calls::AtBoundaries | Calls::Settled => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -194,6 +218,7 @@ impl Questions {
                 (1, usual)
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
+            Calls::Settled => (self.random.of(&[1, 2, 5]), None),
         }
     }
 
@@ -204,6 +229,16 @@ impl Questions {
             0 => self.now -= by,
             1..=12 => self.now += by,
             _ => {}
+        }
+    }
+
+    /// So that what was charged long ago is about to have drained. Rarely back.
+    fn step_a_little(&mut self) {
+        let by = self.random.below(60_000);
+        match self.random.below(40) {
+            0 => self.now -= by,
+            1 => self.now += 40 * by,
+            _ => self.now += by,
         }
     }
 
@@ -220,15 +255,21 @@ impl Questions {
     }
 
     fn request(&mut self, usual: Option<Usual>) -> Request {
-        let settle = usual.is_none() && !self.receipts.is_empty() && self.random.below(4) == 0;
+        let is_settled = self.calls == Calls::Settled;
+        let share = if is_settled { 2 } else { 4 };
+        let settle = usual.is_none() && !self.receipts.is_empty() && self.random.below(share) == 0;
         if settle {
             let newest = self.receipts.len() as u64;
-            let back = self.random.of(&[1, 5, newest]).min(newest);
+            let back = self.random.of(&[1, 5, 40, newest]).min(newest);
             let index = usize::try_from(newest - 1 - self.random.below(back)).unwrap();
             let receipt = self.receipts[index].copy();
             let names = SmallVec::from_iter([name(receipt.scope(), receipt.key())]);
             let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
             let work = match self.random.below(8) {
+                _ if is_settled && !self.flips(40) => {
+                    self.receipts.swap_remove(index);
+                    Work::Credit(receipt, n)
+                }
                 0..4 => {
                     self.receipts.swap_remove(index);
                     Work::Credit(receipt, n)
@@ -267,11 +308,17 @@ impl Questions {
 
     fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {
         let family = self.random.index(self.families.len());
-        let key = Key::from(self.random.below(3));
+        let is_settled = self.calls == Calls::Settled;
+        let key = Key::from(self.random.below(if is_settled { 1 } else { 3 }));
         let quota = self.random.of(&self.families[family]);
         let cost = self
             .random
             .of(&[0, 1, 1, 1, 2, 3, 7, quota.capacity(), 1 << 60]);
+        let cost = if is_settled {
+            self.random.of(&[1, 2, 5, 9])
+        } else {
+            cost
+        };
         let modes = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe];
         let mode = self.random.of(&modes);
         (self.scopes[family], quota, key, cost, mode)
