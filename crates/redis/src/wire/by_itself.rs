@@ -387,6 +387,20 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
     }
 }
 
+/// What is charged next to a state that has no rest ends at the very last part of a burst.
+#[test]
+fn a_budget_with_rests_is_admitted_to_its_last_part() {
+    let mut server = Server::start();
+    let quota = Quota::per_second(7).burst(8);
+    for costs in [&[7, 1][..], &[1, 7], &[1, 1, 6], &[1; 8]] {
+        server.forget();
+        for cost in costs {
+            assert!(server.admits(&quota, *cost), "{costs:?}");
+        }
+        assert!(!server.admits(&quota, 1), "{costs:?}");
+    }
+}
+
 #[test]
 fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
     const ENTRIES: u64 = 1_024;
@@ -420,7 +434,20 @@ fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
         let expected = [charges, entry(server.now, total)].concat();
         assert_eq!(server.state(), expected);
         assert!(!server.admits(&quota, 1));
-        // And that is a state, which drains as any other does.
+        // An entry more, and it is no state.
+        let longer = [&expected[..], &entry(server.now + 1, total)].concat();
+        let set = |server: &mut Server, state: &[u8]| {
+            let mut set = redis::cmd("SET");
+            set.arg(KEY).arg(state).exec(&mut server.redis).unwrap();
+        };
+        set(&mut server, &longer);
+        let reply = server.send(&request(&quota, Mode::Enforce, &[1]));
+        let Value::BulkString(text) = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(text[text.len() - 3..], [0, 0x91, 0xa0]);
+        // As it is, it drains as any other does.
+        set(&mut server, &expected);
         server.now = START + SECOND + 100;
         assert!(!server.admits(&quota, 95) && server.admits(&quota, 94));
     }
