@@ -36,7 +36,7 @@ pub(crate) fn on_each_node(cluster: &Cluster, policy: &str, quota: Quota) -> [Bu
 
 /// The slot in which a budget lives.
 pub(crate) fn slot(cluster: &Cluster, budget: &Budget) -> u16 {
-    let name = format!("b{}", String::from_utf8_lossy(&budget.key.as_bytes()[1..]));
+    let name = format!("={}", String::from_utf8_lossy(&budget.key.as_bytes()[1..]));
     let tag = cluster.slot_of(&name) % 64;
     cluster.slot_of(&format!("{{{tag}}}"))
 }

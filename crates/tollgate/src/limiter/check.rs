@@ -245,7 +245,8 @@ impl Checked {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
-            Outcome::Decided(decision) if self.enforced => decision.retry_after(),
+            // Of a probe, too: all verdicts are the policy's own.
+            Outcome::Decided(decision) if self.enforced => longest_wait(decision.verdicts()),
             _ => None,
         }
     }
@@ -325,6 +326,14 @@ pub enum CheckError {
         /// The policy's name.
         policy: String,
     },
+}
+
+/// The longest wait among those that were refused, if all of them can pass at some time.
+fn longest_wait(verdicts: &[Verdict]) -> Option<Duration> {
+    if verdicts.iter().any(Verdict::never_passes) {
+        return None;
+    }
+    verdicts.iter().filter_map(Verdict::retry_after).max()
 }
 
 impl fmt::Display for CheckError {
