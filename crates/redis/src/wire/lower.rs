@@ -177,7 +177,7 @@ impl Request {
         match &self.work {
             Work::Decide(charges) => self.decide(charges),
             Work::Credit(receipt, n) => {
-                let (at, (full_us, full_rest)) = (receipt.at().as_micros(), receipt.full_at());
+                let (at, (full_us, full_rest)) = (receipt.at().as_micros(), full_at(receipt));
                 let mut behind = Words::new();
                 put(&mut behind, at);
                 put(&mut behind, full_us);
@@ -266,6 +266,18 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
             put_gcra(out, mode, &interval, cost, quota.capacity());
         }
         _ => put_window(out, mode, cost, quota.limit(), quota.unit()),
+    }
+}
+
+/// When the budget of a receipt would have been full, as its quota counts. Where one request charged a key under two quotas, the
+/// rest counts by the first one's: a rest that is no less than a microsecond of this quota is one, to the script as to core.
+fn full_at(receipt: &Receipt) -> (u64, u32) {
+    let ((us, rest), quota) = (receipt.full_at(), receipt.quota());
+    let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
+    if u64::from(rest) >= Interval::of(period_us, quota.limit()).denominator {
+        (us + 1, 0)
+    } else {
+        (us, rest)
     }
 }
 
