@@ -34,8 +34,9 @@ pub(crate) const MAX_REQUESTS: usize = 64;
 /// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
-/// The most states of one call: a GCRA state that was given back to often is a kilobyte, which has to be read and answered.
-const MAX_STATES: usize = 96;
+/// The most states of one call: a GCRA state that was given back to often is a kilobyte, and takes the server up to 90,000
+/// instructions to read, decide and answer. Which are long is not known before they are read.
+const MAX_STATES: usize = 64;
 const _: () = assert!(MAX_STATES <= MAX_KEYS, "keys are told by a byte");
 
 /// What those are told who find nobody to ask.

@@ -1,5 +1,6 @@
 //! One server.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -12,8 +13,16 @@ use tempfile::TempDir;
 
 use crate::{server_binary, shift_clock};
 
-/// How long a server may take until it answers. On a machine busy with a build that is seconds.
-const STARTUP: Duration = Duration::from_secs(20);
+/// How long a server may take until it answers. On a machine busy with a build that is seconds, under
+/// valgrind several times that.
+const STARTUP: Duration = Duration::from_secs(60);
+
+/// The file in the server's folder that its instructions are counted in.
+const COUNTS: &str = "counts";
+
+/// Has glibc copy and fill memory in blocks, whatever the length: valgrind counts each byte of `rep movsb` and `rep stosb` as an
+/// instruction, where a processor moves 32 of them or more at a time.
+const COPIES_IN_BLOCKS: &str = "glibc.cpu.x86_rep_movsb_threshold=1099511627776:glibc.cpu.x86_rep_stosb_threshold=1099511627776";
 
 /// A server of its own, without persistence. Listens on a port and on a socket in its folder.
 #[derive(Debug)]
@@ -23,6 +32,8 @@ pub struct Standalone {
     options: Vec<String>,
     /// By how many seconds its clock is wrong.
     ahead_s: i64,
+    /// Its instructions are counted.
+    is_counted: bool,
     process: Option<Child>,
     /// Ends the server when we are gone without a word: it waits for its input to end.
     watchdog: Option<Child>,
@@ -59,20 +70,32 @@ impl Standalone {
     /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
     #[must_use]
     pub fn start_ahead(seconds: i64, options: &[&str]) -> Self {
-        Self::start_as(folder(), seconds, options)
+        Self::start_as(folder(), seconds, options, false)
+    }
+
+    /// Starts a server whose instructions are counted, by valgrind's callgrind: it is some fifty times as slow. Its own work
+    /// in the background runs once a second, so that next to nothing of it is counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server or no valgrind to start, with a sentence that says what to install.
+    #[must_use]
+    pub fn start_counted() -> Self {
+        Self::start_as(folder(), 0, &["--hz", "1"], true)
     }
 
     /// Starts a server in a folder that holds what its options speak of.
     pub(crate) fn start_in(folder: TempDir, options: &[&str]) -> Self {
-        Self::start_as(folder, 0, options)
+        Self::start_as(folder, 0, options, false)
     }
 
-    fn start_as(folder: TempDir, ahead_s: i64, options: &[&str]) -> Self {
+    fn start_as(folder: TempDir, ahead_s: i64, options: &[&str], is_counted: bool) -> Self {
         let mut server = Self {
             folder,
             port: free_port(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
             ahead_s,
+            is_counted,
             process: None,
             watchdog: None,
         };
@@ -152,6 +175,41 @@ impl Standalone {
         self.signal("-CONT");
     }
 
+    /// How many instructions the server has run since this was asked before, or since it was started.
+    ///
+    /// # Panics
+    ///
+    /// If they are not counted.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        assert!(
+            self.is_counted,
+            "the instructions of this server are not counted"
+        );
+        let pid = self.pid().map(|pid| pid.to_string());
+        let dump = Command::new("callgrind_control")
+            .arg("--dump")
+            .args(pid)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(
+            dump.is_ok_and(|dump| dump.success()),
+            "callgrind_control cannot reach the server"
+        );
+        let files = fs::read_dir(self.folder()).expect("the server's folder");
+        let dumps = files
+            .filter_map(|file| Some(file.ok()?.path()))
+            .filter(|path| path.file_stem() == Some(COUNTS.as_ref()) && path.extension().is_some());
+        dumps
+            .filter_map(|path| {
+                let dump = fs::read_to_string(&path).ok()?;
+                fs::remove_file(path).ok()?;
+                total(&dump)
+            })
+            .sum()
+    }
+
     fn signal(&self, signal: &str) {
         let pid = self.pid().map(|pid| pid.to_string());
         let status = Command::new("kill").arg(signal).args(pid).status();
@@ -179,7 +237,11 @@ impl Standalone {
 
     fn run(&mut self) {
         let binary = server_binary();
-        let mut command = Command::new(&binary);
+        let mut command = if self.is_counted {
+            counted(&binary, self.folder())
+        } else {
+            Command::new(&binary)
+        };
         if self.ahead_s != 0 {
             shift_clock(&mut command, self.ahead_s);
         }
@@ -206,6 +268,11 @@ impl Standalone {
             .spawn();
         self.process = match process {
             Ok(process) => Some(process),
+            Err(error) if error.kind() == ErrorKind::NotFound && self.is_counted => {
+                panic!(
+                    "this test counts the instructions of a server, and there is no `valgrind`: `apt-get install valgrind`"
+                )
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => panic!(
                 "these tests start a real Redis server, and there is no `{binary}`: install Redis 6.2 or later \
                  (`apt-get install redis-server`, `brew install redis`), or name another binary in TOLLGATE_REDIS_SERVER"
@@ -237,6 +304,24 @@ impl Drop for Standalone {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Under callgrind, wherever else the binary leads: it may be a script that starts the server.
+fn counted(binary: &str, folder: &Path) -> Command {
+    let counts = folder.join(COUNTS);
+    let mut command = Command::new("valgrind");
+    command
+        .env("GLIBC_TUNABLES", COPIES_IN_BLOCKS)
+        .args(["--tool=callgrind", "--trace-children=yes"])
+        .arg(format!("--callgrind-out-file={}", counts.display()))
+        .arg(binary);
+    command
+}
+
+/// What one dump counts.
+fn total(dump: &str) -> Option<u64> {
+    let mut lines = dump.lines();
+    lines.find_map(|line| line.strip_prefix("totals: ")?.parse().ok())
 }
 
 /// A folder that is gone when it is dropped.

@@ -136,7 +136,9 @@ impl Request {
         };
         match &self.work {
             Work::Decide(charges) => (charges.iter())
-                .map(|charge| of(charge.scope.unit()) + usize::from(charge.mode != Mode::Enforce))
+                .map(|charge| {
+                    of(charge.scope.unit()) + 2 * usize::from(charge.mode != Mode::Enforce)
+                })
                 .sum(),
             Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
             Work::Debit(receipt, _) => settled(receipt.scope().unit()),
