@@ -134,11 +134,7 @@ impl<'a> RequestView<'a> {
 
     /// What axum's `nest` has taken off the path, as it was written there.
     pub(crate) fn nested_path(&self) -> Option<&'a str> {
-        #[cfg(feature = "axum")]
-        if let Some(nested) = self.extensions.get::<axum::extract::NestedPath>() {
-            return Some(nested.as_str());
-        }
-        None
+        nested_path(self.extensions)
     }
 
     /// The method.
@@ -270,6 +266,17 @@ fn peer_elsewhere(extensions: &Extensions) -> Option<IpAddr> {
     if let Some(address) = tonic_peer(extensions) {
         return Some(address.ip());
     }
+    None
+}
+
+#[cfg(feature = "axum")]
+fn nested_path(extensions: &Extensions) -> Option<&str> {
+    let nested = extensions.get::<axum::extract::NestedPath>();
+    nested.map(axum::extract::NestedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn nested_path(_: &Extensions) -> Option<&str> {
     None
 }
 
