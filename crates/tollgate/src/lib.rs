@@ -53,6 +53,7 @@ mod buffer;
 mod client;
 #[cfg(feature = "serde")]
 pub mod config;
+mod error;
 mod few;
 pub mod key;
 mod layer;
@@ -89,15 +90,14 @@ pub use self::body::{
 };
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
+pub use self::error::ConfigError;
 pub use self::key::ClientIp;
 #[cfg(feature = "tonic")]
 pub use self::layer::{
     MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService, RateLimitInterceptor,
 };
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
-pub use self::limiter::{
-    Check, CheckError, CheckFuture, Checked, ConfigError, Limiter, LimiterBuilder,
-};
+pub use self::limiter::{Check, CheckError, CheckFuture, Checked, Limiter, LimiterBuilder};
 pub use self::policy::{
     Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers, Unknown,
 };

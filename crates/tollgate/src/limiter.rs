@@ -2,7 +2,6 @@
 
 mod builder;
 mod check;
-mod config_error;
 mod deciding;
 mod fallback;
 mod health;
@@ -24,7 +23,6 @@ use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
 pub use self::builder::LimiterBuilder;
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
-pub use self::config_error::ConfigError;
 pub(crate) use self::deciding::Judged;
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
@@ -39,7 +37,7 @@ use self::watch::Watch;
 use crate::annotation::Registry;
 use crate::client::ClientAddress;
 use crate::matching::Matcher;
-use crate::{Key, Policy, Quota};
+use crate::{ConfigError, Key, Policy, Quota};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
 ///

@@ -93,7 +93,8 @@ impl<'a> Build<'a> {
             .map(|policy| policy.most_log_entries())
             .sum();
         if entries > MOST_LOG_ENTRIES {
-            return Err(What::Config(ConfigError::TooManyLogEntries { entries }));
+            let most = MOST_LOG_ENTRIES;
+            return Err(What::Config(ConfigError::TooManyLogEntries { entries, most }));
         }
         Ok((policies.into(), self.claims))
     }

@@ -35,6 +35,15 @@ pub enum HeaderForm {
 }
 
 impl HeaderForm {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft11 => "draft-11",
+            Self::Draft07 => "draft-07",
+            Self::Draft06 => "draft-06",
+            Self::Legacy => "legacy",
+        }
+    }
+
     pub(crate) const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Draft11 | Self::Draft07 => &["RateLimit", "RateLimit-Policy"],
@@ -50,12 +59,7 @@ impl HeaderForm {
 
 impl fmt::Display for HeaderForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Draft11 => "draft-11",
-            Self::Draft07 => "draft-07",
-            Self::Draft06 => "draft-06",
-            Self::Legacy => "legacy",
-        })
+        f.write_str(self.as_str())
     }
 }
 
@@ -116,7 +120,8 @@ impl RateLimitHeaders {
             let clashes = |other: &&HeaderForm| other.names()[0] == form.names()[0];
             if let Some(other) = all.iter().find(clashes) {
                 return Err(ConfigError::HeaderForms {
-                    forms: [*other, form],
+                    forms: [other.as_str(), form.as_str()],
+                    header: form.names()[0],
                 });
             }
             all.push(form);

@@ -191,7 +191,8 @@ fn check_numbers(
     }
     let entries = most(Policy::most_log_entries);
     if entries > MOST_LOG_ENTRIES {
-        return Err(ConfigError::TooManyLogEntries { entries });
+        let most = MOST_LOG_ENTRIES;
+        return Err(ConfigError::TooManyLogEntries { entries, most });
     }
     Ok(())
 }

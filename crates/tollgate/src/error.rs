@@ -1,12 +1,9 @@
-//! What is refused while policies and limiters are built.
+//! The error of a configuration that cannot be built. Plain data, so that each module may return it.
 
 use std::error::Error;
 use std::fmt;
 
 use tollgate_core::MAX_CHARGES;
-
-use super::MOST_LOG_ENTRIES;
-use crate::HeaderForm;
 
 /// Why a policy or a limiter cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,8 +158,10 @@ pub enum ConfigError {
     NoHeaderForm,
     /// Two forms of headers write the same header.
     HeaderForms {
-        /// The forms.
-        forms: [HeaderForm; 2],
+        /// The forms, as they are written.
+        forms: [&'static str; 2],
+        /// The header.
+        header: &'static str,
     },
     /// The limiter has no policy.
     NoPolicy,
@@ -187,6 +186,8 @@ pub enum ConfigError {
     TooManyLogEntries {
         /// How many entries they have.
         entries: usize,
+        /// How many one call may read.
+        most: usize,
     },
     /// The policies have more quotas than one call may carry.
     TooManyQuotas {
@@ -288,11 +289,8 @@ impl fmt::Display for ConfigError {
             Self::NoHeaderForm => f.write_str("header forms: none, so no headers"),
             Self::HeaderForms {
                 forms: [one, other],
-            } => write!(
-                f,
-                "header forms {one} and {other}: both write {}",
-                one.names()[0]
-            ),
+                header,
+            } => write!(f, "header forms {one} and {other}: both write {header}"),
             Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
             Self::UnknownPolicy { policy } => {
                 write!(f, "policy {policy:?}: there is none of this name")
@@ -318,9 +316,9 @@ impl fmt::Display for ConfigError {
                     "policies {one:?} and {other:?}: headers call a quota of both {quota:?}; give one of them another name"
                 )
             }
-            Self::TooManyLogEntries { entries } => write!(
+            Self::TooManyLogEntries { entries, most } => write!(
                 f,
-                "sliding logs of {entries} entries could meet in one request, and at most {MOST_LOG_ENTRIES} are read together; \
+                "sliding logs of {entries} entries could meet in one request, and at most {most} are read together; \
                  a rolling window takes less"
             ),
             Self::TooManyQuotas { quotas } => write!(
