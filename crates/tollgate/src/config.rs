@@ -55,7 +55,6 @@ mod registry;
 mod tiers;
 
 pub use self::client::{ClientAddressConfig, ProxiesConfig};
-pub(crate) use self::failure::FailureConfig;
 pub use self::key::KeyConfig;
 pub use self::limiter::LimiterConfig;
 pub use self::lists::{BlockConfig, EntryConfig};

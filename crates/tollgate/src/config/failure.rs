@@ -2,18 +2,30 @@
 
 use std::num::NonZeroU64;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{OnFailure, Share};
 
 /// [`OnFailure`] as it is written. Flat, so that the usual `local` needs no braces.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum FailureConfig {
+enum FailureConfig {
     Allow,
     Deny,
     Local,
     LocalOneIn(NonZeroU64),
+}
+
+impl Serialize for OnFailure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        FailureConfig::from(*self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for OnFailure {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        FailureConfig::deserialize(deserializer).map(Self::from)
+    }
 }
 
 impl From<FailureConfig> for OnFailure {

@@ -11,14 +11,6 @@ use crate::{Algorithm, Quota, QuotaError};
 /// everybody's. Choose [`Deny`](Self::Deny) where an unlimited caller is worse than none (a login form), and
 /// [`Local`](Self::Local) where something in between is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(
-        from = "crate::config::FailureConfig",
-        into = "crate::config::FailureConfig"
-    )
-)]
 #[non_exhaustive]
 pub enum OnFailure {
     /// The request passes, undecided.
