@@ -7,13 +7,12 @@ use std::mem;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Request};
+use http::Request;
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::RequestView;
+use crate::key::{ContentType, SeenBody};
 
 pub use self::body::BufferedBody;
 pub use self::future::BufferFuture;
@@ -90,7 +89,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> BufferFuture<S, B> {
-        if let Some(seen) = SeenBody::at_once(&request) {
+        if let Some(seen) = seen_at_once(&request) {
             let mut request = request.map(BufferedBody::unread);
             request.extensions_mut().insert(seen);
             return BufferFuture::calling(self.inner.call(request));
@@ -102,65 +101,16 @@ where
     }
 }
 
-/// What is known of the body of a request, in its extensions.
-#[derive(Clone, Debug)]
-pub(crate) enum SeenBody {
-    /// All of it.
-    Whole(Bytes),
-    /// Why it has not been read.
-    Unread(&'static str),
-}
+const OF_ANOTHER_KIND: &str = "the body is neither a form nor JSON by its content type";
 
-impl SeenBody {
-    const OF_ANOTHER_KIND: &str = "the body is neither a form nor JSON by its content type";
-    const TOO_LONG: &str = "the body is longer than is read";
-    const FAILED: &str = "the body ended in an error";
-    const NO_LAYER: &str = "there is no BufferBodyLayer that reads the body";
-
-    /// The whole body, or why it is not known.
-    pub(crate) fn of<'a>(request: &RequestView<'a>) -> Result<&'a [u8], &'static str> {
-        match request.extensions().get() {
-            Some(Self::Whole(body)) => Ok(body),
-            Some(Self::Unread(why)) => Err(why),
-            None => Err(Self::NO_LAYER),
-        }
-    }
-
-    /// If nothing has to be read for it.
-    fn at_once<B: Body>(request: &Request<B>) -> Option<Self> {
-        let body = request.body();
-        if body.is_end_stream() || body.size_hint().exact() == Some(0) {
-            Some(Self::Whole(Bytes::new()))
-        } else if ContentType::of(request.headers()).is_none() {
-            Some(Self::Unread(Self::OF_ANOTHER_KIND))
-        } else {
-            None
-        }
-    }
-}
-
-/// What a body says it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentType {
-    Form,
-    Json,
-}
-
-impl ContentType {
-    /// Nothing, if it is neither, or if there are several statements.
-    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
-        let mut lines = headers.get_all(CONTENT_TYPE).iter();
-        let (Some(only), None) = (lines.next().map(HeaderValue::to_str), lines.next()) else {
-            return None;
-        };
-        let essence = only.ok()?.split(';').next()?.trim().to_ascii_lowercase();
-        match essence.as_str() {
-            "application/x-www-form-urlencoded" => Some(Self::Form),
-            "application/json" => Some(Self::Json),
-            other if other.starts_with("application/") && other.ends_with("+json") => {
-                Some(Self::Json)
-            }
-            _ => None,
-        }
+/// What is known of a body of which nothing has to be read.
+fn seen_at_once<B: Body>(request: &Request<B>) -> Option<SeenBody> {
+    let body = request.body();
+    if body.is_end_stream() || body.size_hint().exact() == Some(0) {
+        Some(SeenBody::Whole(Bytes::new()))
+    } else if ContentType::of(request.headers()).is_none() {
+        Some(SeenBody::Unread(OF_ANOTHER_KIND))
+    } else {
+        None
     }
 }

@@ -47,6 +47,7 @@ mod path_param;
 #[cfg(feature = "tls")]
 mod peer_certificate;
 mod query;
+mod seen_body;
 mod shape;
 mod told;
 mod typed;
@@ -77,9 +78,8 @@ pub use self::missing::KeyMissing;
 pub use self::path_param::PathParam;
 #[cfg(feature = "tls")]
 pub use self::peer_certificate::PeerCertificate;
-#[cfg(feature = "tls")]
-pub(crate) use self::peer_certificate::tls_peer;
 pub use self::query::Query;
+pub(crate) use self::seen_body::{ContentType, SeenBody};
 #[doc(hidden)]
 pub use self::shape::KeyShape;
 #[cfg(feature = "serde")]

@@ -321,13 +321,16 @@ fn without_port(host: &str) -> &str {
 #[cfg(feature = "tonic")]
 fn tonic_peer(extensions: &Extensions) -> Option<SocketAddr> {
     use tonic::transport::server::TcpConnectInfo;
+    #[cfg(feature = "tls")]
+    use tonic::transport::server::TlsConnectInfo;
 
     if let Some(tcp) = extensions.get::<TcpConnectInfo>() {
         return tcp.remote_addr();
     }
+    // Also behind a TLS acceptor in front of tonic.
     #[cfg(feature = "tls")]
-    if let Some(address) = crate::key::tls_peer(extensions) {
-        return Some(address);
+    if let Some(tls) = extensions.get::<TlsConnectInfo<TcpConnectInfo>>() {
+        return tls.get_ref().remote_addr();
     }
     None
 }

@@ -94,7 +94,10 @@ impl<'a> Build<'a> {
             .sum();
         if entries > MOST_LOG_ENTRIES {
             let most = MOST_LOG_ENTRIES;
-            return Err(What::Config(ConfigError::TooManyLogEntries { entries, most }));
+            return Err(What::Config(ConfigError::TooManyLogEntries {
+                entries,
+                most,
+            }));
         }
         Ok((policies.into(), self.claims))
     }

@@ -11,8 +11,12 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use super::BufferedBody;
 use super::body::Read;
-use super::{BufferedBody, SeenBody};
+use crate::key::SeenBody;
+
+const TOO_LONG: &str = "the body is longer than is read";
+const FAILED: &str = "the body ended in an error";
 
 pin_project! {
     /// The response of a [`BufferBodyService`](super::BufferBodyService).
@@ -97,9 +101,9 @@ where
         let seen = if self.read.is_wanted() {
             SeenBody::Whole(self.read.joined())
         } else if self.read.has_failed() {
-            SeenBody::Unread(SeenBody::FAILED)
+            SeenBody::Unread(FAILED)
         } else {
-            SeenBody::Unread(SeenBody::TOO_LONG)
+            SeenBody::Unread(TOO_LONG)
         };
         let (mut parts, body) = self.request.into_parts();
         parts.extensions.insert(seen);

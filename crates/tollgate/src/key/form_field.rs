@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use super::seen_body::SeenBody;
 use super::told::Told;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing};
-use crate::buffer::SeenBody;
 use crate::{Key, RequestView};
 
 /// A field of the form that the request's body is, behind a [`BufferBodyLayer`](crate::BufferBodyLayer).

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
+use super::seen_body::{ContentType, SeenBody};
 use super::told::SEVERAL;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing};
-use crate::buffer::{ContentType, SeenBody};
 use crate::{Key, RequestView};
 
 /// Up to here each whole number is one of those that readers of floating point have, and no other.

@@ -1,6 +1,5 @@
 //! The name in the caller's certificate.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::Extensions;
@@ -110,10 +109,4 @@ fn certificates(extensions: &Extensions) -> Option<Arc<Vec<CertificateDer<'stati
         return tls.peer_certs();
     }
     None
-}
-
-/// The address of a peer that a TLS acceptor in front of tonic let in.
-pub(crate) fn tls_peer(extensions: &Extensions) -> Option<SocketAddr> {
-    let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>()?;
-    tls.get_ref().remote_addr()
 }
