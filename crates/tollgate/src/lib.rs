@@ -48,6 +48,7 @@
 #[cfg(feature = "axum")]
 mod annotation;
 mod answer;
+mod attached;
 mod body;
 mod buffer;
 mod client;
