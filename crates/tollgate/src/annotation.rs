@@ -74,5 +74,4 @@ mod site;
 pub use tollgate_macros::rate_limit;
 
 pub use self::guard::Guard;
-pub(crate) use self::registry::Registry;
 pub use self::route::{MethodRouterExt, RouteQuotas};

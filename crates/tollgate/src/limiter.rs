@@ -34,7 +34,7 @@ use self::sole::SolePolicy;
 use self::watch::Watch;
 
 #[cfg(feature = "axum")]
-use crate::annotation::Registry;
+use crate::attached::Attached;
 use crate::client::ClientAddress;
 use crate::matching::Matcher;
 use crate::{ConfigError, Key, Policy, Quota};
@@ -98,9 +98,9 @@ struct Inner {
     health: Health,
     warned_of_missing_peer: AtomicBool,
     watch: Watch,
-    /// What handlers and routes have brought along.
+    /// The policies that handlers and routes have brought along.
     #[cfg(feature = "axum")]
-    annotated: Registry,
+    attached: Attached,
 }
 
 impl Limiter {
@@ -236,8 +236,8 @@ impl Limiter {
     }
 
     #[cfg(feature = "axum")]
-    pub(crate) fn annotated(&self) -> &Registry {
-        &self.0.annotated
+    pub(crate) fn attached(&self) -> &Attached {
+        &self.0.attached
     }
 }
 
@@ -344,7 +344,7 @@ impl Limiter {
             health: Health::default(),
             warned_of_missing_peer: AtomicBool::new(false),
             #[cfg(feature = "axum")]
-            annotated: Registry::default(),
+            attached: Attached::default(),
         }))
     }
 }

@@ -13,7 +13,7 @@ use crate::{Limiter, Policy};
 
 /// What has been asked for so far: bounded by the handlers of the program and the routes that they are mounted at.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
+pub(super) struct Registry {
     known: ArcSwap<Known>,
     /// Held by whoever makes the next `known`.
     building: Mutex<()>,

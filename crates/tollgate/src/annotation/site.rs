@@ -10,6 +10,7 @@ use http::{Method, Response};
 
 use super::misuse::{Misuse, What};
 use super::name;
+use super::registry::Registry;
 use super::rule::Rule;
 use crate::layer::Further;
 
@@ -65,8 +66,8 @@ pub(super) async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result
         return Err(Closed::Misused(Arc::new(misuse)));
     };
     let limiter = further.limiter();
-    let policies = limiter
-        .annotated()
+    let registry = limiter.attached().get(Registry::default);
+    let policies = registry
         .policies(limiter, site, &parts.method, route)
         .map_err(Closed::Misused)?;
     let decided = further.decide(parts, &policies).await;
