@@ -88,6 +88,55 @@ fn a_test_that_is_not_there_is_noticed() {
     assert!(!is_there(("crates/fire/tests/none.rs", "a_test")));
 }
 
+/// The changes in the table of mutants: the end of a path, and the text that becomes another.
+fn texts_to_change(table: &str) -> Vec<(&str, String)> {
+    let blocks = table.split("\n\n").filter(|block| block.contains("\n- "));
+    let changes = blocks.map(|block| {
+        let (head, _) = block.split_once(".rs: ").unwrap();
+        let suffix = head.rsplit(' ').next().unwrap();
+        let old: Vec<_> = block
+            .lines()
+            .filter_map(|line| line.strip_prefix("- "))
+            .collect();
+        (suffix, old.join("\n"))
+    });
+    changes.collect()
+}
+
+/// Every file below this folder.
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_below(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_text_that_a_mutant_changes_stands_once_in_the_files_of_its_name() {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        files_below(&entry.unwrap().path().join("src"), &mut files);
+    }
+
+    let table = fs::read_to_string(root().join("tests/mutants/truth.txt")).unwrap();
+    let changes = texts_to_change(&table);
+
+    assert!(changes.len() > 20, "{} changes", changes.len());
+    for (suffix, old) in changes {
+        let named = files
+            .iter()
+            .filter(|file| file.ends_with(format!("{suffix}.rs")));
+        let times: usize = named
+            .map(|file| fs::read_to_string(file).unwrap().matches(&old).count())
+            .sum();
+        assert_eq!(times, 1, "{suffix}.rs has it {times} times: {old}");
+    }
+}
+
 #[test]
 fn every_crate_forbids_unsafe_code() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();

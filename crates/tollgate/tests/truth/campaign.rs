@@ -131,7 +131,7 @@ impl Case {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         loop {
             let spec = Spec::draw(rng);
-            let rules = Rule::draw_several(rng);
+            let rules = Rule::draw_several(rng, &spec);
             // Policies that contradict themselves are refused when the limiter is built.
             if services::build(&spec, &rules, &Arc::default()).is_some() {
                 // What is no request for the types of `http` no server hands on.

@@ -11,6 +11,7 @@ use tollgate::key::{
 use tollgate::{ClientIp, Messages, OnMissing, Policy, Quota};
 
 use crate::readings::{BINARY, COOKIE, FIELD, HEADER, METADATA, PARAM, QUERY, Who};
+use crate::services::{Around, Spec};
 use crate::weaknesses::Weakness;
 
 /// A policy as its operator thinks of it.
@@ -56,6 +57,7 @@ const ROUTES: [&str; 13] = [
     "/shop.v1.Orders/{method}",
     "/grpc.health.v1.Health/{method}",
 ];
+const ITEMS: [&str; 1] = ["/items/{id}"];
 const EXEMPT_ROUTES: [&str; 5] = ["/any", "/both", "/files/{*path}", "/in/x", "/open"];
 const GRPC: [&str; 5] = [
     "shop.v1.Orders/Place",
@@ -96,9 +98,13 @@ impl Rule {
             3..=6 => rule.routes = draw_some(rng, &ROUTES),
             _ => rule.grpc = draw_some(rng, &GRPC),
         }
-        // What stands in a path is known where the policy says which path.
+        // What stands in a path is known where the policy says which path, and where axum has matched it.
         if rule.who == Who::Path {
-            rule.routes = vec!["/items/{id}"];
+            rule.routes = if rng.bool() {
+                ITEMS.to_vec()
+            } else {
+                Vec::new()
+            };
             rule.grpc = Vec::new();
         }
         if rng.u8(0..5) == 0 {
@@ -122,7 +128,7 @@ impl Rule {
     }
 
     /// Some policies of one limiter, of which one may be for messages.
-    pub(crate) fn draw_several(rng: &mut Rng) -> Vec<Self> {
+    pub(crate) fn draw_several(rng: &mut Rng, spec: &Spec) -> Vec<Self> {
         let count = rng.usize(1..=3);
         let mut rules: Vec<_> = NAMES[..count]
             .iter()
@@ -137,18 +143,28 @@ impl Rule {
         if rng.bool() {
             let mut messages = Self::every("messages");
             messages.who = *rng.choice(&[Who::Peer, Who::All, Who::Metadata]).unwrap();
-            messages.grpc = draw_some(rng, &GRPC[..4]);
+            // Without a path the layer has to find out what a call is.
+            if rng.u8(0..4) != 0 {
+                messages.grpc = draw_some(rng, &GRPC[..4]);
+            }
             messages.per_message = true;
+            messages.exempts_preflights = rng.bool();
             messages.limit = rng.choice([PLENTY, 12]).unwrap();
             rules.push(messages);
         }
         let mut named = Self::every(NAMED);
         named.who = draw_who(rng);
         named.on_demand = true;
+        named.exempts_preflights = rng.bool();
         if named.who == Who::Path {
             named.who = Who::Peer;
         }
         rules.push(named);
+        // Outside of a router nobody knows yet where it leads.
+        if spec.around == Around::Service {
+            let by_path = rules.iter_mut().filter(|rule| rule.who == Who::Path);
+            by_path.for_each(|rule| rule.routes = ITEMS.to_vec());
+        }
         rules
     }
 

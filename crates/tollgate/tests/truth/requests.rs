@@ -273,7 +273,33 @@ impl Ask {
             ask.add("access-control-request-method", b"POST");
         }
         ask.draw_identities(rng);
+        if rng.u8(0..12) == 0 {
+            ask.become_preflight();
+            ask.spoil(rng);
+        }
         ask
+    }
+
+    /// Keeps of itself what a browser puts into a preflight.
+    fn become_preflight(&mut self) {
+        "OPTIONS".clone_into(&mut self.method);
+        self.body.clear();
+        self.headers.retain(|(name, _)| *name == "host");
+        self.add("origin", b"https://a.test");
+        self.add("access-control-request-method", b"POST");
+    }
+
+    /// Makes it one thing that a browser does not do, or none.
+    fn spoil(&mut self, rng: &mut Rng) {
+        let (name, value) = rng.choice(&self.headers).cloned().unwrap();
+        match rng.u8(0..8) {
+            0 => "QUERY".clone_into(&mut self.method),
+            1 => self.headers.retain(|(other, _)| *other != name),
+            2 => self.headers.push((name, value)),
+            3 => self.add("te", b"trailers"),
+            4 => self.add("authorization", b"Bearer abc"),
+            _ => {}
+        }
     }
 
     fn draw_call(&mut self, rng: &mut Rng) {

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Opens each known way around a limit again and asks the property `truth` whether it notices.
+
+    tests/mutants/truth.py [--only TEXT] [--seed N] [--list]
+
+The changes stand in `truth.txt`. Each is made to the product's own source, in place; the program of the property is built
+and run, and nothing else; and the source is put back, also if the command is interrupted. It fails if a change is not
+noticed or does not build, if one of the numbers has no change, and, before it changes anything, if a text does not stand
+exactly once. What a killed run has left behind is found that way: put it back with git.
+
+    --only TEXT   those that have this in their first line: 5, cookie.rs
+    --seed N      what the property draws from (1): with another the run asks something else
+    --list        says what it would try, and tries nothing
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = Path(__file__).with_name("truth.txt")
+# The tests of the property; the others of that program are about the judge.
+TESTS = "a_request_"
+# Many times what it takes to find and shrink: a change that makes a request hang counts as noticed.
+PATIENCE = 900
+
+
+class Change:
+    def __init__(self, head, old, new):
+        self.head, self.old, self.new = head, "\n".join(old), "\n".join(new)
+        self.number, self.suffix, self.what = re.fullmatch(r"(\d+) (\S+\.rs): (.+)", head).groups()
+
+    def places(self):
+        """The files in which the text stands, as often as it does. A crate may be split: only the end of the path is known."""
+        files = ROOT.glob(f"crates/*/src/**/{Path(self.suffix).name}")
+        files = [file for file in files if str(file).endswith("/" + self.suffix)]
+        return [file for file in files for _ in range(file.read_text().count(self.old))]
+
+
+def table():
+    meanings, changes = {}, []
+    for block in TABLE.read_text().split("\n\n"):
+        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
+        if not lines:
+            continue
+        if re.match(r"\d+ = ", lines[0]):
+            meanings.update(line.split(" = ", 1) for line in lines)
+            continue
+        old = [line[2:] for line in lines if line.startswith("- ")]
+        new = [line[2:] for line in lines if line.startswith("+")]
+        changes.append(Change(lines[0], old, new))
+    return meanings, changes
+
+
+def verdict(seed):
+    """What the property says, and the first thing that it found wrong."""
+    cargo = ["cargo", "test", "--workspace", "--all-features", "--test", "truth"]
+    built = subprocess.run(
+        cargo + ["--no-run", "--message-format=json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    if built.returncode != 0:
+        print(built.stderr[-2000:], file=sys.stderr)
+        return "DOES NOT BUILD", ""
+    messages = (json.loads(line) for line in built.stdout.splitlines() if line.startswith("{"))
+    found = [m for m in messages if m.get("executable") and m["target"]["name"] == "truth"]
+    program, folder = found[-1]["executable"], Path(found[-1]["manifest_path"]).parent
+    environment = dict(os.environ, TRUTH_SEED=str(seed), CARGO_MANIFEST_DIR=str(folder))
+    try:
+        run = subprocess.run(
+            [program, TESTS], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return "noticed", "did not end"
+    if run.returncode == 0:
+        return "SURVIVED", ""
+    kind = re.search(r"^(\w+(?:\([^)]*\))?) of ", run.stdout, re.MULTILINE)
+    return "noticed", kind[1] if kind else "ended otherwise"
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--only", default="")
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--list", action="store_true")
+    given = arguments.parse_args()
+    # So that `finally` puts the source back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    meanings, changes = table()
+    for change in changes:
+        if len(change.places()) != 1:
+            sys.exit(f"{change.head}: its text stands {len(change.places())} times, not once:\n{change.old}")
+    without = set(meanings) ^ {change.number for change in changes}
+    if without:
+        sys.exit(f"numbers without a meaning or a change: {', '.join(sorted(without))}")
+    chosen = [change for change in changes if given.only in change.head]
+    if given.list:
+        for change in chosen:
+            print(f"{change.number} {change.places()[0].relative_to(ROOT)}: {change.what}")
+        print(f"{len(chosen)} changes")
+        return 0
+
+    if verdict(given.seed)[0] != "SURVIVED":
+        sys.exit("the property does not hold without a change: nothing can be learned from changes")
+    counts, failed = {number: Counter() for number in meanings}, False
+    for change in chosen:
+        file = change.places()[0]
+        source = file.read_bytes()
+        try:
+            file.write_bytes(source.replace(change.old.encode(), change.new.encode()))
+            said, kind = verdict(given.seed)
+        finally:
+            file.write_bytes(source)
+        counts[change.number][said] += 1
+        failed |= said != "noticed"
+        print(f"{said:<16}{change.number} {change.what}{': ' + kind if kind else ''}", flush=True)
+
+    print(f"\n{'way around':<82}{'changes':>8}{'noticed':>8}")
+    for number, meaning in meanings.items():
+        if counts[number]:
+            print(f"{number} {meaning:<80}{counts[number].total():>8}{counts[number]['noticed']:>8}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
