@@ -87,7 +87,7 @@ type Case = (Value, fn() -> Request<Body>, usize);
 
 #[tokio::test]
 async fn what_is_written_about_a_policy_holds() {
-    let cases: [Case; 41] = [
+    let cases: [Case; 44] = [
         (json!({}), || get("/"), 2),
         (json!({ "quotas": "3/h" }), || get("/"), 3),
         (
@@ -100,6 +100,9 @@ async fn what_is_written_about_a_policy_holds() {
             || get("/"),
             1,
         ),
+        (json!({ "quotas": "4 per hour; 3 a day" }), || get("/"), 3),
+        (json!({ "quotas": "none" }), || get("/"), 0),
+        (json!({ "quotas": "none", "shadow": true }), || get("/"), 5),
         (json!({ "routes": ["/a", "/b/{id}"] }), || get("/b/1"), 2),
         (json!({ "routes": ["/a", "/b/{id}"] }), || get("/c"), 5),
         (
