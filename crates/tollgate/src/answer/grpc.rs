@@ -31,20 +31,22 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// Nothing, if the caller does not speak gRPC, by its content type. The method does not count: a gRPC server runs a call by
-    /// any, and a plain 429 would tell the caller of such a call nothing.
+    /// Nothing, if the caller does not speak gRPC, by its content type. Neither the method counts nor the case: a gRPC server runs
+    /// a call by any, and a plain 429 would tell the caller of such a call nothing. tonic runs a call of another content type as
+    /// well, and its caller, which is no client of gRPC's, is told in HTTP.
     #[inline]
     pub(crate) fn of(request: &RequestView<'_>) -> Option<Self> {
         let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
-        let rest = content_type.strip_prefix(b"application/grpc")?;
-        let (dialect, rest) = match rest.strip_prefix(b"-web") {
+        // HTTP/2 keeps blanks around values.
+        let rest = behind(content_type.trim_ascii(), b"application/grpc")?;
+        let (dialect, rest) = match behind(rest, b"-web") {
             None => (Self::Native, rest),
-            Some(rest) => match rest.strip_prefix(b"-text") {
+            Some(rest) => match behind(rest, b"-text") {
                 None => (Self::Web, rest),
                 Some(rest) => (Self::WebText, rest),
             },
         };
-        matches!(rest, [] | [b'+' | b';', ..]).then_some(dialect)
+        matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..]).then_some(dialect)
     }
 
     fn content_type(self) -> HeaderValue {
@@ -54,6 +56,12 @@ impl Dialect {
             Self::WebText => "application/grpc-web-text+proto",
         })
     }
+}
+
+/// The text behind this beginning, in whatever case that is.
+fn behind<'t>(text: &'t [u8], beginning: &[u8]) -> Option<&'t [u8]> {
+    let (first, rest) = text.split_at_checked(beginning.len())?;
+    first.eq_ignore_ascii_case(beginning).then_some(rest)
 }
 
 impl GrpcAnswers {
@@ -110,11 +118,16 @@ mod tests {
             ("application/grpc", Some(Dialect::Native)),
             ("application/grpc+proto", Some(Dialect::Native)),
             ("application/grpc;charset=utf-8", Some(Dialect::Native)),
+            ("Application/GRPC", Some(Dialect::Native)),
+            ("application/gRPC+Proto", Some(Dialect::Native)),
+            (" application/grpc ; charset=utf-8", Some(Dialect::Native)),
             ("application/grpc-web", Some(Dialect::Web)),
+            ("application/grpc-WEB-Text", Some(Dialect::WebText)),
             ("application/grpc-web+proto", Some(Dialect::Web)),
             ("application/grpc-web-text", Some(Dialect::WebText)),
             ("application/grpc-web-text+proto", Some(Dialect::WebText)),
             ("application/grpcish", None),
+            ("application/GRPCish", None),
             ("application/grpc-webby", None),
             ("application/grpc-web-textual", None),
             ("application/json", None),

@@ -112,6 +112,46 @@ async fn a_call_is_refused_in_grpc_whatever_its_verb_is() {
 }
 
 #[tokio::test]
+async fn a_call_is_refused_in_grpc_however_its_content_type_is_spelled() {
+    // given a limit that one call has spent
+    let layer = || RateLimitLayer::new(Policy::new("calls", Quota::per_hour(1)).key(Global));
+    let call = |address, content_type: &'static str| {
+        let call = http::Request::post(format!("http://{address}/shop.v1.Orders/Place"))
+            .header("content-type", content_type)
+            .body(Full::new(Bytes::from_static(&[0; 5])));
+        let mut client = Client::builder(TokioExecutor::new());
+        let client = client.http2_only(true).build_http::<Full<Bytes>>();
+        async move { client.request(call.unwrap()).await.unwrap() }
+    };
+    for (content_type, expected) in [
+        ("application/GRPC", "application/grpc"),
+        ("Application/gRPC+proto", "application/grpc"),
+        ("APPLICATION/GRPC;charset=utf-8", "application/grpc"),
+        ("application/grpc ; charset=utf-8", "application/grpc"),
+        (" application/grpc", "application/grpc"),
+        ("application/grpc-Web+proto", "application/grpc-web+proto"),
+    ] {
+        let served = Served::behind(layer()).await;
+
+        // when tonic runs a call of this type, and another one comes
+        let passed = call(served.address, content_type).await;
+        assert_eq!((passed.status().as_u16(), served.shop.calls()), (200, 1));
+        let refused = call(served.address, content_type).await;
+
+        // then its caller is told in gRPC, in the headers, since there is nothing else
+        let told = ["grpc-status", "content-type"];
+        let told = told.map(|name| refused.headers().get(name).map(HeaderValue::as_bytes));
+        let expected = [Some(&b"8"[..]), Some(expected.as_bytes())];
+        assert_eq!(
+            (refused.status().as_u16(), told),
+            (200, expected),
+            "{content_type}"
+        );
+        assert_eq!(served.shop.calls(), 1);
+    }
+}
+
+#[tokio::test]
 async fn an_allowed_call_carries_the_fields_as_metadata_if_they_are_asked_for() {
     for (headers, expected) in [
         (RateLimitHeaders::default(), None),
