@@ -292,6 +292,33 @@ async fn an_identity_that_no_request_under_the_policy_ever_has_is_an_error_of_ev
     }
 }
 
+#[tokio::test]
+async fn a_text_that_a_check_charged_is_reset_where_the_key_was_never_stated_and_refused_where_it_is_the_address()
+ {
+    // given a policy without a word about its key, under which text was charged
+    let unstated = page(|policy| policy);
+    let spent = || unstated.check("page", "alice").cost(0);
+    unstated.check("page", "alice").cost(5).await.unwrap();
+    assert_eq!(spent().await.unwrap().remaining(), 0);
+
+    // then a reset of that text fills its budget
+    unstated.reset("page", "alice").await.unwrap();
+    assert_eq!(spent().await.unwrap().remaining(), 5);
+
+    // and no verb takes text under a policy whose key is stated to be the address
+    let stated = page(|policy| policy.key(ClientIp));
+    for refused in [
+        stated.check("page", "alice").await.err(),
+        stated.reset("page", "alice").await.err(),
+    ] {
+        let refused = refused.unwrap().to_string();
+        assert!(
+            refused.contains("its key is the client's address"),
+            "{refused}"
+        );
+    }
+}
+
 #[test]
 fn lists_and_tiers_of_identities_that_no_request_has_are_refused_when_the_limiter_is_built() {
     let refusal = |policy: Policy| {

@@ -479,3 +479,18 @@ async fn the_rule_for_failures_holds() {
         assert_eq!(statuses, expected, "{rule}");
     }
 }
+
+#[tokio::test]
+async fn a_check_may_name_anybody_where_the_key_is_left_out_and_no_text_where_it_is_said_to_be_the_address()
+ {
+    let unstated = policy(json!({}));
+    assert!(unstated.check("p", "alice").await.unwrap().is_allowed());
+    unstated.reset("p", "alice").await.unwrap();
+
+    let stated = policy(json!({ "key": "client-ip" }));
+    let refused = stated.reset("p", "alice").await.unwrap_err().to_string();
+    assert!(
+        refused.contains("its key is the client's address"),
+        "{refused}"
+    );
+}

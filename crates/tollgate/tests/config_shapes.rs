@@ -98,12 +98,16 @@ fn what_was_not_written_is_not_written_back() {
     let spelt_out = json!({
         "client_address": "peer",
         "policies": [{
-            "name": "p", "quotas": "1/s", "key": "client-ip", "cost": 1, "on_missing": "share", "on_failure": "allow",
+            "name": "p", "quotas": "1/s", "cost": 1, "on_missing": "share", "on_failure": "allow",
         }],
     });
     let read = |value: &Value| serde_json::from_value::<LimiterConfig>(value.clone()).unwrap();
     assert_eq!(read(&written), read(&spelt_out));
     assert_eq!(serde_json::to_value(read(&spelt_out)).unwrap(), written);
+
+    // A key that is stated is another matter than one that is not: see `PolicyConfig::key`.
+    let stated = json!({ "policies": [{ "name": "p", "quotas": "1/s", "key": "client-ip" }] });
+    assert_eq!(serde_json::to_value(read(&stated)).unwrap(), stated);
 }
 
 /// What stands in configurations, right and wrong.

@@ -6,7 +6,7 @@ use http::Method;
 
 use super::lists::apart;
 use super::{CostConfig, EntryConfig, KeyConfig, PolicyConfig, Registry, refused};
-use crate::key::{KeyList, KeyShape};
+use crate::key::KeyList;
 use crate::policy::Cost;
 use crate::{Block, ClientAddress, ConfigError, Messages, Networks, Policy};
 
@@ -23,15 +23,14 @@ impl PolicyConfig {
         client: &ClientAddress,
     ) -> Result<Policy, ConfigError> {
         let mut policy = Policy::try_new(&self.name, self.quotas.read(&self.name, "quotas")?)?;
-        policy.key = self.key.build(&self.name, registry)?;
-        policy.shape = match &self.key {
-            key if *key == KeyConfig::default() => KeyShape::Unstated,
-            _ => policy.key.shape(),
-        };
+        if let Some(key) = &self.key {
+            policy.key = key.build(&self.name, registry)?;
+            policy.shape = policy.key.shape();
+        }
         policy = self.with_conditions(policy, registry)?;
         policy = self.with_lists(policy, registry, client)?;
         if let Some(tiers) = &self.tiers {
-            let tiers = tiers.build(&self.name, &self.key, registry, client)?;
+            let tiers = tiers.build(&self.name, &self.identities(), registry, client)?;
             policy = policy.try_tiers(tiers)?;
         }
         policy.cost = match &self.cost {
@@ -113,6 +112,11 @@ impl PolicyConfig {
         Ok(policy)
     }
 
+    /// The key whose identities stand in lists and tiers.
+    fn identities(&self) -> KeyConfig {
+        self.key.clone().unwrap_or_default()
+    }
+
     /// What is written, as one list, and those that are registered.
     fn key_lists(
         &self,
@@ -124,9 +128,10 @@ impl PolicyConfig {
         let (written, registered) = apart(entries);
         let mut lists = Vec::new();
         if !written.is_empty() {
+            let key = self.identities();
             let keys = written
                 .into_iter()
-                .map(|text| self.key.identity(&self.name, field, text, client));
+                .map(|text| key.identity(&self.name, field, text, client));
             lists.push(keys.collect::<Result<_, _>>()?);
         }
         for name in registered {

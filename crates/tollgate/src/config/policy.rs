@@ -27,9 +27,10 @@ pub struct PolicyConfig {
     /// The quotas.
     #[serde(default)]
     pub quotas: QuotasConfig,
-    /// Whose budget a request spends.
+    /// Whose budget a request spends: that of the client's address if this is left out. [`Limiter::check`](crate::Limiter::check)
+    /// may be given any text then, and none where this says `"client-ip"`.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub key: KeyConfig,
+    pub key: Option<KeyConfig>,
     /// The paths that it covers, in axum's syntax; all if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub routes: Vec<String>,
