@@ -129,6 +129,10 @@ impl Limiter {
 
     /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full.
     ///
+    /// A policy whose [key](Policy::key) was never stated takes any text, since [`check`](Self::check) charges it, and so does this:
+    /// a text that was never charged has nothing to be forgotten. Where the key is stated to be the client's address, text is an
+    /// error.
+    ///
     /// # Errors
     ///
     /// If there is no policy of that name, if no request under it ever has an identity such as `key` (text, where its key is an
@@ -331,7 +335,7 @@ impl Limiter {
             needs_only_the_peer: client.is_peer() && !looks_at_paths,
             sole,
             soles,
-            watch: Watch::new(&matched, &policies),
+            watch: Watch::new(&matched, &for_messages, &policies),
             matched,
             for_messages,
             attends_messages: AtomicBool::new(false),

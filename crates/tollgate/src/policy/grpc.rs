@@ -2,6 +2,7 @@
 
 use super::Policy;
 use crate::ConfigError;
+use crate::matching::Pattern;
 
 /// Which calls it covers.
 impl Policy {
@@ -55,6 +56,19 @@ impl Policy {
 }
 
 impl Policy {
+    /// The call that gave it this route, for an operator who looks for the line.
+    pub(crate) fn written(&self, route: &Pattern) -> String {
+        let text = route.as_str();
+        let mut grpc = self.grpc_patterns().iter();
+        match text.strip_prefix('/') {
+            Some(methods) if grpc.any(|pattern| pattern.as_str() == text) => {
+                let methods = methods.replace("{service}/{method}", "*");
+                format!(".grpc(\"{}\")", methods.replace("{method}", "*"))
+            }
+            _ => format!(".route(\"{text}\")"),
+        }
+    }
+
     /// What an interceptor cannot do for it, if there is anything.
     #[cfg(feature = "tonic")]
     pub(crate) fn beyond_an_interceptor(&self) -> Option<&'static str> {

@@ -70,7 +70,9 @@ where
             let call = self.inner.call(request.map(MessageBody::plain));
             return MessageLimitFuture::calling(call, None);
         }
-        match limiter.plan_messages(&limiter.view(&request)) {
+        let call = limiter.view(&request);
+        limiter.watch_messages(&call);
+        match limiter.plan_messages(&call) {
             Ok(Planned::Now(plan)) => self.go_on(request, Ok(plan)),
             Ok(Planned::Later(planning)) => {
                 // The clone has not been asked whether it is ready, so it is the one that stays behind.
