@@ -11,6 +11,7 @@ mod into_answer;
 mod jitter;
 mod plain_text;
 mod prepared;
+mod prepared_quota;
 mod problem;
 mod refusal;
 mod rendered;
@@ -20,9 +21,7 @@ mod see_other;
 
 pub use self::answer_body::AnswerBody;
 pub(crate) use self::answers::{Answers, Writes};
-pub(crate) use self::fields::{
-    plain_policy_member, policy_member, prepare_fields, write_usual_fields,
-};
+pub(crate) use self::fields::write_usual_fields;
 #[cfg(feature = "tonic")]
 pub(crate) use self::grpc::{Dialect, closed, too_late};
 pub use self::grpc::{GrpcAnswers, GrpcCode, GrpcStatus};
@@ -30,7 +29,6 @@ pub use self::headers::{HeaderForm, RateLimitHeaders};
 pub use self::into_answer::IntoAnswer;
 pub use self::jitter::Jitter;
 pub use self::plain_text::PlainText;
-pub(crate) use self::prepared::{Prepared, PreparedRefusal};
 pub use self::problem::ProblemJson;
 pub use self::refusal::{Refusal, RefusalReason};
 pub use self::respond::Respond;

@@ -12,6 +12,7 @@ use super::fields::{has_fields, write_chosen_fields};
 use super::grpc::{Dialect, GrpcAnswers};
 use super::jitter::Drawn;
 use super::prepared::NO_STORE;
+use super::prepared_quota::PreparedQuota;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
 use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond, write_usual_fields};
@@ -21,8 +22,7 @@ use crate::{PolicyVerdict, RequestView, ResponseBody};
 /// What the answers of one layer look like.
 #[derive(Clone)]
 pub(crate) struct Answers {
-    /// Nothing: as [`ProblemJson`] does, out of what was prepared when the policies were built. This is the path that is
-    /// attacked.
+    /// Nothing: as [`ProblemJson`] does, out of what is prepared once for each quota. This is the path that is attacked.
     respond: Option<Arc<dyn Respond>>,
     headers: Option<RateLimitHeaders>,
     jitter: Option<Jitter>,
@@ -268,7 +268,7 @@ impl Answers {
         }
         let wait = sole.verdict().retry_after().filter(|_| sole.refuses())?;
         let seconds = told_seconds(jitter.map_or(wait, |drawn| drawn.lengthen(wait)));
-        let prepared = &sole.labels().refusal;
+        let prepared = &PreparedQuota::of(sole.labels()).refusal;
         Some(prepared.response(sole, seconds, writes == Writes::Usual, body))
     }
 }

@@ -11,9 +11,9 @@ use std::ptr;
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
-pub(crate) use self::draft_07::plain_policy_member;
-pub(super) use self::draft_11::state;
-pub(crate) use self::draft_11::{policy_member, prepare_fields, write_usual_fields};
+pub(super) use self::draft_07::plain_policy_member;
+pub(crate) use self::draft_11::write_usual_fields;
+pub(super) use self::draft_11::{policy_member, prepare_fields, state};
 use self::standing::{Standing, told_wait};
 
 use super::{HeaderForm, RateLimitHeaders};

@@ -14,11 +14,11 @@ use crate::report::PolicyVerdict;
 ///
 /// Copying a map takes a fraction of what building one does: nothing is hashed, and nothing grows.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared(HeaderMap);
+pub(super) struct Prepared(HeaderMap);
 
 impl Prepared {
     /// Headers of different names, those that change first.
-    pub(crate) fn new<const N: usize>(headers: [(HeaderName, HeaderValue); N]) -> Self {
+    pub(super) fn new<const N: usize>(headers: [(HeaderName, HeaderValue); N]) -> Self {
         let mut map = HeaderMap::with_capacity(N);
         for (name, value) in headers {
             map.append(name, value);
@@ -28,7 +28,7 @@ impl Prepared {
 
     /// Makes `headers` a copy in which the first have these values, in their order.
     #[inline]
-    pub(crate) fn copy_to<const N: usize>(
+    pub(super) fn copy_to<const N: usize>(
         &self,
         headers: &mut HeaderMap,
         values: [HeaderValue; N],
@@ -46,7 +46,7 @@ impl Prepared {
 
 /// What the answers have in common that say that one quota was exceeded, and no other took part.
 #[derive(Debug)]
-pub(crate) struct PreparedRefusal {
+pub(super) struct PreparedRefusal {
     /// The body.
     pub(super) problem: String,
     /// What changes is the RateLimit field and `Retry-After`.
@@ -57,7 +57,7 @@ pub(crate) struct PreparedRefusal {
 
 impl PreparedRefusal {
     /// For the quota of this name, and with this member of the `RateLimit-Policy` field.
-    pub(crate) fn of(name: &str, member: &HeaderValue) -> Self {
+    pub(super) fn of(name: &str, member: &HeaderValue) -> Self {
         let changes = HeaderValue::from_static("");
         Self {
             problem: problem_body([name]),

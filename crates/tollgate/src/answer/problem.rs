@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
+use super::prepared_quota::PreparedQuota;
 use super::{Refusal, RefusalReason, Respond};
 use crate::Block;
 use crate::report::PolicyVerdict;
@@ -59,8 +60,11 @@ fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     let names = || refusal.violated().map(PolicyVerdict::quota);
     match (violated.next(), violated.next(), refusal.retry_after()) {
         (_, _, None) => Bytes::from(problem(NEVER_PASSES, names())),
-        // The usual case, written once when the policy was built.
-        (Some(only), None, _) => Bytes::from_static(only.labels().refusal.problem.as_bytes()),
+        // The usual case, written once.
+        (Some(only), None, _) => {
+            let prepared = &PreparedQuota::of(only.labels()).refusal;
+            Bytes::from_static(prepared.problem.as_bytes())
+        }
         _ => Bytes::from(problem_body(names())),
     }
 }

@@ -1,17 +1,14 @@
-//! What may be a name, and what is made of names once and for all.
+//! What may be a name, and what a quota is called.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use http::HeaderValue;
 use tollgate_core::{MAX_NAME_LEN, is_name};
 
-use crate::answer::{
-    Prepared, PreparedRefusal, plain_policy_member, policy_member, prepare_fields,
-};
+use crate::attached::Attached;
 use crate::{ConfigError, Quota, Scope};
 
-/// The texts that a quota of a policy brings into every answer.
+/// What a quota of a policy is called, and what else is said of it after a decision.
 ///
 /// Every thread reads them on every request. They live as long as the process, so that no reference count is needed that
 /// threads would fight over; equal ones are kept once, so that what is kept is bounded by what was ever configured.
@@ -24,16 +21,8 @@ pub(crate) struct Labels {
     /// The quota itself, and where its states are: what a receipt says.
     pub(crate) rule: Quota,
     pub(crate) scope: Scope,
-    /// Its member of the `RateLimit-Policy` field.
-    pub(crate) member: HeaderValue,
-    /// The same where quotas have no names.
-    pub(crate) plain_member: HeaderValue,
-    /// What its member of the `RateLimit` field begins with.
-    pub(crate) state: String,
-    /// The RateLimit fields of an answer when no other quota took part.
-    pub(crate) fields: Prepared,
-    /// The answer that says that it was exceeded.
-    pub(crate) refusal: PreparedRefusal,
+    /// What answers have rendered of it.
+    pub(crate) attached: Attached,
 }
 
 impl Labels {
@@ -49,18 +38,12 @@ impl Labels {
         known
             .entry((scope, name.to_owned(), *quota))
             .or_insert_with(|| {
-                let member = HeaderValue::from_static(policy_member(name, quota).leak());
-                let plain_member = HeaderValue::from_static(plain_policy_member(quota).leak());
                 Box::leak(Box::new(Self {
                     policy: policy.to_owned(),
                     quota: name.to_owned(),
                     rule: *quota,
                     scope,
-                    fields: prepare_fields(&member),
-                    refusal: PreparedRefusal::of(name, &member),
-                    member,
-                    plain_member,
-                    state: format!("\"{name}\";r="),
+                    attached: Attached::default(),
                 }))
             })
     }

@@ -12,10 +12,11 @@ use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, quotas};
 use crate::Quota;
 use crate::answer::HeaderForm;
+use crate::answer::prepared_quota::PreparedQuota;
 use crate::report::Report;
 
 /// A quota's member of the `RateLimit-Policy` field, which has no name.
-pub(crate) fn plain_policy_member(quota: &Quota) -> String {
+pub(in super::super) fn plain_policy_member(quota: &Quota) -> String {
     let seconds = super::draft_11::refill_seconds(quota);
     format!("{};w={seconds}", quota.capacity())
 }
@@ -34,6 +35,8 @@ pub(super) fn write(headers: &mut HeaderMap, report: &Report, standing: Standing
     line.integer(standing.seconds);
     headers.insert(RATE_LIMIT, line.value());
     let members = quotas(report);
-    let members = members.iter().map(|quota| quota.plain_member.clone());
+    let members = members
+        .iter()
+        .map(|quota| PreparedQuota::of(quota).plain_member.clone());
     headers.insert(RATE_LIMIT_POLICY, list(members));
 }

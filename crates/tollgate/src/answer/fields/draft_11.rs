@@ -14,17 +14,17 @@ use super::line::{Line, list};
 use super::standing::{Standing, told_wait};
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
 use crate::Quota;
-use crate::answer::Prepared;
+use crate::answer::prepared::Prepared;
+use crate::answer::prepared_quota::PreparedQuota;
 use crate::answer::rendered::{About, Says, render_headers, rendered};
 use crate::answer::retry_after::whole_seconds;
-use crate::policy::Labels;
 use crate::report::{PolicyVerdict, Report};
 
 /// A quota's member of the `RateLimit-Policy` field.
 ///
 /// `q` is what a full budget holds and `w` is how long it takes to refill, so that the two agree with the `r` that a caller
 /// sees counting down: 10/s with a burst of 50 is 50 in 5 seconds.
-pub(crate) fn policy_member(name: &str, quota: &Quota) -> String {
+pub(in super::super) fn policy_member(name: &str, quota: &Quota) -> String {
     let seconds = refill_seconds(quota);
     format!("\"{name}\";q={};w={seconds}", quota.capacity())
 }
@@ -54,10 +54,10 @@ pub(crate) fn write_usual_fields(headers: &mut HeaderMap, report: &Report) {
 /// Both fields, where there is nothing else and no other quota took part.
 #[inline]
 fn write_sole(headers: &mut HeaderMap, sole: &PolicyVerdict) {
-    let labels = sole.labels();
-    let says = says(About::of(&labels.fields), sole, None);
+    let quota = PreparedQuota::of(sole.labels());
+    let says = says(About::of(&quota.fields), sole, None);
     render_headers(headers, says, |headers| {
-        labels.fields.copy_to(headers, [render(labels, says)]);
+        quota.fields.copy_to(headers, [render(quota, says)]);
     });
 }
 
@@ -102,7 +102,7 @@ pub(super) fn append_all(headers: &mut HeaderMap, report: &Report, told: Option<
 }
 
 /// The fields of one quota, but for its state.
-pub(crate) fn prepare_fields(member: &HeaderValue) -> Prepared {
+pub(in super::super) fn prepare_fields(member: &HeaderValue) -> Prepared {
     Prepared::new([
         (RATE_LIMIT, HeaderValue::from_static("")),
         (RATE_LIMIT_POLICY, member.clone()),
@@ -113,18 +113,21 @@ pub(crate) fn prepare_fields(member: &HeaderValue) -> Prepared {
 #[inline]
 fn policies(report: &Report) -> HeaderValue {
     match report.verdicts() {
-        // The usual case, rendered once when the policy was built.
-        [sole] if sole.counts() => sole.labels().member.clone(),
-        _ => list(quotas(report).iter().map(|quota| quota.member.clone())),
+        // The usual case.
+        [sole] if sole.counts() => PreparedQuota::of(sole.labels()).member.clone(),
+        _ => {
+            let quotas = quotas(report).into_iter().map(PreparedQuota::of);
+            list(quotas.map(|quota| quota.member.clone()))
+        }
     }
 }
 
 /// How a quota stands.
 #[inline]
 pub(in super::super) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
-    let labels = one.labels();
-    let says = says(About::of(labels), one, told);
-    rendered(says, || render(labels, says))
+    let quota = PreparedQuota::of(one.labels());
+    let says = says(About::of(quota), one, told);
+    rendered(says, || render(quota, says))
 }
 
 /// What is said of a quota.
@@ -145,9 +148,9 @@ fn says(about: About, one: &PolicyVerdict, told: Option<u64>) -> Says {
 /// No time at all, as there is no `Retry-After`: the time until the budget is full would be read as one to come back at.
 const NEVER: u64 = u64::MAX;
 
-fn render(labels: &Labels, says: Says) -> HeaderValue {
+fn render(quota: &PreparedQuota, says: Says) -> HeaderValue {
     let mut member = Line::new();
-    member.text(&labels.state);
+    member.text(&quota.state);
     member.integer(says.number);
     if says.seconds != NEVER {
         member.text(";t=");
