@@ -5,7 +5,7 @@ use base64::Engine as _;
 use super::authorization::credentials;
 use super::lenient::BASE64;
 use super::told::Told;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The user that `Authorization: Basic …` names, as headers' `Authorization<Basic>` reads it. The password is no part of it, so
@@ -44,5 +44,9 @@ impl KeyExtractor for BasicUser {
             Some(user) => Ok(Key::bytes(user)),
             None => Err(unreadable()),
         }
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }

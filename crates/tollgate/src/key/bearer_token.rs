@@ -1,7 +1,7 @@
 //! The token of a bearer.
 
 use super::authorization::credentials;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The token that `Authorization: Bearer …` carries, byte for byte, as headers' `Authorization<Bearer>` reads it: `Bearer` in any
@@ -26,5 +26,9 @@ pub struct BearerToken;
 impl KeyExtractor for BearerToken {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         credentials(request, "Bearer").key(&KeyMissing::new("bearer token"))
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The caller's address: the socket's peer, unless the limiter was told which proxies to believe: see
@@ -52,5 +52,9 @@ impl KeyExtractor for ClientIp {
             Some(address) => Ok(request.client_address().key(address)),
             None => Err(KeyMissing::new(Self::MISSING)),
         }
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Address
     }
 }

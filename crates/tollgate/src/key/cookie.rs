@@ -6,7 +6,7 @@ use http::header::COOKIE;
 use percent_encoding::percent_decode;
 
 use super::told::Told;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// Why a cookie that some readers drop is ambiguous.
@@ -104,6 +104,10 @@ impl KeyExtractor for Cookie {
             Ok(told) => told.key(&self.missing),
             Err(why) => Err(self.missing.clone().ambiguous(why)),
         }
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

@@ -7,7 +7,7 @@ use http::Method;
 use super::seen_body::SeenBody;
 use super::told::Told;
 use super::typed::one_form;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// A field of the form that the request's body is, behind a [`BufferBodyLayer`](crate::BufferBodyLayer).
@@ -63,5 +63,9 @@ impl KeyExtractor for FormField {
 
     fn needs_whole_request(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }

@@ -1,6 +1,6 @@
 //! One budget for everybody.
 
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// One budget for all requests together, to protect what stands behind rather than to be fair.
@@ -10,5 +10,9 @@ pub struct Global;
 impl KeyExtractor for Global {
     fn extract(&self, _request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         Ok(Key::global())
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Global
     }
 }

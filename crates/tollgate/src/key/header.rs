@@ -4,7 +4,7 @@ use http::HeaderName;
 use http::header::InvalidHeaderName;
 
 use super::told::SEVERAL;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The value of a header, byte for byte but for blanks around it, which HTTP/1 takes off and HTTP/2 does not: an API key, a session.
@@ -66,6 +66,10 @@ impl KeyExtractor for Header {
             return Err(self.missing.clone().ambiguous(SEVERAL));
         }
         Err(self.missing.clone())
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::header::HOST;
 
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The host that the request is for, in lower case, without port and without a dot at the end: see [`RequestView::host`].
@@ -38,6 +38,10 @@ impl KeyExtractor for Host {
 
     fn needs_whole_request(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

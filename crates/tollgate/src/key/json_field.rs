@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 use super::seen_body::{ContentType, SeenBody};
 use super::told::SEVERAL;
 use super::typed::one_form;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// Up to here each whole number is one of those that readers of floating point have, and no other.
@@ -209,5 +209,9 @@ impl KeyExtractor for JsonField {
 
     fn needs_whole_request(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }

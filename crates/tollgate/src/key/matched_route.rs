@@ -1,6 +1,6 @@
 //! The route that a request took.
 
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::request::Routing;
 use crate::{Key, RequestView};
 
@@ -31,5 +31,9 @@ impl KeyExtractor for MatchedRoute {
 
     fn needs_whole_request(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }

@@ -8,7 +8,7 @@ use http::HeaderName;
 
 use super::lenient::BASE64;
 use super::told::SEVERAL;
-use super::{Header, KeyExtractor, KeyMissing};
+use super::{Header, KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The value of gRPC metadata: an API key, a tenant. Like a [`Header`], but it knows gRPC's rules for names and values.
@@ -100,6 +100,10 @@ impl KeyExtractor for Metadata {
             Ok(_) => Err(missing.clone().ambiguous(SEVERAL)),
             Err(_) => Err(missing.clone().ambiguous("it is no base64")),
         }
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

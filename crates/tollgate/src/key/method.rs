@@ -1,6 +1,6 @@
 //! The method of a request.
 
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The method. `HEAD` counts as `GET`, whose handler it runs, and all methods that HTTP does not define share one budget, so
@@ -21,6 +21,10 @@ impl KeyExtractor for Method {
             http::Method::TRACE => "TRACE",
             _ => "",
         }))
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

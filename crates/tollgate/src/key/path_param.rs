@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use super::told::Told;
 use super::typed::one_form;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::matching::{PathForms, captured};
 use crate::{Key, RequestView};
 
@@ -105,5 +105,9 @@ impl KeyExtractor for PathParam {
 
     fn needs_whole_request(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }

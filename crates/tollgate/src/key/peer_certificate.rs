@@ -11,7 +11,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// A name in the certificate that the caller showed when it connected to tonic's server. Missing if it showed none, or one
@@ -97,6 +97,10 @@ impl KeyExtractor for PeerCertificate {
                 Err(_) => Err(missing.ambiguous("the certificate cannot be read")),
             },
         }
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

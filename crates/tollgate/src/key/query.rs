@@ -2,7 +2,7 @@
 
 use super::form_field::values;
 use super::told::Told;
-use super::{KeyExtractor, KeyMissing};
+use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The value of a query parameter, decoded as axum's `Query` decodes it: `?user=a%20b` and `?user=a+b` are one identity, and
@@ -47,6 +47,10 @@ impl KeyExtractor for Query {
 
     fn needs_whole_request(&self) -> bool {
         true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
     }
 }
 

@@ -1,18 +1,7 @@
 //! What identities a key can be, so that one that no request ever has is refused where it is named.
 
-use std::any::TypeId;
 use std::fmt;
 
-#[cfg(feature = "json")]
-use super::JsonField;
-#[cfg(feature = "tonic")]
-use super::Metadata;
-#[cfg(feature = "tls")]
-use super::PeerCertificate;
-use super::{
-    BasicUser, BearerToken, ClientIp, Cookie, FormField, Global, Header, Host, MatchedRoute,
-    Method, PathParam, Query,
-};
 use crate::client::{ClientAddress, address_in};
 use crate::{Key, KeyKind};
 
@@ -35,38 +24,6 @@ pub enum KeyShape {
 }
 
 impl KeyShape {
-    /// What the extractor of this type finds.
-    pub(super) fn of<K: ?Sized + 'static>() -> Self {
-        let is = |one: TypeId| one == TypeId::of::<K>();
-        let bytes = [
-            TypeId::of::<BasicUser>(),
-            TypeId::of::<BearerToken>(),
-            TypeId::of::<Cookie>(),
-            TypeId::of::<FormField>(),
-            TypeId::of::<Header>(),
-            TypeId::of::<Host>(),
-            TypeId::of::<MatchedRoute>(),
-            TypeId::of::<Method>(),
-            TypeId::of::<PathParam>(),
-            TypeId::of::<Query>(),
-            #[cfg(feature = "json")]
-            TypeId::of::<JsonField>(),
-            #[cfg(feature = "tonic")]
-            TypeId::of::<Metadata>(),
-            #[cfg(feature = "tls")]
-            TypeId::of::<PeerCertificate>(),
-        ];
-        if is(TypeId::of::<ClientIp>()) {
-            Self::Address
-        } else if is(TypeId::of::<Global>()) {
-            Self::Global
-        } else if bytes.into_iter().any(is) {
-            Self::Bytes
-        } else {
-            Self::Any
-        }
-    }
-
     /// Why no request under a limiter that finds its clients in this way ever has this identity, and what to pass; nothing if
     /// one may. The sentence goes on from "policy ..: ".
     pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
