@@ -49,6 +49,10 @@ pub(crate) struct Gcra {
     width: Width,
     /// Of a full drain.
     reach: Reach,
+    /// What its states tell of that while they owe no more than a full budget.
+    coarse: Reach,
+    /// By which a rest of this quota is known.
+    mark: u16,
 }
 
 /// In what the parts of a quota can be counted.
@@ -102,6 +106,8 @@ impl Gcra {
         }
         #[expect(clippy::cast_possible_truncation, reason = "just checked")]
         let denominator = denominator as u32;
+        #[expect(clippy::cast_possible_truncation, reason = "below MAX_DRAIN")]
+        let reach = Reach::of(drain_us as u64);
         Ok(Self {
             burst,
             units: match NonZero::new(units) {
@@ -115,8 +121,9 @@ impl Gcra {
                 _ if denominator == 1 => Width::Micros,
                 _ => Width::Narrow,
             },
-            #[expect(clippy::cast_possible_truncation, reason = "below MAX_DRAIN")]
-            reach: Reach::of(drain_us as u64),
+            reach,
+            coarse: reach.coarse(),
+            mark: (denominator % MARKS) as u16,
         })
     }
 
@@ -145,26 +152,17 @@ impl Gcra {
     /// How far `point` lies ahead of now; nothing if it has passed.
     #[inline]
     fn ahead<P: Parts>(&self, point: Point, now: u64) -> P {
-        match point.us.checked_sub(now) {
-            Some(us) => P::of(us, self.denominator, point.rest),
-            None => P::from(0),
-        }
+        P::ahead(point, now, self.denominator)
     }
 
     /// How far a state lies ahead of now. A rest of another denominator is less than a microsecond, and counts as one.
     #[inline]
     fn left<P: Parts>(&self, state: &State, now: u64) -> P {
         let mut point = state.full_at();
-        if point.rest > 0 && state.of != self.mark() {
+        if P::TELL_RESTS && point.rest > 0 && state.of != self.mark {
             point.rest = self.denominator;
         }
         self.ahead(point, now)
-    }
-
-    /// By which a rest of this quota is known.
-    #[inline]
-    fn mark(&self) -> u16 {
-        (self.denominator % MARKS) as u16
     }
 
     /// Leaves a state that lay `before` ahead of now at `after`.
@@ -175,13 +173,13 @@ impl Gcra {
         }
         let full = self.drain(self.burst);
         let reach = if after <= full {
-            self.reach.coarse()
+            self.coarse
         } else if before <= full {
             self.reach
         } else {
             cmp::max(self.reach, state.reach())
         };
-        state.put(point, self.mark(), reach);
+        state.put(point, self.mark, reach);
         state.forget_dead_credits(now);
     }
 
@@ -205,11 +203,18 @@ impl Gcra {
     #[inline]
     fn settle<P: Parts>(&self, state: &mut State, now: u64) -> P {
         let left: P = self.left(state, now);
-        // Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than
-        // the one before.
         if left <= self.drain(self.burst) {
-            return left;
+            left
+        } else {
+            self.bring_back(state, now, left)
         }
+    }
+
+    /// A state lies further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less
+    /// than the one before: away from what is on every request's way.
+    #[cold]
+    #[inline(never)]
+    fn bring_back<P: Parts>(&self, state: &mut State, now: u64, left: P) -> P {
         let most = self.ceiling(state);
         if left <= most {
             return left;
@@ -241,6 +246,11 @@ impl Gcra {
     fn budget_at<P: Parts>(&self, left: P, now: u64, full_at: Point) -> Budget {
         let full = self.drain(self.burst);
         let room = if left < full { full - left } else { P::from(0) };
+        self.budget_of(room, now, full_at)
+    }
+
+    #[inline]
+    fn budget_of<P: Parts>(&self, room: P, now: u64, full_at: Point) -> Budget {
         Budget {
             remaining: room.divide(self.units).0,
             reset_after_us: full_at.rounded_up() - now,
@@ -256,12 +266,13 @@ impl Gcra {
         cost: u64,
         take: bool,
     ) -> Option<(Passage, Point, Budget)> {
-        match self.width {
-            _ if self.is_outreached_by(state) => None,
-            Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
-            Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
-            Width::Wide => None,
+        if self.is_outreached_by(state) {
+            return None;
         }
+        if self.width == Width::Micros {
+            return Some(self.step_in::<Micros>(state, now, cost, take));
+        }
+        (self.width == Width::Narrow).then(|| self.narrow_step(state, now, cost, take))
     }
 
     /// By itself, so that what is on every request's way stays short.
@@ -292,11 +303,13 @@ impl Gcra {
     ) -> (Passage, Point, Budget) {
         let left: P = self.settle(state, now);
         match self.add(left, cost) {
-            Ok(after) if take && after != left => {
+            Ok(after) if take && cost > 0 => {
                 let full_at = self.point(now, after);
-                state.put(full_at, self.mark(), self.reach.coarse());
+                state.stand_at(full_at, self.mark, self.coarse);
                 state.forget_dead_credits(now);
-                let budget = self.budget_at(after, now, full_at);
+                // What was added fits.
+                let room = self.drain::<P>(self.burst) - after;
+                let budget = self.budget_of(room, now, full_at);
                 (Passage::Open, full_at, budget)
             }
             closed_or_idle => {
@@ -384,11 +397,23 @@ impl State {
         Reach::of_bits(self.word >> US_BITS)
     }
 
-    #[inline]
+    /// Puts it at a point that may be any, as one that was read.
     fn put(&mut self, point: Point, of: u16, reach: Reach) {
-        self.word = point.us.min(US) | reach.bits() << US_BITS;
+        let us = point.us.min(US);
+        self.stand_at(Point { us, ..point }, of, reach);
+    }
+
+    /// Puts it at a point that fits: what a budget that is not in debt leaves, a full drain beyond the last
+    /// [`Timestamp`](crate::Timestamp) at most.
+    #[inline]
+    fn stand_at(&mut self, point: Point, of: u16, reach: Reach) {
+        debug_assert!(point.us <= US, "{point:?}");
+        self.word = point.us | reach.bits() << US_BITS;
         self.rest = point.rest;
-        self.of = of;
+        // Where there is no rest it means nothing.
+        if point.rest > 0 {
+            self.of = of;
+        }
     }
 
     /// Else the state of a key that is always in use would carry them for ever.
@@ -467,7 +492,7 @@ mod tests {
             let now = 1_700_000_000_000_000;
             let ahead_us = if near { ahead_us % (2 * period_us) } else { ahead_us };
             let mut quick = State::default();
-            quick.put(Point { us: now + ahead_us, rest }, of.unwrap_or(rule.mark()), Reach::default());
+            quick.put(Point { us: now + ahead_us, rest }, of.unwrap_or(rule.mark), Reach::default());
             let mut wide = quick.clone();
 
             // when

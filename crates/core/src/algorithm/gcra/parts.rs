@@ -3,13 +3,27 @@
 use std::num::NonZero;
 use std::ops::{Add, Mul, Sub};
 
+use super::Point;
+
 /// What parts are counted in: see [`Width`](super::Width). 128 bits hold whatever there is.
 pub(super) trait Parts:
     Copy + Ord + From<u64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
 {
+    /// Whether a rest may be less than one of them: else any is one.
+    const TELL_RESTS: bool = true;
+
     /// The parts in so many microseconds and a rest; if they do not fit, any number that is beyond a quota's ceiling.
     /// A rest that is more than a microsecond counts as one.
     fn of(us: u64, denominator: u32, rest: u32) -> Self;
+
+    /// How far `point` lies ahead of now; nothing if it has passed.
+    #[inline]
+    fn ahead(point: Point, now: u64, denominator: u32) -> Self {
+        match point.us.checked_sub(now) {
+            Some(us) => Self::of(us, denominator, point.rest),
+            None => Self::from(0),
+        }
+    }
 
     /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
     fn divide(self, divisor: NonZero<u64>) -> (u64, u64);
@@ -60,9 +74,17 @@ impl Mul for Micros {
 }
 
 impl Parts for Micros {
+    const TELL_RESTS: bool = false;
+
     #[inline]
     fn of(us: u64, _denominator: u32, rest: u32) -> Self {
         Self(us.saturating_add((rest > 0).into()))
+    }
+
+    /// In one subtraction: a point that has passed has done so with its rest.
+    #[inline]
+    fn ahead(point: Point, now: u64, _denominator: u32) -> Self {
+        Self(point.rounded_up().saturating_sub(now))
     }
 
     #[inline]
