@@ -70,13 +70,9 @@ local function sliding_log()
     return table.concat(chunks)
   end
 
-  -- The number of the first entry that counts, and the sum from there on.
+  -- The sum from the first entry that counts on: of an empty log, whose total is that before, 0.
   local function live(state)
-    local first = state.first
-    if state.length == 0 then
-      return 1, 0
-    end
-    return first, (state.total - total_before(state, first)) % WRAP
+    return (state.total - total_before(state, state.first)) % WRAP
   end
 
   -- Charges `count` now, or with the newest entry if that is later. What has expired is forgotten.
@@ -130,8 +126,7 @@ local function sliding_log()
     if charge.cost == 0 then
       return true
     end
-    local _, sum = live(state)
-    return sum + charge.cost <= charge.quota.limit
+    return live(state) + charge.cost <= charge.quota.limit
   end
 
   local function take(state, charge)
@@ -139,7 +134,7 @@ local function sliding_log()
   end
 
   local function debit(state, charge)
-    local _, sum = live(state)
+    local sum = live(state)
     add(state, counted_up(sum, charge) - sum)
   end
 

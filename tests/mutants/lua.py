@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Changes the Lua scripts in one place at a time and asks the tests whether they notice.
 
-    tests/mutants/lua.py [--only FILE] [--every N] [--list]
+    tests/mutants/lua.py [--only FILE] [--every N] [--jobs N] [--list]
 
 Each mutant runs first against the differential, which holds the script to the model in core, and if that notices nothing
 against the tests of the script on a real server. A mutant that all of them let pass survives. A survivor is fine only if
@@ -11,7 +11,10 @@ another survives.
     --only FILE   mutants of one file only: gcra.lua
     --every N     each N-th mutant only, for a look
     --skip N      from the N-th mutant on, of those
+    --jobs N      so many at a time
     --list        says what it would try, and tries nothing
+
+What it asks, the script and the programs, it takes aside before it begins, so that work on the tree may go on.
 """
 
 import argparse
@@ -19,12 +22,15 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +42,21 @@ PATIENCE = 10
 
 # The suites in the order in which they are asked: the program, the tests in it that are about the script, and for how many
 # steps the differential goes on. First a short look, since most mutants need no more.
-LOOK = "wire::differential::"
+LOOK = tuple(
+    "wire::differential::" + name
+    for name in ("the_script_decides", "windows_are_decided", "what_is_given_back", "a_request_alone")
+)
 SUITES = [
-    ("tollgate_redis", [LOOK + "the_script", LOOK + "windows", LOOK + "what_is_given"], "600"),
-    ("tollgate_redis", ["wire::"], None),
-    ("standalone", [], None),
-    ("conformance_redis", [], None),
+    ("tollgate_redis", LOOK[:3], "60"),
+    ("tollgate_redis", (LOOK[3],), "3000"),
+    ("tollgate_redis", LOOK[:3], "1000"),
+    ("tollgate_redis", ("wire::",), None),
+    ("standalone", (), None),
+    ("conformance_redis", (), None),
 ]
+# The last takes ten times as long as the others together, and is asked at the end about what all others have let pass. It is not
+# asked about what is explained: it sees of the script what a caller sees, which is less than the others do.
+LAST = SUITES[-1]
 
 # A token, and what it becomes.
 SWAPS = [
@@ -96,29 +110,26 @@ def changed(line):
         yield re.match(r"\s*", line)[0] + "do end"
 
 
-def mutants(only):
-    for name in files():
+def mutants(tree, only):
+    for name, lines in tree.items():
         if only and only != name:
             continue
-        for number, line in enumerate((LUA / name).read_text().splitlines()):
+        for number, line in enumerate(lines):
             for mutant in dict.fromkeys(changed(line)):
                 if mutant != line:
                     yield name, number, line, mutant
 
 
-def script(name, number, mutant):
+def script(tree, name, number, mutant):
     """The whole script with one line changed."""
     whole = []
-    for other in files():
-        lines = (LUA / other).read_text().splitlines()
-        if other == name:
-            lines[number] = mutant
-        whole += lines
+    for other, lines in tree.items():
+        whole += [*lines[:number], mutant, *lines[number + 1 :]] if other == name else lines
     return "\n".join(whole) + "\n"
 
 
-def executables():
-    """The test programs, built once: the script is read when they run."""
+def executables(folder):
+    """The test programs, built once and taken aside: the script is read when they run."""
     wanted = sorted({program for program, _, _ in SUITES})
     command = ["cargo", "test", "--workspace", "--all-features", "--no-run", "--message-format=json"]
     command += ["--lib"] + [word for suite in wanted if suite != "tollgate_redis" for word in ("--test", suite)]
@@ -127,7 +138,9 @@ def executables():
     for line in built.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] in wanted:
-            found[message["target"]["name"]] = (message["executable"], Path(message["manifest_path"]).parent)
+            name = message["target"]["name"]
+            program = shutil.copy(message["executable"], os.path.join(folder, name))
+            found[name] = (program, Path(message["manifest_path"]).parent)
     return found
 
 
@@ -150,14 +163,20 @@ def is_noticed(suite, programs, source, patience):
         run.wait()
 
 
-def explained():
-    """The survivors that are accounted for: the file, the line as it stands, and as it is changed, or `*` for any change."""
-    known = set()
+def is_explained(mutant):
+    """Whether it is accounted for: by the file, the line as it stands, and as it is changed, or `*` for any change."""
+    name, _, was, becomes = mutant
     for line in EXPLAINED.read_text().splitlines():
         if line and not line.startswith("#"):
-            name, was, becomes, _why = [part.strip() for part in line.split(" | ")]
-            known.add((name, was, becomes))
-    return known
+            of, line, changed, _why = [part.strip() for part in line.split(" | ")]
+            if of == name and line == was.strip() and changed in ("*", becomes.strip()):
+                return True
+    return False
+
+
+def told(mutant):
+    name, number, line, becomes = mutant
+    return f"{name}:{number + 1}: {line.strip()}  ->  {becomes.strip()}"
 
 
 def main():
@@ -165,40 +184,61 @@ def main():
     arguments.add_argument("--only")
     arguments.add_argument("--every", type=int, default=1)
     arguments.add_argument("--skip", type=int, default=0)
+    arguments.add_argument("--jobs", type=int, default=1)
     arguments.add_argument("--list", action="store_true")
     given = arguments.parse_args()
 
-    chosen = list(mutants(given.only))[given.skip :: given.every]
+    tree = {name: (LUA / name).read_text().splitlines() for name in files()}
+    chosen = list(mutants(tree, given.only))[given.skip :: given.every]
     if given.list:
         for name, number, line, mutant in chosen:
-            print(f"{name}:{number + 1}: {line.strip()}  ->  {mutant.strip()}")
+            print(told((name, number, line, mutant)))
         print(f"{len(chosen)} mutants")
         return 0
 
-    programs, known = executables(), explained()
-    table, survivors = {name: Counter() for name in files()}, []
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "script.lua")
-        Path(source).write_text(script("", 0, ""))
-        patience = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
+        programs, place = executables(folder), threading.local()
+
+        def source(text):
+            """A file of this thread's own that holds the script."""
+            if not hasattr(place, "file"):
+                place.file = os.path.join(folder, f"script-{threading.get_ident()}.lua")
+            Path(place.file).write_text(text)
+            return place.file
+
+        patience = {}
         for suite in SUITES:
             began = time.monotonic()
-            if is_noticed(suite, programs, source, 600):
+            if is_noticed(suite, programs, source(script(tree, "", 0, "")), 600):
                 sys.exit(f"{suite[0]} fails with the scripts as they stand: nothing can be learned from mutants")
-            patience.append(PATIENCE * (1 + time.monotonic() - began))
-        for done, (name, number, line, mutant) in enumerate(chosen, 1):
-            Path(source).write_text(script(name, number, mutant))
-            asked = zip(SUITES, patience)
-            by = next((suite[0] for suite, wait in asked if is_noticed(suite, programs, source, wait)), None)
-            if by is None:
-                ways = {(name, line.strip(), way) for way in ("*", mutant.strip())}
-                by = "explained" if ways & known else "SURVIVED"
-            table[name][by] += 1
-            if by == "SURVIVED":
-                survivors.append((name, number, line, mutant))
-                print(f"SURVIVED {name}:{number + 1}: {line.strip()}  ->  {mutant.strip()}", flush=True)
+            patience[suite] = PATIENCE * (1 + time.monotonic() - began)
+
+        def noticed_by(mutant, suites):
+            file = source(script(tree, mutant[0], mutant[1], mutant[3]))
+            return next((suite[0] for suite in suites if is_noticed(suite, programs, file, patience[suite])), None)
+
+        def first(mutant):
+            return mutant, noticed_by(mutant, SUITES[:-1])
+
+        def last(mutant):
+            return mutant, "explained" if is_explained(mutant) else noticed_by(mutant, [LAST]) or "SURVIVED"
+
+        table, left = {name: Counter() for name in tree}, []
+        for done, (mutant, by) in enumerate(pool.map(first, chosen), 1):
+            if by:
+                table[mutant[0]][by] += 1
+            else:
+                left.append(mutant)
+                if not is_explained(mutant):
+                    print("left", told(mutant), flush=True)
             if done % 50 == 0:
-                print(f"{done} of {len(chosen)}, {len(survivors)} survived", flush=True)
+                print(f"{done} of {len(chosen)}, {len(left)} left for the last suite", flush=True)
+        survivors = 0
+        for mutant, by in pool.map(last, left):
+            table[mutant[0]][by] += 1
+            if by == "SURVIVED":
+                survivors += 1
+                print("SURVIVED", told(mutant), flush=True)
 
     columns = list(dict.fromkeys(name for name, _, _ in SUITES)) + ["explained", "SURVIVED"]
     print(f"\n{'file':<20}" + "".join(f"{column:>20}" for column in columns))
