@@ -6,6 +6,8 @@
 //! first what the layer's policies charge, and if it is refused further in, that comes back.
 
 mod build;
+mod claim;
+mod entrance;
 mod guard;
 pub(crate) mod limits;
 pub(crate) mod method;

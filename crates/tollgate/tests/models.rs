@@ -26,7 +26,7 @@ mod annotation {
     #[path = "../../tests/models/registry.rs"]
     mod models;
 
-    use models::{build, misuse, site};
+    use models::{build, claim, misuse, site};
 }
 
 #[path = "../src/key"]

@@ -4,41 +4,13 @@ use std::sync::Arc;
 
 use tollgate_core::{MAX_CHARGES, is_name};
 
+use super::claim::Claim;
 use super::misuse::What;
 use super::registry::Known;
 use super::rule::{Own, Rule};
-use super::site::{Owner, Site, described};
+use super::site::{Site, described};
 use crate::limiter::MOST_LOG_ENTRIES;
 use crate::{ConfigError, Limiter, Policy};
-
-/// Who has taken a name.
-#[derive(Clone, Debug)]
-pub(super) struct Claim {
-    owner: Owner,
-    /// Which of the owner's limits.
-    index: usize,
-    /// A name that was made of a method and a route belongs to the two.
-    mount: Option<(&'static str, Box<str>)>,
-    /// For whoever wants it too.
-    pub(super) who: String,
-    /// Where in the source.
-    pub(super) place: String,
-}
-
-impl Claim {
-    /// Whether both are limits of one route, one within the other.
-    fn is_around(&self, other: &Self) -> bool {
-        let are_routes = matches!(
-            (self.owner, other.owner),
-            (Owner::Route(_), Owner::Route(_))
-        );
-        are_routes && self.mount.is_some() && self.mount == other.mount
-    }
-
-    fn is_the_same(&self, other: &Self) -> bool {
-        (self.owner, self.index, &self.mount) == (other.owner, other.index, &other.mount)
-    }
-}
 
 /// What policies are built of.
 pub(super) struct Build<'a> {

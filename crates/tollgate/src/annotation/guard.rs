@@ -9,9 +9,10 @@ use axum::extract::{FromRequestParts, MatchedPath};
 use axum::response::Response;
 use http::request::Parts;
 
+use super::entrance::{Closed, enter};
 use super::limits::Limits;
 use super::rule::Rule;
-use super::site::{Closed, Owner, Site, enter};
+use super::site::{Owner, Site};
 
 /// The argument that [`rate_limit`](macro@crate::rate_limit) adds to a handler: whoever has one was let in.
 ///

@@ -16,10 +16,11 @@ mod entered {
     use tonic::{Request, Status};
 
     use crate::Guard;
+    use crate::annotation::entrance::{self, Closed};
     use crate::annotation::limits::Limits;
     use crate::annotation::name;
     use crate::annotation::rule::Rule;
-    use crate::annotation::site::{self, Closed, Owner, Site};
+    use crate::annotation::site::{Owner, Site};
     use crate::layer::{call_head, refusal_status};
 
     /// What a method is called with.
@@ -73,9 +74,9 @@ mod entered {
         let head = call_head(metadata, extensions);
         let path = head.extensions.get::<MatchedPath>().cloned();
         let service = path.as_ref().map_or("", |path| service(path.as_str()));
-        let entered = site::enter(&Method::<L>(PhantomData), &head, service).await;
+        let entered = entrance::enter(&Method::<L>(PhantomData), &head, service).await;
         entered.map_err(|closed| match closed {
-            Closed::Misused(misuse) => misuse.status(),
+            Closed::Misused(misuse) => Status::internal(misuse.told()),
             Closed::Refused(response) => refusal_status(response.headers()),
         })?;
         Ok((MetadataMap::from_headers(head.headers), head.extensions))
@@ -88,6 +89,12 @@ mod entered {
             Some((service, rest)) if rest.starts_with("{*") => service,
             _ => path,
         }
+    }
+
+    /// The name for a limit on this method of a gRPC service: `shop.v1.orders/place`. What a service may be called leaves nothing
+    /// to be replaced but upper case; it may be mounted at a path of any kind, though.
+    fn name_of_method(service: &str, method: &str) -> String {
+        name::of_route("", &format!("{service}/{method}"))
     }
 
     /// A method with these limits.
@@ -111,7 +118,7 @@ mod entered {
         }
 
         fn name(&self, _: &str, service: &str) -> String {
-            name::of_method(service, &L::handler())
+            name_of_method(service, &L::handler())
         }
 
         fn other_name(&self) -> &'static str {
@@ -136,6 +143,20 @@ mod entered {
             ];
             for (path, expected) in cases {
                 assert_eq!(service(path), expected);
+            }
+        }
+
+        #[test]
+        fn methods_are_named_by_service_and_function() {
+            let cases = [
+                (("shop.v1.Orders", "place_all"), "shop.v1.orders/place_all"),
+                (
+                    ("api/{tenant}/Orders", "r#try"),
+                    "api/_tenant_/orders/r_try",
+                ),
+            ];
+            for ((service, method), expected) in cases {
+                assert_eq!(name_of_method(service, method), expected);
             }
         }
     }

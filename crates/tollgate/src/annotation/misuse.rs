@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::CACHE_CONTROL;
 use tollgate_core::MAX_CHARGES;
 
-use super::build::Claim;
+use super::claim::Claim;
 use super::site::{Site, described};
 use crate::ConfigError;
 
@@ -51,22 +51,21 @@ impl Misuse {
         self
     }
 
-    /// For a call.
-    #[cfg(feature = "tonic")]
-    pub(super) fn status(&self) -> tonic::Status {
-        tonic::Status::internal(self.told(cfg!(debug_assertions)))
-    }
-
-    /// For a request.
+    /// The answer to a request.
     pub(super) fn response(&self) -> Response {
         let no_store = [(CACHE_CONTROL, "no-store")];
-        let body = self.told(cfg!(debug_assertions)) + "\n";
+        let body = self.told() + "\n";
         (StatusCode::INTERNAL_SERVER_ERROR, no_store, body).into_response()
     }
 
-    /// What callers are told. Whoever sees it first, while the program is being written, is whoever has just written the
+    /// What callers are told.
+    pub(super) fn told(&self) -> String {
+        self.told_in(cfg!(debug_assertions))
+    }
+
+    /// What callers are told in development, and in use. Whoever sees it first, while the program is being written, is whoever has just written the
     /// annotation. The callers of what is in use need not know what handlers and policies are called.
-    fn told(&self, in_development: bool) -> String {
+    fn told_in(&self, in_development: bool) -> String {
         if in_development {
             self.to_string()
         } else {
@@ -135,7 +134,7 @@ mod tests {
             other_name: "",
         };
         for in_development in [true, false] {
-            let told = misuse.told(in_development);
+            let told = misuse.told_in(in_development);
             for name in ["secret", "hidden"] {
                 assert_eq!(told.contains(name), in_development, "{told}");
             }

@@ -13,13 +13,6 @@ pub(super) fn of_route(method: &str, route: &str) -> String {
     method.chars().chain(route).collect()
 }
 
-/// The name for a limit on this method of a gRPC service: `shop.v1.orders/place`. What a service may be called leaves nothing to
-/// be replaced but upper case; it may be mounted at a path of any kind, though.
-#[cfg(feature = "tonic")]
-pub(super) fn of_method(service: &str, method: &str) -> String {
-    of_route("", &format!("{service}/{method}"))
-}
-
 /// The methods that have budgets of their own. `HEAD` is a `GET` whose answer is not looked at. Of methods that HTTP does not
 /// know a caller can think up as many as they like, so they are one.
 pub(super) fn family(method: &Method) -> &'static str {
@@ -62,21 +55,6 @@ mod tests {
         ];
         for (method, route, expected) in cases {
             assert_eq!(of_route(family(&method), route), expected);
-        }
-    }
-
-    #[cfg(feature = "tonic")]
-    #[test]
-    fn methods_are_named_by_service_and_function() {
-        let cases = [
-            (("shop.v1.Orders", "place_all"), "shop.v1.orders/place_all"),
-            (
-                ("api/{tenant}/Orders", "r#try"),
-                "api/_tenant_/orders/r_try",
-            ),
-        ];
-        for ((service, method), expected) in cases {
-            assert_eq!(of_method(service, method), expected);
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 
 use http::Method;
 
-use super::build::{Build, Claim};
+use super::build::Build;
+use super::claim::Claim;
 use super::misuse::Misuse;
 use super::site::{Owner, Site};
 use crate::sync::{ArcSwap, Mutex};

@@ -1,18 +1,11 @@
-//! A handler or route that has limits, and a request that comes to it.
+//! A handler or route that has limits.
 
 use std::any::TypeId;
 
-use std::sync::Arc;
+use http::Method;
 
-use bytes::Bytes;
-use http::request::Parts;
-use http::{Method, Response};
-
-use super::misuse::{Misuse, What};
 use super::name;
-use super::registry::Registry;
 use super::rule::Rule;
-use crate::layer::Further;
 
 /// A handler or route that has limits. Most of it is asked for once only, when the first request comes.
 pub(super) trait Site: Sync {
@@ -49,27 +42,4 @@ pub(super) enum Owner {
     Handler(TypeId),
     /// A route's, by their address.
     Route(usize),
-}
-
-/// Why a request may not go on.
-pub(super) enum Closed {
-    /// Its limits cannot be enforced.
-    Misused(Arc<Misuse>),
-    /// They refuse it, with this answer.
-    Refused(Response<Bytes>),
-}
-
-/// Whether the request may go on that came to the site where it is mounted at `route`.
-pub(super) async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), Closed> {
-    let Some(further) = Further::of(parts) else {
-        let misuse = Misuse::new(site, route, What::NoLayer).log(site);
-        return Err(Closed::Misused(Arc::new(misuse)));
-    };
-    let limiter = further.limiter();
-    let registry = limiter.attached().get(Registry::default);
-    let policies = registry
-        .policies(limiter, site, &parts.method, route)
-        .map_err(Closed::Misused)?;
-    let decided = further.decide(parts, &policies).await;
-    decided.map_err(Closed::Refused)
 }

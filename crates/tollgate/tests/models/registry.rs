@@ -40,6 +40,11 @@ pub(super) mod site {
     }
 }
 
+pub(super) mod claim {
+    #[derive(Clone, Debug)]
+    pub(crate) struct Claim;
+}
+
 pub(super) mod misuse {
     use super::site::Site;
 
@@ -61,14 +66,12 @@ pub(super) mod build {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
+    use super::claim::Claim;
     use super::misuse::Misuse;
     use super::site::Site;
     use crate::Policy;
     use crate::annotation::registry::Known;
     use crate::parts::Limiter;
-
-    #[derive(Clone, Debug)]
-    pub(crate) struct Claim;
 
     pub(crate) struct Build<'a>(&'a dyn Site, &'a str);
 
