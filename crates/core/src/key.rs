@@ -348,6 +348,23 @@ impl From<Ipv6Addr> for Key {
     }
 }
 
+macro_rules! parts {
+    ($($name:ident),+) => {
+        /// The parts in their order, as a [tuple](Key::tuple). An IPv6 address is grouped by /64 there, too.
+        impl<$($name: Into<Key>),+> From<($($name,)+)> for Key {
+            fn from(parts: ($($name,)+)) -> Self {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = parts;
+                Self::tuple(&[$($name.into()),+])
+            }
+        }
+    };
+}
+
+parts!(A, B);
+parts!(A, B, C);
+parts!(A, B, C, D);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,6 +541,18 @@ mod tests {
             assert_eq!(Key::from_canonical(bytes), None, "{bytes:?}");
         }
         assert_eq!(Key::from_canonical(&[b't', 1, b'x']), None);
+    }
+
+    #[test]
+    fn several_parts_are_one_identity() {
+        let address = ip_address("10.1.2.3");
+        let parts = [Key::from(address), Key::from("alice"), Key::from(7_u64)];
+        assert_eq!(Key::from((address, "alice")), Key::tuple(&parts[..2]));
+        assert_eq!(Key::from((address, "alice", 7_u32)), Key::tuple(&parts));
+        let [one, other, third] = parts;
+        let all = Key::tuple([&one, &other, &third, &Key::global()]);
+        assert_eq!(Key::from((one, other, third, Key::global())), all);
+        assert_ne!(Key::from(("a_b", "c")), Key::from(("a", "b_c")));
     }
 
     #[test]

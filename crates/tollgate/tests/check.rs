@@ -319,6 +319,28 @@ async fn a_text_that_a_check_charged_is_reset_where_the_key_was_never_stated_and
     }
 }
 
+#[tokio::test]
+async fn the_parts_of_a_composite_key_are_named_as_a_tuple() {
+    // given a key of an address and a header, whose budget a check has spent
+    let limiter = page(|policy| policy.key((ClientIp, Header::new("x-api-key"))));
+    let address: IpAddr = "203.0.113.7".parse().unwrap();
+    let left = || limiter.check("page", (address, "alice")).cost(0);
+    let key = Key::tuple([&Key::from(address), &Key::from("alice")]);
+    limiter.check("page", key).cost(5).await.unwrap();
+    assert_eq!(left().await.unwrap().remaining(), 0);
+
+    limiter.reset("page", (address, "alice")).await.unwrap();
+
+    assert_eq!(left().await.unwrap().remaining(), 5);
+    let network = limiter.client_key("2001:db8::1".parse().unwrap());
+    limiter.reset("page", (network, "alice")).await.unwrap();
+    let refused = limiter.reset("page", ("alice", address)).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("part 1 of its key"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn lists_and_tiers_of_identities_that_no_request_has_are_refused_when_the_limiter_is_built() {
     let refusal = |policy: Policy| {

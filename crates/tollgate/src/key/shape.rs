@@ -62,7 +62,7 @@ impl KeyShape {
             Self::Parts(_) if kind == KeyKind::Digest => None,
             Self::Parts(shapes) if kind == KeyKind::Tuple => parts_misfit(shapes, key, client),
             Self::Parts(shapes) => Some(format!(
-                "its key has {} parts, and this is {}; pass Key::tuple of all parts in their order",
+                "its key has {} parts, and this is {}; pass a tuple of all parts in their order",
                 shapes.len(),
                 Kind(kind)
             )),
@@ -76,7 +76,7 @@ fn parts_misfit(shapes: &[KeyShape], key: &Key, client: &ClientAddress) -> Optio
     let parts: Vec<_> = key.parts().collect();
     if parts.len() != shapes.len() {
         return Some(format!(
-            "its key has {} parts, and this has {}; pass Key::tuple of all parts in their order",
+            "its key has {} parts, and this has {}; pass a tuple of all parts in their order",
             shapes.len(),
             parts.len()
         ));
