@@ -92,7 +92,7 @@ pub enum ConfigError {
         /// The tier's name.
         tier: String,
         /// What is wrong with it.
-        reason: &'static str,
+        reason: String,
     },
     /// What every request costs is more than a quota of the policy ever holds.
     Cost {

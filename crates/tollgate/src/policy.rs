@@ -22,8 +22,10 @@ use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
+#[cfg(any(feature = "serde", feature = "proto"))]
+pub(crate) use self::limit::is_none;
 #[cfg(feature = "serde")]
-pub(crate) use self::limit::{is_none, why_no_quota};
+pub(crate) use self::limit::why_no_quota;
 pub use self::lists::Block;
 pub(crate) use self::lists::Listed;
 use self::lists::Lists;

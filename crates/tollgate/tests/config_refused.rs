@@ -100,8 +100,12 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             "policy \"p\": tiers \"2001:db8::2\": is in another tier too, as the same caller in other words",
         ),
         (
+            json!({ "tiers": { "by": "plan", "quotas": { "": "1/s" } } }),
+            "policy \"p\": tier \"\": an empty name is no tier's: the policy's own quotas",
+        ),
+        (
             json!({ "tiers": { "by": "plan", "quotas": { "gold": "x" } } }),
-            "policy \"p\": tiers \"x\": ",
+            "policy \"p\": tier \"gold\": quota \"x\": ",
         ),
         (
             json!({ "exempt_keys": ["x"] }),

@@ -73,6 +73,37 @@ async fn the_options_of_methods_and_services_are_policies() {
     }
 }
 
+#[tokio::test]
+async fn an_option_takes_the_quotas_that_a_policy_takes() {
+    for quotas in ["10/h; 5/s", "10/h burst 3, 5 per second", "10/h", "none"] {
+        let contract = contract("", &limit(&format!(r#"quota: "{quotas}" name: "place""#)));
+        let expected = Policy::new("place", quotas).grpc("shop.v1.Orders/Place");
+        let policies = contract.policies().unwrap();
+        assert_eq!(format!("{policies:#?}"), format!("{:#?}", [expected]));
+    }
+    // What is refused is told what would work, and where a burst belongs.
+    for (fields, expected) in [
+        (r#"quota: "10/h 5/s""#, "quota \"10/h 5/s\": "),
+        (r#"quota: "10/h 5/s""#, "did you mean \"10/h; 5/s\""),
+        (r#"quota: "0""#, "\"none\" refuses every request"),
+        (r#"quota: "10/""#, "did you mean \"10/s\""),
+        (r#"quota: "10/1.5h" burst: 2"#, "did you mean \"10/90min\""),
+        (r#"quota: "unlimited""#, "is left out"),
+        (
+            r#"quota: "10/h; 5/s" burst: 9"#,
+            "`burst` is that of one quota, and `quota` is \"10/h; 5/s\"",
+        ),
+        (r#"quota: "none" burst: 9"#, "`quota` is \"none\""),
+    ] {
+        let error = contract("", &limit(fields))
+            .policies()
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("shop.v1.Orders/Place: "), "{error}");
+        assert!(error.contains(expected), "{fields}: {error}");
+    }
+}
+
 #[test]
 fn a_contract_without_limits_has_no_policies() {
     assert!(contract("", "").policies().unwrap().is_empty());

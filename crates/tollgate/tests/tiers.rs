@@ -19,7 +19,10 @@ use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::key::{Header, KeyList, from_async_fn};
-use tollgate::{Algorithm, Block, Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Tiers};
+use tollgate::{
+    Algorithm, Block, Key, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Tiers,
+    Unknown,
+};
 use tower::{Layer, Service, ServiceExt};
 
 fn limiter(policy: Policy) -> Limiter {
@@ -279,6 +282,43 @@ fn tiers_that_are_not_sound_are_refused() {
         refusal(gold().tier("silver", Vec::<Quota>::new())),
         "policy \"api\": tier \"silver\": no quota"
     );
+}
+
+#[test]
+fn a_tier_without_a_name_is_called_by_what_it_is() {
+    let quota = Quota::per_second(1);
+    let unknown = |tier: &str| {
+        let asked = Tiers::by_async(Duration::ZERO, async |_| Ok::<_, String>(None::<String>));
+        asked.unknown(Unknown::Tier(tier.to_owned()))
+    };
+    for tiers in [
+        gold().tier("", quota),
+        gold().unlimited(""),
+        gold().tier("", Quotas::none()),
+        Tiers::by_key([("a", "")]).tier("gold", quota),
+        unknown("").tier("gold", quota),
+    ] {
+        assert_eq!(
+            api().try_tiers(tiers).unwrap_err().to_string(),
+            "policy \"api\": tier \"\": an empty name is no tier's: the policy's own quotas are those of identities that are in no \
+             tier; state them in the policy, and leave the identities out of the tiers"
+        );
+    }
+}
+
+#[test]
+fn a_text_that_is_no_quota_of_a_tier_is_refused_with_policy_tier_and_text() {
+    for (text, reason) in [
+        ("10/minit", "did you mean \"10/min\""),
+        ("0/day", "\"none\" refuses every request"),
+        ("unlimited", "Tiers::unlimited"),
+    ] {
+        let refused = api().try_tiers(gold().tier("silver", text));
+        let refused = refused.unwrap_err().to_string();
+        let begins = format!("policy \"api\": tier \"silver\": quota \"{text}\": ");
+        assert!(refused.starts_with(&begins), "{refused}");
+        assert!(refused.contains(reason), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -77,7 +77,12 @@ impl Quota {
     ///
     /// If one of them is none, or there is none at all.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, ParseQuotaError> {
-        let quotas: Vec<Self> = several(text).map(str::parse).collect::<Result<_, _>>()?;
+        let quotas: Vec<Self> = several(text)
+            .map(|part| {
+                let quota = part.parse();
+                quota.map_err(|error| nearest::suggest_several(part, error))
+            })
+            .collect::<Result<_, _>>()?;
         if quotas.is_empty() {
             return Err(syntax("", FORM));
         }
@@ -396,6 +401,10 @@ mod tests {
             ("10/s brust 5", "10/s burst 5"),
             ("10/s sliding_window", "10/s sliding-window"),
             ("10:s", "10/s"),
+            ("10/", "10/s"),
+            ("10 per", "10/s"),
+            ("10/1.5h", "10/90m"),
+            ("10 requests per 0.5 min burst 2", "10/30s burst 2"),
         ];
         for (text, near) in cases {
             let message = text.parse::<Quota>().unwrap_err().to_string();
@@ -407,6 +416,21 @@ mod tests {
             let message = text.parse::<Quota>().unwrap_err().to_string();
             assert!(!message.contains("did you mean"), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn several_quotas_with_nothing_between_are_told_apart_in_what_is_near() {
+        let refusal = |text| Quota::parse_all(text).unwrap_err().to_string();
+        for (text, near) in [
+            ("10/h 5/s", "10/h; 5/s"),
+            ("10 per hour 5 per second", "10/h; 5/s"),
+            ("10 calls/h burst 3 5 calls/s", "10/h burst 3; 5/s"),
+        ] {
+            let end = format!("; did you mean \"{near}\"");
+            assert!(refusal(text).ends_with(&end), "{text}: {}", refusal(text));
+            assert!(Quota::parse_all(near).is_ok());
+        }
+        assert_eq!(refusal("0"), "a limit of 0 admits nothing");
     }
 
     #[test]

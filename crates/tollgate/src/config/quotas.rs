@@ -36,8 +36,9 @@ impl Default for QuotasConfig {
 
 impl QuotasConfig {
     pub(super) fn read(&self, policy: &str, field: &'static str) -> Result<Quotas, ConfigError> {
-        let wrong =
-            |text: &str, error: ParseQuotaError| refused(policy, field, text, why_no_quota(&error));
+        let wrong = |text: &str, error: ParseQuotaError| {
+            refused(policy, field, text, why_no_quota(text, &error))
+        };
         match self {
             Self::One(text) if is_none(text) => Ok(Quotas::none()),
             Self::One(text) => match Quota::parse_all(text) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyConfig, QuotasConfig, Registry, refused};
+use crate::policy::Quotas;
 use crate::{ClientAddress, ConfigError, Key, Tiers};
 
 /// What is written for the quotas of a tier that has none.
@@ -62,9 +63,26 @@ impl TiersConfig {
         for (name, quotas) in &self.quotas {
             tiers = match quotas {
                 QuotasConfig::One(text) if text == UNLIMITED => tiers.unlimited(name),
-                quotas => tiers.tier(name, quotas.read(policy, "tiers")?),
+                quotas => tiers.tier(name, read(quotas, policy, name)?),
             };
         }
         Ok(tiers)
     }
+}
+
+/// The quotas of a tier. What is wrong with them is said of the tier.
+fn read(quotas: &QuotasConfig, policy: &str, tier: &str) -> Result<Quotas, ConfigError> {
+    quotas.read(policy, "quota").map_err(|error| match error {
+        ConfigError::Field {
+            policy,
+            field,
+            value,
+            reason,
+        } => ConfigError::Tier {
+            policy,
+            tier: tier.to_owned(),
+            reason: format!("{field} {value:?}: {reason}"),
+        },
+        error => error,
+    })
 }

@@ -58,7 +58,9 @@ impl Policy {
             Some((tier, _)) => Err(ConfigError::Tier {
                 policy: self.name.to_string(),
                 tier: tier.to_owned(),
-                reason: "a full budget holds less than a request costs, so that none would ever pass",
+                reason:
+                    "a full budget holds less than a request costs, so that none would ever pass"
+                        .to_owned(),
             }),
         }
     }

@@ -57,6 +57,16 @@ enum Given {
     },
 }
 
+/// What is no quota, and is written for no limit at all.
+const NO_LIMIT: [&str; 6] = [
+    "unlimited",
+    "infinite",
+    "infinity",
+    "inf",
+    "no limit",
+    "off",
+];
+
 /// What is written for no quota at all.
 const NONE: &str = "none";
 
@@ -176,8 +186,13 @@ pub(crate) fn is_none(text: &str) -> bool {
 }
 
 /// Why a text is no quota, and what is written for a limit of 0.
-pub(crate) fn why_no_quota(error: &ParseQuotaError) -> String {
+pub(crate) fn why_no_quota(text: &str, error: &ParseQuotaError) -> String {
     match error {
+        _ if NO_LIMIT.contains(&text.trim().to_ascii_lowercase().as_str()) => format!(
+            "{error}; a policy that is to limit nobody is left out, and a tier that is not limited is one of `Tiers::unlimited`, in a \
+             configuration {:?}",
+            NO_LIMIT[0]
+        ),
         ParseQuotaError::Quota(QuotaError::ZeroLimit) => format!(
             "{error}; {NONE:?} refuses every request, and a policy that is to refuse none is left out"
         ),
@@ -192,10 +207,11 @@ impl Quotas {
             Given::These(quotas) => quotas,
             Given::None => return Ok(Arc::default()),
             Given::Wrong { text, error } => {
+                let reason = why_no_quota(&text, &error);
                 return Err(ConfigError::Quota {
                     policy: policy.into(),
                     text,
-                    reason: why_no_quota(&error),
+                    reason,
                 });
             }
         };
@@ -292,6 +308,27 @@ mod tests {
              to refuse none is left out"
         );
         assert!(refusal([("day", "10/s; 5/h")].into()).contains("expected one quota"));
+        for (text, end) in [
+            (
+                "0",
+                "; \"none\" refuses every request, and a policy that is to refuse none is left out",
+            ),
+            ("10/h 5/s", "; did you mean \"10/h; 5/s\""),
+            ("10/", "; did you mean \"10/s\""),
+            ("10/1.5h", "; did you mean \"10/90min\""),
+            (
+                "Unlimited",
+                "; a policy that is to limit nobody is left out, and a tier that is not limited is one of `Tiers::unlimited`, \
+                 in a configuration \"unlimited\"",
+            ),
+        ] {
+            let refused = refusal(text.into());
+            assert!(
+                refused.starts_with(&format!("policy \"api\": quota {text:?}: ")),
+                "{refused}"
+            );
+            assert!(refused.ends_with(end), "{refused}");
+        }
         assert_eq!(
             refusal("".into()),
             "policy \"api\": quota \"\": expected LIMIT/PERIOD, such as 10/s, found the end"

@@ -317,6 +317,10 @@ impl Grant {
     }
 }
 
+/// What an empty name would name.
+const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are those of identities that are in no tier; state them in \
+                       the policy, and leave the identities out of the tiers";
+
 enum Finder {
     Map(HashMap<Key, usize>),
     Now(Arc<NameNow>),
@@ -347,15 +351,18 @@ impl FoundTier {
 
 impl Resolved {
     fn new(policy: &str, own: &[Limit], tiers: Tiers) -> Result<Self, ConfigError> {
-        let refuse = |tier: &str, reason| {
+        let refuse = |tier: &str, reason: &str| {
             Err(ConfigError::Tier {
                 policy: policy.to_owned(),
                 tier: tier.to_owned(),
-                reason,
+                reason: reason.to_owned(),
             })
         };
         let mut grants: Vec<(String, Grant)> = Vec::new();
         for (name, quotas) in tiers.grants {
+            if name.is_empty() {
+                return refuse(&name, NO_TIER);
+            }
             if grants.iter().any(|(other, _)| *other == name) {
                 return refuse(&name, "there are two of this name");
             }
@@ -363,6 +370,9 @@ impl Resolved {
                 Some(quotas) if quotas.is_none() => Grant::Nothing,
                 Some(quotas) => match quotas.into_limits(policy) {
                     Err(ConfigError::NoQuota { .. }) => return refuse(&name, "no quota"),
+                    Err(ConfigError::Quota { text, reason, .. }) => {
+                        return refuse(&name, &format!("quota {text:?}: {reason}"));
+                    }
                     limits => Grant::Limits(limits?),
                 },
                 None => Grant::Unlimited,
@@ -390,10 +400,11 @@ impl Resolved {
                 let mut places = HashMap::new();
                 for (key, tier) in map {
                     let Some(place) = place(&tier) else {
-                        return refuse(
-                            &tier,
-                            "an identity is in it, and there is none of this name",
-                        );
+                        let reason = match &*tier {
+                            "" => NO_TIER,
+                            _ => "an identity is in it, and there is none of this name",
+                        };
+                        return refuse(&tier, reason);
                     };
                     places.insert(key, place);
                 }
@@ -411,10 +422,13 @@ impl Resolved {
                     Unknown::Deny => Err(TierUnknown),
                     Unknown::Tier(tier) => match place(&tier) {
                         None => {
-                            return refuse(
-                                &tier,
-                                "identities of no known tier are in it, and there is none of this name",
-                            );
+                            let reason = match &*tier {
+                                "" => NO_TIER,
+                                _ => {
+                                    "identities of no known tier are in it, and there is none of this name"
+                                }
+                            };
+                            return refuse(&tier, reason);
                         }
                         place => Ok(place),
                     },

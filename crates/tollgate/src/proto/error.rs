@@ -5,7 +5,7 @@ use std::fmt;
 
 use prost_reflect::DescriptorError;
 
-use crate::{ConfigError, ParseQuotaError, QuotaError};
+use crate::{ConfigError, QuotaError};
 
 /// Why limits cannot be read from a contract, or do not fit it.
 #[derive(Debug)]
@@ -33,11 +33,14 @@ pub enum ProtoError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Wrong {
-    /// The quota cannot be read.
-    Quota(ParseQuotaError),
     /// There is no quota of that burst.
     Burst(QuotaError),
-    /// There is no such policy.
+    /// A burst stands beside a text that is not one quota.
+    BurstOfSeveral {
+        /// The text.
+        quota: String,
+    },
+    /// A policy of that name and those quotas cannot be built.
     Policy(ConfigError),
     /// It does not say whose messages are charged.
     Direction,
@@ -45,12 +48,6 @@ pub enum Wrong {
     Unknown,
     /// The extension is not the one of `tollgate/v1/limit.proto`.
     Shape,
-}
-
-impl From<ParseQuotaError> for Wrong {
-    fn from(error: ParseQuotaError) -> Self {
-        Self::Quota(error)
-    }
 }
 
 impl From<QuotaError> for Wrong {
@@ -80,8 +77,12 @@ impl fmt::Display for ProtoError {
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quota(error) => error.fmt(f),
             Self::Burst(error) => error.fmt(f),
+            Self::BurstOfSeveral { quota } => write!(
+                f,
+                "`burst` is that of one quota, and `quota` is {quota:?}; each of several says its burst itself, as in \"10/s burst \
+                 50; 1000/day\""
+            ),
             Self::Policy(error) => error.fmt(f),
             Self::Direction => f.write_str(
                 "it does not say whose messages are charged: `of` is RECEIVED, SENT or BOTH",

@@ -3,7 +3,8 @@
 use prost_reflect::{DescriptorPool, DynamicMessage, ExtensionDescriptor, MethodDescriptor, Value};
 
 use super::{ProtoError, Wrong};
-use crate::{Messages, Policy, Quota};
+use crate::policy::is_none;
+use crate::{Messages, Policy, Quota, Quotas};
 
 /// The options that there are in a contract.
 pub(super) struct Options {
@@ -101,7 +102,7 @@ impl Place<'_> {
         let limit = Limit::of(option)?;
         let place = || format!("{}{suffix}", self.name.to_ascii_lowercase());
         let name = limit.name.unwrap_or_else(place);
-        let policy = Policy::try_new(&name, limit.quota)?.try_grpc(self.methods)?;
+        let policy = Policy::try_new(&name, limit.quotas)?.try_grpc(self.methods)?;
         Ok(policy.cost(limit.cost))
     }
 
@@ -115,7 +116,7 @@ impl Place<'_> {
 
 /// What every option says.
 struct Limit {
-    quota: Quota,
+    quotas: Quotas,
     cost: u64,
     name: Option<String>,
 }
@@ -126,18 +127,28 @@ impl Limit {
         if option.unknown_fields().next().is_some() {
             return Err(Wrong::Unknown);
         }
-        let quota: Quota = text(option, "quota")?.parse()?;
-        let quota = match number(option, "burst")? {
-            0 => quota,
-            burst => quota.try_burst(burst)?,
-        };
+        let quotas = quotas(text(option, "quota")?, number(option, "burst")?)?;
         let cost = if option.has_field_by_name("cost") {
             number(option, "cost")?
         } else {
             1
         };
         let name = Some(text(option, "name")?).filter(|name| !name.is_empty());
-        Ok(Self { quota, cost, name })
+        Ok(Self { quotas, cost, name })
+    }
+}
+
+/// The quotas of a text, as for [`Policy::try_new`], which says what is wrong with it. A burst is that of one.
+fn quotas(text: String, burst: u64) -> Result<Quotas, Wrong> {
+    let quotas = match burst {
+        0 => return Ok(text.into()),
+        _ => Quota::parse_all(&text),
+    };
+    match quotas.as_deref() {
+        Ok([quota]) => Ok(quota.try_burst(burst)?.into()),
+        Ok(_) => Err(Wrong::BurstOfSeveral { quota: text }),
+        Err(_) if is_none(&text) => Err(Wrong::BurstOfSeveral { quota: text }),
+        Err(_) => Ok(text.into()),
     }
 }
 

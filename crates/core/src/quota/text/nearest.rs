@@ -2,7 +2,7 @@
 
 use super::words::{Word, words_of};
 use super::{ALGORITHMS, MOST, NOUNS, PER, UNITS, parse};
-use crate::ParseQuotaError;
+use crate::{ParseQuotaError, QuotaError};
 
 /// Words that are no part of a quota, and what says the same.
 const OTHERS: [(&str, &str); 28] = [
@@ -39,6 +39,10 @@ const OTHERS: [(&str, &str); 28] = [
 /// The error, with the nearest quota that works, if one is near.
 pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
     match error {
+        // A limit of 0 without a period is one all the same, and those who take quotas know what is written for it.
+        ParseQuotaError::Syntax { .. } if is_zero(text) => {
+            ParseQuotaError::Quota(QuotaError::ZeroLimit)
+        }
         ParseQuotaError::Syntax {
             found, expected, ..
         } => ParseQuotaError::Syntax {
@@ -48,6 +52,55 @@ pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
         },
         error @ ParseQuotaError::Quota(_) => error,
     }
+}
+
+/// The error about one of several quotas, with those that it may be if nothing stands between them: `10/h 5/s`.
+pub(super) fn suggest_several(text: &str, error: ParseQuotaError) -> ParseQuotaError {
+    match error {
+        ParseQuotaError::Syntax {
+            found,
+            expected,
+            instead: None,
+        } => ParseQuotaError::Syntax {
+            instead: apart(text),
+            found,
+            expected,
+        },
+        error => error,
+    }
+}
+
+fn is_zero(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|byte| byte == b'0')
+}
+
+/// The quotas of a text, each of which begins with a limit and what stands for a slash.
+fn apart(text: &str) -> Option<String> {
+    if text.len() > MOST {
+        return None;
+    }
+    let words = words_of(text);
+    let begins = |at: usize| {
+        let mut behind = words.get(at + 1..).unwrap_or_default().iter();
+        let mut next = behind.next();
+        if next.is_some_and(|word| word.is_one_of(&NOUNS)) {
+            next = behind.next();
+        }
+        words.get(at).is_some_and(Word::is_number)
+            && next.is_some_and(|word| word.is("/") || word.is_one_of(&PER))
+    };
+    let starts: Vec<usize> = (0..words.len()).filter(|at| begins(*at)).collect();
+    if starts.first() != Some(&0) || starts.len() < 2 {
+        return None;
+    }
+    let ends = starts.iter().skip(1).copied().chain([words.len()]);
+    let quotas = starts.iter().zip(ends).map(|(start, end)| {
+        let words = words.get(*start..end)?.iter();
+        let words: Vec<&str> = words.map(|Word(word)| word.as_str()).collect();
+        parse(&words.join(" ")).ok().map(|quota| quota.to_string())
+    });
+    Some(quotas.collect::<Option<Vec<_>>>()?.join("; "))
 }
 
 /// One slip at a time, and then all that are known at once.
@@ -81,14 +134,16 @@ fn meant(text: &str) -> Option<String> {
         with(&known),
         with(&typo),
         with(&all),
-        // A limit without a period, and one with nothing between.
+        // A limit without a period, or with a slash and nothing behind, and one with nothing between.
         format!("{plain} / s"),
+        format!("{plain} s"),
         plain.replacen(' ', " / ", 1),
         // An algorithm in two words.
         plain.replace(" window", "-window").replace(" log", "-log"),
         // Ten thousand.
         plain.replacen(" k ", "000 ", 1),
         without_fraction(&words).unwrap_or_default(),
+        in_smaller_units(&words).unwrap_or_default(),
     ];
     candidates
         .iter()
@@ -127,6 +182,32 @@ fn without_fraction(words: &[String]) -> Option<String> {
         before.join(" "),
         unit.join(" ")
     ))
+}
+
+/// An hour and a half is ninety minutes.
+fn in_smaller_units(words: &[String]) -> Option<String> {
+    let at = words
+        .iter()
+        .position(|word| word == "/" || PER.contains(&word.as_str()))?;
+    let (before, period) = words.split_at_checked(at + 1)?;
+    let [count, unit, rest @ ..] = period else {
+        return None;
+    };
+    let (whole, part) = count.split_once('.')?;
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let count: u64 = format!("{whole}{part}").parse().ok()?;
+    let (unit_us, _) = UNITS
+        .iter()
+        .find(|(_, names)| names.contains(&unit.as_str()))?;
+    let scaled_us = count.checked_mul(*unit_us)?;
+    scaled_us.is_multiple_of(scale).then(|| {
+        format!(
+            "{} {} us {}",
+            before.join(" "),
+            scaled_us / scale,
+            rest.join(" ")
+        )
+    })
 }
 
 fn gcd(one: u64, other: u64) -> u64 {
