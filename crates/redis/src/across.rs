@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
 
 use crate::cluster::Cluster;
-use crate::fleet::gone;
+use crate::job::gone;
 use crate::name::Name;
 use crate::slot;
 use crate::sync::Instant;

@@ -10,8 +10,8 @@ use tollgate_core::{
 use crate::across;
 use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
-use crate::fleet::{Fleet, gone, heard};
-use crate::job::Job;
+use crate::fleet::Fleet;
+use crate::job::{Job, gone, heard};
 use crate::name::Names;
 use crate::spare;
 use crate::stats::Stats;

@@ -3,8 +3,8 @@
 //! Each node has a queue and connections of its own, so that one that stalls or dies keeps nobody from the others. A call
 //! is sent again only when the node's answer proves that it did not run.
 
+mod forward;
 mod learn;
-mod redirect;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,11 +15,11 @@ use std::task::Poll;
 use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::dispatch::{Dispatch, Limits};
-use crate::fleet::{gone, heard, open_from};
+use crate::dispatch::{Dispatch, Elsewhere, Limits};
 use crate::handed::{Handed, Waiting};
-use crate::job::{Job, Said};
+use crate::job::{Job, Said, gone, heard};
 use crate::link::{Link, Origin};
+use crate::redirect::Redirect;
 use crate::server::{self, Address};
 use crate::slot;
 use crate::slots::{Hope, Slots};
@@ -27,8 +27,7 @@ use crate::stats::Counters;
 use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, sleep_until};
 use crate::wire::Request;
 
-use redirect::PAUSE;
-pub(crate) use redirect::Redirect;
+use forward::PAUSE;
 
 /// All nodes.
 pub(crate) struct Cluster {
@@ -117,16 +116,43 @@ impl Cluster {
         slots.nodes().cloned().collect()
     }
 
-    /// Sends a job to whoever has its slot, whoever waits for it being elsewhere.
+    /// Sends a job to the node that has its slot; what waits for it is elsewhere.
     pub(crate) fn push(&self, job: Job) {
         if let Some(handed) = self.hand(job) {
             handed.take_over();
         }
     }
 
-    /// Sends a job to whoever has its slot. Gives back the call if the job leaves alone, for the one who waits to drive.
-    #[must_use]
-    pub(crate) fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
+    fn any_node(&self) -> Option<Arc<Dispatch>> {
+        let nodes = self.nodes();
+        let alive = nodes.iter().find(|node| node.connection().is_some());
+        alive.or(nodes.first()).cloned()
+    }
+
+    fn make(&self, address: Address, hope: Hope) -> Arc<Dispatch> {
+        let mut link = self.link.clone();
+        if let Origin::Server(seed) = &self.link.origin {
+            link.origin = Origin::Server(Arc::new(server::at(seed, address)));
+        }
+        let elsewhere: Weak<dyn Elsewhere> = Weak::clone(&self.myself) as _;
+        let node = Dispatch::new(
+            link,
+            self.runtime.clone(),
+            self.limits,
+            Some(elsewhere),
+            Arc::clone(&self.counters),
+        );
+        if hope == Hope::None {
+            node.not_connected(&unready("the node was replaced because it did not answer"));
+        }
+        node.open_from(0);
+        node
+    }
+}
+
+impl Elsewhere for Cluster {
+    /// Sends a job to the node that has its slot.
+    fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
         job.route.slot = job.request.names.first().map_or(0, |name| slot::of(name));
         let owner = {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
@@ -147,30 +173,12 @@ impl Cluster {
         }
     }
 
-    fn any_node(&self) -> Option<Arc<Dispatch>> {
-        let nodes = self.nodes();
-        let alive = nodes.iter().find(|node| node.connection().is_some());
-        alive.or(nodes.first()).cloned()
+    fn send_on(&self, jobs: Vec<Job>, redirect: &Redirect) {
+        self.forward(jobs, redirect);
     }
 
-    fn make(&self, address: Address, hope: Hope) -> Arc<Dispatch> {
-        let mut link = self.link.clone();
-        if let Origin::Server(seed) = &self.link.origin {
-            link.origin = Origin::Server(Arc::new(server::at(seed, address)));
-        }
-        let cluster = Weak::clone(&self.myself);
-        let node = Dispatch::new(
-            link,
-            self.runtime.clone(),
-            self.limits,
-            cluster,
-            Arc::clone(&self.counters),
-        );
-        if hope == Hope::None {
-            node.not_connected(&unready("the node was replaced because it did not answer"));
-        }
-        open_from(&node, 0);
-        node
+    fn is_lost(&self) {
+        self.refresh();
     }
 }
 

@@ -5,27 +5,30 @@
 //! gather, and leave together when one is free again. How many calls keep a connection busy depends on how far away the
 //! server is. Nothing waits for a timer, but one rings when the deadline of those who wait comes.
 
+mod batch;
 mod lane;
 pub(crate) mod pace;
+mod reconnect;
+mod traffic;
 
+use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tollgate_core::FailureKind;
 
-use crate::cluster::Cluster;
-use crate::fleet::gone;
+use crate::connection::Connection;
 use crate::handed::{Handed, Waiting};
-use crate::job::Job;
-use crate::link::{Connection, Link};
+use crate::job::{GiveBack, Job, gone};
+use crate::link::Link;
 use crate::queue::{Fill, Turn};
+use crate::redirect::Redirect;
 use crate::stats::Counters;
 use crate::sync::{Handle, Instant, Mutex, MutexGuard, sleep_until};
 use crate::wire::{MAX_KEYS, Request};
 
-pub(crate) use lane::Place;
-use lane::State;
+use traffic::{Lane, Traffic};
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
 /// hundred; beyond 64 there is next to nothing left to save on each.
@@ -63,17 +66,38 @@ impl Default for Limits {
     }
 }
 
+/// What is beyond one server: the nodes of its cluster. A dispatch knows no more of them than this.
+pub(crate) trait Elsewhere: fmt::Debug + Send + Sync {
+    /// Takes a job that belongs to whichever node has its slot by now. Gives back the call if the job leaves alone, for the one who
+    /// waits to drive.
+    #[must_use]
+    fn hand(&self, job: Job) -> Option<Arc<Handed>>;
+
+    /// Takes a job, whoever waits for it being elsewhere.
+    fn push(&self, job: Job) {
+        if let Some(handed) = self.hand(job) {
+            handed.take_over();
+        }
+    }
+
+    /// Takes jobs that a node has not run.
+    fn send_on(&self, jobs: Vec<Job>, redirect: &Redirect);
+
+    /// A connection to a node was not made: another one may have taken the node's place.
+    fn is_lost(&self);
+}
+
 /// The queue and the connections.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     pub(crate) link: Link,
     runtime: Handle,
     pub(crate) limits: Limits,
-    /// Who knows the other nodes, if there are any.
-    pub(crate) cluster: Weak<Cluster>,
+    /// The other nodes, if there are any.
+    elsewhere: Option<Weak<dyn Elsewhere>>,
     /// Shared with the other nodes, so that what one that has left has sent still counts.
     pub(crate) counters: Arc<Counters>,
-    state: Mutex<State>,
+    state: Mutex<Traffic>,
     /// Tells those who make connections not to wait for their next attempt.
     pub(crate) hurry: Arc<Notify>,
     /// Whoever waits is told when the runtime ends.
@@ -85,10 +109,10 @@ impl Dispatch {
         link: Link,
         runtime: Handle,
         limits: Limits,
-        cluster: Weak<Cluster>,
+        elsewhere: Option<Weak<dyn Elsewhere>>,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
-        let in_cluster = cluster.strong_count() > 0;
+        let in_cluster = elsewhere.is_some();
         Arc::new_cyclic(|myself: &Weak<Self>| {
             let of_runtime = Weak::clone(myself);
             let ends = runtime.on_end(move || {
@@ -100,9 +124,9 @@ impl Dispatch {
                 link,
                 runtime,
                 limits,
-                cluster,
+                elsewhere,
                 counters,
-                state: Mutex::new(State::new(limits.connections, in_cluster)),
+                state: Mutex::new(Traffic::new(limits.connections, in_cluster)),
                 hurry: Arc::default(),
                 _ends: ends,
             }
@@ -114,9 +138,15 @@ impl Dispatch {
         let _detached = self.runtime.spawn(task);
     }
 
-    /// How many connections there are or are to be.
-    pub(crate) fn wires(&self) -> usize {
-        self.limits.connections
+    /// Opens connections in the background, but for those before `first`.
+    pub(crate) fn open_from(self: &Arc<Self>, first: usize) {
+        for wire in first..self.limits.connections {
+            reconnect::spawn(self, wire);
+        }
+    }
+
+    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
+        self.elsewhere.as_ref()?.upgrade()
     }
 
     /// When a request that comes now must have its answer.
@@ -138,8 +168,8 @@ impl Dispatch {
     /// Sends what nobody waits for, to whoever has its key by then.
     pub(crate) fn tell(self: &Arc<Self>, request: Request) {
         let job = Job::unattended(request, &self.counters);
-        match self.cluster.upgrade() {
-            Some(cluster) => cluster.push(job),
+        match self.elsewhere() {
+            Some(elsewhere) => elsewhere.push(job),
             None => self.push(job),
         }
     }
@@ -158,7 +188,7 @@ impl Dispatch {
         let mut state = self.state();
         if state.has_left {
             drop(state);
-            return self.cluster.upgrade()?.hand(job);
+            return self.elsewhere()?.hand(job);
         }
         if state.has_ended {
             drop(state);
@@ -224,12 +254,12 @@ impl Dispatch {
 
     /// Has what waits sent: with the call that is about to leave, or over a lane that is free, or when one is. Nobody may
     /// depend on another one's polling what it waits for, and whoever has to wait is told when the deadline comes.
-    fn pump(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn pump(self: &Arc<Self>, mut state: MutexGuard<'_, Traffic>) {
         if state.queue.is_empty() {
             return;
         }
         let handed = if state.is_gathering() {
-            state.take_handed(lane::Lane::is_gathering)
+            state.take_handed(Lane::is_gathering)
         } else if let Some(lane) = state.gather() {
             drop(state);
             self.spawn(lane::work(Arc::clone(self), lane));
@@ -243,7 +273,7 @@ impl Dispatch {
     }
 
     /// Has a timer set for those who wait, if there is none. One for all of them: their deadlines come in their order.
-    fn watch(self: &Arc<Self>, state: &mut State) {
+    fn watch(self: &Arc<Self>, state: &mut Traffic) {
         if state.queue.awaited() > 0 && !state.is_watched {
             state.is_watched = true;
             let watching = watch(Arc::downgrade(self));
@@ -277,7 +307,7 @@ impl Dispatch {
     }
 
     /// As much of what waits as one call may carry, and those for whom it would come too late.
-    fn batch(&self, state: &mut State, now: Instant) -> Turn {
+    fn batch(&self, state: &mut Traffic, now: Instant) -> Turn {
         let (mut keys, mut weight, mut count) = (0, 0, 0);
         let fits = |job: &Job, fill: Fill| {
             let parts = if fill == Fill::Half { 2 } else { 1 };
@@ -311,8 +341,14 @@ impl Dispatch {
         });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Traffic> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GiveBack for Dispatch {
+    fn give_back(self: Arc<Self>, credit: Request) {
+        self.tell(credit);
     }
 }
 

@@ -1,15 +1,14 @@
 //! One server, or a cluster of them.
 
-use std::sync::Arc;
-
-use tokio::sync::oneshot;
-use tollgate_core::{BackendError, FailureKind};
+use std::sync::{Arc, Weak};
 
 use crate::cluster::Cluster;
 use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
-use crate::job::{Heard, Job, Said};
-use crate::reconnect;
+use crate::job::Job;
+use crate::link::Origin;
+use crate::sentinel::Listener;
+use crate::server::Address;
 use crate::stats::Counters;
 use crate::sync::Instant;
 
@@ -21,6 +20,16 @@ pub(crate) enum Fleet {
 }
 
 impl Fleet {
+    /// The server that this leads to. If Sentinels name it, they are listened to from here on.
+    pub(crate) fn one(dispatch: Arc<Dispatch>) -> Self {
+        if let Origin::Master(sentinels) = &dispatch.link.origin {
+            for listening in sentinels.listening(&Arc::downgrade(&dispatch)) {
+                dispatch.spawn(listening);
+            }
+        }
+        Self::One(dispatch)
+    }
+
     /// Opens the first connection now, the others in the background.
     pub(crate) async fn open_now(&self) -> Result<(), ConnectError> {
         match self {
@@ -28,7 +37,7 @@ impl Fleet {
                 let first = dispatch.link.open().await;
                 let first = first.map_err(ConnectError::failed);
                 dispatch.connected(0, first?);
-                open_from(dispatch, 1);
+                dispatch.open_from(1);
                 Ok(())
             }
             Self::Cluster(cluster) => {
@@ -41,7 +50,7 @@ impl Fleet {
     /// Opens all connections in the background.
     pub(crate) fn open_later(&self) {
         match self {
-            Self::One(dispatch) => open_from(dispatch, 0),
+            Self::One(dispatch) => dispatch.open_from(0),
             Self::Cluster(cluster) => cluster.refresh(),
         }
     }
@@ -70,21 +79,14 @@ impl Fleet {
     }
 }
 
-pub(crate) fn heard(heard: Result<Heard, oneshot::error::RecvError>) -> Said {
-    let said = heard.ok().and_then(Heard::read);
-    said.unwrap_or_else(|| Err(gone()))
-}
+impl Listener for Weak<Dispatch> {
+    fn is_there(&self) -> bool {
+        self.strong_count() > 0
+    }
 
-pub(crate) fn gone() -> BackendError {
-    BackendError::new(
-        FailureKind::Unreachable,
-        "the runtime of the backend has ended",
-    )
-}
-
-/// Opens connections in the background, but for those before `first`.
-pub(crate) fn open_from(dispatch: &Arc<Dispatch>, first: usize) {
-    for wire in first..dispatch.wires() {
-        reconnect::spawn(dispatch, wire);
+    fn is_replaced_by(&self, master: &Address) {
+        if let Some(dispatch) = self.upgrade() {
+            dispatch.is_replaced_by(master);
+        }
     }
 }

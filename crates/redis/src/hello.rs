@@ -3,8 +3,8 @@
 use redis::{Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
+use crate::connection::{Connection, send};
 use crate::error::refusal;
-use crate::link::{Connection, send};
 
 /// What a server has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

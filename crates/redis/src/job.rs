@@ -1,18 +1,25 @@
 //! One request on its way: who waits for it, and until when.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tollgate_core::{BackendError, Charge, Decision, FailureKind};
 
-use crate::dispatch::Dispatch;
 use crate::stats::Counters;
 use crate::sync::Instant;
 use crate::wire::{Request, Work};
 
 /// What is sent back: a decision, or nothing for a reset.
 pub(crate) type Said = Result<Option<Decision>, BackendError>;
+
+/// The way on which a credit leaves for a decision that reached nobody. A job is answered with one, and so need not know what
+/// carries it.
+pub(crate) trait GiveBack: fmt::Debug + Send + Sync {
+    /// Sends a credit, without waiting for it.
+    fn give_back(self: Arc<Self>, credit: Request);
+}
 
 /// Where in a cluster a job belongs. Jobs of one route may share a call; elsewhere there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,15 +98,15 @@ impl Job {
         self.answered || self.is_withdrawn()
     }
 
-    /// Answers. What was decided for somebody who is gone is given back.
-    pub(crate) fn answer(&mut self, said: Said, dispatch: &Arc<Dispatch>) {
+    /// Answers. What was decided for somebody who is gone is given back that way.
+    pub(crate) fn answer(&mut self, said: Said, undo: Arc<dyn GiveBack>) {
         if said.is_err() {
             self.count_as_lost();
         }
         self.answered = true;
         let heard = Heard {
             said: Some(said),
-            undo: Some((Arc::clone(dispatch), Arc::clone(&self.request))),
+            undo: Some((undo, Arc::clone(&self.request))),
         };
         match self.waiter.take() {
             Some(waiter) => drop(waiter.send(heard)),
@@ -135,7 +142,7 @@ impl Job {
 #[derive(Debug)]
 pub(crate) struct Heard {
     said: Option<Said>,
-    undo: Option<(Arc<Dispatch>, Arc<Request>)>,
+    undo: Option<(Arc<dyn GiveBack>, Arc<Request>)>,
 }
 
 impl Heard {
@@ -146,15 +153,28 @@ impl Heard {
 
 impl Drop for Heard {
     fn drop(&mut self) {
-        let (Some(Ok(Some(decision))), Some((dispatch, request))) =
+        let (Some(Ok(Some(decision))), Some((undo, request))) =
             (self.said.take(), self.undo.take())
         else {
             return;
         };
         for credit in credits(&decision, &request) {
-            dispatch.tell(credit);
+            Arc::clone(&undo).give_back(credit);
         }
     }
+}
+
+/// The answer that came, or the news that none will.
+pub(crate) fn heard(heard: Result<Heard, oneshot::error::RecvError>) -> Said {
+    let said = heard.ok().and_then(Heard::read);
+    said.unwrap_or_else(|| Err(gone()))
+}
+
+pub(crate) fn gone() -> BackendError {
+    BackendError::new(
+        FailureKind::Unreachable,
+        "the runtime of the backend has ended",
+    )
 }
 
 /// What undoes a decision.

@@ -69,9 +69,9 @@
 
 mod across;
 mod backend;
-mod call;
 mod cluster;
 mod config;
+mod connection;
 mod dispatch;
 mod error;
 mod fleet;
@@ -82,7 +82,7 @@ mod job;
 mod link;
 mod name;
 mod queue;
-mod reconnect;
+mod redirect;
 mod rights;
 mod script;
 mod sentinel;

@@ -6,8 +6,8 @@
 use redis::{Pipeline, RedisError};
 use tollgate_core::{BackendError, FailureKind};
 
+use crate::connection::Connection;
 use crate::error::refusal;
-use crate::link::Connection;
 
 /// The name of no state: those have more parts.
 const NO_STATE: &str = "no-state";

@@ -4,8 +4,8 @@
 //! listened to, and asked again each second besides: once one of them has changed its mind, the connections to the old master
 //! are given up at once.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -17,9 +17,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::dispatch::Dispatch;
+use crate::connection::{connect, jittered, send, within};
 use crate::error::refusal;
-use crate::link::{connect, jittered, send, within};
 use crate::server::{self, Address, Credentials};
 
 /// How often a Sentinel is asked that has said nothing: all that a process may be late that may not subscribe.
@@ -38,6 +37,15 @@ pub(crate) struct Sentinels {
     pub(crate) patience: Duration,
     /// Which of them changed its mind last, and so knows best.
     pub(crate) freshest: AtomicUsize,
+}
+
+/// A part of the backend that wants to hear of a new master.
+pub(crate) trait Listener: Clone + Send + Sync + 'static {
+    /// Whether it is still there to be told.
+    fn is_there(&self) -> bool;
+
+    /// Another server is the master.
+    fn is_replaced_by(&self, master: &Address);
 }
 
 impl Sentinels {
@@ -59,11 +67,12 @@ impl Sentinels {
         Err(why.unwrap_or_else(|| BackendError::new(FailureKind::Unreachable, "no Sentinel")))
     }
 
-    /// Listens to all of them in the background, for as long as there is anybody to be told.
-    pub(crate) fn watch(self: &Arc<Self>, dispatch: &Arc<Dispatch>) {
-        for number in 0..self.sentinels.len() {
-            dispatch.spawn(listen(Arc::clone(self), number, Arc::downgrade(dispatch)));
-        }
+    /// Listens to all of them, for as long as there is a listener. One task for each.
+    pub(crate) fn listening<L: Listener>(
+        self: &Arc<Self>,
+        listener: &L,
+    ) -> impl Iterator<Item = impl Future<Output = ()> + Send + 'static> {
+        (0..self.sentinels.len()).map(|number| listen(Arc::clone(self), number, listener.clone()))
     }
 
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Address, BackendError> {
@@ -99,7 +108,7 @@ impl Sentinels {
 }
 
 /// Listens to one Sentinel, and has the old master left when it knows another one.
-async fn listen(sentinels: Arc<Sentinels>, number: usize, dispatch: Weak<Dispatch>) {
+async fn listen(sentinels: Arc<Sentinels>, number: usize, listener: impl Listener) {
     let Some(sentinel) = sentinels.sentinels.get(number) else {
         return;
     };
@@ -110,19 +119,18 @@ async fn listen(sentinels: Arc<Sentinels>, number: usize, dispatch: Weak<Dispatc
         if let Ok(mut connection) = within(sentinels.patience, subscribe(sentinel, &news)).await {
             while let Ok(address) = within(sentinels.patience, sentinels.ask(&mut connection)).await
             {
-                let Some(dispatch) = dispatch.upgrade() else {
+                if !listener.is_there() {
                     return;
-                };
+                }
                 if known.as_ref().is_some_and(|known| *known != address) {
                     sentinels.freshest.store(number, Ordering::Relaxed);
-                    dispatch.is_replaced_by(&address);
+                    listener.is_replaced_by(&address);
                 }
                 known = Some(address);
-                drop(dispatch);
                 let _quiet = timeout(EVERY, news.notified()).await;
             }
         }
-        if dispatch.strong_count() == 0 {
+        if !listener.is_there() {
             return;
         }
         sleep(jittered(EVERY)).await;

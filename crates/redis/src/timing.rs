@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -18,8 +18,8 @@ use tollgate_core::{
 
 use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
 use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
-use crate::fleet::heard;
 use crate::hello::Kind;
+use crate::job::heard;
 use crate::link::{Link, Opened, Origin};
 use crate::script::Script;
 use crate::server;
@@ -110,7 +110,7 @@ impl Far {
             deadline: Duration::from_secs(2),
         };
         let (limits, runtime) = (Limits::default(), Handle::current().unwrap());
-        let dispatch = Dispatch::new(link, runtime, limits, Weak::new(), Arc::default());
+        let dispatch = Dispatch::new(link, runtime, limits, None, Arc::default());
         let sent = Arc::<Sent>::default();
         for wire in 0..limits.connections {
             let (ours, theirs) = duplex(1 << 20);

@@ -19,22 +19,20 @@ mod model;
 
 #[path = "../src"]
 mod product {
-    pub(crate) mod call;
     pub(crate) mod cluster;
     pub(crate) mod dispatch;
-    pub(crate) mod fleet;
     pub(crate) mod handed;
     pub(crate) mod job;
     pub(crate) mod queue;
-    pub(crate) mod reconnect;
+    pub(crate) mod redirect;
     pub(crate) mod server;
     pub(crate) mod slots;
 }
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -42,15 +40,15 @@ use shuttle::future::{block_on, spawn, yield_now};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 
-use cluster::{Cluster, Redirect};
-use dispatch::{Dispatch, Limits};
-use fleet::{gone, heard};
-use job::{Job, Said};
+use cluster::Cluster;
+use dispatch::{Dispatch, Elsewhere, Limits};
+use job::{Job, Said, gone, heard};
 use link::{Link, Opened};
 use model::clock::{self, Instant};
 use model::world::{Mood, WORLD};
-use model::{error, hello, link, script, slot, stats, sync, wire};
-use product::{call, cluster, dispatch, fleet, handed, job, queue, reconnect, server, slots};
+use model::{connection, error, hello, link, script, slot, stats, sync, wire};
+use product::{cluster, dispatch, handed, job, queue, redirect, server, slots};
+use redirect::Redirect;
 use slots::{Hope, Slots};
 use sync::Handle;
 use wire::Request;
@@ -63,8 +61,8 @@ const LIMITS: Limits = Limits {
 
 /// With so many connections to the first server.
 fn dispatch(runtime: &Handle, lanes: usize) -> Arc<Dispatch> {
-    let (nobody, counters) = (Weak::new(), Arc::default());
-    let dispatch = Dispatch::new(Link::to(0), runtime.clone(), LIMITS, nobody, counters);
+    let (link, runtime) = (Link::to(0), runtime.clone());
+    let dispatch = Dispatch::new(link, runtime, LIMITS, None, Arc::default());
     for wire in 0..lanes {
         dispatch.connected(wire, Opened::to(0));
     }
@@ -239,7 +237,7 @@ fn a_server_that_stalls_or_dies_and_comes_back_leaves_nobody_without_an_answer()
 }
 
 fn cluster(runtime: &Handle) -> Arc<Cluster> {
-    let seeds = vec![link::info(0), link::info(1)];
+    let seeds = vec![connection::info(0), connection::info(1)];
     Cluster::new(seeds, Link::to(0), runtime.clone(), LIMITS)
 }
 

@@ -8,9 +8,10 @@ use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::{Cluster, unready};
+use crate::connection::{Connection, connect, send, within};
 use crate::error::refusal;
 use crate::hello;
-use crate::link::{Connection, Origin, connect, send, within};
+use crate::link::Origin;
 use crate::server;
 use crate::slots;
 use crate::sync::sleep;

@@ -1,7 +1,7 @@
 //! What the settings come to, or which of them is none.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Weak};
 
 use super::{RedisBackendBuilder, Topology};
 use crate::backend::RedisBackend;
@@ -140,12 +140,13 @@ impl RedisBackendBuilder {
 
     fn one(&self, origin: Origin, runtime: Handle) -> Fleet {
         let link = self.link(origin, Kind::Single);
-        let (no_others, counters) = (Weak::new(), Arc::default());
-        let dispatch = Dispatch::new(link, runtime, self.limits, no_others, counters);
-        if let Origin::Master(sentinels) = &dispatch.link.origin {
-            sentinels.watch(&dispatch);
-        }
-        Fleet::One(dispatch)
+        Fleet::one(Dispatch::new(
+            link,
+            runtime,
+            self.limits,
+            None,
+            Arc::default(),
+        ))
     }
 
     fn link(&self, origin: Origin, kind: Kind) -> Link {

@@ -2,6 +2,7 @@
 //! told to, and servers that count.
 
 pub(crate) mod clock;
+pub(crate) mod connection;
 pub(crate) mod link;
 pub(crate) mod sync;
 pub(crate) mod wire;
@@ -45,7 +46,7 @@ pub(crate) mod error {
 pub(crate) mod hello {
     use tollgate_core::BackendError;
 
-    use super::link::Connection;
+    use super::connection::Connection;
 
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Kind;

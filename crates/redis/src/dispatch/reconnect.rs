@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::dispatch::Dispatch;
-use crate::link::jittered;
+use super::Dispatch;
+use crate::connection::jittered;
 use crate::sync::{Instant, timeout_at};
 
 /// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
@@ -31,9 +31,8 @@ async fn reconnect(dispatch: Weak<Dispatch>, wire: usize) {
             Ok(opened) => return dispatch.connected(wire, opened),
             Err(error) => dispatch.not_connected(&error),
         }
-        if let Some(cluster) = dispatch.cluster.upgrade() {
-            // Somebody else may have taken its place.
-            cluster.refresh();
+        if let Some(elsewhere) = dispatch.elsewhere() {
+            elsewhere.is_lost();
         }
         let hurry = Arc::clone(&dispatch.hurry);
         drop(dispatch);

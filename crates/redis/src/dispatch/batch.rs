@@ -8,11 +8,12 @@ use redis::{Cmd, ErrorKind, RedisError, Value};
 use smallvec::SmallVec;
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::cluster::Redirect;
-use crate::dispatch::{Dispatch, Place};
+use super::Dispatch;
+use super::traffic::Place;
+use crate::connection::{Connection, send, send_all};
 use crate::error::{again, failure, wants_reconnect};
-use crate::job::Job;
-use crate::link::{Connection, send, send_all};
+use crate::job::{GiveBack, Job};
+use crate::redirect::Redirect;
 use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
 use crate::wire::{Call, Plan, Reply, replay};
@@ -26,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const MOST_LOADS: u32 = 8;
 
 /// Sends the batch and answers everybody in it, each within its deadline. Whether the lane is free for another.
-pub(crate) async fn run(
+pub(super) async fn run(
     dispatch: &Arc<Dispatch>,
     place: Place,
     mut connection: Connection,
@@ -64,10 +65,10 @@ pub(crate) async fn run(
             }
         }
         Some(Err(error)) => {
-            if let Some(cluster) = dispatch.cluster.upgrade()
+            if let Some(elsewhere) = dispatch.elsewhere()
                 && let Some(redirect) = Redirect::of(&error, jobs.len())
             {
-                cluster.send_on(jobs, &redirect);
+                elsewhere.send_on(jobs, &redirect);
                 return true;
             }
             let failed = broken_off(&error);
@@ -230,7 +231,8 @@ fn deliver(mut jobs: Vec<Job>, said: Answers, dispatch: &Arc<Dispatch>) {
     match said {
         Ok(outcomes) => {
             for (position, outcome) in outcomes {
-                jobs[position].answer(outcome, dispatch);
+                let undo: Arc<dyn GiveBack> = Arc::clone(dispatch) as _;
+                jobs[position].answer(outcome, undo);
             }
         }
         Err(error) => fail(&mut jobs, || again(&error)),
