@@ -39,6 +39,8 @@ pub(crate) struct Place {
     /// Whether a layer with the service's policies stands around it.
     pub(crate) behind: bool,
     pub(crate) is_grpc: bool,
+    /// Whether it is a method of gRPC's in a nest, whose path is longer than its name.
+    pub(crate) is_nested: bool,
     /// The policy of its own, which an annotation gave it.
     pub(crate) own: Option<&'static str>,
 }

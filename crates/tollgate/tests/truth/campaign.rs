@@ -135,7 +135,7 @@ impl Case {
             // Policies that contradict themselves are refused when the limiter is built.
             if services::build(&spec, &rules, &Arc::default()).is_some() {
                 // What is no request for the types of `http` no server hands on.
-                let asks = repeat_with(|| Ask::draw(rng));
+                let asks = repeat_with(|| Ask::draw(rng, &spec));
                 let asks = asks.filter(|ask| ask.request().is_some());
                 let asks = asks.take(REQUESTS_EACH).collect();
                 return Self { spec, rules, asks };

@@ -19,6 +19,7 @@ const GRPC: Grpc = Grpc {
     health: false,
     interceptor: false,
     web: false,
+    is_nested: false,
     weak_messages: false,
 };
 

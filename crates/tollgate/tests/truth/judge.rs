@@ -11,8 +11,8 @@ use http::{HeaderValue, Method};
 use tollgate::{Key, OnMissing};
 
 use crate::book::{Head, Page, Place, Run};
-use crate::policies::{PLENTY, Rule};
-use crate::readings::Who;
+use crate::policies::{ExemptBy, FAVOURITE, LISTED_METHODS, LISTED_ROUTES, PLENTY, REFUSED, Rule};
+use crate::readings::{HEADER, Who};
 use crate::services::{ANNOTATED, LIMITED};
 
 /// What must not be.
@@ -35,6 +35,10 @@ pub(crate) enum Kind {
     TwoBudgets(Who),
     /// More got through for one caller than the quota.
     TooMany(Who),
+    /// A caller spent what another has.
+    SomebodyElses(Who),
+    /// A caller came through whom the policy refuses.
+    Admitted(Who),
     /// An annotated handler ran, and its annotation was not charged.
     OwnUncharged,
     /// A method was handed messages that were not charged.
@@ -61,6 +65,8 @@ pub(crate) struct Judge<'a> {
     intercepting: Option<&'static str>,
     /// The budgets of callers, by policy and caller, with the request that each was first seen in.
     budgets: HashMap<Caller, (Key, usize)>,
+    /// Whose budgets these are, by policy and budget, with the request that each was first seen in.
+    owners: HashMap<(usize, Key), (Caller, usize)>,
     /// What got through by policy and caller.
     passed: HashMap<Caller, Passed>,
 }
@@ -82,6 +88,7 @@ impl<'a> Judge<'a> {
             rules,
             intercepting,
             budgets: HashMap::new(),
+            owners: HashMap::new(),
             passed: HashMap::new(),
         }
     }
@@ -122,6 +129,29 @@ impl<'a> Judge<'a> {
         let cost: u64 = taken.clone().map(|taken| taken.cost).sum();
         let reading = run.head.readings.get(&who).map_or(&[][..], Vec::as_slice);
         let is_known = reading.iter().any(Option::is_some);
+        // Quotes around a cookie, slashes behind what stands in a path, and blanks around a token do not count, and a caller who
+        // knows a favourite's name could leave them out.
+        let bare = |caller: &[u8]| match who {
+            Who::Cookie | Who::Path => String::from_utf8_lossy(caller)
+                .trim_matches(['"', '/'])
+                .to_owned(),
+            _ => String::from_utf8_lossy(caller.trim_ascii()).into_owned(),
+        };
+        let is_only = |name: &[u8]| {
+            let mut known = reading.iter().flatten();
+            known.all(|caller| bare(caller).as_bytes() == name)
+        };
+        // Where the extractor refuses the request, the policy may still know its favourite: of a form, by the query.
+        let may_be_told = is_known || reading.is_empty() || who == Who::Form;
+        if rule.favours.is_some() && is_only(FAVOURITE) && may_be_told {
+            return None;
+        }
+        let has_come = !rule.per_message || run.messages > 0;
+        // Who cannot be told is on no list, and shares a budget.
+        let is_told = !taken.clone().any(|taken| is_shared(&taken.key)) && !reading.contains(&None);
+        if rule.favours.is_some() && is_known && is_only(REFUSED) && is_told && has_come {
+            return wrong(Kind::Admitted(who), format!("{run:?}"), vec![number]);
+        }
         let must_be_charged = is_known || rule.on_missing != OnMissing::Pass;
         if rule.per_message {
             if must_be_charged && run.messages > cost {
@@ -165,6 +195,15 @@ impl<'a> Judge<'a> {
                     );
                     return wrong(Kind::TwoBudgets(who), what, vec![*first, number]);
                 }
+                if !who.is_exact() {
+                    continue;
+                }
+                let owner = self.owners.entry((index, taken.key.clone()));
+                let (owner, first) = owner.or_insert_with(|| (caller.clone(), number));
+                if *owner != caller {
+                    let what = format!("{:?} is another's: {run:?}", taken.key);
+                    return wrong(Kind::SomebodyElses(who), what, vec![*first, number]);
+                }
             }
             let most = rule.limit * if account.shared { 2 } else { 1 };
             if rule.limit < PLENTY && account.count > most {
@@ -193,6 +232,7 @@ impl<'a> Judge<'a> {
             && !has(&rule.exempt_methods, &head.method)
             && (rule.hosts.is_empty() || is_for_host(rule, head))
             && !is_exempt(rule, run)
+            && !rule.exempt_by.is_some_and(|by| is_listed(by, run))
     }
 }
 
@@ -204,6 +244,19 @@ fn is_exempt(rule: &Rule, run: &Run) -> bool {
     let head = &*run.head;
     (rule.exempts_preflights && is_preflight(head))
         || (rule.exempts_health_checks && !names_health(rule) && is_health_check(head))
+}
+
+/// Whether what the list is of is on it.
+fn is_listed(by: ExemptBy, run: &Run) -> bool {
+    let head = &*run.head;
+    match by {
+        ExemptBy::Route => LISTED_ROUTES.iter().any(|route| is_at(route, head)),
+        ExemptBy::Method => has(&LISTED_METHODS, &head.method),
+        ExemptBy::Header => {
+            let value = head.headers.get(HEADER);
+            value.is_some_and(|value| value.as_bytes().trim_ascii() == FAVOURITE)
+        }
+    }
 }
 
 /// The annotation of the handler, if it has one and was not asked.
@@ -233,8 +286,7 @@ fn is_shared(key: &Key) -> bool {
 
 fn covers_path(rule: &Rule, run: &Run) -> bool {
     let path = run.head.uri.path();
-    let is_at =
-        |pattern: &str| run.head.matched.as_deref() == Some(pattern) || routes_to(pattern, path);
+    let is_at = |pattern: &str| is_at(pattern, &run.head);
     if rule.exempt_routes.iter().any(|pattern| is_at(pattern)) {
         return false;
     }
@@ -243,13 +295,18 @@ fn covers_path(rule: &Rule, run: &Run) -> bool {
     }
     let calls = |methods: &&str| {
         let (service, method) = methods.split_once('/').unwrap_or((methods, "*"));
-        if run.place.is_grpc {
+        if run.place.is_grpc && !run.place.is_nested {
             let is_service = service == "shop.v1.Orders" || service == "shop.v1.*";
             return is_service && (method == "*" || method == run.place.name);
         }
         method != "*" && path.strip_prefix('/') == Some(methods)
     };
     rule.routes.iter().any(|pattern| is_at(pattern)) || rule.grpc.iter().any(calls)
+}
+
+/// Whether axum has taken the request there, or would take its path there.
+fn is_at(pattern: &str, head: &Head) -> bool {
+    head.matched.as_deref() == Some(pattern) || routes_to(pattern, head.uri.path())
 }
 
 /// Whether axum's router would take the path there.

@@ -20,6 +20,7 @@ mod campaign;
 mod catches;
 mod judge;
 mod policies;
+mod proxies;
 mod readings;
 mod requests;
 mod services;

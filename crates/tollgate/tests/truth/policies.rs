@@ -5,10 +5,10 @@ use std::fmt;
 use fastrand::Rng;
 use http::Method;
 use tollgate::key::{
-    BasicUser, BearerToken, Cookie, FormField, Global, Header, Host, JsonField, Metadata,
-    PathParam, Query,
+    self, BasicUser, BearerToken, Cookie, FormField, Global, Header, Host, JsonField, KeyList,
+    MatchedRoute, Metadata, PathParam, Query,
 };
-use tollgate::{ClientIp, Messages, OnMissing, Policy, Quota};
+use tollgate::{Block, ClientIp, Messages, OnMissing, Policy, Quota, Quotas, Tiers};
 
 use crate::readings::{BINARY, COOKIE, FIELD, HEADER, METADATA, PARAM, QUERY, Who};
 use crate::services::{Around, Spec};
@@ -26,7 +26,10 @@ pub(crate) struct Rule {
     pub(crate) hosts: Vec<&'static str>,
     pub(crate) exempts_preflights: bool,
     pub(crate) exempts_health_checks: bool,
+    pub(crate) exempt_by: Option<ExemptBy>,
     pub(crate) who: Who,
+    /// Whether it has favourites, and callers whom it refuses.
+    pub(crate) favours: Option<Favours>,
     pub(crate) on_missing: OnMissing,
     pub(crate) per_message: bool,
     /// Only for handlers that name it.
@@ -36,13 +39,36 @@ pub(crate) struct Rule {
     pub(crate) weakness: Option<Weakness>,
 }
 
+/// A list of what a policy does not cover, which is made of something else than whose budget it spends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExemptBy {
+    Route,
+    Method,
+    Header,
+}
+
+/// How a policy knows its favourite, and whom it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Favours {
+    Lists,
+    Tiers,
+    TiersAsked,
+}
+
+/// Who is never charged, and who never passes, under a policy that favours.
+pub(crate) const FAVOURITE: &[u8] = b"abc";
+pub(crate) const REFUSED: &[u8] = b"zzz";
+/// What stands on lists.
+pub(crate) const LISTED_ROUTES: [&str; 2] = ["/items/{id}", "/in/x"];
+pub(crate) const LISTED_METHODS: [Method; 2] = [Method::PUT, Method::GET];
+
 /// The policy that handlers name, if a service has one.
 pub(crate) const NAMED: &str = "named";
 /// So much that nothing is refused, and every request shows whom it is from.
 pub(crate) const PLENTY: u64 = 1_000_000;
 
 const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 15] = [
     "/any",
     "/get",
     "/both",
@@ -55,6 +81,8 @@ const ROUTES: [&str; 13] = [
     "/{a}",
     "/{*all}",
     "/shop.v1.Orders/{method}",
+    "/api/shop.v1.Orders/{method}",
+    "/api/{*rest}",
     "/grpc.health.v1.Health/{method}",
 ];
 const ITEMS: [&str; 1] = ["/items/{id}"];
@@ -80,7 +108,9 @@ impl Rule {
             hosts: Vec::new(),
             exempts_preflights: false,
             exempts_health_checks: false,
+            exempt_by: None,
             who: Who::All,
+            favours: None,
             on_missing: OnMissing::Share,
             per_message: false,
             on_demand: false,
@@ -121,6 +151,13 @@ impl Rule {
         }
         rule.exempts_preflights = rng.u8(0..4) == 0;
         rule.exempts_health_checks = rng.u8(0..4) == 0;
+        if rng.u8(0..6) == 0 {
+            let all = [ExemptBy::Route, ExemptBy::Method, ExemptBy::Header];
+            rule.exempt_by = rng.choice(all);
+        }
+        if rng.u8(0..3) == 0 {
+            rule.favours = draw_favours(rng, rule.who);
+        }
         if rng.u8(0..3) == 0 {
             rule.limit = rng.u64(1..=4);
         }
@@ -149,6 +186,9 @@ impl Rule {
             }
             messages.per_message = true;
             messages.exempts_preflights = rng.bool();
+            if rng.bool() {
+                messages.favours = draw_favours(rng, messages.who);
+            }
             messages.limit = rng.choice([PLENTY, 12]).unwrap();
             rules.push(messages);
         }
@@ -159,11 +199,20 @@ impl Rule {
         if named.who == Who::Path {
             named.who = Who::Peer;
         }
+        named.favours = draw_favours(rng, named.who).filter(|_| rng.bool());
         rules.push(named);
         // Outside of a router nobody knows yet where it leads.
         if spec.around == Around::Service {
-            let by_path = rules.iter_mut().filter(|rule| rule.who == Who::Path);
-            by_path.for_each(|rule| rule.routes = ITEMS.to_vec());
+            for rule in &mut rules {
+                if rule.who == Who::Path {
+                    rule.routes = ITEMS.to_vec();
+                }
+                rule.who = match rule.who {
+                    Who::Route => Who::Method,
+                    Who::Parts(parts) if parts.contains(&Who::Route) => Who::Parts(PARTS[0]),
+                    who => who,
+                };
+            }
         }
         rules
     }
@@ -201,6 +250,36 @@ impl Rule {
         if covered.exempts_health_checks {
             policy = policy.exempt_health_checks();
         }
+        policy = match covered.exempt_by {
+            None => policy,
+            Some(ExemptBy::Route) => {
+                policy.exempt_by(MatchedRoute, KeyList::from_iter(LISTED_ROUTES))
+            }
+            Some(ExemptBy::Method) => {
+                let names = LISTED_METHODS.map(|method| method.to_string());
+                policy.exempt_by(key::Method, KeyList::from_iter(names))
+            }
+            Some(ExemptBy::Header) => {
+                policy.exempt_by(Header::new(HEADER), KeyList::from_iter([FAVOURITE]))
+            }
+        };
+        policy = match covered.favours {
+            None => policy,
+            Some(Favours::Lists) => policy
+                .exempt_keys(KeyList::from_iter([FAVOURITE]))
+                .block_keys(KeyList::from_iter([REFUSED]), Block::Forbidden),
+            Some(Favours::Tiers) => {
+                let tiers = [(FAVOURITE, "free"), (REFUSED, "closed")];
+                policy.tiers(with_tiers(Tiers::by_key(tiers)))
+            }
+            Some(Favours::TiersAsked) => {
+                policy.tiers(with_tiers(Tiers::by(|key, _| match key.content() {
+                    FAVOURITE => Some("free"),
+                    REFUSED => Some("closed"),
+                    _ => None,
+                })))
+            }
+        };
         if covered.per_message {
             policy = policy.per_message(Messages::received().end_stream());
         }
@@ -217,6 +296,7 @@ impl Rule {
             Who::Peer | Who::All | Who::Header | Who::Cookie | Who::Metadata | Who::BinaryMetadata
         );
         let is_plain = self.routes.is_empty() && self.grpc.is_empty() && self.hosts.is_empty();
+        let is_plain = is_plain && self.exempt_by.is_none();
         has_key && is_plain && self.exempt_routes.is_empty() && self.methods.is_empty()
     }
 }
@@ -237,6 +317,12 @@ impl fmt::Debug for Rule {
         ];
         for (name, list) in lists.iter().filter(|(_, list)| list != "[]") {
             write!(f, ", {name} {list}")?;
+        }
+        if let Some(exempt_by) = self.exempt_by {
+            write!(f, ", exempt by {exempt_by:?}")?;
+        }
+        if let Some(favours) = self.favours {
+            write!(f, ", favours by {favours:?}")?;
         }
         let flags = [
             ("exempts preflights", self.exempts_preflights),
@@ -269,7 +355,51 @@ fn keyed(policy: Policy, who: Who) -> Policy {
         Who::Json => policy.key(JsonField::new(FIELD)),
         Who::Metadata => policy.key(Metadata::new(METADATA)),
         Who::BinaryMetadata => policy.key(Metadata::new(BINARY)),
+        Who::Route => policy.key(MatchedRoute),
+        Who::Method => policy.key(key::Method),
+        Who::Parts([Who::Peer, Who::Header]) => policy.key((ClientIp, Header::new(HEADER))),
+        Who::Parts([Who::Header, Who::Query]) => {
+            policy.key((Header::new(HEADER), Query::new(QUERY)))
+        }
+        Who::Parts([Who::Cookie, Who::Form]) => {
+            policy.key((Cookie::new(COOKIE), FormField::new(FIELD)))
+        }
+        Who::Parts([Who::Peer, Who::Route, Who::Method]) => {
+            policy.key((ClientIp, MatchedRoute, key::Method))
+        }
+        Who::Parts(parts) => panic!("{parts:?}"),
     }
+}
+
+/// What identities of several parts are made of.
+const PARTS: [&[Who]; 4] = [
+    &[Who::Peer, Who::Header],
+    &[Who::Header, Who::Query],
+    &[Who::Cookie, Who::Form],
+    &[Who::Peer, Who::Route, Who::Method],
+];
+
+fn with_tiers(tiers: Tiers) -> Tiers {
+    tiers.unlimited("free").tier("closed", Quotas::none())
+}
+
+/// A policy has favourites only where they can be told by name.
+fn draw_favours(rng: &mut Rng, who: Who) -> Option<Favours> {
+    let has_names = matches!(
+        who,
+        Who::Header
+            | Who::Cookie
+            | Who::Bearer
+            | Who::BasicUser
+            | Who::Query
+            | Who::Path
+            | Who::Form
+            | Who::Json
+            | Who::Metadata
+            | Who::BinaryMetadata
+    );
+    let all = [Favours::Lists, Favours::Tiers, Favours::TiersAsked];
+    rng.choice(all).filter(|_| has_names)
 }
 
 fn draw_who(rng: &mut Rng) -> Who {
@@ -287,6 +417,12 @@ fn draw_who(rng: &mut Rng) -> Who {
         Who::Json,
         Who::Metadata,
         Who::BinaryMetadata,
+        Who::Route,
+        Who::Method,
+        Who::Parts(PARTS[0]),
+        Who::Parts(PARTS[1]),
+        Who::Parts(PARTS[2]),
+        Who::Parts(PARTS[3]),
     ];
     *rng.choice(&all).unwrap()
 }

@@ -1,21 +1,25 @@
 //! Whom the extractors of handlers take a caller for.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Form, FromRequest, FromRequestParts, Json, Path, Query};
+use axum::extract::{
+    ConnectInfo, Form, FromRequest, FromRequestParts, Json, MatchedPath, Path, Query,
+};
 use axum_extra::TypedHeader;
 use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::Cookie;
 use axum_extra::headers::Authorization;
 use axum_extra::headers::authorization::{Basic, Bearer};
 use bytes::Bytes;
-use http::Request;
 use http::request::Parts;
+use http::{Method, Request};
 use serde_json::Value;
 use tollgate::PeerAddr;
 use tonic::metadata::{MetadataMap, MetadataValue};
+
+use crate::proxies::{TRUTH, told};
 
 /// What a caller is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +37,30 @@ pub(crate) enum Who {
     Host,
     Metadata,
     BinaryMetadata,
+    Route,
+    Method,
+    /// All of them together.
+    Parts(&'static [Self]),
+}
+
+impl Who {
+    /// Whether the body has to be read for it.
+    pub(crate) fn is_in_body(self) -> bool {
+        match self {
+            Self::Form | Self::Json => true,
+            Self::Parts(parts) => parts.iter().any(|part| part.is_in_body()),
+            _ => false,
+        }
+    }
+
+    /// Whether two of them are never one: no reader takes anything off them, or anything for the same.
+    pub(crate) fn is_exact(self) -> bool {
+        match self {
+            Self::Peer | Self::Route | Self::Method => true,
+            Self::Parts(parts) => parts.iter().all(|part| part.is_exact()),
+            _ => false,
+        }
+    }
 }
 
 /// What the extractors find: several, where they do not agree. Nothing, if they refuse the request, so that a handler which
@@ -47,6 +75,17 @@ pub(crate) const PARAM: &str = "id";
 pub(crate) const FIELD: &str = "user";
 pub(crate) const METADATA: &str = "account";
 pub(crate) const BINARY: &str = "account-bin";
+/// The methods that have a budget each.
+const KNOWN: [Method; 8] = [
+    Method::GET,
+    Method::POST,
+    Method::PUT,
+    Method::DELETE,
+    Method::PATCH,
+    Method::OPTIONS,
+    Method::CONNECT,
+    Method::TRACE,
+];
 
 /// What the extractors find, of those that are asked for.
 pub(crate) async fn read(
@@ -63,6 +102,27 @@ pub(crate) async fn read(
 
 async fn read_one(parts: &mut Parts, body: &Bytes, who: Who) -> Reading {
     match who {
+        Who::Parts(of) => {
+            let mut whole = vec![Some(Vec::new())];
+            for part in of {
+                let part = Box::pin(read_one(parts, body, *part)).await;
+                whole = joined(&whole, &part);
+            }
+            whole
+        }
+        Who::Route => match parts.extensions.get::<MatchedPath>() {
+            Some(matched) => vec![text(Some(matched.as_str()))],
+            // A policy may know another.
+            None => Vec::new(),
+        },
+        Who::Method => {
+            let name = match &parts.method {
+                &Method::HEAD => "GET",
+                known if KNOWN.contains(known) => known.as_str(),
+                _ => "any other",
+            };
+            vec![text(Some(name))]
+        }
         Who::Peer => vec![Some(peer(parts))],
         Who::All => vec![Some(Vec::new())],
         Who::Header => {
@@ -199,11 +259,32 @@ fn host(said: Option<String>) -> Option<Vec<u8>> {
     text(Some(name.trim_end_matches('.')))
 }
 
+/// The address of whoever is connected, to the service or to a proxy that speaks for it. IPv6 counts by networks of 64 bits.
 fn peer(parts: &Parts) -> Vec<u8> {
     let set = parts.extensions.get::<PeerAddr>().map(|peer| peer.0);
     let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let address = set.or(connected.map(|peer| peer.0));
-    address.map_or_else(Vec::new, |address| address.ip().to_string().into_bytes())
+    let peer = address.map(|address| address.ip());
+    let truth = parts.headers.get(TRUTH).and_then(|line| line.to_str().ok());
+    match truth.and_then(|line| told(line, peer)).or(peer) {
+        None => Vec::new(),
+        Some(IpAddr::V4(address)) => address.octets().to_vec(),
+        Some(IpAddr::V6(address)) => address.octets()[..8].to_vec(),
+    }
+}
+
+/// Each of the one with each of the other. Whoever has no name in one of them has none at all.
+fn joined(one: &Reading, other: &Reading) -> Reading {
+    let pairs = one
+        .iter()
+        .flat_map(|one| other.iter().map(move |other| (one, other)));
+    let pairs = pairs.map(|(one, other)| {
+        let (mut one, other) = (one.clone()?, other.as_ref()?);
+        one.extend_from_slice(&other.len().to_be_bytes());
+        one.extend_from_slice(other);
+        Some(one)
+    });
+    pairs.collect()
 }
 
 /// The same request once more, for an extractor that takes all of it.

@@ -10,8 +10,12 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body_util::StreamBody;
 use tollgate::PeerAddr;
 
+use crate::proxies::{Way, spoofs};
 use crate::readings::{BINARY, HEADER, METADATA};
-use crate::services::BUFFER;
+use crate::services::{BUFFER, Spec};
+
+/// Headers, line by line.
+pub(crate) type Lines = Vec<(&'static str, Vec<u8>)>;
 
 /// A request before it is one.
 #[derive(Clone)]
@@ -22,7 +26,9 @@ pub(crate) struct Ask {
     /// In the target, or as HTTP/2 has it.
     pub(crate) authority: Option<&'static str>,
     pub(crate) path: String,
-    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) headers: Lines,
+    /// If it comes through proxies, which write into the headers.
+    pub(crate) way: Option<Way>,
     /// In these pieces.
     pub(crate) body: Vec<Vec<u8>>,
 }
@@ -244,7 +250,8 @@ const HOST_LINES: [&[&[u8]]; 12] = [
 ];
 
 impl Ask {
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    /// A request of this service.
+    pub(crate) fn draw(rng: &mut Rng, spec: &Spec) -> Self {
         let is_call = rng.u8(0..3) == 0;
         let mut ask = Self {
             is_http2: is_call || rng.bool(),
@@ -253,10 +260,15 @@ impl Ask {
             authority: None,
             path: String::new(),
             headers: Vec::new(),
+            way: None,
             body: Vec::new(),
         };
+        ask.way = spec.proxies.way(rng, ask.peer);
         if is_call {
             ask.draw_call(rng);
+            if spec.grpc.is_some_and(|grpc| grpc.is_nested) && rng.u8(0..4) != 0 {
+                ask.path.insert_str(0, "/api");
+            }
         } else {
             ask.path = one(rng, &PATHS).to_owned();
             ask.draw_body(rng);
@@ -367,6 +379,9 @@ impl Ask {
             self.add_all(BINARY, one(rng, &BINARIES));
         }
         self.add_all("authorization", one(rng, &CREDENTIALS));
+        for (name, value) in spoofs(rng) {
+            self.add(name, value);
+        }
     }
 
     fn add(&mut self, name: &'static str, value: &[u8]) {
@@ -384,6 +399,15 @@ impl Ask {
         self.headers.extend(lines);
     }
 
+    /// The headers as the service gets them.
+    pub(crate) fn lines(&self) -> Lines {
+        let mut lines = self.headers.clone();
+        if let Some(way) = &self.way {
+            way.write(&mut lines);
+        }
+        lines
+    }
+
     /// The request as a server without a socket gets it, or nothing if it can be none.
     pub(crate) fn request(&self) -> Option<Request<Body>> {
         let mut request = Request::new(self.body());
@@ -394,9 +418,9 @@ impl Ask {
             Version::HTTP_11
         };
         *request.uri_mut() = self.uri()?;
-        for (name, value) in &self.headers {
+        for (name, value) in self.lines() {
             let name: HeaderName = name.parse().ok()?;
-            let value = HeaderValue::from_bytes(value).ok()?;
+            let value = HeaderValue::from_bytes(&value).ok()?;
             request.headers_mut().append(name, value);
         }
         let peer = SocketAddr::from(([192, 0, 2, self.peer], 4711));
@@ -448,7 +472,7 @@ fn mangled(rng: &mut Rng, path: &str) -> String {
     }
 }
 
-fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+pub(crate) fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     *rng.choice(of).unwrap()
 }
 
@@ -457,7 +481,8 @@ impl fmt::Debug for Ask {
         let version = if self.is_http2 { "HTTP/2" } else { "HTTP/1.1" };
         let authority = self.authority.unwrap_or_default();
         write!(f, "{} {authority}{} {version}", self.method, self.path)?;
-        for (name, value) in &self.headers {
+        write!(f, " from 192.0.2.{}", self.peer)?;
+        for (name, value) in self.lines() {
             write!(f, "\n    {name}:{}", value.escape_ascii())?;
         }
         for piece in &self.body {

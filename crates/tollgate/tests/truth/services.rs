@@ -30,6 +30,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::book::{Book, Head, Place, Recording};
 use crate::policies::{NAMED, Rule};
+use crate::proxies::Proxies;
 use crate::readings::{self, Who};
 
 /// How much of a body is read for keys that stand in it.
@@ -45,6 +46,7 @@ pub(crate) struct Spec {
     pub(crate) bricks: Vec<Brick>,
     pub(crate) grpc: Option<Grpc>,
     pub(crate) buffers_bodies: bool,
+    pub(crate) proxies: Proxies,
 }
 
 /// Where the layer is put.
@@ -115,6 +117,8 @@ pub(crate) struct Grpc {
     pub(crate) interceptor: bool,
     /// Whether tonic-web translates for browsers, outside of the layer for messages.
     pub(crate) web: bool,
+    /// Whether it stands in a nest of axum's.
+    pub(crate) is_nested: bool,
     /// A layer for messages that goes by what a request says it is: too weak.
     pub(crate) weak_messages: bool,
 }
@@ -142,9 +146,11 @@ impl Spec {
                 health: rng.bool(),
                 interceptor: rng.u8(0..4) == 0,
                 web: rng.u8(0..4) == 0,
+                is_nested: rng.u8(0..3) == 0,
                 weak_messages: false,
             }),
             buffers_bodies: true,
+            proxies: Proxies::draw(rng),
         }
     }
 
@@ -161,10 +167,12 @@ pub(crate) fn build(spec: &Spec, rules: &[Rule], book: &Arc<Book>) -> Option<Ser
     let wanted: Vec<Who> = rules.iter().map(|rule| rule.who).collect();
     let backend = Recording::new(book);
     let mut intercepting = None;
-    let mut limiter = Limiter::builder().allow_no_policies();
+    let limiter = Limiter::builder().client_address(spec.proxies.address());
+    let mut limiter = limiter.allow_no_policies();
     for rule in rules {
         if intercepts(spec, rules) == Some(rule.name) {
-            intercepting = Some(Limiter::builder().policy(rule.policy()?));
+            let limiter = Limiter::builder().client_address(spec.proxies.address());
+            intercepting = Some(limiter.policy(rule.policy()?));
         } else {
             limiter = limiter.policy(rule.policy()?);
         }
@@ -273,7 +281,9 @@ impl Wiring<'_> {
                     let routed = get(run.clone()).post(run.clone()).fallback(run);
                     router.route("/named", routed.rate_limit_by(NAMED))
                 }
-                Brick::FalseHealth if !spec.grpc.is_some_and(|grpc| grpc.health) => {
+                Brick::FalseHealth
+                    if !spec.grpc.is_some_and(|grpc| grpc.health && !grpc.is_nested) =>
+                {
                     router.route("/grpc.health.v1.Health/{*rest}", any(run("false health")))
                 }
                 _ => router,
@@ -283,7 +293,11 @@ impl Wiring<'_> {
             router = router.method_not_allowed_fallback(run("not allowed"));
         }
         if let Some(grpc) = spec.grpc {
-            router = router.merge(self.grpc(grpc));
+            router = if grpc.is_nested {
+                router.nest("/api", self.grpc(grpc))
+            } else {
+                router.merge(self.grpc(grpc))
+            };
         }
         router
     }
@@ -316,6 +330,7 @@ impl Wiring<'_> {
         let shop = || {
             let mut stand = self.stand("", self.spec.around != Around::Nested, None);
             stand.place.is_grpc = true;
+            stand.place.is_nested = grpc.is_nested;
             let shop = Shop {
                 stand: stand.clone(),
             };
@@ -360,6 +375,7 @@ impl Wiring<'_> {
                 name,
                 behind,
                 is_grpc: false,
+                is_nested: false,
                 own,
             },
         }
@@ -392,8 +408,7 @@ async fn annotated(State(stand): State<Stand>, request: Request) -> Response {
 
 async fn run(stand: Stand, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    let reads = |who: &Who| matches!(who, Who::Form | Who::Json);
-    let body = if stand.wanted.iter().any(reads) {
+    let body = if stand.wanted.iter().any(|who| who.is_in_body()) {
         to_bytes(body, 1 << 20).await.unwrap_or_default()
     } else {
         Bytes::new()

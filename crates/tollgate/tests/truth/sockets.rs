@@ -97,10 +97,10 @@ fn over_http1(ask: &Ask) -> Vec<u8> {
         Some(authority) => format!("http://{authority}{}", ask.path),
     };
     let mut bytes = format!("{} {target} HTTP/1.1\r\n", ask.method).into_bytes();
-    for (name, value) in &ask.headers {
+    for (name, value) in ask.lines() {
         bytes.extend_from_slice(name.as_bytes());
         bytes.push(b':');
-        bytes.extend_from_slice(value);
+        bytes.extend_from_slice(&value);
         bytes.extend_from_slice(b"\r\n");
     }
     bytes.extend_from_slice(b"connection: close\r\n");
@@ -137,8 +137,8 @@ fn over_http2(ask: &Ask) -> Vec<u8> {
         field(&mut head, b":authority", authority.as_bytes());
     }
     field(&mut head, b":path", ask.path.as_bytes());
-    for (name, value) in &ask.headers {
-        field(&mut head, name.as_bytes(), value);
+    for (name, value) in ask.lines() {
+        field(&mut head, name.as_bytes(), &value);
     }
     let ends = |is_last: bool| if is_last { END_STREAM } else { 0 };
     let flags = END_HEADERS | ends(ask.body.is_empty());
