@@ -7,6 +7,7 @@ pub(crate) mod frames;
 mod future;
 mod gate;
 mod meter;
+mod passes;
 mod read_ahead;
 mod received;
 mod says;

@@ -1,22 +1,18 @@
 //! A body whose messages are charged.
 
-use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 use pin_project_lite::pin_project;
 
+pub(super) use super::passes::BoxError;
+use super::passes::Passes;
 use super::received::Received;
 use super::sent::Sent;
 use crate::{BodyWatch, ResponseBody};
-
-pub(super) type BoxError = Box<dyn Error + Send + Sync>;
-
-/// What a body yields.
-pub(super) type Passes = Option<Result<Frame<Bytes>, BoxError>>;
 
 pin_project! {
     /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). That of a call whose messages

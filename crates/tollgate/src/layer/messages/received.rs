@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-use super::body::{BoxError, Passes};
 use super::call::Call;
 use super::gate::{Direction, Gate, Passing};
 use super::meter::{Excess, Meter};
+use super::passes::{BoxError, Passes};
 use super::read_ahead::ReadAhead;
 
 /// What stands before the body of a request whose messages are charged.

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 
-use super::body::{BoxError, Passes};
 use super::call::Call;
 use super::gate::{Direction, Gate, Passing};
 use super::meter::Meter;
+use super::passes::{BoxError, Passes};
 
 /// What stands before the body of a response to a call whose messages are charged. While something is held back, the service is
 /// not asked for more.
