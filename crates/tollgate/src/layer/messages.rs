@@ -1,6 +1,7 @@
 //! A layer that charges the messages of gRPC calls, as they pass.
 
 mod account;
+mod amount;
 mod body;
 mod call;
 pub(crate) mod frames;

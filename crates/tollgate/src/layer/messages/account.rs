@@ -2,7 +2,7 @@
 
 use tollgate_core::{Mode, Receipt, Timestamp, Verdict};
 
-use super::meter::Amount;
+use super::amount::Amount;
 use crate::policy::Limit;
 use crate::report::PolicyVerdict;
 use crate::{Key, Limiter, Messages, Policy};

@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http::Response;
 
+use super::amount::Amount;
 use super::frames::{Frames, PREFIX, Piece};
-use super::meter::{Amount, Excess, Meter};
+use super::meter::{Excess, Meter};
 
 /// The bytes of a stream on their way. Of them no more is kept than what has come in one piece; nothing is copied but a prefix
 /// that came in two.

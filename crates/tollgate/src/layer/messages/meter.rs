@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{BackendError, Decide, Decision, Verdict};
 
 use super::account::Account;
+use super::amount::Amount;
 use crate::ledger::Ledger;
 use crate::limiter::{Fallback, Plan};
 use crate::policy::Limit;
@@ -37,13 +38,6 @@ enum Step {
     Deciding(Decide),
     /// Nothing is left, as this says, and nobody is asked before that can have changed.
     Holding(Pin<Box<Sleep>>, Ledger),
-}
-
-/// What is to pass next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Amount {
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
 }
 
 /// Why a stream ends.
