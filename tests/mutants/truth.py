@@ -79,7 +79,7 @@ def verdict(seed):
         return "noticed", "did not end"
     if run.returncode == 0:
         return "SURVIVED", ""
-    kind = re.search(r"^(\w+(?:\([^)]*\))?) of ", run.stdout, re.MULTILINE)
+    kind = re.search(r"^([A-Z]\w+(?:\(.*?\))?) of \w+: ", run.stdout, re.MULTILINE)
     return "noticed", kind[1] if kind else "ended otherwise"
 
 

@@ -13,8 +13,8 @@ use std::thread;
 use common::{Body, Strict, from, header};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::key::{Global, Header, KeyList};
-use tollgate::{Block, ClientIp, Key, Limiter, Policy, Quota, RateLimitLayer, key};
+use tollgate::key::{Cookie, Global, Header, KeyList};
+use tollgate::{Block, ClientIp, Key, Limiter, OnMissing, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt};
 
 async fn send(layer: &RateLimitLayer, request: Request<Body>) -> Response<Body> {
@@ -120,6 +120,33 @@ async fn who_is_blocked_is_refused_whatever_is_left_and_costs_nobody_anything() 
     }
     // The budget of the address is untouched.
     assert_eq!(status(&layer, with_key("good")).await, 200);
+}
+
+#[tokio::test]
+async fn an_identity_that_cannot_be_told_is_on_no_list_and_a_policy_may_refuse_it() {
+    let leaked = KeyList::from_iter(["leaked"]);
+    let policy = || {
+        let policy = Policy::new("api", Quota::per_hour(2)).key(Cookie::new("sid"));
+        policy.block_keys(&leaked, Block::Forbidden)
+    };
+    let ask = |cookies: &str| {
+        let mut request = from("10.0.0.1");
+        let cookies = cookies.parse().unwrap();
+        request.headers_mut().insert("cookie", cookies);
+        request
+    };
+
+    // All such requests share one budget.
+    for on_missing in [OnMissing::Share, OnMissing::Pass] {
+        let layer = RateLimitLayer::new(policy().on_missing(on_missing));
+        assert_eq!(status(&layer, ask("sid=leaked")).await, 403);
+        assert_eq!(status(&layer, ask("sid=leaked; sid=a")).await, 200);
+        assert_eq!(status(&layer, ask("sid=b; sid=leaked")).await, 200);
+        assert_eq!(status(&layer, ask("sid=c; sid=leaked")).await, 429);
+    }
+    let strict = RateLimitLayer::new(policy().on_missing(OnMissing::Deny));
+    assert_eq!(status(&strict, ask("sid=leaked; sid=a")).await, 403);
+    assert_eq!(status(&strict, ask("sid=a")).await, 200);
 }
 
 #[tokio::test]

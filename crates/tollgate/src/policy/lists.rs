@@ -55,6 +55,9 @@ impl Policy {
 
     /// Refuses the identities on this list outright, whatever they have left; nothing is charged. The list may change while
     /// it is in use. A policy on trial refuses nobody.
+    ///
+    /// An identity that cannot be told ([`KeyMissing::ambiguous`](crate::key::KeyMissing::ambiguous)) is on no list: two cookies of
+    /// one name, one of them blocked, spend the shared budget. [`OnMissing::Deny`](crate::OnMissing::Deny) refuses them.
     #[must_use]
     pub fn block_keys(mut self, list: impl Into<KeyList>, how: Block) -> Self {
         self.lists_mut().blocked.push((list.into(), how));

@@ -151,9 +151,14 @@ impl Rule {
         }
         rule.exempts_preflights = rng.u8(0..4) == 0;
         rule.exempts_health_checks = rng.u8(0..4) == 0;
-        if rng.u8(0..6) == 0 {
+        if rng.u8(0..4) == 0 {
             let all = [ExemptBy::Route, ExemptBy::Method, ExemptBy::Header];
             rule.exempt_by = rng.choice(all);
+        }
+        // Where axum has matched nothing, the policy's own routes are looked for on the list.
+        if rule.exempt_by == Some(ExemptBy::Route) && rule.who != Who::Path {
+            rule.routes = [&LISTED_ROUTES[..], &["/{*all}"]].concat();
+            rule.grpc = Vec::new();
         }
         if rng.u8(0..3) == 0 {
             rule.favours = draw_favours(rng, rule.who);
