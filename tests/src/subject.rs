@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Scope, Unit};
 
 /// When the time of a server's tests begins: so far ahead that nothing expires by the server's own clock.
 pub const FAR_AHEAD_US: u64 = 3_500_000_000_000_000;
@@ -102,12 +102,23 @@ pub async fn align(subject: &dyn Subject, period: Duration) {
         .await;
 }
 
+/// Whether [`every_algorithm`] has a quota of this unit. A new one does not compile before it stands here.
+const fn is_listed(unit: Unit) -> bool {
+    match unit {
+        Unit::Gcra
+        | Unit::FixedWindow { .. }
+        | Unit::SlidingWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::SlidingLog { .. } => true,
+    }
+}
+
 /// `limit` per `period` by each of the algorithms.
 #[must_use]
 pub fn every_algorithm(limit: u64, period: Duration) -> Vec<Quota> {
     let quota = Quota::new(limit, period);
     let offset = period / 4;
-    vec![
+    let quotas = vec![
         quota,
         quota.using(Algorithm::FixedWindow {
             offset: Duration::ZERO,
@@ -116,5 +127,7 @@ pub fn every_algorithm(limit: u64, period: Duration) -> Vec<Quota> {
         quota.using(Algorithm::SlidingWindow),
         quota.using(Algorithm::RollingWindow { buckets: 10 }),
         quota.using(Algorithm::SlidingLog),
-    ]
+    ];
+    assert!(quotas.iter().all(|quota| is_listed(quota.unit())));
+    quotas
 }

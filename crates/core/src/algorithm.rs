@@ -10,6 +10,7 @@ mod rolling_window;
 mod sliding_log;
 mod sliding_window;
 mod snapshot;
+mod unit;
 
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
 pub use self::snapshot::{CreditMark, Snapshot};
+pub use self::unit::Unit;
 
-use crate::{Mode, Quota, RetryAfter, Timestamp, Verdict};
+use self::gcra::Reach;
+use crate::Timestamp;
 
 /// How many times its capacity a budget can be charged with, debts included: eight.
 ///
@@ -59,30 +62,6 @@ pub enum Algorithm {
     SlidingLog,
 }
 
-/// What the states of a quota are counted in. Quotas of one unit can read each other's states, whatever their limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "each is the algorithm of its name, with the parameters that its states depend on"
-)]
-pub enum Unit {
-    Gcra,
-    FixedWindow { period_us: u64, offset_us: u64 },
-    SlidingWindow { period_us: u64 },
-    RollingWindow { period_us: u64, buckets: u32 },
-    SlidingLog { period_us: u64 },
-}
-
-impl Unit {
-    pub(crate) const fn offset_us(self) -> u64 {
-        match self {
-            Self::FixedWindow { offset_us, .. } => offset_us,
-            _ => 0,
-        }
-    }
-}
-
 /// What a backend remembers of one key under one [`Scope`](crate::Scope).
 ///
 /// Opaque: its only meaning is what [`decide`](crate::decide) and [`Receipt`](crate::Receipt) make of it. 24 bytes, so
@@ -114,15 +93,17 @@ enum Repr {
 }
 
 impl State {
-    /// The state of a key that was never seen: its budget is full.
+    /// The state of a key that was never seen, in this unit: its budget is full.
     #[must_use]
-    pub fn full(quota: &Quota) -> Self {
-        Self(match quota.rule() {
-            Rule::Gcra(_) => Repr::Gcra(gcra::State::default()),
-            Rule::FixedWindow(_) => Repr::FixedWindow(fixed_window::State::default()),
-            Rule::SlidingWindow(_) => Repr::SlidingWindow(sliding_window::State::default()),
-            Rule::RollingWindow(rule) => Repr::RollingWindow(rule.empty()),
-            Rule::SlidingLog(_) => Repr::SlidingLog(sliding_log::State::default()),
+    pub fn empty(unit: Unit) -> Self {
+        Self(match unit {
+            Unit::Gcra => Repr::Gcra(gcra::State::default()),
+            Unit::FixedWindow { .. } => Repr::FixedWindow(fixed_window::State::default()),
+            Unit::SlidingWindow { .. } => Repr::SlidingWindow(sliding_window::State::default()),
+            Unit::RollingWindow { buckets, .. } => {
+                Repr::RollingWindow(rolling_window::State::of(buckets))
+            }
+            Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::State::default()),
         })
     }
 
@@ -130,28 +111,91 @@ impl State {
     /// noticing. That of a window or log is a period after it has ended, for by a clock that steps back it would begin anew.
     #[must_use]
     pub fn meaningless_at(&self, unit: Unit) -> Timestamp {
-        Timestamp::from_micros(match (&self.0, unit) {
-            (Repr::Gcra(state), Unit::Gcra) => state.meaningless_at(),
-            (
-                Repr::FixedWindow(state),
-                Unit::FixedWindow {
-                    period_us,
-                    offset_us,
-                },
-            ) => state.meaningless_at(period_us, offset_us),
-            (Repr::SlidingWindow(state), Unit::SlidingWindow { period_us }) => {
-                state.meaningless_at(period_us)
-            }
-            (Repr::RollingWindow(state), Unit::RollingWindow { period_us, buckets }) => {
-                state.meaningless_at(period_us, buckets)
-            }
-            (Repr::SlidingLog(state), Unit::SlidingLog { period_us }) => {
-                state.meaningless_at(period_us)
-            }
-            // A state of another unit has no meaning in this one.
-            _ => 0,
+        // A state of another unit has no meaning in this one.
+        const NOW: u64 = 0;
+        Timestamp::from_micros(match unit {
+            Unit::Gcra => match &self.0 {
+                Repr::Gcra(state) => state.meaningless_at(),
+                _ => NOW,
+            },
+            Unit::FixedWindow {
+                period_us,
+                offset_us,
+            } => match &self.0 {
+                Repr::FixedWindow(state) => state.meaningless_at(period_us, offset_us),
+                _ => NOW,
+            },
+            Unit::SlidingWindow { period_us } => match &self.0 {
+                Repr::SlidingWindow(state) => state.meaningless_at(period_us),
+                _ => NOW,
+            },
+            Unit::RollingWindow { period_us, buckets } => match &self.0 {
+                Repr::RollingWindow(state) => state.meaningless_at(period_us, buckets),
+                _ => NOW,
+            },
+            Unit::SlidingLog { period_us } => match &self.0 {
+                Repr::SlidingLog(state) => state.meaningless_at(period_us),
+                _ => NOW,
+            },
         })
     }
+
+    /// The state laid open.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        match &self.0 {
+            Repr::Gcra(state) => state.snapshot(),
+            Repr::FixedWindow(state) => state.snapshot(),
+            Repr::SlidingWindow(state) => state.snapshot(),
+            Repr::RollingWindow(state) => state.snapshot(),
+            Repr::SlidingLog(state) => state.snapshot(),
+        }
+    }
+}
+
+impl From<Snapshot> for State {
+    fn from(snapshot: Snapshot) -> Self {
+        Self(match snapshot {
+            Snapshot::Gcra {
+                full_at_us,
+                rest,
+                rest_of,
+                exponent,
+                thirty_seconds,
+                credits,
+            } => {
+                let point = Point {
+                    us: full_at_us,
+                    rest,
+                };
+                let reach = Reach::new(exponent, thirty_seconds);
+                Repr::Gcra(gcra::State::restore(point, rest_of, reach, &credits))
+            }
+            Snapshot::FixedWindow { window, count } => {
+                Repr::FixedWindow(fixed_window::State::restore(window, count))
+            }
+            Snapshot::SlidingWindow {
+                window,
+                previous,
+                current,
+            } => Repr::SlidingWindow(sliding_window::State::restore(window, previous, current)),
+            Snapshot::RollingWindow { newest, counts } => {
+                Repr::RollingWindow(rolling_window::State::restore(newest, counts))
+            }
+            Snapshot::SlidingLog { entries } => {
+                Repr::SlidingLog(sliding_log::State::restore(entries))
+            }
+        })
+    }
+}
+
+/// When a denied charge would pass if nothing else arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RetryAfter {
+    /// After this many microseconds, and not one earlier. Never 0.
+    Micros(u64),
+    /// Never: it costs more than a full budget holds.
+    Never,
 }
 
 /// Whether a cost passes.
@@ -235,31 +279,72 @@ pub(crate) enum Rule {
 /// Runs one expression with the rule and the state of its algorithm. A state of another algorithm, which no scope lets
 /// happen, is replaced by that of a key never seen.
 macro_rules! with_rule {
-    ($quota:expr, $state:expr, |$rule:ident, $inner:ident| $body:expr) => {{
-        if !$quota.reads($state) {
-            *$state = State::full($quota);
+    ($of:expr, $state:expr, |$rule:ident, $inner:ident| $body:expr) => {{
+        if !$of.reads($state) {
+            *$state = State::empty($of.unit());
         }
-        match ($quota.rule(), &mut $state.0) {
-            (Rule::Gcra($rule), Repr::Gcra($inner)) => $body,
-            (Rule::FixedWindow($rule), Repr::FixedWindow($inner)) => $body,
-            (Rule::SlidingWindow($rule), Repr::SlidingWindow($inner)) => $body,
-            (Rule::RollingWindow($rule), Repr::RollingWindow($inner)) => $body,
-            (Rule::SlidingLog($rule), Repr::SlidingLog($inner)) => $body,
-            _ => unreachable!("the state was just made for this quota"),
+        match $of {
+            Rule::Gcra($rule) => with_rule!(@state Gcra $state, |$inner| $body),
+            Rule::FixedWindow($rule) => with_rule!(@state FixedWindow $state, |$inner| $body),
+            Rule::SlidingWindow($rule) => with_rule!(@state SlidingWindow $state, |$inner| $body),
+            Rule::RollingWindow($rule) => with_rule!(@state RollingWindow $state, |$inner| $body),
+            Rule::SlidingLog($rule) => with_rule!(@state SlidingLog $state, |$inner| $body),
         }
     }};
+    (@state $algorithm:ident $state:expr, |$inner:ident| $body:expr) => {
+        match &mut $state.0 {
+            Repr::$algorithm($inner) => $body,
+            _ => unreachable!("the state was just made for this rule"),
+        }
+    };
 }
 
-impl Quota {
+impl Rule {
+    pub(crate) const fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Gcra(_) => Algorithm::Gcra,
+            Self::FixedWindow(rule) => Algorithm::FixedWindow {
+                offset: Duration::from_micros(rule.offset_us),
+            },
+            Self::SlidingWindow(_) => Algorithm::SlidingWindow,
+            Self::RollingWindow(rule) => Algorithm::RollingWindow {
+                buckets: rule.buckets,
+            },
+            Self::SlidingLog(_) => Algorithm::SlidingLog,
+        }
+    }
+
+    /// What the states of this rule are counted in.
+    pub(crate) const fn unit(&self) -> Unit {
+        match self {
+            Self::Gcra(_) => Unit::Gcra,
+            Self::FixedWindow(rule) => Unit::FixedWindow {
+                period_us: rule.period_us,
+                offset_us: rule.offset_us,
+            },
+            Self::SlidingWindow(rule) => Unit::SlidingWindow {
+                period_us: rule.period_us,
+            },
+            Self::RollingWindow(rule) => Unit::RollingWindow {
+                period_us: rule.period_us(),
+                buckets: rule.buckets,
+            },
+            Self::SlidingLog(rule) => Unit::SlidingLog {
+                period_us: rule.period_us,
+            },
+        }
+    }
+
     #[inline]
     fn reads(&self, state: &State) -> bool {
-        match (self.rule(), &state.0) {
-            (Rule::RollingWindow(rule), Repr::RollingWindow(state)) => state.fits(rule),
-            (Rule::Gcra(_), Repr::Gcra(_))
-            | (Rule::FixedWindow(_), Repr::FixedWindow(_))
-            | (Rule::SlidingWindow(_), Repr::SlidingWindow(_))
-            | (Rule::SlidingLog(_), Repr::SlidingLog(_)) => true,
-            _ => false,
+        match self {
+            Self::Gcra(_) => matches!(state.0, Repr::Gcra(_)),
+            Self::FixedWindow(_) => matches!(state.0, Repr::FixedWindow(_)),
+            Self::SlidingWindow(_) => matches!(state.0, Repr::SlidingWindow(_)),
+            Self::RollingWindow(rule) => {
+                matches!(&state.0, Repr::RollingWindow(state) if state.fits(rule))
+            }
+            Self::SlidingLog(_) => matches!(state.0, Repr::SlidingLog(_)),
         }
     }
 
@@ -267,7 +352,7 @@ impl Quota {
     #[inline]
     pub(crate) fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
         // The commonest algorithm first: the way through all of them is as long as the question.
-        if let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) {
+        if let (Self::Gcra(rule), Repr::Gcra(inner)) = (self, &mut state.0) {
             return rule.passage(inner, now, cost);
         }
         self.passage_of_any(state, now, cost)
@@ -297,39 +382,20 @@ impl Quota {
         with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
     }
 
-    /// The verdict on a charge that is alone in its call.
-    pub(crate) fn verdict(
-        &self,
-        state: &mut State,
-        now: u64,
-        cost: u64,
-        mode: Mode,
-        take: bool,
-    ) -> Verdict {
-        let (passage, full_at, budget) = self.step(state, now, cost, take);
-        let taken = if take { cost } else { 0 };
-        Verdict::new(mode, passage, self.capacity(), budget, taken, full_at)
-    }
-
-    /// The same for the commonest algorithm in 64 bits; `None` if it takes another way.
+    /// The same step for the commonest algorithm in 64 bits; `None` if it takes another way.
     // Always: what it makes would be handed over in memory.
     #[inline(always)]
-    pub(crate) fn quick_verdict(
+    pub(crate) fn quick_step(
         &self,
         state: &mut State,
         now: u64,
         cost: u64,
-        mode: Mode,
         take: bool,
-    ) -> Option<Verdict> {
-        let (Rule::Gcra(rule), Repr::Gcra(inner)) = (self.rule(), &mut state.0) else {
+    ) -> Option<(Passage, Point, Budget)> {
+        let (Self::Gcra(rule), Repr::Gcra(inner)) = (self, &mut state.0) else {
             return None;
         };
-        let (passage, full_at, budget) = rule.quick_step(inner, now, cost, take)?;
-        let taken = if take { cost } else { 0 };
-        Some(Verdict::new(
-            mode, passage, rule.burst, budget, taken, full_at,
-        ))
+        rule.quick_step(inner, now, cost, take)
     }
 
     pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {

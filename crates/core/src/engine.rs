@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::{Passage, Point};
-use crate::{Charge, Decision, Mode, State, Timestamp, Verdict};
+use crate::{Charge, Decision, Mode, Quota, State, Timestamp, Verdict};
 
 /// Where a backend keeps the states of a call's charges.
 pub trait States {
@@ -24,7 +24,14 @@ impl States for [State] {
 pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Option<Decision> {
     let take = charge.mode != Mode::Probe;
     let quota = charge.quota;
-    let verdict = quota.quick_verdict(state, now.as_micros(), charge.cost, charge.mode, take)?;
+    let verdict = quick_verdict(
+        quota,
+        state,
+        now.as_micros(),
+        charge.cost,
+        charge.mode,
+        take,
+    )?;
     Some(Decision::of_one(now, charge.mode, verdict))
 }
 
@@ -45,7 +52,14 @@ pub fn decide(
     if let [charge] = charges {
         let take = charge.mode != Mode::Probe;
         let (quota, state) = (charge.quota, states.state(0));
-        let verdict = quota.verdict(state, now.as_micros(), charge.cost, charge.mode, take);
+        let verdict = verdict(
+            quota,
+            state,
+            now.as_micros(),
+            charge.cost,
+            charge.mode,
+            take,
+        );
         return Decision::of_one(now, charge.mode, verdict);
     }
 
@@ -58,7 +72,9 @@ pub fn decide(
     let mut admitted = true;
     for group in groups.iter().filter(|group| group.mode == Mode::Enforce) {
         let quota = charges[group.first].quota;
-        let passage = quota.passage(states.state(group.first), now_us, group.cost);
+        let passage = quota
+            .rule()
+            .passage(states.state(group.first), now_us, group.cost);
         admitted &= passage == Passage::Open;
     }
     for mode in [Mode::Enforce, Mode::Shadow, Mode::Probe] {
@@ -66,7 +82,8 @@ pub fn decide(
             let quota = charges[group.first].quota;
             let state = states.state(group.first);
             group.takes = mode.takes(admitted);
-            (group.passage, group.full_at, _) = quota.step(state, now_us, group.cost, group.takes);
+            (group.passage, group.full_at, _) =
+                quota.rule().step(state, now_us, group.cost, group.takes);
         }
     }
     if !admitted {
@@ -77,7 +94,9 @@ pub fn decide(
             .filter(|group| group.mode == Mode::Enforce)
         {
             let quota = charges[group.first].quota;
-            group.passage = quota.passage(states.state(group.first), now_us, group.cost);
+            group.passage = quota
+                .rule()
+                .passage(states.state(group.first), now_us, group.cost);
         }
     }
 
@@ -88,8 +107,8 @@ pub fn decide(
             .find(|group| group.holds(&charges[group.first], charge));
         let state = states.state(index);
         // What the other groups have left, seen by this quota: brings the state to now and has no other effect.
-        charge.quota.passage(state, now_us, 0);
-        let budget = charge.quota.budget(state, now_us);
+        charge.quota.rule().passage(state, now_us, 0);
+        let budget = charge.quota.rule().budget(state, now_us);
         let limit = charge.quota.capacity();
         match group {
             Some(group) => {
@@ -121,7 +140,8 @@ fn decide_apart(
     let now_us = now.as_micros();
     let mut numbered = charges.iter().enumerate();
     let admitted = numbered.all(|(index, charge)| {
-        let passes = |state| charge.quota.passage(state, now_us, charge.cost) == Passage::Open;
+        let passes =
+            |state| charge.quota.rule().passage(state, now_us, charge.cost) == Passage::Open;
         charge.mode != Mode::Enforce || passes(states.state(index))
     });
     let mut verdicts = SmallVec::with_capacity(charges.len());
@@ -129,12 +149,51 @@ fn decide_apart(
         let take = charge.mode.takes(admitted);
         let (quota, state) = (charge.quota, states.state(index));
         let (cost, mode) = (charge.cost, charge.mode);
-        verdicts.push(match quota.quick_verdict(state, now_us, cost, mode, take) {
-            Some(verdict) => verdict,
-            None => quota.verdict(state, now_us, cost, mode, take),
-        });
+        verdicts.push(
+            match quick_verdict(quota, state, now_us, cost, mode, take) {
+                Some(verdict) => verdict,
+                None => verdict(quota, state, now_us, cost, mode, take),
+            },
+        );
     }
     Decision::of_several(now, admitted, verdicts)
+}
+
+/// The verdict on a charge that is alone in its call.
+fn verdict(
+    quota: &Quota,
+    state: &mut State,
+    now: u64,
+    cost: u64,
+    mode: Mode,
+    take: bool,
+) -> Verdict {
+    let (passage, full_at, budget) = quota.rule().step(state, now, cost, take);
+    let taken = if take { cost } else { 0 };
+    Verdict::new(mode, passage, quota.capacity(), budget, taken, full_at)
+}
+
+/// The same verdict for the commonest algorithm in 64 bits; `None` if it takes another way.
+// Always: what it makes would be handed over in memory.
+#[inline(always)]
+fn quick_verdict(
+    quota: &Quota,
+    state: &mut State,
+    now: u64,
+    cost: u64,
+    mode: Mode,
+    take: bool,
+) -> Option<Verdict> {
+    let (passage, full_at, budget) = quota.rule().quick_step(state, now, cost, take)?;
+    let taken = if take { cost } else { 0 };
+    Some(Verdict::new(
+        mode,
+        passage,
+        quota.capacity(),
+        budget,
+        taken,
+        full_at,
+    ))
 }
 
 impl Mode {

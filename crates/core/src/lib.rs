@@ -46,6 +46,7 @@
 
 mod algorithm;
 mod backend;
+mod bounds;
 mod charge;
 mod clock;
 mod engine;
@@ -53,6 +54,7 @@ mod error;
 mod key;
 mod name;
 mod quota;
+mod quota_error;
 mod receipt;
 mod scope;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
@@ -60,19 +62,18 @@ mod sync;
 mod time;
 mod verdict;
 
-pub use algorithm::{Algorithm, CreditMark, DEBT_CEILING, Snapshot, State, Unit};
+pub use algorithm::{Algorithm, CreditMark, DEBT_CEILING, RetryAfter, Snapshot, State, Unit};
 pub use backend::{Answer, Backend, Decide, ImmediateBackend};
+pub use bounds::{MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use engine::{States, decide, decide_quickly};
 pub use error::{BackendError, FailureKind};
 pub use key::{Key, KeyKind};
 pub use name::{MAX_NAME_LEN, is_name};
-pub use quota::{
-    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, ParseQuotaError, Quota,
-    QuotaError,
-};
+pub use quota::Quota;
+pub use quota_error::{ParseQuotaError, QuotaError};
 pub use receipt::Receipt;
 pub use scope::Scope;
 pub use time::Timestamp;
-pub use verdict::{Decision, Outcome, RetryAfter, Verdict};
+pub use verdict::{Decision, Outcome, Verdict};

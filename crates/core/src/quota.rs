@@ -1,33 +1,15 @@
 //! How much, per how long, by which algorithm.
 
-mod error;
 mod text;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use self::error::{ParseQuotaError, QuotaError};
-
 use crate::algorithm::{
-    Algorithm, FixedWindow, Gcra, RollingWindow, Rule, SlidingLog, SlidingWindow, Unit,
+    Algorithm, FixedWindow, Gcra, RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
-
-/// The largest limit and burst: 2^40, a tebibyte if the unit is bytes.
-pub const MAX_LIMIT: u64 = 1 << 40;
-
-/// The longest period: 366 days.
-pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
-/// The longest time that a burst may take to refill: ten years. Debts of eight budgets then still lie within the times
-/// that a double holds exactly.
-pub const MAX_DRAIN: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
-
-/// The largest limit of a [`SlidingLog`](Algorithm::SlidingLog), which keeps an entry for every unit: 1024. Above it a
-/// [`RollingWindow`](Algorithm::RollingWindow) of 100 buckets comes within a hundredth, at a fraction of the cost.
-pub const MAX_LOG_LIMIT: u64 = 1024;
-
-/// The most buckets of a [`RollingWindow`](Algorithm::RollingWindow): 128.
-pub const MAX_BUCKETS: u32 = 128;
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
+use crate::quota_error::QuotaError;
 
 /// How much, per how long, by which algorithm.
 ///
@@ -269,48 +251,36 @@ impl Quota {
     pub const fn capacity(&self) -> u64 {
         match &self.rule {
             Rule::Gcra(rule) => rule.burst,
-            _ => self.limit,
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_) => self.limit,
         }
     }
 
     /// By which algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
-        match &self.rule {
-            Rule::Gcra(_) => Algorithm::Gcra,
-            Rule::FixedWindow(rule) => Algorithm::FixedWindow {
-                offset: Duration::from_micros(rule.offset_us),
-            },
-            Rule::SlidingWindow(_) => Algorithm::SlidingWindow,
-            Rule::RollingWindow(rule) => Algorithm::RollingWindow {
-                buckets: rule.buckets,
-            },
-            Rule::SlidingLog(_) => Algorithm::SlidingLog,
-        }
+        self.rule.algorithm()
     }
 
     /// What states of this quota are counted in: quotas of one unit can read each other's states.
     #[must_use]
     pub const fn unit(&self) -> Unit {
-        let period_us = self.period_us;
-        match &self.rule {
-            Rule::Gcra(_) => Unit::Gcra,
-            Rule::FixedWindow(rule) => Unit::FixedWindow {
-                period_us,
-                offset_us: rule.offset_us,
-            },
-            Rule::SlidingWindow(_) => Unit::SlidingWindow { period_us },
-            Rule::RollingWindow(rule) => Unit::RollingWindow {
-                period_us,
-                buckets: rule.buckets,
-            },
-            Rule::SlidingLog(_) => Unit::SlidingLog { period_us },
-        }
+        self.rule.unit()
     }
 
     #[inline]
     pub(crate) const fn rule(&self) -> &Rule {
         &self.rule
+    }
+}
+
+impl State {
+    /// The state of a key that was never seen: its budget is full.
+    #[must_use]
+    pub fn full(quota: &Quota) -> Self {
+        Self::empty(quota.unit())
     }
 }
 

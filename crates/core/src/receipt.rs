@@ -1,7 +1,7 @@
 //! What is needed to undo a charge honestly.
 
 use crate::algorithm::Point;
-use crate::{Charge, Key, Quota, Scope, State, Timestamp, Verdict};
+use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 
 /// Proof that a charge was taken: when, from whom, how much, under which quota as it then was.
 ///
@@ -103,13 +103,24 @@ impl Receipt {
     /// For backends: gives back at most `n` of this charge to `state`.
     pub fn credit_to(&self, state: &mut State, now: Timestamp, n: u64) {
         let n = n.min(self.cost);
-        self.quota
-            .credit(state, now.as_micros(), self.at.as_micros(), self.full_at, n);
+        let (now, at) = (now.as_micros(), self.at.as_micros());
+        let rule = self.quota.rule();
+        rule.credit(state, now, at, self.full_at, n);
     }
 
     /// For backends: takes `n` more from `state`, past the capacity if need be, up to
     /// [`DEBT_CEILING`](crate::DEBT_CEILING) budgets.
     pub fn debit_from(&self, state: &mut State, now: Timestamp, n: u64) {
-        self.quota.debit(state, now.as_micros(), n);
+        self.quota.rule().debit(state, now.as_micros(), n);
+    }
+}
+
+impl Decision {
+    /// The receipts for what was taken, given the `charges` that were decided.
+    pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
+        let decided = charges.iter().zip(self.verdicts()).enumerate();
+        decided.filter_map(|(position, (charge, verdict))| {
+            Receipt::of(charge, verdict, self.verdict_at(position))
+        })
     }
 }

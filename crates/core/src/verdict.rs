@@ -5,8 +5,8 @@ use std::{fmt, slice};
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Budget, Passage, Point};
-use crate::{Charge, Mode, Receipt, Timestamp};
+use crate::algorithm::{Budget, Passage, Point, RetryAfter};
+use crate::{Mode, Timestamp};
 
 /// What was decided about one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +18,6 @@ pub enum Outcome {
     Deny(RetryAfter),
     /// Nobody asked: something in front of the backend already knew that the call is denied.
     Unknown,
-}
-
-/// When a denied charge would pass if nothing else arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RetryAfter {
-    /// After this many microseconds, and not one earlier. Never 0.
-    Micros(u64),
-    /// Never: it costs more than a full budget holds.
-    Never,
 }
 
 /// The answer to one charge, and the state of its budget after the call, in the quota's own units.
@@ -344,14 +335,6 @@ impl Decision {
             return None;
         }
         enforced().filter_map(Verdict::retry_after).max()
-    }
-
-    /// The receipts for what was taken, given the `charges` that were decided.
-    pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
-        let decided = charges.iter().zip(self.verdicts()).enumerate();
-        decided.filter_map(|(position, (charge, verdict))| {
-            Receipt::of(charge, verdict, self.verdict_at(position))
-        })
     }
 
     /// The position of the verdict that says most about this request, among the charges whose mode is

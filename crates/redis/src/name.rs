@@ -94,31 +94,14 @@ fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
     name.push(b':');
     number(name, slot);
     name.push(b'/');
-    match unit {
-        Unit::FixedWindow {
-            period_us,
-            offset_us,
-        } => {
-            name.push(b'f');
-            number(name, period_us);
-            name.push(b'+');
-            number(name, offset_us);
-        }
-        Unit::SlidingWindow { period_us } => {
-            name.push(b's');
-            number(name, period_us);
-        }
-        Unit::RollingWindow { period_us, buckets } => {
-            name.push(b'r');
-            number(name, period_us);
-            name.push(b'x');
-            number(name, buckets);
-        }
-        Unit::SlidingLog { period_us } => {
-            name.push(b'l');
-            number(name, period_us);
-        }
-        _ => name.push(b'g'),
+    let ascii = |sign: char| u8::try_from(sign).unwrap_or(b'?');
+    name.push(ascii(unit.letter()));
+    if let Some(period_us) = unit.period_us() {
+        number(name, period_us);
+    }
+    if let Some((sign, detail)) = unit.detail() {
+        name.push(ascii(sign));
+        number(name, detail);
     }
     name.push(b':');
 }

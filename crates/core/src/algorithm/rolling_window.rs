@@ -24,8 +24,8 @@ impl RollingWindow {
         }
     }
 
-    pub(super) fn empty(&self) -> State {
-        State(vec![0; self.buckets as usize + 1].into())
+    pub(super) const fn period_us(&self) -> u64 {
+        self.bucket_us * self.buckets as u64
     }
 
     fn bucket(&self, time: u64) -> u64 {
@@ -39,6 +39,11 @@ impl RollingWindow {
 }
 
 impl State {
+    /// In which nothing was charged.
+    pub(super) fn of(buckets: u32) -> Self {
+        Self(vec![0; buckets as usize + 1].into())
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot::RollingWindow {
             newest: self.newest(),

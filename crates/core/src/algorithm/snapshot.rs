@@ -1,9 +1,6 @@
 //! A state laid open, for backends that keep states outside of the process.
 
-use super::gcra::{Point, Reach};
-use super::{Repr, State, fixed_window, gcra, rolling_window, sliding_log, sliding_window};
-
-/// What a [`State`] says, as plain numbers.
+/// What a [`State`](crate::State) says, as plain numbers.
 ///
 /// For a backend that keeps its states elsewhere: it decides here what it read there. A state survives the way there and
 /// back as it was. Numbers that no state of a quota can have are for the backend to refuse.
@@ -67,54 +64,4 @@ pub struct CreditMark {
     pub length_us: u64,
     /// The furthest point that any receipt could name when it was given.
     pub last_us: u64,
-}
-
-impl State {
-    /// The state laid open.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        match &self.0 {
-            Repr::Gcra(state) => state.snapshot(),
-            Repr::FixedWindow(state) => state.snapshot(),
-            Repr::SlidingWindow(state) => state.snapshot(),
-            Repr::RollingWindow(state) => state.snapshot(),
-            Repr::SlidingLog(state) => state.snapshot(),
-        }
-    }
-}
-
-impl From<Snapshot> for State {
-    fn from(snapshot: Snapshot) -> Self {
-        Self(match snapshot {
-            Snapshot::Gcra {
-                full_at_us,
-                rest,
-                rest_of,
-                exponent,
-                thirty_seconds,
-                credits,
-            } => {
-                let point = Point {
-                    us: full_at_us,
-                    rest,
-                };
-                let reach = Reach::new(exponent, thirty_seconds);
-                Repr::Gcra(gcra::State::restore(point, rest_of, reach, &credits))
-            }
-            Snapshot::FixedWindow { window, count } => {
-                Repr::FixedWindow(fixed_window::State::restore(window, count))
-            }
-            Snapshot::SlidingWindow {
-                window,
-                previous,
-                current,
-            } => Repr::SlidingWindow(sliding_window::State::restore(window, previous, current)),
-            Snapshot::RollingWindow { newest, counts } => {
-                Repr::RollingWindow(rolling_window::State::restore(newest, counts))
-            }
-            Snapshot::SlidingLog { entries } => {
-                Repr::SlidingLog(sliding_log::State::restore(entries))
-            }
-        })
-    }
 }

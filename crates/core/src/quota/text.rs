@@ -8,8 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use self::words::{Word, Words, words_of};
-use super::{ParseQuotaError, Quota};
-use crate::Algorithm;
+use super::Quota;
+use crate::{Algorithm, ParseQuotaError};
 
 /// The units of a period, the longest first; the first name of each is the one that is written.
 const UNITS: [(u64, &[&str]); 7] = [
@@ -244,8 +244,8 @@ impl fmt::Display for Quota {
             Algorithm::FixedWindow {
                 offset: Duration::ZERO,
             } => f.write_str(" fixed-window"),
-            Algorithm::FixedWindow { .. } => {
-                let offset_us = self.unit().offset_us();
+            Algorithm::FixedWindow { offset } => {
+                let offset_us = u64::try_from(offset.as_micros()).unwrap_or(u64::MAX);
                 write!(f, " fixed-window offset {}", Period(offset_us))
             }
             Algorithm::SlidingWindow => f.write_str(" sliding-window"),

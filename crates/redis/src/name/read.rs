@@ -70,7 +70,7 @@ impl StateName {
             partition,
             policy: String::from_utf8(identity::unescaped(policy)?).ok()?,
             slot: slot.parse().ok()?,
-            unit: unit_of(unit)?,
+            unit: Unit::read(unit)?,
             identity: identity.to_owned(),
             key,
         };
@@ -146,37 +146,6 @@ impl fmt::Debug for StateName {
             .field("unit", &self.unit)
             .field("key", &self.key)
             .finish_non_exhaustive()
-    }
-}
-
-fn unit_of(text: &str) -> Option<Unit> {
-    let (kind, numbers) = text.split_at_checked(1)?;
-    let pair = |between: char| {
-        let (first, second) = numbers.split_once(between)?;
-        Some((first.parse().ok()?, second))
-    };
-    match kind {
-        "g" => Some(Unit::Gcra),
-        "f" => {
-            let (period_us, offset) = pair('+')?;
-            let offset_us = offset.parse().ok()?;
-            Some(Unit::FixedWindow {
-                period_us,
-                offset_us,
-            })
-        }
-        "r" => {
-            let (period_us, buckets) = pair('x')?;
-            let buckets = buckets.parse().ok()?;
-            Some(Unit::RollingWindow { period_us, buckets })
-        }
-        "s" => Some(Unit::SlidingWindow {
-            period_us: numbers.parse().ok()?,
-        }),
-        "l" => Some(Unit::SlidingLog {
-            period_us: numbers.parse().ok()?,
-        }),
-        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one request asks, in the script's words.
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Algorithm, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
+use tollgate_core::{Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
 use super::numbers::{Words, put};
 use crate::name::{Name, Names};
@@ -125,14 +125,17 @@ impl Request {
             Unit::SlidingLog { .. } => 32,
             Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
             Unit::Gcra => 1,
-            _ => 3,
+            Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } => 3,
         };
         // What does not take one of the short paths.
         let settled = |unit| 2 + of(unit);
         let given_back = |unit| match unit {
             // It may have to look at 32 credits before it, and to write them.
             Unit::Gcra => 12,
-            unit => settled(unit),
+            Unit::FixedWindow { .. }
+            | Unit::SlidingWindow { .. }
+            | Unit::RollingWindow { .. }
+            | Unit::SlidingLog { .. } => settled(unit),
         };
         match &self.work {
             Work::Decide(charges) => (charges.iter())
@@ -261,13 +264,16 @@ fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Lowered {
 
 /// The number of the algorithm, the mode, the cost and the quota's parameters.
 fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
-    let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-    match quota.algorithm() {
-        Algorithm::Gcra => {
+    match quota.unit() {
+        Unit::Gcra => {
+            let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
             let interval = Interval::of(period_us, quota.limit());
             put_gcra(out, mode, &interval, cost, quota.capacity());
         }
-        _ => put_window(out, mode, cost, quota.limit(), quota.unit()),
+        unit @ (Unit::FixedWindow { .. }
+        | Unit::SlidingWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::SlidingLog { .. }) => put_window(out, mode, cost, quota.limit(), unit),
     }
 }
 
@@ -287,7 +293,10 @@ fn full_at(receipt: &Receipt) -> (u64, u32) {
 fn put_unit(out: &mut Words, unit: Unit) {
     match unit {
         Unit::Gcra => put_gcra(out, PROBE, &Interval::of(1, 1), 0, 1),
-        _ => put_window(out, PROBE, 0, 1, unit),
+        Unit::FixedWindow { .. }
+        | Unit::SlidingWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::SlidingLog { .. } => put_window(out, PROBE, 0, 1, unit),
     }
 }
 
@@ -321,7 +330,7 @@ impl Interval {
 fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u64) {
     let ((us, rest), (full_us, full_rest)) = (interval.times(cost), interval.times(burst));
     let cell = full_us.max(1).ilog2().min(48);
-    out.extend_from_slice(&[1, mode]);
+    out.extend_from_slice(&[Unit::Gcra.number(), mode]);
     put(out, us);
     put(out, full_us);
     out.push(128 | u8::try_from(cell).unwrap_or(48));
@@ -331,23 +340,12 @@ fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u6
 }
 
 fn put_window(out: &mut Words, mode: u8, cost: u64, limit: u64, unit: Unit) {
-    let (number, period, third) = match unit {
-        Unit::FixedWindow {
-            period_us,
-            offset_us,
-        } => (2, period_us, Some(offset_us)),
-        Unit::SlidingWindow { period_us } => (3, period_us, None),
-        Unit::RollingWindow { period_us, buckets } => (4, period_us, Some(buckets.into())),
-        Unit::SlidingLog { period_us } => (5, period_us, None),
-        // Has no window; and what core may bring has no script yet.
-        _ => (0, 0, None),
-    };
-    out.extend_from_slice(&[number, mode]);
+    out.extend_from_slice(&[unit.number(), mode]);
     put(out, cost);
     put(out, limit);
-    put(out, period);
-    if let Some(third) = third {
-        put(out, third);
+    put(out, unit.period_us().unwrap_or_default());
+    if let Some((_sign, detail)) = unit.detail() {
+        put(out, detail);
     }
 }
 

@@ -2,9 +2,7 @@
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate_core::{
-    BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
-};
+use tollgate_core::{BackendError, Decision, FailureKind, State, States, Timestamp, Unit, decide};
 
 use super::call::Plan;
 use super::lower::{OwnedCharge, Request, Work};
@@ -164,7 +162,7 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
             let mut states = Slots {
                 slots,
                 keys,
-                none: empty(Unit::Gcra),
+                none: State::empty(Unit::Gcra),
             };
             Ok(Some(decide(now, &charges, &mut states)))
         }
@@ -180,7 +178,7 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
         }
         Work::Reset(scope) => {
             let state = open(slots, keys[0], scope.unit()).ok_or_else(foreign_state)?;
-            *state = empty(scope.unit());
+            *state = State::empty(scope.unit());
             Ok(None)
         }
     }
@@ -189,7 +187,10 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
 fn open<'s>(slots: &'s mut [Slot<'_>], key: u8, unit: Unit) -> Option<&'s mut State> {
     let slot = &mut slots[usize::from(key)];
     if let Slot::Found(found) = slot {
-        let state = found.map_or_else(|| Some(empty(unit)), |bytes| state::decode(bytes, unit));
+        let state = found.map_or_else(
+            || Some(State::empty(unit)),
+            |bytes| state::decode(bytes, unit),
+        );
         *slot = state.map_or(Slot::Foreign, Slot::Live);
     }
     match slot {
@@ -203,36 +204,6 @@ fn foreign_state() -> BackendError {
         FailureKind::ForeignState,
         "a value that Tollgate did not write stands under one of its keys",
     )
-}
-
-/// The state of a key that was never seen.
-fn empty(unit: Unit) -> State {
-    State::from(match unit {
-        Unit::FixedWindow { .. } => Snapshot::FixedWindow {
-            window: 0,
-            count: 0,
-        },
-        Unit::SlidingWindow { .. } => Snapshot::SlidingWindow {
-            window: 0,
-            previous: 0,
-            current: 0,
-        },
-        Unit::RollingWindow { buckets, .. } => Snapshot::RollingWindow {
-            newest: 0,
-            counts: (0..buckets).map(|_| 0).collect(),
-        },
-        Unit::SlidingLog { .. } => Snapshot::SlidingLog {
-            entries: Vec::new(),
-        },
-        _ => Snapshot::Gcra {
-            full_at_us: 0,
-            rest: 0,
-            rest_of: 0,
-            exponent: 0,
-            thirty_seconds: 0,
-            credits: Vec::new(),
-        },
-    })
 }
 
 /// A time in decimals, then a state as it is, or as much of MessagePack as whole numbers and a list of texts need.

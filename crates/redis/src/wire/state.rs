@@ -47,7 +47,6 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
                 .then_some(Snapshot::RollingWindow { newest, counts })
         }
         Unit::SlidingLog { .. } => log(tag, reader),
-        _ => None,
     };
     snapshot.map(State::from)
 }

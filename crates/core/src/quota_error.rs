@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT};
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT};
 
 /// Why a quota cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,201 @@
+//! What states are counted in, and how that is told outside of the process: in the names of states, and on wires.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+/// What the states of a quota are counted in. Quotas of one unit can read each other's states, whatever their limits.
+///
+/// Not `#[non_exhaustive]`, on purpose: a backend that keeps states elsewhere has to know each unit. One that forgot a new one
+/// would give its states another unit's names, and so it does not compile.
+///
+/// `Display` is how a unit stands in the name of a state, `f60000000+0`, and [`read`](Self::read) reads it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    missing_docs,
+    reason = "each is the algorithm of its name, with the parameters that its states depend on"
+)]
+pub enum Unit {
+    Gcra,
+    FixedWindow { period_us: u64, offset_us: u64 },
+    SlidingWindow { period_us: u64 },
+    RollingWindow { period_us: u64, buckets: u32 },
+    SlidingLog { period_us: u64 },
+}
+
+/// The kinds of units, one line each: the number on wires, and the letter in names. Neither is ever given to another kind, since
+/// states outlive the process that wrote them.
+macro_rules! kinds {
+    ($($kind:ident $number:literal $letter:literal,)+) => {
+        #[derive(Clone, Copy)]
+        enum Kind {
+            $($kind,)+
+        }
+
+        impl Kind {
+            const ALL: &[Self] = &[$(Self::$kind,)+];
+
+            const fn number(self) -> u8 {
+                match self {
+                    $(Self::$kind => $number,)+
+                }
+            }
+
+            const fn letter(self) -> char {
+                match self {
+                    $(Self::$kind => $letter,)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Gcra 1 'g',
+    FixedWindow 2 'f',
+    SlidingWindow 3 's',
+    RollingWindow 4 'r',
+    SlidingLog 5 'l',
+}
+
+impl Unit {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Gcra => Kind::Gcra,
+            Self::FixedWindow { .. } => Kind::FixedWindow,
+            Self::SlidingWindow { .. } => Kind::SlidingWindow,
+            Self::RollingWindow { .. } => Kind::RollingWindow,
+            Self::SlidingLog { .. } => Kind::SlidingLog,
+        }
+    }
+
+    /// The number of the algorithm on wires: not 0, and no other algorithm's.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.kind().number()
+    }
+
+    /// The letter of the algorithm in names: ASCII, and no other algorithm's.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        self.kind().letter()
+    }
+
+    /// The length of a window, if states depend on one.
+    #[must_use]
+    pub const fn period_us(self) -> Option<u64> {
+        match self {
+            Self::Gcra => None,
+            Self::FixedWindow { period_us, .. }
+            | Self::SlidingWindow { period_us }
+            | Self::RollingWindow { period_us, .. }
+            | Self::SlidingLog { period_us } => Some(period_us),
+        }
+    }
+
+    /// What states depend on beside the period, if they do: the number, and the ASCII sign that stands before it in names.
+    #[must_use]
+    pub const fn detail(self) -> Option<(char, u64)> {
+        match self {
+            Self::FixedWindow { offset_us, .. } => Some(('+', offset_us)),
+            Self::RollingWindow { buckets, .. } => Some(('x', buckets as u64)),
+            Self::Gcra | Self::SlidingWindow { .. } | Self::SlidingLog { .. } => None,
+        }
+    }
+
+    /// The unit of this text; `None` if `Display` writes no such text. The numbers need not be those of a quota that exists.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let letter = text.chars().next()?;
+        let numbers = text.strip_prefix(letter)?;
+        let kind = Kind::ALL.iter().find(|kind| kind.letter() == letter)?;
+        let unit = match kind {
+            Kind::Gcra => Self::Gcra,
+            Kind::FixedWindow => {
+                let (period_us, offset_us) = pair(numbers, '+')?;
+                Self::FixedWindow {
+                    period_us,
+                    offset_us,
+                }
+            }
+            Kind::SlidingWindow => Self::SlidingWindow {
+                period_us: numbers.parse().ok()?,
+            },
+            Kind::RollingWindow => {
+                let (period_us, buckets) = pair(numbers, 'x')?;
+                Self::RollingWindow { period_us, buckets }
+            }
+            Kind::SlidingLog => Self::SlidingLog {
+                period_us: numbers.parse().ok()?,
+            },
+        };
+        // Each unit has one text: `+1` is none for 1.
+        (unit.to_string() == text).then_some(unit)
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char(self.letter())?;
+        if let Some(period_us) = self.period_us() {
+            write!(f, "{period_us}")?;
+        }
+        if let Some((sign, number)) = self.detail() {
+            write!(f, "{sign}{number}")?;
+        }
+        Ok(())
+    }
+}
+
+fn pair<A: FromStr, B: FromStr>(numbers: &str, between: char) -> Option<(A, B)> {
+    let (first, second) = numbers.split_once(between)?;
+    Some((first.parse().ok()?, second.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_unit_has_the_number_the_letter_or_the_text_of_another() {
+        let period_us = 60_000_000;
+        let units = [
+            (Unit::Gcra, 1, "g"),
+            (
+                Unit::FixedWindow {
+                    period_us,
+                    offset_us: 5,
+                },
+                2,
+                "f60000000+5",
+            ),
+            (Unit::SlidingWindow { period_us }, 3, "s60000000"),
+            (
+                Unit::RollingWindow {
+                    period_us,
+                    buckets: 10,
+                },
+                4,
+                "r60000000x10",
+            ),
+            (Unit::SlidingLog { period_us }, 5, "l60000000"),
+        ];
+        assert_eq!(units.len(), Kind::ALL.len());
+        for (unit, number, text) in units {
+            assert_eq!((unit.number(), &*unit.to_string()), (number, text));
+            assert_eq!(Unit::read(text), Some(unit));
+        }
+        let letters: HashSet<_> = Kind::ALL.iter().map(|kind| kind.letter()).collect();
+        let numbers: HashSet<_> = Kind::ALL.iter().map(|kind| kind.number()).collect();
+        assert_eq!((letters.len(), numbers.len()), (units.len(), units.len()));
+        assert!(letters.iter().all(char::is_ascii) && !numbers.contains(&0));
+    }
+
+    #[test]
+    fn a_text_that_no_unit_has_is_none() {
+        for text in ["", "g1", "q5", "f5", "f+5", "f5+", "s+5", "s05", "r5x", "é"] {
+            assert_eq!(Unit::read(text), None, "{text}");
+        }
+    }
+}

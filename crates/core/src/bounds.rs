@@ -1,0 +1,20 @@
+//! How large a quota can be.
+
+use std::time::Duration;
+
+/// The largest limit and burst: 2^40, a tebibyte if the unit is bytes.
+pub const MAX_LIMIT: u64 = 1 << 40;
+
+/// The longest period: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The longest time that a burst may take to refill: ten years. Debts of eight budgets then still lie within the times
+/// that a double holds exactly.
+pub const MAX_DRAIN: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+/// The largest limit of a [`SlidingLog`](crate::Algorithm::SlidingLog), which keeps an entry for every unit: 1024. Above it a
+/// [`RollingWindow`](crate::Algorithm::RollingWindow) of 100 buckets comes within a hundredth, at a fraction of the cost.
+pub const MAX_LOG_LIMIT: u64 = 1024;
+
+/// The most buckets of a [`RollingWindow`](crate::Algorithm::RollingWindow): 128.
+pub const MAX_BUCKETS: u32 = 128;
