@@ -181,8 +181,8 @@ impl Run {
                 progress(&format!("{fault:?} could not be done: {error}"));
                 self.undone.push(format!("{}: {error}", fault.name()));
                 let is_whole = guarded(|| self.stage.mend()).is_ok();
-                // It may have got as far as that another server decides.
-                self.look_at_clocks();
+                // It may have got as far as that another server decides, or did meanwhile.
+                self.doubt_clocks();
                 // Nobody knows how far it got.
                 let lost = Disturbance::of_all(Effect::MaybeLoss, from_us, now_us());
                 self.disturbances.push(lost);
@@ -199,6 +199,16 @@ impl Run {
             Ok(())
         };
         if let Err(error) = guarded(look) {
+            self.undone.push(format!("a look at the clocks: {error}"));
+        }
+    }
+
+    fn doubt_clocks(&mut self) {
+        let doubt = || {
+            self.stage.doubt_clocks(&mut self.disturbances);
+            Ok(())
+        };
+        if let Err(error) = guarded(doubt) {
             self.undone.push(format!("a look at the clocks: {error}"));
         }
     }

@@ -234,6 +234,19 @@ impl Stage {
         }
     }
 
+    /// Adds to `done` that any clock may have decided since somebody last looked: a fault did not come to its end. Waits for who
+    /// does now, for a while.
+    pub(crate) fn doubt_clocks(&mut self, done: &mut Vec<Disturbance>) {
+        const PATIENCE: Duration = Duration::from_secs(15);
+        let until = Instant::now() + PATIENCE;
+        let mut number = self.deciding();
+        while number.is_none() && Instant::now() < until {
+            sleep(Duration::from_millis(50));
+            number = self.deciding();
+        }
+        done.extend(self.clocks.doubted(number));
+    }
+
     /// The number of the server that decides, of those that take each other's place.
     fn deciding(&self) -> Option<usize> {
         match &self.servers {

@@ -1,13 +1,15 @@
-//! A server that is far away, and more who ask than one call carries: everybody hears within the deadline.
+//! A server that is far away or sleeps, and more who ask than one call carries: everybody hears within the deadline.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use common::watch::Watch;
 use common::{Budget, HOUR, recovered};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -96,4 +98,86 @@ async fn whoever_asks_a_server_that_is_far_away_hears_within_the_deadline() {
         let bound = DEADLINE * 3 / 2 + seen.machine * 2;
         assert!(seen.slowest < bound, "{round_trip_ms} ms: {seen:?}");
     }
+}
+
+/// How often callers asked, and how often it took them longer than the deadline, of which most once.
+#[derive(Debug)]
+struct Asks {
+    all: u64,
+    late: u64,
+    slowest: Duration,
+}
+
+/// By the time that this process has had: what the machine makes of a thousand callers and a server is not the backend's.
+async fn ask_by_the_watch(backend: &RedisBackend, callers: usize) -> Asks {
+    /// As coarse as the watch is.
+    const COARSE: Duration = Duration::from_millis(10);
+    let budget = Arc::new(Budget::of("asleep", Quota::new(1_000_000, HOUR * 24)));
+    let watch = Arc::new(Watch::start());
+    let mut asking = JoinSet::new();
+    for _ in 0..callers {
+        let (backend, budget) = (backend.clone(), Arc::clone(&budget));
+        let watch = Arc::clone(&watch);
+        asking.spawn(async move {
+            let mut asks = Asks {
+                all: 0,
+                late: 0,
+                slowest: Duration::ZERO,
+            };
+            while watch.elapsed() < SPELL {
+                let asked = watch.elapsed();
+                let said = budget.take(&backend, 1).await;
+                let took = watch.elapsed() - asked;
+                asks.all += 1;
+                asks.late += u64::from(took > DEADLINE + COARSE);
+                asks.slowest = asks.slowest.max(took);
+                if said.is_err() {
+                    // A caller who is told at once does not ask again at once.
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+            asks
+        });
+    }
+    let sum = |sum: Asks, asks: Asks| Asks {
+        all: sum.all + asks.all,
+        late: sum.late + asks.late,
+        slowest: sum.slowest.max(asks.slowest),
+    };
+    asking.join_all().await.into_iter().reduce(sum).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_callers_of_a_server_that_sleeps_now_and_then_hear_within_the_deadline() {
+    // given a server that sleeps for 20 ms ten times in a second
+    let server = Standalone::start();
+    let builder = RedisBackend::builder(&server.url()).deadline(DEADLINE);
+    let backend = builder.connect().await.unwrap();
+    recovered(&backend, &Budget::of("first", Quota::per_hour(10))).await;
+    let is_over = AtomicBool::new(false);
+    let asks = thread::scope(|scope| {
+        scope.spawn(|| {
+            // A test that fails is not waited for.
+            let until = Instant::now() + SPELL * 20;
+            while !is_over.load(Ordering::Relaxed) && Instant::now() < until {
+                server.stall();
+                thread::sleep(Duration::from_millis(20));
+                server.go_on();
+                thread::sleep(Duration::from_millis(80));
+            }
+        });
+
+        // when
+        let asking = ask_by_the_watch(&backend, 1_000);
+        let asks =
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(asking));
+        is_over.store(true, Ordering::Relaxed);
+        asks
+    });
+
+    // then
+    println!("{asks:?}");
+    assert!(asks.all > 1_000, "{asks:?}");
+    assert!(asks.late * 100 <= asks.all, "{asks:?}");
+    assert!(asks.slowest < DEADLINE * 2, "{asks:?}");
 }

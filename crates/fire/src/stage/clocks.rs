@@ -63,4 +63,57 @@ impl Clocks {
             ..Disturbance::of_all(Effect::Clock(ahead_us), looked_us, self.last.1)
         })
     }
+
+    /// This server decides now, if any is known to, and since somebody last looked any of them may have for a while: a fault
+    /// did not come to its end. So each of their clocks has an era of its own there, and what was decided belongs to any that it
+    /// fits.
+    pub(super) fn doubted(&mut self, number: Option<usize>) -> Vec<Disturbance> {
+        let (before_us, looked_us) = self.last;
+        let ahead_us = number.and_then(|number| self.ahead_us.get(number).copied());
+        let ahead_us = ahead_us.unwrap_or(before_us);
+        self.last = (ahead_us, now_us());
+        let mut clocks = self.ahead_us.clone();
+        clocks.retain(|other_us| *other_us != ahead_us);
+        if !clocks.is_empty() || ahead_us != before_us {
+            clocks.push(ahead_us);
+        }
+        let era = |ahead_us| Disturbance {
+            home: self.home,
+            ..Disturbance::of_all(Effect::Clock(ahead_us), looked_us, self.last.1)
+        };
+        clocks.into_iter().map(era).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_fault_that_did_not_come_to_its_end_any_clock_may_have_decided() {
+        let eras = |seconds: &[i64], number| {
+            let mut clocks = Clocks::ahead(None, seconds, None);
+            let from_us = clocks.last.1;
+            let doubted = clocks.doubted(number);
+            for era in &doubted {
+                assert_eq!((era.from_us, era.to_us), (from_us, clocks.last.1));
+            }
+            let after = clocks.decides(number.unwrap_or_default());
+            assert_eq!(after, None, "nothing has changed since");
+            doubted
+                .into_iter()
+                .map(|era| era.effect)
+                .collect::<Vec<_>>()
+        };
+        let [three, ten] = [3, 10].map(|seconds| Effect::Clock(seconds * 1_000_000));
+
+        // The first decided before, and does again: the other may have in between.
+        assert_eq!(eras(&[3, 10], Some(0)), [ten, three]);
+        assert_eq!(eras(&[3, 10], None), [ten, three]);
+        // The other does now, and may not have been the first to.
+        assert_eq!(eras(&[3, 10], Some(1)), [three, ten]);
+        // There is no other.
+        assert_eq!(eras(&[3], Some(0)), []);
+        assert_eq!(eras(&[3, 3], Some(1)), []);
+    }
 }

@@ -525,3 +525,38 @@ fn what_is_no_state_comes_back_as_a_mark() {
         assert_eq!(server.state(), value);
     }
 }
+
+#[test]
+fn a_point_between_two_microseconds_is_no_state_to_any_path() {
+    let mut server = Server::start();
+    for quota in [
+        Quota::per_hour(10),
+        Quota::per_second(7),
+        Quota::per_hour(7),
+    ] {
+        // given a state whose point is moved
+        server.forget();
+        assert!(server.admits(&quota, 1));
+        let mut value = server.state();
+        let point = f64::from_le_bytes(value[1..9].try_into().unwrap());
+        for moved in [point + 0.5, point - 0.5, -point, 2_f64.powi(53), f64::NAN] {
+            value[1..9].copy_from_slice(&moved.to_le_bytes());
+            let mut set = redis::cmd("SET");
+            set.arg(KEY).arg(&value).exec(&mut server.redis).unwrap();
+
+            // when it is asked for alone, and by a call of two charges
+            let replies = [&[1][..], &[1, 1]]
+                .map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
+
+            // then an empty text stands for it, and it stands as it was
+            for reply in replies {
+                let Value::BulkString(text) = reply else {
+                    panic!("{reply:?}");
+                };
+                let end = &text[text.len() - 3..];
+                assert_eq!(end, [0, 0x91, 0xa0], "{quota}, {moved}: {text:?}");
+            }
+            assert_eq!(server.state(), value, "{quota}, {moved}");
+        }
+    }
+}
