@@ -387,6 +387,26 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
     }
 }
 
+/// In place where the expiry stays, and whole where it moves: either way the next charge finds it.
+#[test]
+fn whole_microseconds_of_a_quota_with_rests_are_kept() {
+    let mut server = Server::start();
+    let quota = Quota::per_second(7).burst(30);
+    for second in 0..8 {
+        // given an instant, in one cell of the expiry or another
+        server.forget();
+        server.now = START + second * SECOND;
+
+        // when what is charged drains in whole seconds
+        let passed = (0..10).filter(|_| server.admits(&quota, 7)).count();
+
+        // then all of it is owed
+        assert_eq!((passed, server.owed_us()), (4, 4 * SECOND));
+        assert_eq!(server.state().len(), 9);
+        assert!(server.admits(&quota, 2) && !server.admits(&quota, 1));
+    }
+}
+
 /// What is charged next to a state that has no rest ends at the very last part of a burst.
 #[test]
 fn a_budget_with_rests_is_admitted_to_its_last_part() {
