@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tollgate_conformance::{Budget, Elapsed, FAR_AHEAD_US, Subject};
 use tollgate_core::{Backend, Quota};
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::Cluster;
-use tollgate_tests::{Budget, Elapsed, FAR_AHEAD_US, Lent, Pool, Subject};
+use tollgate_testkit::{Cluster, Lent, Pool};
 
 static FREE: Pool<Nodes> = Pool::new();
 
@@ -108,11 +108,11 @@ impl Subject for OnCluster {
 mod in_one_slot {
     use super::*;
 
-    tollgate_tests::conformance!(OnCluster::over(1));
+    tollgate_conformance::conformance!(OnCluster::over(1));
 }
 
 mod in_many_slots {
     use super::*;
 
-    tollgate_tests::conformance! { in_parts: OnCluster::over(64) }
+    tollgate_conformance::conformance! { in_parts: OnCluster::over(64) }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_conformance::{Elapsed, Subject};
 use tollgate_core::{Backend, ManualClock};
 use tollgate_memory::MemoryBackend;
-use tollgate_tests::{Elapsed, Subject};
 
 struct Memory {
     backend: Arc<MemoryBackend>,
@@ -33,4 +33,4 @@ impl Subject for Memory {
     }
 }
 
-tollgate_tests::conformance!(async { Memory::new() });
+tollgate_conformance::conformance!(async { Memory::new() });

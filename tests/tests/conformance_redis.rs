@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tollgate_conformance::{Elapsed, FAR_AHEAD_US, Subject};
 use tollgate_core::Backend;
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
-use tollgate_testkit::{Sentinels, Standalone, Tls};
-use tollgate_tests::{Elapsed, FAR_AHEAD_US, Lent, Pool, Subject};
+use tollgate_testkit::{Lent, Pool, Sentinels, Standalone, Tls};
 
 static FREE: Pool<Sentinels> = Pool::new();
 
@@ -97,17 +97,17 @@ impl Subject for OnServer {
 mod alone {
     use super::*;
 
-    tollgate_tests::conformance!(OnServer::on(Server::Alone(Standalone::start())));
+    tollgate_conformance::conformance!(OnServer::on(Server::Alone(Standalone::start())));
 }
 
 mod sentinel {
     use super::*;
 
-    tollgate_tests::conformance!(OnServer::on(Server::watched()));
+    tollgate_conformance::conformance!(OnServer::on(Server::watched()));
 }
 
 mod tls {
     use super::*;
 
-    tollgate_tests::conformance!(OnServer::on(Server::Encrypted(Tls::start())));
+    tollgate_conformance::conformance!(OnServer::on(Server::Encrypted(Tls::start())));
 }

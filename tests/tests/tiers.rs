@@ -14,8 +14,8 @@ use tollgate::key::Header;
 use tollgate::{
     Algorithm, Limiter, ManualClock, MemoryBackend, Policy, Quota, RedisBackend, Tiers,
 };
+use tollgate_conformance::FAR_AHEAD_US;
 use tollgate_testkit::Standalone;
-use tollgate_tests::FAR_AHEAD_US;
 
 /// A limiter whose time stands still, and a switch between its policy's own quota (0) and its tiers.
 struct Switched {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::{BackendError, Charge, Decision, Key, Receipt, Scope, Verdict};
+use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, Verdict};
 
 /// Takes charges, gives decisions.
 ///
@@ -21,6 +21,14 @@ use crate::{BackendError, Charge, Decision, Key, Receipt, Scope, Verdict};
 ///   when it has passed. Nobody above it sets a timer.
 /// * [`credit`](Self::credit) and [`debit`](Self::debit) neither block nor fail: they are bounded enqueues that may be
 ///   called from `Drop`. They may be lost with the process.
+///
+/// `tollgate-conformance` has a test for each behaviour that these promises come to, which any implementation can run.
+///
+/// # Wrappers
+///
+/// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method, of which
+/// [`place`](Self::place) and [`capabilities`](Self::capabilities) have defaults that the compiler does not ask for.
+/// [`Answer::map`] looks at what the inner one said, and [`Verdict::denied`] and [`Verdict::allowed`] say what it was not asked.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides all or nothing over the enforced charges.
     fn decide(&self, charges: &[Charge<'_>]) -> Decide;
@@ -40,6 +48,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// so: in this process.
     fn place(&self) -> Option<String> {
         None
+    }
+
+    /// What it can beyond quotas. Nothing unless an implementation says so, so that a wrapper that forgets to forward this has a
+    /// limiter refused that needs more, and never one that fails at night.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
     }
 }
 
@@ -79,6 +93,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn place(&self) -> Option<String> {
         (**self).place()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
     }
 }
 
@@ -136,6 +154,27 @@ impl<T> Answer<T> {
         match self.0 {
             Repr::Now(Some(result)) => Ok(result),
             repr => Err(Self(repr)),
+        }
+    }
+}
+
+impl<T: Send + 'static> Answer<T> {
+    /// The answer with its result turned into another: at once if it is there, and otherwise when it comes. For wrappers around a
+    /// backend, which look at what it said, or change it.
+    ///
+    /// ```
+    /// use tollgate_core::Answer;
+    ///
+    /// let answer = Answer::now(Ok(20)).map(|result| result.map(|n| n + 1));
+    /// assert!(matches!(answer.peek(), Some(Ok(21))));
+    /// ```
+    pub fn map<U>(
+        self,
+        f: impl FnOnce(Result<T, BackendError>) -> Result<U, BackendError> + Send + 'static,
+    ) -> Answer<U> {
+        match self.0 {
+            Repr::Now(result) => Answer(Repr::Now(result.map(f))),
+            Repr::Later(future) => Answer::later(async move { f(future.await) }),
         }
     }
 }

@@ -47,6 +47,7 @@
 mod algorithm;
 mod backend;
 mod bounds;
+mod capability;
 mod charge;
 mod clock;
 mod engine;
@@ -65,6 +66,7 @@ mod verdict;
 pub use algorithm::{Algorithm, CreditMark, DEBT_CEILING, RetryAfter, Snapshot, State, Unit};
 pub use backend::{Answer, Backend, Decide, ImmediateBackend};
 pub use bounds::{MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
+pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use engine::{States, decide, decide_quickly};

@@ -6,7 +6,7 @@ use std::{fmt, slice};
 use smallvec::SmallVec;
 
 use crate::algorithm::{Budget, Passage, Point, RetryAfter};
-use crate::{Mode, Timestamp};
+use crate::{Charge, Mode, Timestamp};
 
 /// What was decided about one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,51 @@ impl Verdict {
             rest: 0,
             tag: Tag::Unknown,
             is_enforced: false,
+        }
+    }
+
+    /// The verdict of something in front of a backend, such as a cache of denials, that refuses `charge` without asking: it would pass
+    /// after `retry_after`, and a cost of `remaining` would pass now. A wait of 0 is taken for one of a microsecond.
+    #[must_use]
+    pub fn denied(charge: &Charge<'_>, retry_after: RetryAfter, remaining: u64) -> Self {
+        let (tag, us) = match retry_after {
+            RetryAfter::Micros(us) => (Tag::DenyForNow, us.max(1)),
+            RetryAfter::Never => (Tag::DenyForEver, 0),
+        };
+        Self {
+            remaining: remaining.min(charge.quota.capacity()),
+            // Not before what is refused would pass.
+            reset_after_us: us,
+            us,
+            tag,
+            is_enforced: charge.mode == Mode::Enforce,
+            ..Self::unknown(charge.quota.capacity())
+        }
+    }
+
+    /// The verdict of something in front of a backend, such as a lease of a part of the budget, that lets `charge` pass without asking:
+    /// so much was `taken` for it, and a cost of `remaining` would pass now.
+    ///
+    /// Its receipt gives nothing back to a bucket behind, which has not taken it: who lets pass without asking also takes the credits
+    /// of what it let pass.
+    #[must_use]
+    pub fn allowed(charge: &Charge<'_>, taken: u64, remaining: u64) -> Self {
+        Self {
+            remaining: remaining.min(charge.quota.capacity()),
+            taken,
+            tag: Tag::Allow,
+            is_enforced: charge.mode == Mode::Enforce,
+            ..Self::unknown(charge.quota.capacity())
+        }
+    }
+
+    /// The same verdict, with a budget that is full again after so long if nothing else arrives.
+    #[must_use]
+    pub fn resetting_after(self, reset_after: Duration) -> Self {
+        let reset_after_us = u64::try_from(reset_after.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            reset_after_us,
+            ..self
         }
     }
 

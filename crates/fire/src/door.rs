@@ -16,7 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::{Checked, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
-use tollgate_core::{Answer, Backend, Charge, Decide, Key, Receipt, Scope};
+use tollgate_core::{Answer, Backend, Capabilities, Charge, Decide, Key, Receipt, Scope};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
@@ -228,6 +228,10 @@ impl Backend for Observed {
 
     fn place(&self) -> Option<String> {
         self.0.place()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
     }
 }
 

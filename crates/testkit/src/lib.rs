@@ -14,6 +14,7 @@
 mod clock;
 mod cluster;
 mod network;
+mod pool;
 mod proxy;
 mod sentinel;
 #[cfg(feature = "grpc")]
@@ -24,6 +25,7 @@ mod tls;
 pub use clock::shift_clock;
 pub use cluster::Cluster;
 pub use network::{Network, Weather};
+pub use pool::{Lent, Pool};
 pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;
 pub use standalone::Standalone;

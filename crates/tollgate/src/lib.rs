@@ -70,9 +70,10 @@ mod status;
 mod sync;
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind,
-    ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
-    Receipt, RetryAfter, Scope, SystemClock, Timestamp, Unit, Verdict,
+    Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decide,
+    Decision, FailureKind, ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome,
+    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, SystemClock, Timestamp, Unit,
+    Verdict,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate_core::{Answer, Backend, Charge, Decide, ImmediateBackend, Receipt, Scope};
+use tollgate_core::{
+    Answer, Backend, Capabilities, Charge, Decide, ImmediateBackend, Receipt, Scope,
+};
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
@@ -137,5 +139,9 @@ impl<B: ImmediateBackend> Backend for Immediate<B> {
 
     fn place(&self) -> Option<String> {
         self.0.place()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
     }
 }

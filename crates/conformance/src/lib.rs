@@ -1,29 +1,52 @@
 //! What every backend must do: one body per behaviour, run on each.
 //!
-//! A backend shows itself as a [`Subject`]; [`conformance!`] makes a test of every behaviour for it:
+//! Tollgate's own backends run these, and a backend of your own can prove itself by them. It shows itself as a [`Subject`], a backend
+//! whose time a test can move; [`conformance!`] makes a test of every behaviour for it. The crate that does so has `tokio` among its
+//! dev-dependencies, with the features `macros` and `rt`.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
-//! # use tollgate_core::{Backend, ManualClock};
-//! use tollgate_tests::{Elapsed, Subject};
+//! use tollgate_conformance::{Elapsed, Subject};
+//! use tollgate_core::{Backend, ManualClock};
 //!
-//! struct Mine(Arc<dyn Backend>, ManualClock);
+//! struct Mine {
+//!     backend: Arc<dyn Backend>,
+//!     clock: ManualClock,
+//! }
 //!
 //! impl Subject for Mine {
 //!     fn backend(&self) -> Arc<dyn Backend> {
-//!         self.0.clone()
+//!         self.backend.clone()
 //!     }
 //!
 //!     fn advance(&self, by: Duration) -> Elapsed<'_> {
-//!         self.1.advance(by);
+//!         self.clock.advance(by);
 //!         Box::pin(std::future::ready(()))
 //!     }
 //! }
 //!
 //! # /*
-//! tollgate_tests::conformance!(async { Mine::new().await });
+//! // In a file in `tests`:
+//! tollgate_conformance::conformance!(async { Mine::start().await });
 //! # */
 //! ```
+//!
+//! Each test has a subject of its own, and names its policies after itself: tests may share one server. `tests/foreign.rs` of this
+//! crate shows a whole backend, of a map under a lock, that passes; `tests/broken.rs` shows what is found in backends that do not.
+//!
+//! # What is asked
+//!
+//! | module | what it holds a backend to |
+//! | --- | --- |
+//! | [`amounts`] | a budget admits what it holds, and the numbers of a verdict are true |
+//! | [`promises`] | a denied charge passes after its retry-after, to the microsecond, and costs nothing before |
+//! | [`calls`] | a call is all or nothing; shadows and probes keep nobody from passing |
+//! | [`undo`] | credits, debits and resets do what they say and no more |
+//! | [`identities`] | no two identities, policies or quotas share a budget |
+//! | [`model`] | random calls are decided as a model of exact fractions does |
+//!
+//! What is not asked: that a call whose answer is dropped leaves nothing behind, that a backend keeps its deadline, and what several
+//! do who ask at once. How to make these happen is each backend's own.
 #![expect(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -34,12 +57,10 @@ pub mod amounts;
 pub mod calls;
 pub mod identities;
 pub mod model;
-mod pool;
 pub mod promises;
 mod subject;
 pub mod undo;
 
-pub use pool::{Lent, Pool};
 pub use subject::{Budget, Elapsed, FAR_AHEAD_US, Subject, align, decide, every_algorithm};
 
 /// A test of every behaviour for one backend. Takes an expression that gives a future of a fresh [`Subject`].

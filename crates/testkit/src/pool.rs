@@ -36,7 +36,7 @@ impl<T> Deref for Lent<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.one.as_ref().unwrap()
+        self.one.as_ref().expect("lent until it is dropped")
     }
 }
 

@@ -1,0 +1,8 @@
+//! A backend that is none of Tollgate's does what every backend must.
+
+#[allow(unreachable_pub, reason = "every file of tests has it for itself")]
+mod common;
+
+use common::{Clocked, Naive};
+
+tollgate_conformance::conformance!(async { Clocked::over(Naive::new) });

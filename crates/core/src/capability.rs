@@ -1,0 +1,92 @@
+//! What a backend can beyond quotas.
+
+use std::fmt;
+
+/// Something that a backend may be able to do beyond deciding quotas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Capability {
+    /// It keeps budgets that are held until they are given back, such as requests in flight.
+    Held,
+    /// It lets a request wait in line for its turn.
+    Waits,
+    /// It bans an identity for a time.
+    Bans,
+    /// It remembers what was done, so that nothing is done twice.
+    Once,
+}
+
+impl Capability {
+    const ALL: [Self; 4] = [Self::Held, Self::Waits, Self::Bans, Self::Once];
+
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Held => 1,
+            Self::Waits => 2,
+            Self::Bans => 4,
+            Self::Once => 8,
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Held => "limits that are held",
+            Self::Waits => "waiting in line",
+            Self::Bans => "bans",
+            Self::Once => "doing nothing twice",
+        })
+    }
+}
+
+/// What a [`Backend`](crate::Backend) can beyond quotas, which each of them can. Nothing unless it says so: no backend of this crate's
+/// version can any of it.
+///
+/// ```
+/// use tollgate_core::{Capabilities, Capability};
+///
+/// let needed = Capabilities::none().with(Capability::Held).with(Capability::Bans);
+/// let offered = Capabilities::none().with(Capability::Held);
+///
+/// assert!(offered.has(Capability::Held));
+/// assert_eq!(offered.missing(needed).collect::<Vec<_>>(), [Capability::Bans]);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Capabilities(u8);
+
+impl Capabilities {
+    /// Quotas and nothing beyond.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(0)
+    }
+
+    /// These and one more.
+    #[must_use]
+    pub const fn with(self, capability: Capability) -> Self {
+        Self(self.0 | capability.bit())
+    }
+
+    /// Whether this is one of them.
+    #[must_use]
+    pub const fn has(self, capability: Capability) -> bool {
+        self.0 & capability.bit() != 0
+    }
+
+    /// Those that are needed and are none of these.
+    pub fn missing(self, needed: Self) -> impl Iterator<Item = Capability> {
+        Capability::ALL
+            .into_iter()
+            .filter(move |capability| needed.has(*capability) && !self.has(*capability))
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = Capability::ALL.into_iter();
+        f.debug_set()
+            .entries(all.filter(|capability| self.has(*capability)))
+            .finish()
+    }
+}
