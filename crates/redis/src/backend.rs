@@ -7,13 +7,13 @@ use tollgate_core::{
     Answer, Backend, BackendError, Charge, Decide, FailureKind, Key, MAX_CHARGES, Receipt, Scope,
 };
 
-use crate::across;
 use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
-use crate::job::{Job, gone, heard};
+use crate::job::{Job, gone, outcome_of};
 use crate::name::Names;
-use crate::spare;
+use crate::request_pool;
+use crate::saga;
 use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
@@ -102,19 +102,19 @@ impl Backend for RedisBackend {
         let deadline = self.fleet.deadline();
         match &self.fleet {
             Fleet::One(dispatch) => {
-                let request = spare::request(charges, &self.names);
+                let request = request_pool::take(charges, &self.names);
                 let answer = dispatch.ask(Arc::clone(&request), deadline);
                 Answer::later(async move {
-                    let said = heard(answer.await);
-                    spare::keep(request);
+                    let said = outcome_of(answer.await);
+                    request_pool::put_back(request);
                     said?.ok_or_else(gone)
                 })
             }
             Fleet::Cluster(cluster) => {
                 let mut request = Request::default();
                 request.ask(charges, &self.names);
-                if across::is_needed(&request) {
-                    return Answer::later(across::decide(Arc::clone(cluster), request));
+                if saga::is_needed(&request) {
+                    return Answer::later(saga::decide(Arc::clone(cluster), request));
                 }
                 let answer = cluster.ask(request, deadline);
                 Answer::later(async move { answer.await?.ok_or_else(gone) })
@@ -138,7 +138,7 @@ impl Backend for RedisBackend {
         match &self.fleet {
             Fleet::One(dispatch) => {
                 let answer = dispatch.ask(request, deadline);
-                Answer::later(async move { heard(answer.await).map(drop) })
+                Answer::later(async move { outcome_of(answer.await).map(drop) })
             }
             Fleet::Cluster(cluster) => {
                 let answer = cluster.ask(request, deadline);

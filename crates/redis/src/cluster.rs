@@ -15,9 +15,9 @@ use std::task::Poll;
 use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::dispatch::{Dispatch, Elsewhere, Limits};
-use crate::handed::{Handed, Waiting};
-use crate::job::{Job, Said, gone, heard};
+use crate::dispatch::{Dispatch, Limits, Peers};
+use crate::inline_call::{AnswerFuture, InlineCall};
+use crate::job::{Job, gone, outcome_of};
 use crate::link::{Link, Origin};
 use crate::redirect::Redirect;
 use crate::server::{self, Address};
@@ -25,7 +25,7 @@ use crate::slot;
 use crate::slots::{Hope, Slots};
 use crate::stats::Counters;
 use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, sleep_until};
-use crate::wire::Request;
+use crate::wire::{Outcome, Request};
 
 use forward::PAUSE;
 
@@ -80,10 +80,10 @@ impl Cluster {
         &self,
         request: Request,
         deadline: Instant,
-    ) -> impl Future<Output = Said> + Send + use<> {
+    ) -> impl Future<Output = Outcome> + Send + use<> {
         let (job, answer) = Job::awaited(request, deadline);
-        let handed = self.hand(job);
-        let mut waiting = Waiting { answer, handed };
+        let inline = self.hand(job);
+        let mut waiting = AnswerFuture { answer, inline };
         let kind = FailureKind::TimedOut {
             deadline: self.limits.deadline,
         };
@@ -96,7 +96,7 @@ impl Cluster {
             let mut timer = pin!(timer);
             poll_fn(move |cx| {
                 if let Poll::Ready(said) = Pin::new(&mut waiting).poll(cx) {
-                    return Poll::Ready(heard(said));
+                    return Poll::Ready(outcome_of(said));
                 }
                 let entered = runtime.enter();
                 match (&entered, timer.as_mut().as_pin_mut()) {
@@ -118,8 +118,8 @@ impl Cluster {
 
     /// Sends a job to the node that has its slot; what waits for it is elsewhere.
     pub(crate) fn push(&self, job: Job) {
-        if let Some(handed) = self.hand(job) {
-            handed.take_over();
+        if let Some(inline) = self.hand(job) {
+            inline.take_over();
         }
     }
 
@@ -134,12 +134,12 @@ impl Cluster {
         if let Origin::Server(seed) = &self.link.origin {
             link.origin = Origin::Server(Arc::new(server::at(seed, address)));
         }
-        let elsewhere: Weak<dyn Elsewhere> = Weak::clone(&self.myself) as _;
+        let peers: Weak<dyn Peers> = Weak::clone(&self.myself) as _;
         let node = Dispatch::new(
             link,
             self.runtime.clone(),
             self.limits,
-            Some(elsewhere),
+            Some(peers),
             Arc::clone(&self.counters),
         );
         if hope == Hope::None {
@@ -150,9 +150,9 @@ impl Cluster {
     }
 }
 
-impl Elsewhere for Cluster {
+impl Peers for Cluster {
     /// Sends a job to the node that has its slot.
-    fn hand(&self, mut job: Job) -> Option<Arc<Handed>> {
+    fn hand(&self, mut job: Job) -> Option<Arc<InlineCall>> {
         job.route.slot = job.request.names.first().map_or(0, |name| slot::of(name));
         let owner = {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +177,7 @@ impl Elsewhere for Cluster {
         self.forward(jobs, redirect);
     }
 
-    fn is_lost(&self) {
+    fn connection_failed(&self) {
         self.refresh();
     }
 }

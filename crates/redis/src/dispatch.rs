@@ -19,8 +19,8 @@ use tokio::sync::{Notify, oneshot};
 use tollgate_core::FailureKind;
 
 use crate::connection::Connection;
-use crate::handed::{Handed, Waiting};
-use crate::job::{GiveBack, Job, gone};
+use crate::inline_call::{AnswerFuture, InlineCall};
+use crate::job::{CreditSink, Job, gone};
 use crate::link::Link;
 use crate::queue::{Fill, Turn};
 use crate::redirect::Redirect;
@@ -66,17 +66,16 @@ impl Default for Limits {
     }
 }
 
-/// What is beyond one server: the nodes of its cluster. A dispatch knows no more of them than this.
-pub(crate) trait Elsewhere: fmt::Debug + Send + Sync {
-    /// Takes a job that belongs to whichever node has its slot by now. Gives back the call if the job leaves alone, for the one who
-    /// waits to drive.
+/// The peers of a node: the rest of its cluster. A dispatch knows no more of them than this.
+pub(crate) trait Peers: fmt::Debug + Send + Sync {
+    /// Takes a job for the node that has its slot by now. Gives back the call if the job leaves alone, to be driven inline.
     #[must_use]
-    fn hand(&self, job: Job) -> Option<Arc<Handed>>;
+    fn hand(&self, job: Job) -> Option<Arc<InlineCall>>;
 
-    /// Takes a job, whoever waits for it being elsewhere.
+    /// Takes a job that no caller drives.
     fn push(&self, job: Job) {
-        if let Some(handed) = self.hand(job) {
-            handed.take_over();
+        if let Some(inline) = self.hand(job) {
+            inline.take_over();
         }
     }
 
@@ -84,7 +83,7 @@ pub(crate) trait Elsewhere: fmt::Debug + Send + Sync {
     fn send_on(&self, jobs: Vec<Job>, redirect: &Redirect);
 
     /// A connection to a node was not made: another one may have taken the node's place.
-    fn is_lost(&self);
+    fn connection_failed(&self);
 }
 
 /// The queue and the connections.
@@ -94,7 +93,7 @@ pub(crate) struct Dispatch {
     runtime: Handle,
     pub(crate) limits: Limits,
     /// The other nodes, if there are any.
-    elsewhere: Option<Weak<dyn Elsewhere>>,
+    peers: Option<Weak<dyn Peers>>,
     /// Shared with the other nodes, so that what one that has left has sent still counts.
     pub(crate) counters: Arc<Counters>,
     state: Mutex<Traffic>,
@@ -109,10 +108,10 @@ impl Dispatch {
         link: Link,
         runtime: Handle,
         limits: Limits,
-        elsewhere: Option<Weak<dyn Elsewhere>>,
+        peers: Option<Weak<dyn Peers>>,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
-        let in_cluster = elsewhere.is_some();
+        let in_cluster = peers.is_some();
         Arc::new_cyclic(|myself: &Weak<Self>| {
             let of_runtime = Weak::clone(myself);
             let ends = runtime.on_end(move || {
@@ -124,7 +123,7 @@ impl Dispatch {
                 link,
                 runtime,
                 limits,
-                elsewhere,
+                peers,
                 counters,
                 state: Mutex::new(Traffic::new(limits.connections, in_cluster)),
                 hurry: Arc::default(),
@@ -145,8 +144,8 @@ impl Dispatch {
         }
     }
 
-    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
-        self.elsewhere.as_ref()?.upgrade()
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        self.peers.as_ref()?.upgrade()
     }
 
     /// When a request that comes now must have its answer.
@@ -159,36 +158,36 @@ impl Dispatch {
         self: &Arc<Self>,
         request: impl Into<Arc<Request>>,
         deadline: Instant,
-    ) -> Waiting {
+    ) -> AnswerFuture {
         let (job, answer) = Job::awaited(request, deadline);
-        let handed = self.hand(job);
-        Waiting { answer, handed }
+        let inline = self.hand(job);
+        AnswerFuture { answer, inline }
     }
 
     /// Sends what nobody waits for, to whoever has its key by then.
     pub(crate) fn tell(self: &Arc<Self>, request: Request) {
         let job = Job::unattended(request, &self.counters);
-        match self.elsewhere() {
-            Some(elsewhere) => elsewhere.push(job),
+        match self.peers() {
+            Some(peers) => peers.push(job),
             None => self.push(job),
         }
     }
 
     /// Takes a job, whoever waits for it being elsewhere.
     pub(crate) fn push(self: &Arc<Self>, job: Job) {
-        if let Some(handed) = self.hand(job) {
-            handed.take_over();
+        if let Some(inline) = self.hand(job) {
+            inline.take_over();
         }
     }
 
     /// Takes a job: sends it now, lets it wait, or fails it at once. What nobody waits for, credits and debits, may wait
     /// for the server to come back. Gives back the call if the job leaves alone, for the one who waits to drive.
     #[must_use]
-    pub(crate) fn hand(self: &Arc<Self>, mut job: Job) -> Option<Arc<Handed>> {
+    pub(crate) fn hand(self: &Arc<Self>, mut job: Job) -> Option<Arc<InlineCall>> {
         let mut state = self.state();
         if state.has_left {
             drop(state);
-            return self.elsewhere()?.hand(job);
+            return self.peers()?.hand(job);
         }
         if state.has_ended {
             drop(state);
@@ -209,9 +208,10 @@ impl Dispatch {
         } else {
             state.queue.push(job);
             if is_awaited && let Some(lane) = state.leads() {
-                let handed = Handed::new(self.runtime.clone(), lane::lead(Arc::clone(self), lane));
-                state.lanes[lane].handed = Some(Arc::clone(&handed));
-                return Some(handed);
+                let inline =
+                    InlineCall::new(self.runtime.clone(), lane::lead(Arc::clone(self), lane));
+                state.lanes[lane].inline = Some(Arc::clone(&inline));
+                return Some(inline);
             }
             self.pump(state);
         }
@@ -258,18 +258,18 @@ impl Dispatch {
         if state.queue.is_empty() {
             return;
         }
-        let handed = if state.is_gathering() {
-            state.take_handed(Lane::is_gathering)
+        let calls = if state.is_gathering() {
+            state.take_inline_calls(Lane::is_gathering)
         } else if let Some(lane) = state.gather() {
             drop(state);
             self.spawn(lane::work(Arc::clone(self), lane));
             return;
         } else {
             self.watch(&mut state);
-            state.take_handed(|_any| true)
+            state.take_inline_calls(|_any| true)
         };
         drop(state);
-        handed.iter().for_each(|handed| handed.take_over());
+        calls.iter().for_each(|call| call.take_over());
     }
 
     /// Has a timer set for those who wait, if there is none. One for all of them: their deadlines come in their order.
@@ -346,8 +346,8 @@ impl Dispatch {
     }
 }
 
-impl GiveBack for Dispatch {
-    fn give_back(self: Arc<Self>, credit: Request) {
+impl CreditSink for Dispatch {
+    fn credit(self: Arc<Self>, credit: Request) {
         self.tell(credit);
     }
 }

@@ -9,16 +9,13 @@ use tollgate_core::{BackendError, Charge, Decision, FailureKind};
 
 use crate::stats::Counters;
 use crate::sync::Instant;
-use crate::wire::{Request, Work};
+use crate::wire::{Outcome, Request, Work};
 
-/// What is sent back: a decision, or nothing for a reset.
-pub(crate) type Said = Result<Option<Decision>, BackendError>;
-
-/// The way on which a credit leaves for a decision that reached nobody. A job is answered with one, and so need not know what
-/// carries it.
-pub(crate) trait GiveBack: fmt::Debug + Send + Sync {
-    /// Sends a credit, without waiting for it.
-    fn give_back(self: Arc<Self>, credit: Request);
+/// The place to which credits go for decisions that reached nobody. A job is answered with one, and so does not know the connections
+/// that carry them.
+pub(crate) trait CreditSink: fmt::Debug + Send + Sync {
+    /// Sends a credit, without waiting for its end.
+    fn credit(self: Arc<Self>, credit: Request);
 }
 
 /// Where in a cluster a job belongs. Jobs of one route may share a call; elsewhere there is one.
@@ -38,7 +35,7 @@ pub(crate) struct Job {
     /// How often a node has sent it on.
     pub(crate) sent_on: u32,
     /// Nobody waits for credits and debits.
-    waiter: Option<oneshot::Sender<Heard>>,
+    waiter: Option<oneshot::Sender<Delivery>>,
     /// Until when somebody waits. What nobody waits for is not tried again after it.
     pub(crate) deadline: Instant,
     /// Where it is counted if it fails and nobody is told.
@@ -52,7 +49,7 @@ impl Job {
     pub(crate) fn awaited(
         request: impl Into<Arc<Request>>,
         deadline: Instant,
-    ) -> (Self, oneshot::Receiver<Heard>) {
+    ) -> (Self, oneshot::Receiver<Delivery>) {
         let (waiter, answer) = oneshot::channel();
         let job = Self {
             request: request.into(),
@@ -99,18 +96,18 @@ impl Job {
     }
 
     /// Answers. What was decided for somebody who is gone is given back that way.
-    pub(crate) fn answer(&mut self, said: Said, undo: Arc<dyn GiveBack>) {
-        if said.is_err() {
+    pub(crate) fn answer(&mut self, outcome: Outcome, undo: Arc<dyn CreditSink>) {
+        if outcome.is_err() {
             self.count_as_lost();
         }
         self.answered = true;
-        let heard = Heard {
-            said: Some(said),
+        let delivery = Delivery {
+            outcome: Some(outcome),
             undo: Some((undo, Arc::clone(&self.request))),
         };
         match self.waiter.take() {
-            Some(waiter) => drop(waiter.send(heard)),
-            None => drop(heard),
+            Some(waiter) => drop(waiter.send(delivery)),
+            None => drop(delivery),
         }
     }
 
@@ -128,46 +125,47 @@ impl Job {
     pub(crate) fn refuse(&mut self, error: BackendError) {
         self.count_as_lost();
         self.answered = true;
-        let heard = Heard {
-            said: Some(Err(error)),
+        let delivery = Delivery {
+            outcome: Some(Err(error)),
             undo: None,
         };
         if let Some(waiter) = self.waiter.take() {
-            drop(waiter.send(heard));
+            drop(waiter.send(delivery));
         }
     }
 }
 
-/// An answer on its way. One that is dropped before it was read, wherever it was by then, gives back what it says was taken.
+/// A delivery is an outcome on its way to the task that waits. One that is dropped before it was read, wherever it was by then,
+/// gives back what it says was taken.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    said: Option<Said>,
-    undo: Option<(Arc<dyn GiveBack>, Arc<Request>)>,
+pub(crate) struct Delivery {
+    outcome: Option<Outcome>,
+    undo: Option<(Arc<dyn CreditSink>, Arc<Request>)>,
 }
 
-impl Heard {
-    pub(crate) fn read(mut self) -> Option<Said> {
-        self.said.take()
+impl Delivery {
+    pub(crate) fn read(mut self) -> Option<Outcome> {
+        self.outcome.take()
     }
 }
 
-impl Drop for Heard {
+impl Drop for Delivery {
     fn drop(&mut self) {
         let (Some(Ok(Some(decision))), Some((undo, request))) =
-            (self.said.take(), self.undo.take())
+            (self.outcome.take(), self.undo.take())
         else {
             return;
         };
         for credit in credits(&decision, &request) {
-            Arc::clone(&undo).give_back(credit);
+            Arc::clone(&undo).credit(credit);
         }
     }
 }
 
-/// The answer that came, or the news that none will.
-pub(crate) fn heard(heard: Result<Heard, oneshot::error::RecvError>) -> Said {
-    let said = heard.ok().and_then(Heard::read);
-    said.unwrap_or_else(|| Err(gone()))
+/// The outcome that came, or the news that none will.
+pub(crate) fn outcome_of(delivery: Result<Delivery, oneshot::error::RecvError>) -> Outcome {
+    let outcome = delivery.ok().and_then(Delivery::read);
+    outcome.unwrap_or_else(|| Err(gone()))
 }
 
 pub(crate) fn gone() -> BackendError {

@@ -67,7 +67,6 @@
 //! A server that fails over forgets what replication had not carried: for each key at most one full budget. If its clock
 //! differs from its predecessor's, budgets see that as time that has passed, or has stood still.
 
-mod across;
 mod backend;
 mod cluster;
 mod config;
@@ -75,21 +74,22 @@ mod connection;
 mod dispatch;
 mod error;
 mod fleet;
-mod handed;
 mod hello;
-mod home;
+mod inline_call;
 mod job;
 mod link;
 mod name;
 mod queue;
 mod redirect;
+mod request_pool;
 mod rights;
+mod runtime;
+mod saga;
 mod script;
 mod sentinel;
 mod server;
 mod slot;
 mod slots;
-mod spare;
 mod stats;
 mod sync;
 #[cfg(test)]

@@ -24,13 +24,13 @@ pub(crate) enum Origin {
     Master(Arc<Sentinels>),
 }
 
-/// A connection that was made.
+/// A handshake that succeeded: the connection, and what was learned by it.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct Handshake {
     pub(crate) connection: Connection,
     /// How long the last question took.
     pub(crate) round_trip: Duration,
-    /// Where it leads, unless that is no host.
+    /// The server that it leads to, unless that is no host.
     pub(crate) server: Option<Address>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects, and shows that the server is what it is taken for, has our script and runs it.
-    pub(crate) async fn open(&self) -> Result<Opened, BackendError> {
+    pub(crate) async fn open(&self) -> Result<Handshake, BackendError> {
         let opened = within(self.deadline, self.handshake()).await;
         match (opened, &self.origin) {
             (Err(error), Origin::Server(server)) => Err(self.about(error, server)),
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    async fn handshake(&self) -> Result<Opened, BackendError> {
+    async fn handshake(&self) -> Result<Handshake, BackendError> {
         let server = match &self.origin {
             Origin::Server(server) => (**server).clone(),
             Origin::Master(sentinels) => sentinels.master().await?,
@@ -77,7 +77,7 @@ impl Link {
         }
     }
 
-    async fn introduce(&self, server: ConnectionInfo) -> Result<Opened, BackendError> {
+    async fn introduce(&self, server: ConnectionInfo) -> Result<Handshake, BackendError> {
         let at = server::address(&server);
         let mut connection = connect(server).await?;
         hello::greet(&mut connection, &self.client_name, self.kind).await?;
@@ -93,7 +93,7 @@ impl Link {
         let sent_at = Instant::now();
         let ran = send(&mut connection, &tried).await;
         ran.map_err(|error| refusal("EVALSHA", &error))?;
-        Ok(Opened {
+        Ok(Handshake {
             connection,
             round_trip: sent_at.elapsed(),
             server: at,

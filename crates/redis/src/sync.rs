@@ -1,4 +1,4 @@
-//! What threads share, and how time passes for them. The models that try orders in which they may run, `tests/handed.rs` and
+//! What threads share, and how time passes for them. The models that try orders in which they may run, `tests/inline_call.rs` and
 //! `tests/dispatch.rs`, bring others.
 
 pub(crate) use std::sync::atomic::AtomicBool;
@@ -6,4 +6,4 @@ pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 
 pub(crate) use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-pub(crate) use crate::home::Handle;
+pub(crate) use crate::runtime::Handle;

@@ -19,8 +19,8 @@ use tollgate_core::{
 use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
 use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
 use crate::hello::Kind;
-use crate::job::heard;
-use crate::link::{Link, Opened, Origin};
+use crate::job::outcome_of;
+use crate::link::{Handshake, Link, Origin};
 use crate::script::Script;
 use crate::server;
 use crate::sync::Handle;
@@ -122,7 +122,7 @@ impl Far {
             let made = MultiplexedConnection::new_with_config(&settings, ours, config);
             let (connection, driver) = made.await.unwrap();
             tokio::spawn(driver);
-            let opened = Opened {
+            let opened = Handshake {
                 connection,
                 round_trip,
                 server: None,
@@ -136,7 +136,7 @@ impl Far {
     async fn ask(dispatch: Arc<Dispatch>) -> (Duration, Option<FailureKind>) {
         let asked = Instant::now();
         let deadline = dispatch.deadline();
-        let said = heard(dispatch.ask(Request::nothing(), deadline).await);
+        let said = outcome_of(dispatch.ask(Request::nothing(), deadline).await);
         (asked.elapsed(), said.err().map(|error| error.kind()))
     }
 }

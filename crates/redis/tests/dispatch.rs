@@ -21,7 +21,7 @@ mod model;
 mod product {
     pub(crate) mod cluster;
     pub(crate) mod dispatch;
-    pub(crate) mod handed;
+    pub(crate) mod inline_call;
     pub(crate) mod job;
     pub(crate) mod queue;
     pub(crate) mod redirect;
@@ -41,17 +41,17 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 
 use cluster::Cluster;
-use dispatch::{Dispatch, Elsewhere, Limits};
-use job::{Job, Said, gone, heard};
-use link::{Link, Opened};
+use dispatch::{Dispatch, Limits, Peers};
+use job::{Job, gone, outcome_of};
+use link::{Handshake, Link};
 use model::clock::{self, Instant};
 use model::world::{Mood, WORLD};
 use model::{connection, error, hello, link, script, slot, stats, sync, wire};
-use product::{cluster, dispatch, handed, job, queue, redirect, server, slots};
+use product::{cluster, dispatch, inline_call, job, queue, redirect, server, slots};
 use redirect::Redirect;
 use slots::{Hope, Slots};
 use sync::Handle;
-use wire::Request;
+use wire::{Outcome, Request};
 
 const LIMITS: Limits = Limits {
     deadline: Duration::from_millis(100),
@@ -64,7 +64,7 @@ fn dispatch(runtime: &Handle, lanes: usize) -> Arc<Dispatch> {
     let (link, runtime) = (Link::to(0), runtime.clone());
     let dispatch = Dispatch::new(link, runtime, LIMITS, None, Arc::default());
     for wire in 0..lanes {
-        dispatch.connected(wire, Opened::to(0));
+        dispatch.connected(wire, Handshake::to(0));
     }
     dispatch
 }
@@ -73,13 +73,13 @@ fn connected(runtime: &Handle) -> Arc<Dispatch> {
     dispatch(runtime, LIMITS.connections)
 }
 
-async fn take_one(dispatch: &Arc<Dispatch>) -> Said {
+async fn take_one(dispatch: &Arc<Dispatch>) -> Outcome {
     let deadline = dispatch.deadline();
-    heard(dispatch.ask(Request::take_one(), deadline).await)
+    outcome_of(dispatch.ask(Request::take_one(), deadline).await)
 }
 
 /// Whether one was taken. Whoever asks hears of it in any case.
-fn admitted(said: &Said) -> bool {
+fn admitted(said: &Outcome) -> bool {
     if let Err(error) = said {
         assert_ne!(error.detail(), gone().detail(), "nobody was told");
     }
@@ -150,7 +150,7 @@ fn whoever_goes_away_pays_nothing_and_keeps_nobody() {
                         break;
                     }
                 }
-                said.is_some_and(|said| admitted(&heard(Ok(said))))
+                said.is_some_and(|said| admitted(&outcome_of(Ok(said))))
             })
         });
         let staying = take_one(&dispatch).await;

@@ -12,7 +12,7 @@ use super::Dispatch;
 use super::traffic::Place;
 use crate::connection::{Connection, send, send_all};
 use crate::error::{again, failure, wants_reconnect};
-use crate::job::{GiveBack, Job};
+use crate::job::{CreditSink, Job};
 use crate::redirect::Redirect;
 use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
@@ -65,10 +65,10 @@ pub(super) async fn run(
             }
         }
         Some(Err(error)) => {
-            if let Some(elsewhere) = dispatch.elsewhere()
+            if let Some(peers) = dispatch.peers()
                 && let Some(redirect) = Redirect::of(&error, jobs.len())
             {
-                elsewhere.send_on(jobs, &redirect);
+                peers.send_on(jobs, &redirect);
                 return true;
             }
             let failed = broken_off(&error);
@@ -231,7 +231,7 @@ fn deliver(mut jobs: Vec<Job>, said: Answers, dispatch: &Arc<Dispatch>) {
     match said {
         Ok(outcomes) => {
             for (position, outcome) in outcomes {
-                let undo: Arc<dyn GiveBack> = Arc::clone(dispatch) as _;
+                let undo: Arc<dyn CreditSink> = Arc::clone(dispatch) as _;
                 jobs[position].answer(outcome, undo);
             }
         }

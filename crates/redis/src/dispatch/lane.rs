@@ -13,7 +13,7 @@ use super::{Dispatch, NO_ANSWER, batch, reconnect};
 use crate::connection::Connection;
 use crate::error::again;
 use crate::job::Job;
-use crate::link::Opened;
+use crate::link::Handshake;
 use crate::server::Address;
 use crate::sync::{Instant, MutexGuard};
 use crate::wire::Request;
@@ -100,7 +100,7 @@ impl Dispatch {
     }
 
     /// There is a new connection.
-    pub(crate) fn connected(self: &Arc<Self>, wire: usize, opened: Opened) {
+    pub(crate) fn connected(self: &Arc<Self>, wire: usize, opened: Handshake) {
         let mut state = self.state();
         state.connected(wire, opened);
         self.pump(state);
@@ -143,9 +143,9 @@ impl Dispatch {
             self.probe(&mut state, lane);
         }
         // Whoever waited for this one has an answer, and the others' are to tell.
-        let handed = state.take_handed(|_any| true);
+        let calls = state.take_inline_calls(|_any| true);
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
-        handed.iter().for_each(|handed| handed.take_over());
+        calls.iter().for_each(|call| call.take_over());
     }
 
     /// Asks over an idle lane for the time: every server of ours answers that, whatever its keys are.

@@ -31,8 +31,8 @@ async fn reconnect(dispatch: Weak<Dispatch>, wire: usize) {
             Ok(opened) => return dispatch.connected(wire, opened),
             Err(error) => dispatch.not_connected(&error),
         }
-        if let Some(elsewhere) = dispatch.elsewhere() {
-            elsewhere.is_lost();
+        if let Some(peers) = dispatch.peers() {
+            peers.connection_failed();
         }
         let hurry = Arc::clone(&dispatch.hurry);
         drop(dispatch);

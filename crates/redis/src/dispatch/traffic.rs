@@ -10,9 +10,9 @@ use super::pace::Pace;
 use super::{MAX_REQUESTS, NO_ANSWER};
 use crate::connection::Connection;
 use crate::error::again;
-use crate::handed::Handed;
+use crate::inline_call::InlineCall;
 use crate::job::Job;
-use crate::link::Opened;
+use crate::link::Handshake;
 use crate::queue::Queue;
 use crate::server::Address;
 use crate::sync::Instant;
@@ -74,7 +74,7 @@ pub(super) struct Lane {
     /// The connection that its call went out over.
     number: u64,
     /// Its call is driven by the one who waits for it.
-    pub(super) handed: Option<Arc<Handed>>,
+    pub(super) inline: Option<Arc<InlineCall>>,
 }
 
 /// What a lane does.
@@ -164,9 +164,9 @@ impl Traffic {
     }
 
     /// The calls that those who wait for them drive, of these lanes.
-    pub(super) fn take_handed(&mut self, of: impl Fn(&Lane) -> bool) -> Vec<Arc<Handed>> {
+    pub(super) fn take_inline_calls(&mut self, of: impl Fn(&Lane) -> bool) -> Vec<Arc<InlineCall>> {
         let lanes = self.lanes.iter_mut().filter(|lane| of(lane));
-        lanes.filter_map(|lane| lane.handed.take()).collect()
+        lanes.filter_map(|lane| lane.inline.take()).collect()
     }
 
     /// Why nobody can be asked.
@@ -238,7 +238,7 @@ impl Traffic {
     }
 
     /// A connection was made.
-    pub(super) fn connected(&mut self, wire: usize, opened: Opened) {
+    pub(super) fn connected(&mut self, wire: usize, opened: Handshake) {
         self.give_up_wire(wire);
         let place = &mut self.wires[wire];
         place.connection = Some(opened.connection);

@@ -4,8 +4,8 @@ use redis::Value;
 use smallvec::SmallVec;
 use tollgate_core::{BackendError, Decision, FailureKind, State, States, Timestamp, Unit, decide};
 
-use super::call::Plan;
-use super::lower::{OwnedCharge, Request, Work};
+use super::plan::Plan;
+use super::request::{OwnedCharge, Request, Work};
 use super::state;
 
 /// The time, how many requests were admitted, and the states as they were found.

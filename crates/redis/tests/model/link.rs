@@ -47,25 +47,25 @@ impl Link {
         }
     }
 
-    pub(crate) async fn open(&self) -> Result<Opened, BackendError> {
+    pub(crate) async fn open(&self) -> Result<Handshake, BackendError> {
         let server = self.address().map_or(0, |(_, port)| number(port));
         let greeted = async {
             let greeted = WORLD.attention(server).await;
             greeted.map_err(|error| failure(&error))
         };
         within(self.deadline, greeted).await?;
-        Ok(Opened::to(server))
+        Ok(Handshake::to(server))
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct Handshake {
     pub(crate) connection: Connection,
     pub(crate) round_trip: Duration,
     pub(crate) server: Option<Address>,
 }
 
-impl Opened {
+impl Handshake {
     pub(crate) fn to(server: usize) -> Self {
         Self {
             connection: Connection::to(server),

@@ -1,4 +1,4 @@
-//! What one request asks, in the script's words.
+//! A request, and its wording for the script.
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
@@ -67,9 +67,9 @@ impl Default for Work {
     }
 }
 
-/// A request in the script's words: the head of a run, which equal requests share, and which of its names it speaks of.
+/// The wording of a request for the script: the head of a run, which equal requests share, and which of its names it speaks of.
 #[derive(Debug)]
-pub(super) struct Lowered {
+pub(super) struct Wording {
     /// The verb and the charges.
     pub(super) shape: Words,
     /// Positions in the request's names, one for each charge of the shape.
@@ -150,7 +150,7 @@ impl Request {
     }
 }
 
-impl Lowered {
+impl Wording {
     pub(super) fn is_decision(&self) -> bool {
         self.shape.first() == Some(&DECIDE)
     }
@@ -178,7 +178,7 @@ impl Request {
         }
     }
 
-    pub(super) fn lower(&self) -> Lowered {
+    pub(super) fn wording(&self) -> Wording {
         match &self.work {
             Work::Decide(charges) => self.decide(charges),
             Work::Credit(receipt, n) => {
@@ -193,7 +193,7 @@ impl Request {
             Work::Reset(scope) => {
                 let mut shape: Words = smallvec![RESET, 1];
                 put_unit(&mut shape, scope.unit());
-                Lowered {
+                Wording {
                     shape,
                     names: SmallVec::from_slice(&[0]),
                     behind: Words::new(),
@@ -203,7 +203,7 @@ impl Request {
     }
 
     /// Charges of one state and mode are one; enforced ones stand first, then shadows, then probes.
-    fn decide(&self, charges: &[OwnedCharge]) -> Lowered {
+    fn decide(&self, charges: &[OwnedCharge]) -> Wording {
         let mut groups: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
             let equal = groups.iter_mut().find(|(first, _)| {
@@ -241,7 +241,7 @@ impl Request {
             put_charge(&mut shape, mode, cost, quota);
             names.push(index);
         }
-        Lowered {
+        Wording {
             shape,
             names,
             behind: Words::new(),
@@ -249,13 +249,13 @@ impl Request {
     }
 }
 
-fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Lowered {
+fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Wording {
     let mut shape: Words = smallvec![verb, 1];
     let quota = receipt.quota();
     // No budget owes more.
     let n = n.min(quota.capacity() * DEBT_CEILING);
     put_charge(&mut shape, PROBE, n, quota);
-    Lowered {
+    Wording {
         shape,
         names: SmallVec::from_slice(&[0]),
         behind,

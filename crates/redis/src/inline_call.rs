@@ -1,4 +1,4 @@
-//! A call that the one who waits for it drives.
+//! A call that runs inline: the future that waits for its answer drives it.
 //!
 //! A request that leaves alone needs no task: its own future can send it and see the answer come, which saves a lone
 //! decision a third of its latency on the way through the runtime. But nobody else may depend on whether that future is
@@ -12,29 +12,29 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::oneshot;
 
-use crate::job::Heard;
+use crate::job::Delivery;
 use crate::sync::{Handle, Mutex, MutexGuard};
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The call, shared between the one who waits for it and the lane that it occupies.
-pub(crate) struct Handed {
+/// The call, shared between the future that waits for it and the lane that it occupies.
+pub(crate) struct InlineCall {
     runtime: Handle,
     slot: Mutex<Slot>,
 }
 
 enum Slot {
-    /// With the waker of the one who polled it last: whoever takes the call over has to tell.
+    /// The call rests, with the waker of the task that polled it last: taking the call over wakes that task.
     Here(Run, Option<Waker>),
-    /// Out with the one who polls it. Not under the lock, since the end of a call sends others.
+    /// The call is out with the task that polls it. Not under the lock, since the end of a call sends others.
     Polled,
-    /// The same, and to be taken over when it comes back.
+    /// The call is out, and to be taken over when it comes back.
     Wanted,
-    /// Over, or a task by now.
+    /// The call is over, or a task by now.
     Gone,
 }
 
-impl Handed {
+impl InlineCall {
     pub(crate) fn new(
         runtime: Handle,
         run: impl Future<Output = ()> + Send + 'static,
@@ -103,37 +103,37 @@ impl Handed {
     }
 }
 
-impl std::fmt::Debug for Handed {
+impl std::fmt::Debug for InlineCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Handed")
+        f.write_str("InlineCall")
     }
 }
 
-/// What one waits for: the answer, and the call if it is one's own to drive.
+/// The future that waits for an answer, and drives the call if that runs inline.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) answer: oneshot::Receiver<Heard>,
-    pub(crate) handed: Option<Arc<Handed>>,
+pub(crate) struct AnswerFuture {
+    pub(crate) answer: oneshot::Receiver<Delivery>,
+    pub(crate) inline: Option<Arc<InlineCall>>,
 }
 
-impl Future for Waiting {
-    type Output = Result<Heard, oneshot::error::RecvError>;
+impl Future for AnswerFuture {
+    type Output = Result<Delivery, oneshot::error::RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Not to be woken by an answer that comes out of this very poll: a task that wakes itself moves to another thread.
-        if self.handed.as_ref().is_some_and(|handed| handed.poll(cx)) {
+        if self.inline.as_ref().is_some_and(|inline| inline.poll(cx)) {
             return Poll::Pending;
         }
         Pin::new(&mut self.answer).poll(cx)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for AnswerFuture {
     fn drop(&mut self) {
         // First it is known that nobody waits, so that what was not sent is not sent.
         self.answer.close();
-        if let Some(handed) = &self.handed {
-            handed.take_over();
+        if let Some(inline) = &self.inline {
+            inline.take_over();
         }
     }
 }

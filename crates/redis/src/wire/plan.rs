@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::lower::{Lowered, Request};
+use super::request::{Request, Wording};
 
 /// The most keys of one call: their numbers are bytes.
 pub(crate) const MAX_KEYS: usize = 255;
@@ -48,17 +48,17 @@ struct Group {
 struct Groups {
     groups: Vec<Group>,
     /// Most requests of a call ask the same, of different states.
-    words: Vec<Lowered>,
+    words: Vec<Wording>,
 }
 
-/// The states that the requests of a call speak of, numbered as they are met.
-struct Met<'a> {
+/// The numbers of the keys that the requests of a call name, in the order in which they are met.
+struct KeyNumbers<'a> {
     names: Vec<&'a [u8]>,
     /// Under a hash that nobody who chooses identities can foresee.
     numbers: HashMap<&'a [u8], u8>,
 }
 
-impl<'a> Met<'a> {
+impl<'a> KeyNumbers<'a> {
     fn of_about(names: usize) -> Self {
         Self {
             names: Vec::with_capacity(names),
@@ -111,13 +111,13 @@ impl Plan {
             keys,
             runs: Vec::with_capacity(1),
         };
-        call.begin_run((1, &first.lower().shape));
+        call.begin_run((1, &first.wording().shape));
         call.shorten_if_alone();
         Some((plan, call))
     }
 
     fn of_any<'a>(requests: &[&'a Request]) -> (Self, Call<'a>) {
-        let mut met = Met::of_about(requests.len());
+        let mut met = KeyNumbers::of_about(requests.len());
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
             keys: (requests.iter())
@@ -184,7 +184,7 @@ impl Groups {
                 continue;
             };
             if !previous.is_some_and(|previous| request.asks_as(previous)) {
-                this.words.push(request.lower());
+                this.words.push(request.wording());
             }
             previous = Some(request);
             let words = this.words.len() - 1;
@@ -228,7 +228,7 @@ impl Call<'_> {
     }
 
     /// A single run that speaks of each key once, in order, need not say so.
-    fn drop_obvious_numbers(&mut self, words: Option<&Lowered>) {
+    fn drop_obvious_numbers(&mut self, words: Option<&Wording>) {
         if let ([run], Some(words)) = (&mut self.runs[..], words) {
             let head = words.shape.len() + 1;
             let numbers = (1..=self.keys.len()).map(|number| u8::try_from(number).unwrap_or(0));

@@ -10,8 +10,8 @@
     reason = "a runtime that is a few threads has nothing to be left, to hand out, or to know"
 )]
 
-#[path = "../src/handed.rs"]
-mod handed;
+#[path = "../src/inline_call.rs"]
+mod inline_call;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -24,13 +24,13 @@ use loom::model::Builder;
 use loom::thread;
 use tokio::sync::oneshot;
 
-use handed::{Handed, Waiting};
-use job::Heard;
+use inline_call::{AnswerFuture, InlineCall};
+use job::Delivery;
 use sync::{Handle, Mutex};
 
 mod job {
     #[derive(Debug)]
-    pub(crate) struct Heard;
+    pub(crate) struct Delivery;
 }
 
 mod sync {
@@ -85,8 +85,8 @@ impl Server {
 }
 
 struct Played {
-    waiting: Waiting,
-    handed: Arc<Handed>,
+    waiting: AnswerFuture,
+    inline: Arc<InlineCall>,
     server: Arc<Server>,
     runtime: Handle,
     /// How often the call came to its end.
@@ -102,17 +102,17 @@ fn play() -> Played {
         async move {
             server.answered().await;
             ends.fetch_add(1, Ordering::SeqCst);
-            drop(sender.send(Heard));
+            drop(sender.send(Delivery));
         }
     };
-    let handed = Handed::new(runtime.clone(), run);
-    let waiting = Waiting {
+    let inline = InlineCall::new(runtime.clone(), run);
+    let waiting = AnswerFuture {
         answer,
-        handed: Some(Arc::clone(&handed)),
+        inline: Some(Arc::clone(&inline)),
     };
     Played {
         waiting,
-        handed,
+        inline,
         server,
         runtime,
         ends,
@@ -139,10 +139,10 @@ fn in_every_order(play: impl Fn() + Send + Sync + 'static) {
 fn whoever_drives_a_call_its_waiter_hears_of_it_and_it_ends_once() {
     in_every_order(|| {
         let played = play();
-        let (server, handed) = (played.server, played.handed);
+        let (server, inline) = (played.server, played.inline);
 
         let answering = thread::spawn(move || server.answer());
-        let taking = thread::spawn(move || handed.take_over());
+        let taking = thread::spawn(move || inline.take_over());
         let heard = block_on(played.waiting);
 
         assert!(heard.is_ok());
@@ -156,10 +156,10 @@ fn whoever_drives_a_call_its_waiter_hears_of_it_and_it_ends_once() {
 fn a_call_whose_waiter_has_gone_comes_to_its_end_all_the_same() {
     in_every_order(|| {
         let played = play();
-        let (server, handed) = (played.server, played.handed);
+        let (server, inline) = (played.server, played.inline);
 
         let answering = thread::spawn(move || server.answer());
-        let taking = thread::spawn(move || handed.take_over());
+        let taking = thread::spawn(move || inline.take_over());
         drop(played.waiting);
 
         answering.join().unwrap();
@@ -173,10 +173,10 @@ fn a_call_whose_waiter_has_gone_comes_to_its_end_all_the_same() {
 fn a_call_that_was_taken_over_needs_its_waiter_no_more() {
     in_every_order(|| {
         let mut played = play();
-        let (server, handed) = (played.server, played.handed);
+        let (server, inline) = (played.server, played.inline);
 
         let answering = thread::spawn(move || server.answer());
-        let taking = thread::spawn(move || handed.take_over());
+        let taking = thread::spawn(move || inline.take_over());
         let once = poll_fn(|cx| Poll::Ready(Pin::new(&mut played.waiting).poll(cx).is_ready()));
         let _has_heard = block_on(once);
 

@@ -1,4 +1,4 @@
-//! A request whose keys live in several slots of a cluster: no script sees them all.
+//! A saga over the slots of a cluster: a request whose keys live in several of them, so that no script sees them all.
 //!
 //! They are taken slot by slot, and given back if a later one denies or fails, or if nobody waits any more. What a caller
 //! is then told of a budget that was given back is asked again, so that it is as if the request had not come. Where one
@@ -31,30 +31,30 @@ pub(crate) async fn decide(
     let Work::Decide(charges) = &request.work else {
         return Err(gone());
     };
-    let whole = Whole {
+    let saga = Saga {
         charges: charges.iter().map(OwnedCharge::borrow).collect(),
         request: &request,
         deadline: Instant::now() + cluster.limits.deadline,
         cluster: &cluster,
     };
-    let mut taken = Taken {
+    let mut taken = Compensation {
         receipts: Vec::new(),
         cluster: Arc::clone(&cluster),
     };
     let unknown = |charge: &Charge<'_>| Verdict::unknown(charge.quota.capacity());
-    let mut verdicts: Vec<_> = (whole.charges.iter())
+    let mut verdicts: Vec<_> = (saga.charges.iter())
         .map(|charge| (Timestamp::default(), unknown(charge)))
         .collect();
-    let parts = whole.parts();
+    let parts = saga.parts();
     let mut denied_by = None;
     for (number, part) in parts.iter().enumerate() {
-        let decision = match whole.ask(part, denied_by.is_some()).await {
+        let decision = match saga.ask(part, denied_by.is_some()).await {
             Ok(decision) => decision,
             // It stays a denial, whatever else could not be found out.
             Err(_unknown) if denied_by.is_some() => continue,
             Err(error) => return Err(error),
         };
-        whole.note(part, &decision, &mut verdicts, &mut taken);
+        saga.note(part, &decision, &mut verdicts, &mut taken);
         if denied_by.is_none() && !decision.is_admitted() {
             denied_by = Some(number);
         }
@@ -64,15 +64,15 @@ pub(crate) async fn decide(
         taken.give_back_enforced().await;
         for part in parts.iter().take(denied_by) {
             let probed: Vec<_> = (part.iter().copied())
-                .filter(|&index| whole.charges[index].mode == Mode::Enforce)
+                .filter(|&index| saga.charges[index].mode == Mode::Enforce)
                 .collect();
-            let asked = whole.ask(&probed, true).await.ok();
+            let asked = saga.ask(&probed, true).await.ok();
             for (place, &index) in probed.iter().enumerate() {
                 let verdict = asked
                     .as_ref()
                     .and_then(|decision| Some((decision.at(), *decision.verdicts().get(place)?)));
                 let (at, _) = verdicts[index];
-                verdicts[index] = verdict.unwrap_or((at, unknown(&whole.charges[index])));
+                verdicts[index] = verdict.unwrap_or((at, unknown(&saga.charges[index])));
             }
         }
     }
@@ -80,15 +80,15 @@ pub(crate) async fn decide(
     Ok(Decision::apart(denied_by.is_none(), verdicts))
 }
 
-/// The request, and how long it may take.
-struct Whole<'a> {
+/// A saga: the request, and how long it may take.
+struct Saga<'a> {
     charges: Vec<Charge<'a>>,
     request: &'a Request,
     deadline: Instant,
     cluster: &'a Arc<Cluster>,
 }
 
-impl Whole<'_> {
+impl Saga<'_> {
     /// Positions of charges, together where they share a slot, in the order in which they stand.
     fn parts(&self) -> Vec<Vec<usize>> {
         let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
@@ -131,7 +131,7 @@ impl Whole<'_> {
         part: &[usize],
         decision: &Decision,
         verdicts: &mut [(Timestamp, Verdict)],
-        taken: &mut Taken,
+        taken: &mut Compensation,
     ) {
         let charges: Vec<_> = part.iter().map(|&index| self.charges[index]).collect();
         let mut receipts = decision.receipts(&charges);
@@ -149,13 +149,13 @@ impl Whole<'_> {
     }
 }
 
-/// What has been taken, and is given back unless it is kept.
-struct Taken {
+/// A compensation gives back what the saga has taken, unless it is kept.
+struct Compensation {
     receipts: Vec<(Mode, Name, Receipt)>,
     cluster: Arc<Cluster>,
 }
 
-impl Taken {
+impl Compensation {
     fn keep(mut self) {
         self.receipts.clear();
     }
@@ -195,7 +195,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Compensation {
     fn drop(&mut self) {
         let receipts = std::mem::take(&mut self.receipts);
         if !receipts.is_empty() {

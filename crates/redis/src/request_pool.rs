@@ -1,4 +1,4 @@
-//! Requests that have been answered, to be used again: two allocations less for each decision.
+//! A pool of requests that have been answered, to be used again: two allocations less for each decision.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ const MOST: usize = 64;
 const LONGEST_BYTES: usize = 256;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Arc<Request>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Arc<Request>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A request for a decision.
-pub(crate) fn request(charges: &[Charge<'_>], names: &Names) -> Arc<Request> {
-    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-    let mut request = spare.ok().flatten().unwrap_or_default();
+/// A request for a decision, from the pool or new.
+pub(crate) fn take(charges: &[Charge<'_>], names: &Names) -> Arc<Request> {
+    let pooled = POOL.try_with(|pooled| pooled.borrow_mut().pop());
+    let mut request = pooled.ok().flatten().unwrap_or_default();
     match Arc::get_mut(&mut request) {
         Some(unshared) => unshared.ask(charges, names),
-        // Nobody else holds what is spare; but if anybody did, this one's charges would be asked for that one's.
+        // A request in the pool has no other holder. If it had, that one's charges would be replaced by these.
         None => {
             let mut unshared = Request::default();
             unshared.ask(charges, names);
@@ -34,8 +34,8 @@ pub(crate) fn request(charges: &[Charge<'_>], names: &Names) -> Arc<Request> {
     request
 }
 
-/// Keeps one that nobody else holds any more.
-pub(crate) fn keep(mut request: Arc<Request>) {
+/// Puts a request into the pool if it has no other holder.
+pub(crate) fn put_back(mut request: Arc<Request>) {
     let Some(unshared) = Arc::get_mut(&mut request) else {
         return;
     };
@@ -44,10 +44,10 @@ pub(crate) fn keep(mut request: Arc<Request>) {
         return;
     }
     // A thread that ends keeps nothing.
-    let _ = SPARE.try_with(|spare| {
-        let mut spare = spare.borrow_mut();
-        if spare.len() < MOST {
-            spare.push(request);
+    let _ = POOL.try_with(|pooled| {
+        let mut pooled = pooled.borrow_mut();
+        if pooled.len() < MOST {
+            pooled.push(request);
         }
     });
 }
@@ -75,11 +75,11 @@ mod tests {
     fn a_request_that_is_used_again_asks_nothing_of_what_it_asked_before() {
         let names = Names::new("tollgate".to_owned());
         let (long, other, short) = (Key::from("a-long-name"), Key::from("other"), Key::from("b"));
-        let first = request(&[charge(&long), charge(&other)], &names);
+        let first = take(&[charge(&long), charge(&other)], &names);
         let place = Arc::as_ptr(&first);
-        keep(first);
+        put_back(first);
 
-        let again = request(&[charge(&short)], &names);
+        let again = take(&[charge(&short)], &names);
 
         assert_eq!(Arc::as_ptr(&again), place);
         assert_eq!(again.names[..], [names.of(charge(&short).scope, &short)]);
@@ -94,10 +94,10 @@ mod tests {
     fn what_somebody_still_holds_is_not_used_again() {
         let names = Names::new("tollgate".to_owned());
         let (held, other) = (Key::from("held"), Key::from("other"));
-        let first = request(&[charge(&held)], &names);
-        keep(Arc::clone(&first));
+        let first = take(&[charge(&held)], &names);
+        put_back(Arc::clone(&first));
 
-        let second = request(&[charge(&other)], &names);
+        let second = take(&[charge(&other)], &names);
 
         assert!(!Arc::ptr_eq(&first, &second));
         assert_eq!(first.names[..], [names.of(charge(&held).scope, &held)]);
@@ -108,8 +108,8 @@ mod tests {
         let names = Names::new("tollgate".to_owned());
         let long = [b'x', b'y'].map(|byte| Key::bytes(&[byte; Key::MAX_LEN - 1]));
 
-        keep(request(&long.each_ref().map(charge), &names));
+        put_back(take(&long.each_ref().map(charge), &names));
 
-        assert_eq!(SPARE.with_borrow(Vec::len), 0);
+        assert_eq!(POOL.with_borrow(Vec::len), 0);
     }
 }
