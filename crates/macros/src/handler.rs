@@ -3,18 +3,18 @@
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, ItemFn, Result, ReturnType, parse_quote};
 
-use crate::expand::Limited;
+use crate::insertion::Insertion;
 
 /// The most arguments that axum takes a handler with.
 const MOST_ARGUMENTS: usize = 16;
 
-pub(crate) fn limit(handler: &mut ItemFn, limited: &Limited) -> Result<()> {
+pub(crate) fn limit(handler: &mut ItemFn, insertion: &Insertion) -> Result<()> {
     check_signature(handler)?;
-    let Limited {
+    let Insertion {
         krate,
         limits,
         checks,
-    } = limited;
+    } = insertion;
     let argument: FnArg = parse_quote!(_: #krate::Guard<#limits>);
     handler.sig.inputs.insert(0, argument);
     handler.block.stmts.splice(..0, checks.iter().cloned());

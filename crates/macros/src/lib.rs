@@ -6,6 +6,7 @@
 mod arguments;
 mod expand;
 mod handler;
+mod insertion;
 mod limit;
 mod method;
 mod text;

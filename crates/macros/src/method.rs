@@ -9,9 +9,9 @@ use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Type, parse_quote};
 
-use crate::expand::Limited;
+use crate::insertion::Insertion;
 
-pub(crate) fn limit(method: &mut ItemFn, limited: &Limited) -> Result<()> {
+pub(crate) fn limit(method: &mut ItemFn, insertion: &Insertion) -> Result<()> {
     if method.sig.asyncness.is_none() && matches!(method.sig.output, ReturnType::Default) {
         return Err(Error::new(
             method.sig.fn_token.span(),
@@ -21,11 +21,11 @@ pub(crate) fn limit(method: &mut ItemFn, limited: &Limited) -> Result<()> {
     // Whatever the method calls its request, it is called so until it is let in.
     let request = Ident::new("request", Span::mixed_site());
     let (pattern, kind) = take_request(method, &request)?;
-    let Limited {
+    let Insertion {
         krate,
         limits,
         checks,
-    } = limited;
+    } = insertion;
     let private = quote!(#krate::__private);
     let enter = quote!(enter::<#limits, #kind>(#request).await);
     let block = &method.block;

@@ -8,11 +8,11 @@ use tollgate_core::{
 };
 
 use crate::builder::MemoryBackendBuilder;
-use crate::call::decide_several;
 use crate::hashing::Hashing;
+use crate::lookup::Lookup;
 use crate::shards::Shards;
-use crate::sought::Sought;
 use crate::stats::Stats;
+use crate::transaction::decide_several;
 
 /// The backend in this process's memory: see the [crate](crate).
 pub struct MemoryBackend {
@@ -58,7 +58,7 @@ impl MemoryBackend {
     #[cfg(loom)]
     #[must_use]
     pub fn share_a_lock(&self, scope: Scope, a: &Key, b: &Key) -> bool {
-        let number = |key| self.shards.number(&Sought::new(&self.hashing, scope, key));
+        let number = |key| self.shards.number(&Lookup::new(&self.hashing, scope, key));
         number(a) == number(b)
     }
 }
@@ -73,14 +73,14 @@ impl ImmediateBackend for MemoryBackend {
     #[inline]
     fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
         if let [charge] = charges {
-            let sought = Sought::new(&self.hashing, charge.scope, charge.key);
+            let lookup = Lookup::new(&self.hashing, charge.scope, charge.key);
             // Nobody waits while a clock is read.
             let came_at = self.clock.now();
-            let mut shard = self.shards.lock_for(&sought);
+            let mut shard = self.shards.lock_for(&lookup);
             let now = shard.time(came_at, &*self.clock);
             shard.tidy_now_and_then(&self.hashing, now);
-            let Some(slot) = shard.find(&sought) else {
-                return Ok(shard.decide_unseen(&self.hashing, now, sought, charge));
+            let Some(slot) = shard.find(&lookup) else {
+                return Ok(shard.decide_unseen(&self.hashing, now, lookup, charge));
             };
             let state = shard.state_mut(slot);
             return match decide_quickly(now, charge, state) {
@@ -106,12 +106,12 @@ impl Backend for MemoryBackend {
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
-        let sought = Sought::new(&self.hashing, receipt.scope(), receipt.key());
+        let lookup = Lookup::new(&self.hashing, receipt.scope(), receipt.key());
         let came_at = self.clock.now();
-        let mut shard = self.shards.lock_for(&sought);
+        let mut shard = self.shards.lock_for(&lookup);
         let now = shard.time(came_at, &*self.clock);
         // A key that is not there has nothing to get back: its budget is full.
-        if let Some(slot) = shard.find(&sought) {
+        if let Some(slot) = shard.find(&lookup) {
             receipt.credit_to(shard.state_mut(slot), now, n);
         }
     }
@@ -120,23 +120,23 @@ impl Backend for MemoryBackend {
         if n == 0 {
             return;
         }
-        let sought = Sought::new(&self.hashing, receipt.scope(), receipt.key());
+        let lookup = Lookup::new(&self.hashing, receipt.scope(), receipt.key());
         let came_at = self.clock.now();
-        let mut shard = self.shards.lock_for(&sought);
+        let mut shard = self.shards.lock_for(&lookup);
         let now = shard.time(came_at, &*self.clock);
-        if let Some(slot) = shard.find(&sought) {
+        if let Some(slot) = shard.find(&lookup) {
             receipt.debit_from(shard.state_mut(slot), now, n);
         } else {
             let mut state = State::full(receipt.quota());
             receipt.debit_from(&mut state, now, n);
-            shard.insert(&self.hashing, now, &sought, state);
+            shard.insert(&self.hashing, now, &lookup, state);
         }
     }
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        let sought = Sought::new(&self.hashing, scope, key);
-        let mut shard = self.shards.lock_for(&sought);
-        if let Some(slot) = shard.find(&sought) {
+        let lookup = Lookup::new(&self.hashing, scope, key);
+        let mut shard = self.shards.lock_for(&lookup);
+        if let Some(slot) = shard.find(&lookup) {
             shard.remove(&self.hashing, slot);
         }
         Answer::now(Ok(()))

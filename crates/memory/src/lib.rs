@@ -61,15 +61,15 @@
 mod arena;
 mod backend;
 mod builder;
-mod call;
 mod hashing;
+mod lookup;
 mod shard;
 mod shards;
-mod sought;
 mod stats;
 mod stored_key;
 mod sync;
 mod table;
+mod transaction;
 
 pub use backend::MemoryBackend;
 pub use builder::MemoryBackendBuilder;

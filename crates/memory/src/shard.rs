@@ -7,7 +7,7 @@ use tollgate_core::{Charge, Clock, Decision, Scope, State, Timestamp, decide};
 
 use crate::arena::Arena;
 use crate::hashing::Hashing;
-use crate::sought::Sought;
+use crate::lookup::Lookup;
 use crate::stored_key::StoredKey;
 use crate::table::{Entry, Slot, Table};
 
@@ -131,7 +131,7 @@ impl Shard {
         &mut self,
         hashing: &Hashing,
         now: Timestamp,
-        sought: Sought<'_>,
+        lookup: Lookup<'_>,
         charge: &Charge<'_>,
     ) -> Decision {
         let mut state = State::full(charge.quota);
@@ -141,27 +141,27 @@ impl Shard {
             .iter()
             .any(|verdict| verdict.taken() > 0)
         {
-            self.insert(hashing, now, &sought, state);
+            self.insert(hashing, now, &lookup, state);
         }
         decision
     }
 
     // Always: it is called from where every instruction counts, twice.
     #[inline(always)]
-    pub(crate) fn find(&self, sought: &Sought<'_>) -> Option<Slot> {
-        if sought.key.is_long() {
-            return self.find_long(sought);
+    pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Slot> {
+        if lookup.key.is_long() {
+            return self.find_long(lookup);
         }
-        self.table.find(sought, |_| true)
+        self.table.find(lookup, |_| true)
     }
 
     /// Of a long key the entry has a few bits of the hash. They mislead once in a million searches.
     #[inline]
-    fn find_long(&self, sought: &Sought<'_>) -> Option<Slot> {
-        let (scope, bytes) = (sought.scope.number(), sought.bytes);
+    fn find_long(&self, lookup: &Lookup<'_>) -> Option<Slot> {
+        let (scope, bytes) = (lookup.scope.number(), lookup.bytes);
         // What may be the key is as long as it is.
         let holds = |key: StoredKey| self.arena.holds(key.position(), scope, bytes);
-        self.table.find(sought, holds)
+        self.table.find(lookup, holds)
     }
 
     /// The state of a key that was just found, which is thereby seen again.
@@ -177,21 +177,21 @@ impl Shard {
         &mut self,
         hashing: &Hashing,
         now: Timestamp,
-        sought: &Sought<'_>,
+        lookup: &Lookup<'_>,
         state: State,
     ) {
         self.walk(hashing, now, Walk::MakeRoom);
-        let mut key = sought.key;
+        let mut key = lookup.key;
         if key.is_long() {
             if self.arena.should_be_packed_before(key.len()) {
                 self.pack_arena();
             }
-            let scope = sought.scope.number();
-            key = key.at(self.arena.insert(scope, sought.bytes));
+            let scope = lookup.scope.number();
+            key = key.at(self.arena.insert(scope, lookup.bytes));
         }
         let entry = Entry { key, state };
         self.table
-            .insert(hashing, sought.hash, entry, self.most_keys);
+            .insert(hashing, lookup.hash, entry, self.most_keys);
     }
 
     pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {

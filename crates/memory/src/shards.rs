@@ -1,7 +1,7 @@
 //! How many locks there are, and which one a key is under.
 
+use crate::lookup::Lookup;
 use crate::shard::Shard;
-use crate::sought::Sought;
 use crate::sync::{Mutex, MutexGuard};
 
 #[derive(Debug)]
@@ -45,9 +45,9 @@ impl Shards {
 
     /// The number of the shard that a key is in.
     #[inline]
-    pub(crate) fn number(&self, sought: &Sought<'_>) -> usize {
+    pub(crate) fn number(&self, lookup: &Lookup<'_>) -> usize {
         // Not the lowest bits, by which its table finds a key within the shard. There is a power of two of shards.
-        (sought.hash >> 40) as usize & (self.0.len() - 1)
+        (lookup.hash >> 40) as usize & (self.0.len() - 1)
     }
 
     #[inline]
@@ -56,8 +56,8 @@ impl Shards {
     }
 
     #[inline]
-    pub(crate) fn lock_for(&self, sought: &Sought<'_>) -> MutexGuard<'_, Shard> {
-        self.lock(self.number(sought))
+    pub(crate) fn lock_for(&self, lookup: &Lookup<'_>) -> MutexGuard<'_, Shard> {
+        self.lock(self.number(lookup))
     }
 
     /// One after the other, each for as long as it is looked at.

@@ -161,10 +161,10 @@ mod tests {
     fn a_long_key_keeps_its_length_its_position_and_the_bits_of_its_hash() {
         let (hash, hashing) = (0x1234_5678_9abc_def0, Hashing::random());
         let scope = Scope::of("stored-key", 0, &Quota::per_second(1));
-        let sought = StoredKey::of(scope, 128, 0, hash);
-        let stored = sought.at((1 << 26) - 1);
+        let lookup = StoredKey::of(scope, 128, 0, hash);
+        let stored = lookup.at((1 << 26) - 1);
         assert_eq!((stored.len(), stored.position()), (128, (1 << 26) - 1));
-        assert!(sought.may_be(stored) && stored.is_long());
+        assert!(lookup.may_be(stored) && stored.is_long());
         let tag = StoredKey::tag(stored.hash(&hashing));
         assert_eq!(tag, StoredKey::tag(hash));
     }

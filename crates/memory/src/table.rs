@@ -8,7 +8,7 @@ use std::mem;
 use tollgate_core::{Quota, State};
 
 use crate::hashing::Hashing;
-use crate::sought::Sought;
+use crate::lookup::Lookup;
 use crate::stored_key::StoredKey;
 
 /// One live key, or a vacancy.
@@ -72,10 +72,10 @@ impl Table {
     #[inline(always)]
     pub(crate) fn find(
         &self,
-        sought: &Sought<'_>,
+        lookup: &Lookup<'_>,
         holds: impl Fn(StoredKey) -> bool,
     ) -> Option<Slot> {
-        let mut slot = home(sought.hash, self.entries.len());
+        let mut slot = home(lookup.hash, self.entries.len());
         // Every table has a vacancy, at which this ends; one without any slots ends it at once.
         loop {
             let Some(entry) = self.entries.get(slot) else {
@@ -85,7 +85,7 @@ impl Table {
                 slot = 0;
                 continue;
             };
-            if sought.key.may_be(entry.key) && holds(entry.key) {
+            if lookup.key.may_be(entry.key) && holds(entry.key) {
                 return Some(slot);
             }
             if entry.key.is_vacant() {
@@ -183,9 +183,9 @@ mod tests {
 
     use super::*;
 
-    fn entry(sought: &Sought<'_>) -> Entry {
+    fn entry(lookup: &Lookup<'_>) -> Entry {
         Entry {
-            key: sought.key,
+            key: lookup.key,
             ..Entry::vacant()
         }
     }
@@ -215,10 +215,10 @@ mod tests {
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
                 let key = &keys[(random >> 33) as usize % keys.len()];
-                let sought = Sought::new(&hashing, scope, key);
+                let lookup = Lookup::new(&hashing, scope, key);
 
                 // when a key is looked for, and added or taken out
-                let found = table.find(&sought, |_| true);
+                let found = table.find(&lookup, |_| true);
 
                 // then it is there if it was added, and so is everybody else
                 assert_eq!(found.is_some(), there.contains(key), "{most}");
@@ -228,7 +228,7 @@ mod tests {
                         there.remove(key);
                     }
                     None if there.len() < most => {
-                        table.insert(&hashing, sought.hash, entry(&sought), most);
+                        table.insert(&hashing, lookup.hash, entry(&lookup), most);
                         there.insert(key);
                     }
                     None => {}
@@ -248,8 +248,8 @@ mod tests {
         for n in 0..if cfg!(miri) { 1024 } else { 8192_u32 } {
             // when
             let key = Key::from(n);
-            let sought = Sought::new(&hashing, scope, &key);
-            table.insert(&hashing, sought.hash, entry(&sought), 8192);
+            let lookup = Lookup::new(&hashing, scope, &key);
+            table.insert(&hashing, lookup.hash, entry(&lookup), 8192);
 
             // then a vacancy is left, and few are
             let (len, slots) = (table.len(), table.slots());

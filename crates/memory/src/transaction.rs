@@ -1,4 +1,4 @@
-//! A call of several charges: all its locks at once, in one order.
+//! A transaction: a call of several charges, with all its locks at once, in one order.
 
 use std::mem;
 
@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 use tollgate_core::{Charge, Clock, Decision, MAX_CHARGES, Quota, State, States, decide};
 
 use crate::hashing::Hashing;
+use crate::lookup::Lookup;
 use crate::shard::{Shard, not_before};
 use crate::shards::Shards;
-use crate::sought::Sought;
 use crate::sync::MutexGuard;
 use crate::table::{ANY_QUOTA, Slot};
 
@@ -18,7 +18,7 @@ type PerCharge<T> = SmallVec<[T; MAX_CHARGES]>;
 
 /// A key, and under which lock its state is.
 struct Place<'b> {
-    sought: Sought<'b>,
+    lookup: Lookup<'b>,
     /// Of the first charge that speaks of it.
     quota: &'b Quota,
     /// The number of its shard.
@@ -56,17 +56,17 @@ pub(crate) fn decide_several(
     let mut place_of: PerCharge<usize> = SmallVec::new();
     let mut numbers: PerCharge<usize> = SmallVec::new();
     for charge in charges {
-        let sought = sought(hashing, charge);
-        let known = places.iter().position(|place| place.sought == sought);
+        let lookup = lookup(hashing, charge);
+        let known = places.iter().position(|place| place.lookup == lookup);
         place_of.push(known.unwrap_or(places.len()));
         if known.is_none() {
-            let shard = shards.number(&sought);
+            let shard = shards.number(&lookup);
             let at = position(&numbers, shard);
             if numbers.get(at) != Some(&shard) {
                 numbers.insert(at, shard);
             }
             places.push(Place {
-                sought,
+                lookup,
                 quota: charge.quota,
                 shard,
                 lock: 0,
@@ -86,7 +86,7 @@ pub(crate) fn decide_several(
         place.lock = position(&numbers, place.shard);
         let shard = &mut locked[place.lock];
         shard.set_time(now);
-        homes.push(match shard.find(&place.sought) {
+        homes.push(match shard.find(&place.lookup) {
             Some(slot) => Home::Kept(place.lock, slot),
             None => Home::Fresh(State::full(place.quota)),
         });
@@ -110,7 +110,7 @@ pub(crate) fn decide_several(
             && taken(index)
         {
             let state = mem::replace(state, State::full(&ANY_QUOTA));
-            locked[place.lock].insert(hashing, now, &place.sought, state);
+            locked[place.lock].insert(hashing, now, &place.lookup, state);
         }
     }
     decision
@@ -118,8 +118,8 @@ pub(crate) fn decide_several(
 
 /// Not a part of the loop, which would have all secrets ready before it knows which of them are needed.
 #[inline(never)]
-fn sought<'b>(hashing: &Hashing, charge: &Charge<'b>) -> Sought<'b> {
-    Sought::new(hashing, charge.scope, charge.key)
+fn lookup<'b>(hashing: &Hashing, charge: &Charge<'b>) -> Lookup<'b> {
+    Lookup::new(hashing, charge.scope, charge.key)
 }
 
 /// Of the first that is not less, of a few in ascending order.

@@ -1,13 +1,13 @@
-//! A key that somebody asks for, with all that finding it needs.
+//! A lookup: a key, with all that finding it needs.
 
 use tollgate_core::{Key, Scope};
 
 use crate::hashing::Hashing;
 use crate::stored_key::StoredKey;
 
-/// Worked out before any lock is taken.
+/// The lookup of a key, worked out before any lock is taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sought<'a> {
+pub(crate) struct Lookup<'a> {
     pub(crate) scope: Scope,
     pub(crate) bytes: &'a [u8],
     pub(crate) hash: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Sought<'a> {
     pub(crate) key: StoredKey,
 }
 
-impl<'a> Sought<'a> {
+impl<'a> Lookup<'a> {
     // Always: a call, and moving what it makes, would cost half as much again.
     #[inline(always)]
     pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
@@ -32,7 +32,7 @@ impl<'a> Sought<'a> {
 }
 
 /// Whether both are the same key of the same scope.
-impl PartialEq for Sought<'_> {
+impl PartialEq for Lookup<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.hash == other.hash && self.scope == other.scope && self.bytes == other.bytes
     }
