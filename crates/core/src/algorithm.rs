@@ -426,4 +426,140 @@ mod tests {
     fn a_state_is_24_bytes() {
         assert_eq!(size_of::<State>(), 24);
     }
+
+    #[test]
+    fn a_state_comes_back_from_its_snapshot_as_it_was() {
+        let credit = |at_us| CreditMark {
+            at_us,
+            from_us: 5,
+            length_us: 3,
+            last_us: 90,
+        };
+        let gcra = |rest, rest_of, thirty_seconds, credits| Snapshot::Gcra {
+            full_at_us: 77,
+            rest,
+            rest_of,
+            exponent: 4,
+            thirty_seconds,
+            credits,
+        };
+        for snapshot in [
+            gcra(0, 0, 0, vec![]),
+            gcra(2, 7, 31, vec![credit(3), credit(4)]),
+            Snapshot::FixedWindow {
+                window: 9,
+                count: 3,
+            },
+            Snapshot::SlidingWindow {
+                window: 9,
+                previous: 2,
+                current: 3,
+            },
+            Snapshot::RollingWindow {
+                newest: 9,
+                counts: vec![1, 0, 2],
+            },
+            Snapshot::SlidingLog {
+                entries: vec![(4, 1), (9, 2)],
+            },
+        ] {
+            assert_eq!(State::from(snapshot.clone()).snapshot(), snapshot);
+        }
+        // A denominator of no rest is none, and no point is later than fits.
+        let none = State::from(gcra(0, 7, 0, vec![]));
+        assert_eq!(none.snapshot(), gcra(0, 0, 0, vec![]));
+        let late = State::from(Snapshot::Gcra {
+            full_at_us: u64::MAX,
+            rest: 0,
+            rest_of: 0,
+            exponent: 4,
+            thirty_seconds: 9,
+            credits: vec![],
+        });
+        let Snapshot::Gcra {
+            full_at_us,
+            exponent,
+            thirty_seconds,
+            ..
+        } = late.snapshot()
+        else {
+            panic!("{late:?}");
+        };
+        assert_eq!(
+            (full_at_us, exponent, thirty_seconds),
+            ((1 << 53) - 1, 4, 9)
+        );
+    }
+
+    #[test]
+    fn a_state_is_kept_until_no_clock_that_is_less_than_a_period_behind_can_miss_it() {
+        let fixed = Unit::FixedWindow {
+            period_us: 100,
+            offset_us: 7,
+        };
+        let sliding = Unit::SlidingWindow { period_us: 100 };
+        let rolling = Unit::RollingWindow {
+            period_us: 100,
+            buckets: 4,
+        };
+        let log = Unit::SlidingLog { period_us: 100 };
+        let of_fixed = |window, count| Snapshot::FixedWindow { window, count };
+        let of_sliding = |window, previous, current| Snapshot::SlidingWindow {
+            window,
+            previous,
+            current,
+        };
+        let of_rolling = |newest, counts: [u64; 4]| Snapshot::RollingWindow {
+            newest,
+            counts: counts.to_vec(),
+        };
+        let of_gcra = |rest, credits: &[(u64, u64)]| Snapshot::Gcra {
+            full_at_us: 77,
+            rest,
+            rest_of: 3,
+            exponent: 4,
+            thirty_seconds: 0,
+            credits: { credits.iter() }
+                .map(|&(at_us, last_us)| CreditMark {
+                    at_us,
+                    from_us: 5,
+                    length_us: 3,
+                    last_us,
+                })
+                .collect(),
+        };
+        for (unit, snapshot, until_us) in [
+            (fixed, of_fixed(0, 0), 0),
+            (fixed, of_fixed(5, 0), 507),
+            (fixed, of_fixed(5, 1), 607),
+            (fixed, of_fixed(0, 1), 107),
+            (sliding, of_sliding(0, 0, 0), 0),
+            (sliding, of_sliding(5, 0, 0), 600),
+            (sliding, of_sliding(5, 1, 0), 700),
+            (sliding, of_sliding(5, 0, 1), 800),
+            (sliding, of_sliding(0, 0, 1), 300),
+            (sliding, of_sliding(0, 1, 0), 200),
+            (rolling, of_rolling(0, [0; 4]), 0),
+            (rolling, of_rolling(6, [0; 4]), 250),
+            (rolling, of_rolling(6, [0, 0, 1, 0]), 350),
+            (rolling, of_rolling(6, [0, 1, 0, 0]), 325),
+            (rolling, of_rolling(6, [2, 1, 0, 0]), 325),
+            (log, Snapshot::SlidingLog { entries: vec![] }, 0),
+            (
+                log,
+                Snapshot::SlidingLog {
+                    entries: vec![(1, 1), (50, 2)],
+                },
+                250,
+            ),
+            (Unit::Gcra, of_gcra(0, &[]), 77),
+            (Unit::Gcra, of_gcra(1, &[]), 78),
+            (Unit::Gcra, of_gcra(0, &[(3, 90), (4, 80)]), 90),
+            (Unit::Gcra, of_gcra(0, &[(3, 70)]), 77),
+        ] {
+            let state = State::from(snapshot.clone());
+            let said = state.meaningless_at(unit);
+            assert_eq!(said, Timestamp::from_micros(until_us), "{snapshot:?}");
+        }
+    }
 }

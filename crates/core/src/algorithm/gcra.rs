@@ -469,9 +469,165 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
     use proptest::prelude::*;
 
     use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    /// A full budget of 1 drains in so many µs, and of `burst` in as many times that.
+    fn rule(interval_us: u64, burst: u64) -> Gcra {
+        Gcra::new(1, interval_us, burst).expect("a quota")
+    }
+
+    /// How long the drain is that a state tells: the power of two, and the thirty-seconds.
+    fn told(state: &State) -> (u8, u8) {
+        (state.reach().exponent(), state.reach().thirty_seconds())
+    }
+
+    #[test]
+    fn a_state_tells_the_longest_drain_that_may_have_left_it_and_exactly_only_for_a_debt() {
+        // Of 96 µs and of 40 µs: 64 and 16 of 32 more, 32 and 8 of 32 more.
+        let (long, short) = (rule(12, 8), rule(10, 4));
+
+        // A charge, and a full budget, is told by the power of two alone.
+        let mut state = State::default();
+        assert!(matches!(
+            long.step(&mut state, NOW, 8, true).0,
+            Passage::Open
+        ));
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 96, (6, 0)));
+
+        // Nothing that changes nothing tells anything else.
+        short.take(&mut state, NOW, 0);
+        assert_eq!(told(&state), (6, 0));
+
+        // What a shorter quota adds to it is a debt, and what may be forgiven is still the longer one's.
+        short.take(&mut state, NOW, 1);
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 106, (6, 0)));
+        long.take(&mut state, NOW, 1);
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 118, (6, 16)));
+        short.take(&mut state, NOW, 1);
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 128, (6, 16)));
+
+        // A debt on a budget that had none is that of the quota that made it, up to its last part.
+        let mut state = State::default();
+        long.take(&mut state, NOW, 3);
+        short.take(&mut state, NOW, 1);
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 46, (5, 8)));
+        let mut state = State::default();
+        short.take(&mut state, NOW, 4);
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 40, (5, 0)));
+        short.take(&mut state, NOW, 1);
+        assert_eq!((state.full_at().us, told(&state)), (NOW + 50, (5, 8)));
+    }
+
+    #[test]
+    fn a_debt_ends_at_eight_budgets_of_the_longer_quota() {
+        let (long, short) = (rule(12, 8), rule(10, 4));
+
+        // At once no more than the own, whoever owed what before.
+        let mut state = State::default();
+        short.take(&mut state, NOW, 1_000);
+        assert_eq!(state.full_at().us, NOW + 320);
+        long.take(&mut state, NOW, 1_000);
+        assert_eq!(state.full_at().us, NOW + 768);
+        short.take(&mut state, NOW, 1);
+        assert_eq!(state.full_at().us, NOW + 768);
+
+        // A shorter quota brings back what lies further ahead than that, and a quota of the same drain what it may not owe.
+        for (rule, back_us) in [(&short, 768), (&long, 768)] {
+            let mut state = state.clone();
+            let earlier = NOW - 5_000;
+            let (passage, ..) = rule.step(&mut state, earlier, 1, true);
+            assert!(matches!(passage, Passage::Closed(_)));
+            assert_eq!(state.full_at().us, earlier + back_us);
+        }
+        let mut state = State::default();
+        state.put(
+            Point {
+                us: NOW + 5_000,
+                rest: 0,
+            },
+            1,
+            short.reach,
+        );
+        assert!(matches!(short.passage(&mut state, NOW, 0), Passage::Open));
+        assert_eq!(state.full_at().us, NOW + 320);
+    }
+
+    #[test]
+    fn a_rest_counts_exactly_for_its_denominator_and_as_a_microsecond_for_any_other() {
+        // given three sevenths of a microsecond
+        let seventh = Gcra::new(7, 10, 7).expect("a quota");
+        let ninth = Gcra::new(9, 10, 9).expect("a quota");
+        let mut state = State::default();
+        state.put(Point { us: NOW, rest: 3 }, seventh.mark, seventh.coarse);
+
+        // then
+        assert_eq!(seventh.left::<u128>(&state, NOW), 3);
+        assert_eq!(ninth.left::<u128>(&state, NOW), 9);
+        assert_eq!(rule(1, 9).left::<u128>(&state, NOW), 1);
+        assert_eq!(seventh.left::<u64>(&state, NOW - 1), 10);
+        assert_eq!(seventh.left::<u64>(&state, NOW + 1), 0);
+        assert_eq!(rule(1, 9).left::<Micros>(&state, NOW - 1), Micros::from(2));
+        assert_eq!(rule(1, 9).left::<Micros>(&state, NOW + 1), Micros::from(0));
+
+        // More than a microsecond is one.
+        state.put(Point { us: NOW, rest: 8 }, seventh.mark, seventh.coarse);
+        assert_eq!(seventh.left::<u128>(&state, NOW), 7);
+        assert_eq!(seventh.left::<u64>(&state, NOW), 7);
+    }
+
+    #[test]
+    fn credits_go_with_the_first_change_at_which_no_receipt_can_know_them() {
+        let rule = rule(10, 8);
+        for is_debit in [false, true] {
+            for (later_us, is_kept) in [(29, true), (30, false), (31, false)] {
+                // given a charge of 30 µs that was given back
+                let mut state = State::default();
+                rule.take(&mut state, NOW, 3);
+                let full_at = state.full_at();
+                rule.give_back(&mut state, NOW, NOW, full_at, 3);
+                assert!(state.credits.is_some());
+
+                // when something is charged later
+                if is_debit {
+                    rule.take(&mut state, NOW + later_us, 1);
+                } else {
+                    rule.step(&mut state, NOW + later_us, 1, true);
+                }
+
+                // then
+                assert_eq!(state.credits.is_some(), is_kept, "{later_us} µs later");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_is_no_more_than_shows_and_none_of_it_from_the_future() {
+        let rule = rule(10, 8);
+        for (cost, charged_at, now, left_us) in [
+            // All of it, part of it, and more than there is.
+            (3, NOW, NOW, 0),
+            (1, NOW, NOW, 20),
+            (9, NOW, NOW, 0),
+            // What has drained meanwhile does not come back.
+            (3, NOW, NOW + 12, 0),
+            (1, NOW, NOW + 12, 8),
+            // By a clock that is behind the charge nothing does.
+            (3, NOW, NOW - 1, 31),
+        ] {
+            let mut state = State::default();
+            rule.take(&mut state, charged_at, 3);
+            let full_at = state.full_at();
+            rule.give_back(&mut state, now, charged_at, full_at, cost);
+            let left: u64 = rule.left(&state, now);
+            assert_eq!(left, left_us, "{cost} at {now}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -227,4 +227,69 @@ mod tests {
         assert_eq!(state.0.entries.len(), 1);
         assert_eq!(state.0.sum, last - MAX_LOG_LIMIT);
     }
+
+    #[test]
+    fn an_entry_counts_until_it_is_a_period_old_and_is_given_back_until_then() {
+        let rule = SlidingLog {
+            limit: 5,
+            period_us: 100,
+        };
+        for (later_us, left, given_back) in [(99, 2, true), (100, 5, false), (101, 5, false)] {
+            // given
+            let mut state = State::default();
+            rule.step(&mut state, 1_000, 3, true);
+            let now = 1_000 + later_us;
+
+            // then it counts in the period that is open at its start
+            assert_eq!(rule.budget(&state, now).remaining, left, "{later_us}");
+            assert_eq!(rule.live(&state.0, now).0, usize::from(left == 5));
+
+            // when some of it is given back, and more than there is
+            for (cost, kept) in [(1, 2), (7, 0)] {
+                let mut state = state.clone();
+                let entered = Point { us: 1_000, rest: 0 };
+                rule.give_back(&mut state, now, 1_000, entered, cost);
+
+                // then it comes back while it counts
+                let kept = if given_back { kept } else { 3 };
+                assert_eq!(state.0.sum, kept, "{later_us}");
+                assert_eq!(state.0.entries.len(), usize::from(kept > 0));
+            }
+        }
+        // Not by a clock that is behind the charge, and not in place of another.
+        let mut state = State::default();
+        rule.step(&mut state, 1_000, 3, true);
+        for (now, at, entered) in [
+            (999, 1_000, 1_000),
+            (1_001, 1_000, 999),
+            (1_001, 1_000, 1_001),
+        ] {
+            let entered = Point {
+                us: entered,
+                rest: 0,
+            };
+            rule.give_back(&mut state, now, at, entered, 1);
+            assert_eq!(state.0.sum, 3);
+        }
+    }
+
+    #[test]
+    fn a_log_whose_clock_is_a_period_behind_moves_to_now_with_its_counts() {
+        let rule = SlidingLog {
+            limit: 9,
+            period_us: 100,
+        };
+        for (now, entries) in [
+            (901, vec![(900, 1), (950, 2), (1_000, 3)]),
+            (900, vec![(900, 6)]),
+            (899, vec![(899, 6)]),
+            (800, vec![(800, 6)]),
+        ] {
+            let mut state = State::restore(vec![(900, 1), (950, 2), (1_000, 3)]);
+            rule.advance(&mut state, now);
+            let moved = state.0.entries.iter().map(|entry| (entry.at, entry.count));
+            assert_eq!(moved.collect::<Vec<_>>(), entries);
+            assert_eq!(state.0.sum, 6);
+        }
+    }
 }

@@ -78,6 +78,30 @@ impl Server {
         }
     }
 
+    /// Whether a charge is admitted that is made together with one on a budget of which there is always enough.
+    fn admits_beside_another(&mut self, quota: &Quota, cost: u64) -> bool {
+        let (key, plenty) = (
+            Key::from("anybody"),
+            Quota::per_second(1_000).burst(1_000_000),
+        );
+        let charge = |quota, cost| Charge {
+            scope: Scope::of("by-itself", 0, quota),
+            quota,
+            key: &key,
+            cost,
+            mode: Mode::Enforce,
+        };
+        let request = Request {
+            work: Work::decide(&[charge(quota, cost), charge(&plenty, 1)]),
+            names: smallvec![KEY.into(), b"plenty"[..].into()],
+        };
+        let reply = self.send(&request);
+        let Value::BulkString(text) = reply else {
+            panic!("{reply:?}");
+        };
+        text.split(|byte| *byte == b' ').nth(2).unwrap()[0] == 1
+    }
+
     /// Debits without a charge before: what a debit says of one is only its quota. Piece by piece, since a cost is told as no
     /// more than the capacity and one.
     fn debit(&mut self, quota: &Quota, mut n: u64) {
@@ -311,20 +335,22 @@ fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
             Quota::new(1_001, us).burst(10_010),
         ],
     ] {
-        // given one instant, in which two ask in turns
-        server.forget();
-        let mut passed = [0, 0];
-        for turn in 0..400 {
-            passed[turn % 2] += u64::from(server.admits(&[one, other][turn % 2], 1));
-        }
+        for admits in [Server::admits, Server::admits_beside_another] {
+            // given one instant, in which two ask in turns
+            server.forget();
+            let mut passed = [0, 0];
+            for turn in 0..400 {
+                passed[turn % 2] += u64::from(admits(&mut server, &[one, other][turn % 2], 1));
+            }
 
-        // then all that passed drains within the longer of the two
-        let drain = |quota: &Quota, units: u64| units as f64 / quota.limit() as f64;
-        let drained = drain(&one, passed[0]) + drain(&other, passed[1]);
-        assert!(
-            passed[0] > 0 && drained <= 10.001,
-            "{one} beside {other}: {drained}"
-        );
+            // then all that passed drains within the longer of the two
+            let drain = |quota: &Quota, units: u64| units as f64 / quota.limit() as f64;
+            let drained = drain(&one, passed[0]) + drain(&other, passed[1]);
+            assert!(
+                passed[0] > 0 && drained <= 10.001,
+                "{one} beside {other}: {drained}"
+            );
+        }
     }
 }
 
@@ -577,6 +603,77 @@ fn a_point_between_two_microseconds_is_no_state_to_any_path() {
                 assert_eq!(end, [0, 0x91, 0xa0], "{quota}, {moved}: {text:?}");
             }
             assert_eq!(server.state(), value, "{quota}, {moved}");
+        }
+    }
+}
+
+/// Of whole microseconds, and so it has none of its own to leave: the state is as short as before.
+#[test]
+fn a_quota_of_whole_microseconds_rounds_up_the_rest_of_another() {
+    let mut server = Server::start();
+    let halves = Quota::new(2, Duration::from_micros(3)).burst(3);
+    let whole = Quota::new(1, Duration::from_micros(1)).burst(10);
+    assert!(server.admits(&halves, 1));
+    assert_eq!((server.state().len(), server.owed_us()), (16, 2));
+
+    assert!(server.admits(&whole, 1));
+
+    assert_eq!((server.state().len(), server.owed_us()), (9, 3));
+}
+
+#[test]
+fn a_value_of_another_type_stands_as_it_was_however_many_ask_for_it() {
+    let mut server = Server::start();
+    for quota in [
+        Quota::per_hour(10),
+        Quota::per_hour(7),
+        Quota::per_hour(10).using(Algorithm::SlidingWindow),
+    ] {
+        for costs in [&[1][..], &[0], &[1, 1]] {
+            server.forget();
+            let mut push = redis::cmd("RPUSH");
+            push.arg(KEY).arg("a").exec(&mut server.redis).unwrap();
+
+            let reply = server.send(&request(&quota, Mode::Enforce, costs));
+
+            let Value::BulkString(text) = reply else {
+                panic!("{quota}, {costs:?}: {reply:?}");
+            };
+            assert_eq!(
+                text[text.len() - 3..],
+                [0, 0x91, 0xa0],
+                "{quota}, {costs:?}"
+            );
+            let mut list = redis::cmd("LRANGE");
+            let list: Vec<String> = { list.arg(KEY).arg(0).arg(-1) }
+                .query(&mut server.redis)
+                .unwrap();
+            assert_eq!(list, ["a"], "{quota}, {costs:?}");
+        }
+    }
+}
+
+#[test]
+fn a_right_that_is_missing_is_the_error_of_the_call_and_not_of_the_state() {
+    let mut server = Server::start();
+    // With the server's own clock: that of the tests is read by the command that is missing.
+    let mut load = redis::cmd("SCRIPT");
+    let load = load.arg("LOAD").arg(Script::shipped().source());
+    let script: String = load.query(&mut server.redis).unwrap();
+    let acl = ["SETUSER", "default", "+@all", "-get"];
+    redis::cmd("ACL").arg(&acl).exec(&mut server.redis).unwrap();
+    for quota in [Quota::per_hour(10), Quota::per_hour(7)] {
+        for costs in [&[1][..], &[1, 1]] {
+            let request = request(&quota, Mode::Enforce, costs);
+            let (_, call) = Plan::of([&request]);
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(&script).arg(1).arg(KEY).arg(&call.runs[0][..]);
+            let error = command.query::<Value>(&mut server.redis).unwrap_err();
+            let said = error.to_string();
+            assert!(
+                said.contains("ermission") || said.contains("can't run"),
+                "{said}"
+            );
         }
     }
 }

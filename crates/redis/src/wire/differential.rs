@@ -5,6 +5,7 @@
 
 mod expiry;
 mod garbled;
+mod paths;
 mod questions;
 
 use std::collections::HashMap;

@@ -36,7 +36,7 @@ pub(super) trait Parts:
 }
 
 /// Parts that are microseconds: nothing has to be multiplied or divided to make the one of the other.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Micros(u64);
 
 impl From<u64> for Micros {
