@@ -469,8 +469,6 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
     use proptest::prelude::*;
 
     use super::*;

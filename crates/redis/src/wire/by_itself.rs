@@ -677,3 +677,136 @@ fn a_right_that_is_missing_is_the_error_of_the_call_and_not_of_the_state() {
         }
     }
 }
+
+/// Where what is compared is larger than a double holds exactly.
+#[test]
+fn a_sliding_window_admits_to_the_last_unit_however_large_its_figures_are() {
+    let mut server = Server::start();
+    let day = 86_400 * SECOND;
+    let limit = 864_000_000_000;
+    let quota = Quota::new(limit, Duration::from_micros(day)).using(Algorithm::SlidingWindow);
+    let start = START - START % day;
+    for previous in [
+        863_999_999_999,
+        123_456_789_012,
+        500_000_000_003,
+        16_777_217,
+    ] {
+        for passed in [1, 12_345_678_901, 43_200_000_000, 77_777_777_777, day - 1] {
+            // given what was charged in the window before
+            server.forget();
+            server.now = start + 5;
+            assert!(server.admits(&quota, previous));
+
+            // when some of this one has passed
+            server.now = start + day + passed;
+
+            // then there is room for all but what still counts of it
+            let fading = u128::from(previous) * u128::from(day - passed);
+            let room = limit - u64::try_from(fading.div_ceil(u128::from(day))).unwrap();
+            let what = format!("{previous} before, {passed} us passed: {room}");
+            assert!(!server.admits(&quota, room + 1), "{what}");
+            assert!(room == 0 || server.admits(&quota, room), "{what}");
+            assert!(!server.admits(&quota, 1), "{what}");
+        }
+    }
+}
+
+/// A log of these entries: when, and how many.
+fn log_of(before: u32, entries: &[(u64, u32)]) -> Vec<u8> {
+    let mut log = vec![251];
+    log.extend(before.to_le_bytes());
+    let mut total = before;
+    for (at, count) in entries {
+        total = total.wrapping_add(*count);
+        log.extend((*at as f64).to_le_bytes());
+        log.extend(total.to_le_bytes());
+    }
+    log
+}
+
+/// When, and how many, of each entry.
+fn entries_of(log: &[u8]) -> Vec<(u64, u32)> {
+    let mut before = u32::from_le_bytes(log[1..5].try_into().unwrap());
+    let entry = |bytes: &[u8]| {
+        let at = Reader(bytes).whole().unwrap();
+        let total = u32::from_le_bytes(bytes[8..].try_into().unwrap());
+        let count = total.wrapping_sub(before);
+        before = total;
+        (at, count)
+    };
+    log[5..].chunks(12).map(entry).collect()
+}
+
+#[test]
+fn what_is_given_back_to_a_log_leaves_all_other_entries_as_they_are() {
+    let mut server = Server::start();
+    let quota = Quota::per_second(1_000).using(Algorithm::SlidingLog);
+    for count in [1, 2, 3, 9, 600] {
+        // One for each microsecond, or with room between them.
+        for step in [1, 7] {
+            let entries: Vec<_> = (0..count).map(|n| (START + n * step, 2)).collect();
+            for given_back in (0..count).filter(|n| count < 10 || n % 149 < 2) {
+                for n in [1_u32, 2] {
+                    // given
+                    let state = log_of(u32::MAX - 5, &entries);
+                    let mut set = redis::cmd("SET");
+                    set.arg(KEY).arg(&state).exec(&mut server.redis).unwrap();
+                    server.now = START + count * step;
+
+                    // when
+                    let at = START + given_back * step;
+                    server.credit(&quota, n.into(), at, at);
+
+                    // then
+                    let mut expected = entries.clone();
+                    expected[usize::try_from(given_back).unwrap()].1 -= n;
+                    expected.retain(|(_, count)| *count > 0);
+                    let found = redis::cmd("GET").arg(KEY).query(&mut server.redis);
+                    let found: Option<Vec<u8>> = found.unwrap();
+                    let found = found.map_or_else(Vec::new, |log| entries_of(&log));
+                    assert_eq!(found, expected, "{n} of number {given_back} of {count}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_whose_clock_is_a_period_behind_moves_to_now_and_not_before() {
+    let mut server = Server::start();
+    let quota = Quota::per_second(10).using(Algorithm::SlidingLog);
+    let newest = START + 100;
+    let entries = [(START, 1), (START + 50, 2), (newest, 3)];
+    for (now, expected) in [
+        (
+            newest - SECOND + 1,
+            vec![(START, 1), (START + 50, 2), (newest, 4)],
+        ),
+        (newest - SECOND, vec![(newest - SECOND, 7)]),
+        (newest - SECOND - 1, vec![(newest - SECOND - 1, 7)]),
+    ] {
+        let mut set = redis::cmd("SET");
+        let state = log_of(0, &entries);
+        set.arg(KEY).arg(state).exec(&mut server.redis).unwrap();
+        server.now = now;
+
+        assert!(server.admits(&quota, 1));
+
+        assert_eq!(entries_of(&server.state()), expected, "{now}");
+    }
+    // What lies at or before the new time stays where it is, and counts until it is a period old.
+    let at = START + SECOND;
+    for (earlier, kept) in [(2, 2), (1, 2), (0, 1)] {
+        let state = log_of(0, &[(at - earlier, 4), (at + SECOND, 3)]);
+        let mut set = redis::cmd("SET");
+        set.arg(KEY).arg(state).exec(&mut server.redis).unwrap();
+        server.now = at;
+        assert!(server.admits(&quota, 1));
+        assert_eq!(entries_of(&server.state()).len(), kept, "{earlier}");
+        server.now = at - earlier + SECOND - 1;
+        assert!(!server.admits(&quota, 3), "{earlier}");
+        server.now += 1;
+        assert!(server.admits(&quota, 3), "{earlier}");
+    }
+}

@@ -68,13 +68,15 @@ fn left_there(random: &mut Random, quota: &Quota, quotas: &[Quota]) -> Option<Ve
         (one, other) = (other, one % other);
     }
     let denominator = limit / one;
-    let moved = match random.below(30) {
-        0 => 0.5,
-        1 => -2.0 * at as f64,
-        _ => 0.0,
+    let point = (at as f64).to_bits();
+    let point = match random.below(30) {
+        // Half a microsecond later, and before the epoch: no states.
+        0 => point + 1,
+        1 => point | 1 << 63,
+        _ => point,
     };
     let mut state = vec![tag(&by)];
-    state.extend((at as f64 + moved).to_le_bytes());
+    state.extend(point.to_le_bytes());
     match random.below(8) {
         0 => return None,
         1..=3 => {}
