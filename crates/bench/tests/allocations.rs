@@ -27,11 +27,11 @@ fn a_limiter_allocates_only_for_what_it_shows() {
     let cases = [
         // The decision itself is free.
         (Scenario::TollgatePlain, 0),
-        // The status has a place in the request's extensions.
-        (Scenario::TollgateStatus, 1),
-        // The map of the response's first headers is two.
-        (Scenario::TollgateFields, 2),
-        (Scenario::TollgateHeaders, 3),
+        // The status is one, and its place in the request's extensions another.
+        (Scenario::TollgateStatus, 2),
+        // The map of the response's first headers is two, the value that says what is left one, and what it is read from one.
+        (Scenario::TollgateFields, 4),
+        (Scenario::TollgateHeaders, 5),
     ];
     for (scenario, budget) in cases {
         assert_eq!(allocations(scenario) - bare, budget, "{}", scenario.about());

@@ -10,18 +10,15 @@ mod headers;
 mod into_answer;
 mod jitter;
 mod plain_text;
-mod prepared;
-mod prepared_quota;
 mod problem;
 mod refusal;
-mod rendered;
 mod respond;
 mod retry_after;
 mod see_other;
+mod texts;
 
 pub use self::answer_body::AnswerBody;
-pub(crate) use self::answers::{Answers, Writes};
-pub(crate) use self::fields::write_usual_fields;
+pub(crate) use self::answers::{Answers, has_fields_on};
 #[cfg(feature = "tonic")]
 pub(crate) use self::grpc::{Dialect, closed, too_late};
 pub use self::grpc::{GrpcAnswers, GrpcCode, GrpcStatus};

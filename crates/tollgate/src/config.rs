@@ -31,7 +31,7 @@
 //! let registry = Registry::new()
 //!     .register_condition("is-external", |request| !request.headers().contains_key("x-internal"));
 //! let limiter = config.build(&registry)?.build()?;
-//! assert_eq!(limiter.policies().count(), 2);
+//! assert_eq!(limiter.policies().len(), 2);
 //! # Ok(()) }
 //! ```
 //!

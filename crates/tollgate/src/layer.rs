@@ -37,7 +37,6 @@ use http::HeaderValue;
 
 use crate::answer::{
     Answers, GrpcAnswers, IntoAnswer, Jitter, ProblemJson, RateLimitHeaders, Refusal, Respond,
-    Writes,
 };
 use crate::limiter::Limiter;
 
@@ -101,10 +100,6 @@ pub(crate) struct Config {
     pub(crate) answers: Answers,
     /// Whether requests carry a handle.
     status: bool,
-    /// Whether responses may have to be looked at, as follows from all that.
-    completes: bool,
-    /// Whether nothing is left to be done for a request that passes.
-    is_silent: bool,
 }
 
 impl RateLimitLayer {
@@ -115,8 +110,6 @@ impl RateLimitLayer {
                 limiter: limiter.into(),
                 answers: Answers::default(),
                 status: true,
-                completes: true,
-                is_silent: false,
             }),
         }
     }
@@ -250,20 +243,12 @@ impl RateLimitLayer {
 
     /// Does not put a [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves the allocation of one.
     pub fn without_status(mut self) -> Self {
-        self.change(|config| config.status = false);
+        Arc::make_mut(&mut self.config).status = false;
         self
     }
 
-    fn answers(&mut self, f: impl FnOnce(&mut Answers)) {
-        self.change(|config| f(&mut config.answers));
-    }
-
-    fn change(&mut self, f: impl FnOnce(&mut Config)) {
-        let config = Arc::make_mut(&mut self.config);
-        f(config);
-        let writes = config.answers.writes() != Writes::Nothing;
-        config.completes = writes || config.limiter.has_outcomes();
-        config.is_silent = !config.status && !config.completes;
+    fn answers(&mut self, change: impl FnOnce(&mut Answers)) {
+        change(&mut Arc::make_mut(&mut self.config).answers);
     }
 }
 

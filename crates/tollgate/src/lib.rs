@@ -55,7 +55,6 @@ mod client;
 #[cfg(feature = "serde")]
 pub mod config;
 mod error;
-mod few;
 pub mod key;
 mod layer;
 mod ledger;
@@ -99,7 +98,9 @@ pub use self::layer::{
     MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService, RateLimitInterceptor,
 };
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
-pub use self::limiter::{Check, CheckError, CheckFuture, Checked, Limiter, LimiterBuilder};
+pub use self::limiter::{
+    Cause, Check, CheckError, CheckFuture, Checked, Event, Limiter, LimiterBuilder, Observer,
+};
 pub use self::policy::{
     Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers, Unknown,
 };

@@ -1,43 +1,52 @@
 //! Policies, a backend, and the rule for when the backend fails: the one way in which a request is decided, whoever asks.
 
+mod admission;
 mod builder;
 mod check;
-mod deciding;
+mod decided;
 mod fallback;
 mod health;
 #[cfg(test)]
 mod health_tests;
 mod local;
+#[cfg(feature = "tonic")]
+mod messages;
+mod observer;
 mod outages;
 mod plan;
 mod planning;
-mod sole;
+mod snapshot;
 mod watch;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arc_swap::Guard;
+use http::Request;
 use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
+pub(crate) use self::admission::{Admission, Asked, Pending, Ruling};
 pub use self::builder::LimiterBuilder;
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
-pub(crate) use self::deciding::Judged;
+pub(crate) use self::decided::Decided;
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
 use self::local::LocalBudgets;
+use self::observer::Observers;
+pub use self::observer::{Cause, Event, Observer};
 pub(crate) use self::plan::Plan;
-pub(crate) use self::planning::{Planned, Resolving, Turned};
-pub(crate) use self::sole::Met;
-use self::sole::SolePolicy;
-use self::watch::Watch;
+pub(crate) use self::planning::Refused;
+#[cfg(feature = "tonic")]
+pub(crate) use self::planning::{Planned, Resolving};
+use self::snapshot::{Snapshot, Terms};
 
 #[cfg(feature = "axum")]
 use crate::attached::Attached;
-use crate::client::ClientAddress;
-use crate::matching::Matcher;
-use crate::{ConfigError, Key, Policy, Quota};
+use crate::report::PolicyVerdict;
+use crate::sync::ArcSwap;
+use crate::{ConfigError, Key, Policy, Quota, RequestView};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
 ///
@@ -69,35 +78,17 @@ pub struct Limiter(Arc<Inner>);
 pub(crate) const MOST_LOG_ENTRIES: usize = 6 * 1024;
 
 struct Inner {
-    policies: Box<[Arc<Policy>]>,
-    /// Those that the layer matches: all but the ones on demand and those for messages.
-    matched: Box<[Arc<Policy>]>,
-    /// Those for messages.
-    for_messages: Box<[Arc<Policy>]>,
-    /// Whether somebody sees to those.
-    attends_messages: AtomicBool,
-    client: ClientAddress,
-    /// Nothing, if no policy has a pattern.
-    matcher: Option<Matcher>,
-    #[cfg_attr(
-        not(feature = "tonic"),
-        expect(dead_code, reason = "nobody charges messages without it")
-    )]
-    message_matcher: Option<Matcher>,
-    ignores_path_case: bool,
-    /// Whether what a request cost is known only once there is a response.
-    has_outcomes: bool,
-    /// As it comes: no headers are read for the client's address, and no path is matched.
-    needs_only_the_peer: bool,
-    /// The only policy, if no path is matched, and if it can be decided alone.
-    sole: Option<SolePolicy>,
-    /// Those of the matched that can be decided alone, in their order, if paths are.
-    soles: Box<[Option<SolePolicy>]>,
+    snapshot: ArcSwap<Snapshot>,
+    /// How often the policies were replaced.
+    generation: AtomicU64,
+    terms: Terms,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     health: Health,
+    observers: Observers,
     warned_of_missing_peer: AtomicBool,
-    watch: Watch,
+    /// Whether a layer charges messages.
+    attends_messages: AtomicBool,
     /// The policies that handlers and routes have brought along.
     #[cfg(feature = "axum")]
     attached: Attached,
@@ -143,7 +134,7 @@ impl Limiter {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
-        self.fits(policy, &key)?;
+        self.fits(&policy, &key)?;
         for scope in policy.scopes() {
             let reset = self.0.backend.reset(scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
@@ -164,14 +155,14 @@ impl Limiter {
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
         let key = key.into();
-        self.fits(policy, &key)?;
+        self.fits(&policy, &key)?;
         policy.forget_tier(&key);
         Ok(())
     }
 
     /// Whether a request under the policy may have this identity.
     fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
-        match policy.misfit(key, &self.0.client) {
+        match policy.misfit(key, &self.0.terms.client) {
             None => Ok(()),
             Some(reason) => Err(CheckError::WrongKey {
                 policy: policy.name().into(),
@@ -195,12 +186,41 @@ impl Limiter {
     /// [`reset`](Self::reset).
     #[must_use]
     pub fn client_key(&self, address: IpAddr) -> Key {
-        self.0.client.key(address)
+        self.0.terms.client.key(address)
     }
 
     /// The policies, in the order in which they were added.
-    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.0.policies.iter().map(|policy| &**policy)
+    #[must_use]
+    pub fn policies(&self) -> Vec<Arc<Policy>> {
+        self.snapshot().policies.to_vec()
+    }
+
+    /// Replaces all policies by these, for this limiter and its clones, between two requests. Budgets go on: what makes a budget is
+    /// the policy's name, the position of the quota and its algorithm, and not its limit. A request that was let in before is settled
+    /// under the policies as they were then.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("mail", Quota::per_hour(2)));
+    /// limiter.check("mail", "alice").await?;
+    ///
+    /// limiter.replace([Policy::new("mail", Quota::per_hour(10))])?;
+    /// // Half of the budget was spent, and so half of the new one is, before this.
+    /// assert_eq!(limiter.check("mail", "alice").await?.remaining(), 4);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If [`LimiterBuilder::build`] would refuse the policies. Then those before stay.
+    pub fn replace(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), ConfigError> {
+        let policies = policies.into_iter().collect();
+        let snapshot = Snapshot::new(policies, &self.0.terms)?;
+        self.0.snapshot.store(Arc::new(snapshot));
+        self.0.generation.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// Looks for policies that annotations, [`check`](Self::check) or [`settle`](crate::RateLimitStatus::settle) will ask for
@@ -234,22 +254,53 @@ impl Limiter {
         }
     }
 
-    pub(crate) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
-        let mut policies = self.0.policies.iter();
-        policies.find(|policy| policy.name() == name)
+    pub(crate) fn policy(&self, name: &str) -> Option<Arc<Policy>> {
+        self.snapshot().policy(name).cloned()
     }
 
+    fn snapshot(&self) -> Guard<Arc<Snapshot>> {
+        self.0.snapshot.load()
+    }
+
+    /// The head of a request, with what this limiter trusts.
+    pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
+        RequestView::of(request).trusting(&self.0.terms.client)
+    }
+
+    /// The head of a request that lies in parts, with what this limiter trusts.
+    #[cfg(feature = "axum")]
+    pub(crate) fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
+        RequestView::of_parts(parts).trusting(&self.0.terms.client)
+    }
+
+    /// What modules further up keep with this limiter.
     #[cfg(feature = "axum")]
     pub(crate) fn attached(&self) -> &Attached {
         &self.0.attached
+    }
+
+    /// How often the policies were replaced.
+    #[cfg(feature = "axum")]
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a response may change what its request cost.
+    pub(crate) fn has_outcomes(&self) -> bool {
+        self.snapshot().has_outcomes
+    }
+
+    /// A charge was corrected.
+    pub(crate) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
+        self.0.observers.settled(verdict, key);
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
-            .field("policies", &self.0.policies)
-            .field("client_address", &self.0.client)
+            .field("policies", &self.snapshot().policies)
+            .field("client_address", &self.0.terms.client)
             .field("backend", &self.0.backend)
             .finish_non_exhaustive()
     }
@@ -280,23 +331,6 @@ impl From<Quota> for Limiter {
     }
 }
 
-/// What a limiter is made of.
-struct Parts {
-    policies: Box<[Policy]>,
-    client: ClientAddress,
-    matcher: Option<Matcher>,
-    message_matcher: Option<Matcher>,
-    ignores_path_case: bool,
-    backend: Arc<dyn Backend>,
-}
-
-/// The patterns of all these policies as one router.
-fn matcher(policies: &[Policy], are_asked: fn(&Policy) -> bool) -> Option<Matcher> {
-    let matched = policies.iter().filter(|policy| are_asked(policy));
-    let patterns: Vec<_> = matched.map(Policy::patterns).collect();
-    Matcher::new(&patterns)
-}
-
 impl From<&Self> for Limiter {
     fn from(limiter: &Self) -> Self {
         limiter.clone()
@@ -304,49 +338,22 @@ impl From<&Self> for Limiter {
 }
 
 impl Limiter {
-    fn new(parts: Parts) -> Self {
-        let Parts {
-            policies,
-            client,
-            matcher,
-            message_matcher,
-            ignores_path_case,
-            backend,
-        } = parts;
-        let policies: Box<[Arc<Policy>]> = policies.into_iter().map(Arc::new).collect();
-        let that = |are_asked: fn(&Policy) -> bool| {
-            let policies = policies.iter().filter(|policy| are_asked(policy));
-            policies.cloned().collect::<Box<[_]>>()
-        };
-        let matched = that(Policy::is_for_requests);
-        let for_messages = that(Policy::is_for_messages);
-        // Where there are messages, requests are looked at more closely: see `Inner::plan`.
-        let has_messages = !for_messages.is_empty();
-        let looks_at_paths = matcher.is_some() || ignores_path_case || has_messages;
-        let soles = matched.iter().map(|policy| SolePolicy::of(policy, &client));
-        let (sole, soles) = match &*matched {
-            [policy] if !looks_at_paths => (SolePolicy::of(policy, &client), Box::default()),
-            _ if matcher.is_some() && !has_messages => (None, soles.collect()),
-            _ => (None, Box::default()),
-        };
+    fn new(
+        policies: Snapshot,
+        terms: Terms,
+        backend: Arc<dyn Backend>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
         Self(Arc::new(Inner {
-            local: LocalBudgets::for_policies(&policies),
-            has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
-            needs_only_the_peer: client.is_peer() && !looks_at_paths,
-            sole,
-            soles,
-            watch: Watch::new(&matched, &for_messages, &policies),
-            matched,
-            for_messages,
-            attends_messages: AtomicBool::new(false),
-            policies,
-            client,
-            matcher,
-            message_matcher,
-            ignores_path_case,
+            snapshot: ArcSwap::from_pointee(policies),
+            generation: AtomicU64::new(0),
+            terms,
             backend,
+            local: LocalBudgets::default(),
             health: Health::default(),
+            observers: Observers::new(observer),
             warned_of_missing_peer: AtomicBool::new(false),
+            attends_messages: AtomicBool::new(false),
             #[cfg(feature = "axum")]
             attached: Attached::default(),
         }))

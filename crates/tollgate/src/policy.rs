@@ -6,6 +6,7 @@ mod exemptions;
 mod failure;
 mod grpc;
 mod host;
+mod label;
 mod limit;
 mod lists;
 mod messages;
@@ -20,6 +21,7 @@ use self::conditions::Conditions;
 pub(crate) use self::cost::Cost;
 use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};
+pub(crate) use self::label::Label;
 pub(crate) use self::limit::Limit;
 pub use self::limit::Quotas;
 #[cfg(any(feature = "serde", feature = "proto"))]
@@ -30,7 +32,6 @@ pub use self::lists::Block;
 pub(crate) use self::lists::Listed;
 use self::lists::Lists;
 pub use self::messages::Messages;
-pub(crate) use self::name::Labels;
 use self::name::check_name;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
@@ -260,6 +261,16 @@ impl Policy {
                 reason,
             }),
         }
+    }
+
+    /// Whether nothing but a request's key has to be found, if the policy covers it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tiers.is_none()
+            && self.lists.is_none()
+            && self.key.later().is_none()
+            && self.cost.fixed().is_some()
+            && !self.exemptions.any()
+            && !self.limits.is_empty()
     }
 
     /// The name.

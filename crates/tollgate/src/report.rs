@@ -1,42 +1,49 @@
 //! What was decided about a request, quota by quota: what handlers see and headers say.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Charge, Decision, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
+use tollgate_core::{Charge, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
 
 use crate::Key;
-use crate::few::Few;
-use crate::policy::Labels;
+use crate::policy::Label;
 
 /// The verdict of one quota of one policy on this request.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct PolicyVerdict {
-    labels: &'static Labels,
+    label: Arc<Label>,
     mode: Mode,
     verdict: Verdict,
+    /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give back.
+    at: Option<Timestamp>,
 }
 
 impl PolicyVerdict {
-    #[inline]
-    pub(crate) fn new(labels: &'static Labels, mode: Mode, verdict: Verdict) -> Self {
+    pub(crate) fn new(
+        label: Arc<Label>,
+        mode: Mode,
+        verdict: Verdict,
+        at: Option<Timestamp>,
+    ) -> Self {
         Self {
-            labels,
+            label,
             mode,
             verdict,
+            at,
         }
     }
 
     /// The policy's name.
     #[must_use]
-    pub fn policy(&self) -> &'static str {
-        &self.labels.policy
+    pub fn policy(&self) -> &str {
+        self.label.policy()
     }
 
     /// The quota's name, as it stands in headers: the policy's, unless the policy has several.
     #[must_use]
-    pub fn quota(&self) -> &'static str {
-        &self.labels.quota
+    pub fn quota(&self) -> &str {
+        self.label.quota()
     }
 
     /// Whether the request depended on it; `false` for a policy on trial.
@@ -51,20 +58,25 @@ impl PolicyVerdict {
         &self.verdict
     }
 
-    pub(crate) fn labels(&self) -> &'static Labels {
-        self.labels
+    pub(crate) fn label(&self) -> &Arc<Label> {
+        &self.label
     }
 
-    /// The proof that `key` was charged at `at`, if it was.
-    pub(crate) fn receipt(&self, key: &Key, at: Timestamp) -> Option<Receipt> {
+    /// When it was decided, by the backend's clock.
+    pub(crate) fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    /// The proof that `key` was charged, if it was.
+    pub(crate) fn receipt(&self, key: &Key) -> Option<Receipt> {
         let charge = Charge {
-            scope: self.labels.scope,
-            quota: &self.labels.rule,
+            scope: self.label.scope(),
+            quota: self.label.rule(),
             key,
             cost: self.verdict.taken(),
             mode: self.mode,
         };
-        Receipt::of(&charge, &self.verdict, at)
+        Receipt::of(&charge, &self.verdict, self.at?)
     }
 
     /// What it really cost is this.
@@ -73,7 +85,6 @@ impl PolicyVerdict {
     }
 
     /// Whether the request depended on it, and it was asked.
-    #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
     }
@@ -94,65 +105,35 @@ impl fmt::Debug for PolicyVerdict {
     }
 }
 
-/// All verdicts on one request. Nearly always one or two.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Report(Few<PolicyVerdict>);
+/// The verdicts on one request. Nearly always one or two.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Report<'a>(&'a [PolicyVerdict]);
 
-impl Report {
-    /// No verdicts.
-    pub(crate) const EMPTY: Self = Self(Few::NONE);
-
-    #[inline]
-    pub(crate) fn of_one(verdict: PolicyVerdict) -> Self {
-        Self(Few::One(verdict))
+impl<'a> Report<'a> {
+    pub(crate) fn of(verdicts: &'a [PolicyVerdict]) -> Self {
+        Self(verdicts)
     }
 
-    pub(crate) fn new(
-        labels: impl Iterator<Item = (&'static Labels, Mode)>,
-        decision: &Decision,
-    ) -> Self {
-        let verdicts = labels.zip(decision.verdicts());
-        Self(
-            verdicts
-                .map(|((labels, mode), verdict)| PolicyVerdict::new(labels, mode, *verdict))
-                .collect(),
-        )
+    pub(crate) fn verdicts(self) -> &'a [PolicyVerdict] {
+        self.0
     }
 
-    /// Makes it this one verdict. Written where it stands, not made elsewhere and moved.
-    #[inline]
-    pub(crate) fn set(&mut self, labels: &'static Labels, mode: Mode, verdict: &Verdict) {
-        match self.0.one_mut() {
-            Some(one) => {
-                one.labels = labels;
-                one.mode = mode;
-                one.verdict = *verdict;
-            }
-            None => self.0 = Few::One(PolicyVerdict::new(labels, mode, *verdict)),
+    /// The only verdict, if the request depended on it.
+    pub(crate) fn sole(self) -> Option<&'a PolicyVerdict> {
+        match self.0 {
+            [sole] if sole.counts() => Some(sole),
+            _ => None,
         }
     }
 
-    pub(crate) fn verdicts_mut(&mut self) -> &mut [PolicyVerdict] {
-        self.0.as_mut_slice()
+    /// The verdicts that the request depended on and that were asked.
+    pub(crate) fn enforced(self) -> impl Iterator<Item = &'a PolicyVerdict> {
+        self.0.iter().filter(|one| one.counts())
     }
 
-    /// Adds what was decided further in about the same request.
-    pub(crate) fn append(&mut self, inner: Self) {
-        self.0.extend(inner.0);
-    }
-
-    pub(crate) fn verdicts(&self) -> &[PolicyVerdict] {
-        self.0.as_slice()
-    }
-
-    /// Those that the request depended on and that were asked.
-    pub(crate) fn enforced(&self) -> impl Iterator<Item = &PolicyVerdict> {
-        self.verdicts().iter().filter(|one| one.counts())
-    }
-
-    /// The one that says most about the request, which is the one that headers speak of: of those that refuse it the one
+    /// The verdict that says most about the request, which is the one that headers speak of: of those that refuse it the one
     /// with the longest wait, one that never passes before all others; otherwise the one with the least share left.
-    pub(crate) fn tightest(&self) -> Option<&PolicyVerdict> {
+    pub(crate) fn tightest(self) -> Option<&'a PolicyVerdict> {
         self.enforced().reduce(|best, one| {
             if one.verdict.is_tighter_than(&best.verdict) {
                 one
@@ -163,8 +144,8 @@ impl Report {
     }
 
     /// How long until the refused request would pass; `None` if it never would, or was not refused.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
-        let refusals = self.verdicts().iter().filter(|one| one.refuses());
+    pub(crate) fn retry_after(self) -> Option<Duration> {
+        let refusals = self.0.iter().filter(|one| one.refuses());
         let longest = refusals.filter_map(|one| match one.verdict.outcome() {
             Outcome::Deny(after) => Some(after),
             _ => None,

@@ -1,17 +1,14 @@
 //! What handlers see of the decisions about their request.
 
-mod lent;
-
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use self::lent::{Lent, Shared};
+use crate::ResponseView;
 use crate::layer::Config;
 use crate::ledger::Ledger;
-use crate::report::PolicyVerdict;
-use crate::sync::MutexGuard;
-use crate::{Limiter, ResponseView};
+use crate::report::{PolicyVerdict, Report};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The decisions about this request so far, for its handler to read.
 ///
@@ -36,122 +33,98 @@ use crate::{Limiter, ResponseView};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct RateLimitStatus(Lent);
+pub struct RateLimitStatus {
+    /// What all layers around the handler have charged.
+    ledger: Arc<Mutex<Ledger>>,
+    /// The nearest of these layers.
+    layer: Option<Nearest>,
+}
 
-/// The handle of the layer that is nearest to the handler, in the extensions of a request that several layers let pass.
-#[cfg(feature = "axum")]
+/// The layer that is nearest to the handler.
 #[derive(Clone, Debug)]
-pub(crate) struct Nearest(pub(crate) RateLimitStatus);
+struct Nearest {
+    config: Arc<Config>,
+    /// How many layers are further out.
+    depth: usize,
+    /// Whether one of all these layers writes headers for what took part.
+    writes: bool,
+}
 
 impl RateLimitStatus {
-    /// A handle on nothing, for whoever has none.
-    pub(crate) const NONE: Self = Self(Lent::NONE);
-
+    /// The handle of a layer, within the layer whose handle is `outer`, which may write headers on the response.
+    /// It begins with what that layer has decided.
     #[inline]
-    pub(crate) fn is_none(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// A handle that says what is in this ledger.
-    pub(crate) fn new(config: &Arc<Config>, ledger: Ledger) -> Self {
-        let mut status = Self::spare();
-        match status.begin(config) {
-            Some(spare) => *spare = ledger,
-            None => return Self::first(config, ledger),
-        }
+    pub(crate) fn within(
+        outer: Option<&Self>,
+        config: &Arc<Config>,
+        writes: bool,
+        ledger: Ledger,
+    ) -> Self {
+        let config = Arc::clone(config);
+        let Some(outer) = outer else {
+            return Self {
+                ledger: Arc::new(Mutex::new(ledger)),
+                layer: Some(Nearest {
+                    config,
+                    depth: 0,
+                    writes,
+                }),
+            };
+        };
+        let around = outer.layer.as_ref();
+        let status = Self {
+            ledger: Arc::clone(&outer.ledger),
+            layer: Some(Nearest {
+                config,
+                depth: around.map_or(0, |around| around.depth + 1),
+                writes: writes || around.is_some_and(|around| around.writes),
+            }),
+        };
+        status.enter(ledger);
         status
     }
 
-    /// One that was used before, if there is one.
-    #[inline(always)]
-    pub(crate) fn spare() -> Self {
-        Self(Lent::spare())
+    /// Whether a layer writes headers for what took part.
+    pub(crate) fn is_written(&self) -> bool {
+        self.layer.as_ref().is_some_and(|layer| layer.writes)
     }
 
-    /// The ledger of one that was used before, to be written anew; nothing, if somebody still holds it.
-    #[inline(always)]
-    pub(crate) fn begin(&mut self, config: &Arc<Config>) -> Option<&mut Ledger> {
-        Some(self.0.alone()?.begin(config))
-    }
-
-    /// One that was not used before.
-    #[inline(never)]
-    pub(crate) fn first(config: &Arc<Config>, ledger: Ledger) -> Self {
-        Self(Shared::new(config, ledger).into())
-    }
-
-    /// Lets `f` read what took part.
-    #[inline]
-    pub(crate) fn read(&mut self, f: impl FnOnce(&Ledger, Option<&Config>)) {
-        let guard;
-        let (ledger, config) = match self.0.alone() {
-            // So nobody has to wait.
-            Some(shared) => shared.parts(),
-            None => {
-                guard = self.ledger();
-                (&*guard, self.config().map(Arc::as_ref))
-            }
-        };
-        f(ledger, config);
-    }
-
-    /// What the layer that made it was told, if one did.
+    /// What the nearest layer was told.
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
-        self.0.config()
+        self.layer.as_ref().map(|layer| &layer.config)
     }
 
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.ledger()
+    fn depth(&self) -> usize {
+        self.layer.as_ref().map_or(0, |layer| layer.depth)
     }
 
-    /// Lets the handle that the request carries show what stands in this one, which is that of a layer further in.
-    pub(crate) fn show_in(&self, outer: &Self) {
-        self.0.show_in(&outer.0);
-        let shown = self.ledger().clone();
-        outer.ledger().show(shown, self);
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters what was decided further in, by the limiter of the same layer.
-    #[cfg(feature = "axum")]
+    /// Lets `read` see what the nearest layer and those further in have decided.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(Report<'_>) -> T) -> T {
+        read(self.ledger().report_from(self.depth()))
+    }
+
+    /// Enters what the nearest layer has decided, or a limit within it.
     pub(crate) fn enter(&self, ledger: Ledger) {
-        if let Some(outer) = self.outer() {
-            outer.ledger().show(ledger.clone(), self);
-        }
-        self.ledger().append(ledger);
+        self.ledger().append(ledger, self.depth());
     }
 
-    /// The handle that shows what stands in this one.
-    fn outer(&self) -> Option<Self> {
-        self.0.outer().map(Self)
-    }
-
-    /// Whether both are one handle.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.0.is(&other.0)
-    }
-
-    /// Somebody further in refuses the request: what it was charged so far comes back.
+    /// Gives back what the request was charged so far: something further in refuses it.
     pub(crate) fn give_back(&self) {
-        self.correct(Ledger::give_back);
+        self.ledger().give_back();
     }
 
-    /// There is a response, and some policies charge by it. Returns whether some do by its body.
+    /// Lets the response say what the policies of the nearest layer charge. Returns whether some charge by its body.
     pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
-        self.correct(|ledger, limiter| ledger.settle_by_response(limiter, response))
+        self.ledger().settle_by_response(self.depth(), response)
     }
 
     /// So much of the body was sent.
     pub(crate) fn settle_by_bytes(&self, sent: u64) {
-        self.correct(|ledger, limiter| ledger.settle_by_bytes(limiter, sent));
-    }
-
-    fn correct<T>(&self, correct: impl FnOnce(&mut Ledger, Option<&Limiter>) -> T) -> T {
-        let limiter = self.config().map(|config| &config.limiter);
-        let done = correct(&mut self.ledger(), limiter);
-        if let Some(outer) = self.outer() {
-            outer.ledger().refresh(self);
-        }
-        done
+        self.ledger().settle_by_bytes(self.depth(), sent);
     }
 
     /// States what the request really cost under a policy, now that it is known: the tokens of an answer, the rows of a
@@ -178,8 +151,9 @@ impl RateLimitStatus {
     /// If the policy took no part in this request. During an outage, when nothing was charged or a budget of this process
     /// decided, there is nothing to be settled, and that is no error.
     pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
-        let undecided = self.config().is_some() && self.ledger().report().verdicts().is_empty();
-        if self.correct(|ledger, limiter| ledger.settle(limiter, policy, cost)) || undecided {
+        let mut ledger = self.ledger();
+        let undecided = self.layer.is_some() && ledger.report().verdicts().is_empty();
+        if ledger.settle(policy, cost) || undecided {
             Ok(())
         } else {
             Err(SettleError::new(policy))
@@ -196,7 +170,7 @@ impl RateLimitStatus {
     /// `None` if none took part, or the backend failed and the request passed undecided.
     #[must_use]
     pub fn tightest(&self) -> Option<PolicyVerdict> {
-        self.ledger().report().tightest().copied()
+        self.ledger().report().tightest().cloned()
     }
 }
 

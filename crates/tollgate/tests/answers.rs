@@ -189,8 +189,8 @@ async fn handlers_read_what_was_decided() {
     let seen = service_fn(|request: Request<Body>| async move {
         let status: &RateLimitStatus = request.extensions().get().unwrap();
         let tightest = status.tightest().unwrap();
-        let names: Vec<_> = status
-            .verdicts()
+        let verdicts = status.verdicts();
+        let names: Vec<_> = verdicts
             .iter()
             .map(|one| (one.quota(), one.is_enforced()))
             .collect();
@@ -296,7 +296,8 @@ async fn two_layers_are_one_answer() {
     // given a handler behind a layer for all routes and one for its own
     let seen = service_fn(|request: Request<Body>| async move {
         let status: &RateLimitStatus = request.extensions().get().unwrap();
-        let all: Vec<_> = status.verdicts().iter().map(PolicyVerdict::quota).collect();
+        let verdicts = status.verdicts();
+        let all: Vec<_> = verdicts.iter().map(PolicyVerdict::quota).collect();
         Ok::<_, std::convert::Infallible>(Response::new(Body::new(all.join(" ").into())))
     });
     let layer = |name: &str, quota| RateLimitLayer::new(limiter(Policy::new(name, quota)).0);

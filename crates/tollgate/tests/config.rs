@@ -429,7 +429,7 @@ async fn what_is_written_about_a_limiter_holds() {
     assert_eq!(passing(&health, &health_check).await, 5);
 
     let none = limiter(json!({ "allow_no_policies": true }));
-    assert_eq!(none.policies().count(), 0);
+    assert_eq!(none.policies().len(), 0);
 }
 
 #[tokio::test]

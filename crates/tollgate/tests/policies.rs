@@ -183,9 +183,13 @@ async fn what_a_policy_on_trial_would_have_said_reaches_the_handler() {
     let told = service_fn(async |request: Request<Body>| {
         let status = request.extensions().get::<RateLimitStatus>().unwrap();
         let verdicts = status.verdicts();
-        let told = verdicts
-            .iter()
-            .map(|one| (one.policy(), one.is_enforced(), one.verdict().is_denied()));
+        let told = verdicts.iter().map(|one| {
+            (
+                one.policy().to_owned(),
+                one.is_enforced(),
+                one.verdict().is_denied(),
+            )
+        });
         let mut response = Response::new(Body::default());
         response.extensions_mut().insert(told.collect::<Vec<_>>());
         Ok::<_, Infallible>(response)
@@ -193,8 +197,8 @@ async fn what_a_policy_on_trial_would_have_said_reaches_the_handler() {
 
     for denied in [false, true, true] {
         let response = layer.layer(told).oneshot(from("10.0.0.1")).await.unwrap();
-        let told: &Vec<(&str, bool, bool)> = response.extensions().get().unwrap();
-        assert_eq!(*told, [("trial", false, denied)]);
+        let told: &Vec<(String, bool, bool)> = response.extensions().get().unwrap();
+        assert_eq!(*told, [("trial".to_owned(), false, denied)]);
     }
 }
 

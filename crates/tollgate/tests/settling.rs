@@ -1,115 +1,77 @@
-//! What a request was charged, corrected by several at once, in orders drawn at random: by its handler, a layer further out, the
-//! end of its body.
+//! What a request was charged, corrected by several threads at once: by its handler, a layer further out, the end of its body.
 //!
-//! The modules are the crate's own, with shuttle's locks in place of std's. What they use besides stands in `models/settled.rs`,
-//! as far as it matters here.
+//! One lock guards all that a request was charged, so there are no orders to model; what counts is that the sum is right.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::needless_pass_by_value,
-    clippy::type_complexity,
-    clippy::unit_arg,
-    clippy::unused_self,
-    clippy::unwrap_used,
-    reason = "a model is a part of the whole, and fails by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "models/settled.rs"]
-mod parts;
+use std::convert::Infallible;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 
-#[path = "../src"]
-mod product {
-    pub(crate) mod few;
-    pub(crate) mod ledger;
-    pub(crate) mod status;
-}
-
-mod sync {
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
-}
-
-mod limiter {
-    pub(crate) use crate::parts::Plan;
-}
-
-use std::sync::Arc;
-
-use shuttle::thread;
-
-use ledger::Ledger;
-use parts::{Config, LABELS, Limiter, PolicyVerdict, layer, policy, report};
-use product::{few, ledger, status};
-use status::RateLimitStatus;
-use tollgate::{Key, ResponseView, Timestamp};
-
-/// There are some hundred.
-const ORDERS: usize = 1_000;
-
-fn in_many_orders(play: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(play, ORDERS);
-}
+use axum::body::Body;
+use http::{Request, Response};
+use tollgate::key::Global;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tower::{Layer, ServiceExt, service_fn};
 
 const CHARGED: u64 = 5;
+const LIMIT: u64 = 100;
+const ROUNDS: usize = 200;
 
-/// The handle of a layer that has charged so much under the policy of that number.
-fn handle(limiter: &Limiter, policy: usize) -> RateLimitStatus {
-    let config = Arc::new(Config::of(limiter));
-    let verdict = PolicyVerdict::taken(&LABELS[policy], CHARGED);
-    let ledger = Ledger::of_one(verdict, Key::from("alice"), Timestamp::from_micros(1));
-    RateLimitStatus::new(&config, ledger)
+fn limiter(policy: &str) -> Limiter {
+    let quota = Quota::per_day(LIMIT);
+    Limiter::from(Policy::new(policy, quota).key(Global).cost(CHARGED))
 }
 
-fn shown(status: &RateLimitStatus) -> Vec<u64> {
-    let verdicts = status.verdicts();
-    verdicts.iter().map(|one| one.verdict().taken()).collect()
-}
-
-#[test]
-fn what_a_request_was_charged_is_what_stands_in_its_ledger_whoever_corrects_it() {
-    in_many_orders(|| {
-        // given a layer within a layer
-        let limiters = [Limiter::default(), Limiter::default()];
-        let (inner, outer) = (handle(&limiters[0], 0), handle(&limiters[1], 1));
-        inner.show_in(&outer);
-
-        // when the handler settles, and everything is given back
-        let settling = thread::spawn({
-            let inner = inner.clone();
-            move || inner.settle(LABELS[0].policy, 3).is_ok()
-        });
-        let giving_back = thread::spawn({
-            let outer = outer.clone();
-            move || outer.give_back()
-        });
-        assert!(settling.join().unwrap());
-        giving_back.join().unwrap();
-
-        // then one came after the other
-        let own = shown(&inner);
-        assert!([0, 3].contains(&own[0]));
-        assert_eq!(shown(&outer), [0, own[0]]);
-        assert_eq!(limiters[0].charged(CHARGED), own[0]);
-        assert_eq!(limiters[1].charged(CHARGED), 0);
+/// The handle of a request that has passed two layers.
+async fn handle(layers: &[RateLimitLayer; 2]) -> RateLimitStatus {
+    let seen = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&seen);
+    let service = service_fn(move |request: Request<Body>| {
+        let status = request.extensions().get::<RateLimitStatus>().cloned();
+        *keep.lock().unwrap() = status;
+        async { Ok::<_, Infallible>(Response::new(Body::empty())) }
     });
+    let [outer, inner] = layers;
+    let service = outer.layer(inner.layer(service));
+    service.oneshot(Request::new(Body::empty())).await.unwrap();
+    let status = seen.lock().unwrap().take();
+    status.unwrap()
 }
 
-#[test]
-fn a_charge_is_given_back_once_whoever_gives_it_back() {
-    in_many_orders(|| {
-        let limiter = Limiter::default();
-        let status = handle(&limiter, 0);
+async fn left(limiter: &Limiter, policy: &str) -> u64 {
+    let check = limiter.check(policy, tollgate::Key::global());
+    check.cost(0).await.unwrap().remaining()
+}
 
-        let giving_back = [(); 2].map(|()| {
-            let status = status.clone();
-            thread::spawn(move || status.give_back())
+#[tokio::test]
+async fn what_is_taken_is_what_was_settled_last_whichever_thread_settles() {
+    for round in 0..ROUNDS {
+        // given a request within two layers
+        let limiters = [limiter("outer"), limiter("inner")];
+        let layers = limiters.each_ref().map(RateLimitLayer::new);
+        let status = handle(&layers).await;
+
+        // when several threads settle both charges, each at a cost of its own
+        let begin = Barrier::new(4);
+        thread::scope(|scope| {
+            for cost in 0..4 {
+                let (begin, status) = (&begin, &status);
+                scope.spawn(move || {
+                    begin.wait();
+                    status.settle("outer", cost).unwrap();
+                    status.settle("inner", 3 - cost).unwrap();
+                });
+            }
         });
-        status.give_back();
-        for giving_back in giving_back {
-            giving_back.join().unwrap();
+
+        // then each budget lacks what the handle says was taken
+        let verdicts = status.verdicts();
+        for (limiter, verdict) in limiters.iter().zip(&verdicts) {
+            let taken = verdict.verdict().taken();
+            assert!(taken <= 3, "round {round}: {taken}");
+            let left = left(limiter, verdict.policy()).await;
+            assert_eq!(left, LIMIT - taken, "round {round}: {}", verdict.policy());
         }
-
-        assert_eq!((limiter.charged(CHARGED), shown(&status)), (0, vec![0]));
-        assert_eq!(limiter.credits(), 1);
-    });
+    }
 }

@@ -81,11 +81,11 @@ impl<'a> Build<'a> {
         let policy = self.limiter.policy(name).ok_or_else(unknown)?;
         Ok(match cost {
             Some(cost) => {
-                let policy = Policy::clone(policy).cost(cost);
+                let policy = Policy::clone(&policy).cost(cost);
                 policy.check_cost().map_err(What::Config)?;
                 Arc::new(policy)
             }
-            None => Arc::clone(policy),
+            None => policy,
         })
     }
 
@@ -112,7 +112,7 @@ impl<'a> Build<'a> {
                 who: described(self.site, self.route),
                 place: self.site.place(),
             };
-            self.claim(&limit.labels.quota, claim)?;
+            self.claim(limit.label.quota(), claim)?;
         }
         Ok(policy)
     }
@@ -133,11 +133,9 @@ impl<'a> Build<'a> {
     }
 
     fn claim(&mut self, name: &str, claim: Claim) -> Result<(), What> {
-        let mut quotas = self
-            .limiter
-            .policies()
-            .flat_map(|policy| policy.limits.iter());
-        if quotas.any(|limit| limit.labels.quota == name || limit.labels.policy == name) {
+        let policies = self.limiter.policies();
+        let mut quotas = policies.iter().flat_map(|policy| policy.limits.iter());
+        if quotas.any(|limit| limit.label.quota() == name || limit.label.policy() == name) {
             return Err(What::NameOfPolicy { name: name.into() });
         }
         let by_others = self.known.names.get(name);

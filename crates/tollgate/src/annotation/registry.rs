@@ -22,6 +22,8 @@ pub(super) struct Registry {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
+    /// Which of the limiter's policies these were built beside: those that were replaced are forgotten.
+    generation: u64,
     built: HashMap<Owner, Mounts>,
     /// Which names are taken in this limiter.
     pub(super) names: HashMap<String, Claim>,
@@ -43,15 +45,22 @@ impl Registry {
         route: &str,
     ) -> Built {
         let (owner, method) = (site.owner(), site.family(method));
-        if let Some(built) = self.known.load().find(owner, method, route) {
+        let generation = limiter.generation();
+        if let Some(built) = self.known.load().find(generation, owner, method, route) {
             return built.clone();
         }
         let building = self.building.lock();
         let _building = building.unwrap_or_else(PoisonError::into_inner);
         let mut known = Known::clone(&self.known.load());
         // Another thread may have been here in between.
-        if let Some(built) = known.find(owner, method, route) {
+        if let Some(built) = known.find(generation, owner, method, route) {
             return built.clone();
+        }
+        if known.generation != generation {
+            known = Known {
+                generation,
+                ..Known::default()
+            };
         }
         let built = match Build::new(limiter, &known, site, method, route).policies() {
             Ok((policies, claims)) => {
@@ -70,7 +79,10 @@ impl Registry {
 }
 
 impl Known {
-    fn find(&self, owner: Owner, method: &str, route: &str) -> Option<&Built> {
+    fn find(&self, generation: u64, owner: Owner, method: &str, route: &str) -> Option<&Built> {
+        if self.generation != generation {
+            return None;
+        }
         let mut methods = self.built.get(&owner)?.get(route)?.iter();
         methods.find_map(|(known, built)| (*known == method).then_some(built))
     }

@@ -1,30 +1,30 @@
 //! What a layer was told to tell its callers.
 
+use std::fmt;
 use std::sync::Arc;
-use std::{convert, fmt};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 
 use super::expose::{expose, names};
-use super::fields::{has_fields, write_chosen_fields};
+use super::fields::{RATE_LIMIT, has_fields, state, write_fields};
 use super::grpc::{Dialect, GrpcAnswers};
-use super::jitter::Drawn;
-use super::prepared::NO_STORE;
-use super::prepared_quota::PreparedQuota;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
-use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond, write_usual_fields};
-use crate::ledger::Ledger;
-use crate::{PolicyVerdict, RequestView, ResponseBody};
+use super::texts::{NO_STORE, texts};
+use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond};
+use crate::RequestView;
+use crate::report::Report;
 
 /// What the answers of one layer look like.
 #[derive(Clone)]
 pub(crate) struct Answers {
-    /// Nothing: as [`ProblemJson`] does, out of what is prepared once for each quota. This is the path that is attacked.
+    /// Nothing: as [`ProblemJson`] does.
     respond: Option<Arc<dyn Respond>>,
     headers: Option<RateLimitHeaders>,
+    /// Whether those are the fields as they come.
+    has_usual_headers: bool,
     jitter: Option<Jitter>,
     grpc: GrpcAnswers,
     /// What callers are asked for who do not say who they are.
@@ -32,40 +32,12 @@ pub(crate) struct Answers {
     exposes: bool,
     /// The names of what is exposed to pages in browsers, if anything is.
     exposed: Option<Arc<[&'static str]>>,
-    /// What follows from all that, so that a request has one thing to look at.
-    writes: Writes,
 }
 
-/// What is to be written on a response about the budgets that paid for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Writes {
-    #[default]
-    Nothing,
-    /// The RateLimit fields as they come, which are prepared.
-    Usual,
-    /// What was chosen instead.
-    Chosen,
-}
-
-impl Writes {
-    /// The same on a response of this status. A client that is sent elsewhere should not hold back because of what is left
-    /// here.
-    #[inline]
-    pub(crate) fn on(self, code: StatusCode) -> Self {
-        if code.is_redirection() {
-            return self.on_redirection(code);
-        }
-        self
-    }
-
-    #[cold]
-    fn on_redirection(self, code: StatusCode) -> Self {
-        if code == StatusCode::NOT_MODIFIED {
-            self
-        } else {
-            Self::Nothing
-        }
-    }
+/// Whether a response of this status says how budgets stand. A client that is sent elsewhere should not hold back because of what
+/// is left here.
+pub(crate) fn has_fields_on(code: StatusCode) -> bool {
+    !code.is_redirection() || code == StatusCode::NOT_MODIFIED
 }
 
 impl Default for Answers {
@@ -73,12 +45,12 @@ impl Default for Answers {
         Self {
             respond: None,
             headers: Some(RateLimitHeaders::default()),
+            has_usual_headers: true,
             jitter: None,
             grpc: GrpcAnswers::new(),
             challenge: None,
             exposes: false,
             exposed: None,
-            writes: Writes::Usual,
         }
     }
 }
@@ -111,50 +83,29 @@ impl Answers {
     }
 
     fn prepare(&mut self) {
+        self.has_usual_headers = self.headers.as_ref() == Some(&RateLimitHeaders::default());
         let forms = self
             .headers
             .as_ref()
             .map_or(&[][..], RateLimitHeaders::forms);
         self.exposed = self.exposes.then(|| names(forms).into());
-        self.writes = match &self.headers {
-            None => Writes::Nothing,
-            Some(headers) if *headers == RateLimitHeaders::default() && !self.exposes => {
-                Writes::Usual
-            }
-            Some(_) => Writes::Chosen,
+    }
+
+    /// Whether the response to this request says how budgets stand.
+    #[inline]
+    pub(crate) fn write_on<B>(&self, request: &Request<B>) -> bool {
+        let Some(headers) = &self.headers else {
+            return false;
         };
+        headers.over_grpc
+            || !may_be_grpc(request)
+            || Dialect::of(&RequestView::of(request)).is_none()
     }
 
-    /// What is written, whoever asks.
-    #[inline]
-    pub(crate) fn writes(&self) -> Writes {
-        self.writes
-    }
-
-    /// What is written on the response to this request.
-    #[inline]
-    pub(crate) fn writes_for<B>(&self, request: &Request<B>) -> Writes {
-        if may_be_grpc(request) {
-            self.writes_in_protocol(&RequestView::of(request))
-        } else {
-            self.writes
-        }
-    }
-
-    fn writes_in_protocol(&self, request: &RequestView<'_>) -> Writes {
-        match &self.headers {
-            Some(headers) if !headers.over_grpc && Dialect::of(request).is_some() => {
-                Writes::Nothing
-            }
-            _ => self.writes,
-        }
-    }
-
-    /// Writes what was chosen on a response.
-    #[inline(never)]
-    pub(crate) fn write(&self, headers: &mut HeaderMap, ledger: &Ledger) {
+    /// Writes how budgets stand on a response.
+    pub(crate) fn write(&self, headers: &mut HeaderMap, report: Report<'_>) {
         if let Some(chosen) = &self.headers
-            && write_chosen_fields(headers, ledger, chosen)
+            && write_fields(headers, report, chosen)
         {
             self.expose_on(headers);
         }
@@ -164,22 +115,20 @@ impl Answers {
     pub(crate) fn refuse(
         &self,
         reason: RefusalReason<'_>,
-        ledger: &Ledger,
+        report: Report<'_>,
         request: RequestView<'_>,
-        writes: Writes,
+        writes: bool,
     ) -> Response<Bytes> {
         let jitter = self.jitter.map(Jitter::draw);
-        let refusal = Refusal::new(reason, ledger, request, jitter)
+        let refusal = Refusal::new(reason, report, request, jitter)
             .asking_for_credentials(self.challenge.is_some());
         if let Some(dialect) = Dialect::of(&request) {
             let asks = self.challenge.is_some() || self.grpc.asks_for_credentials();
             let refusal = refusal.asking_for_credentials(asks);
             return self.complete(self.grpc.answer(dialect, &refusal), &refusal, writes);
         }
-        if let [sole] = ledger.report().verdicts()
-            && let Some(complete) = self.prepared(sole, jitter, writes, convert::identity)
-        {
-            return complete;
+        if writes && let Some(response) = self.usual(&refusal) {
+            return response;
         }
         let response = match &self.respond {
             Some(respond) => respond.respond(&refusal),
@@ -193,7 +142,7 @@ impl Answers {
         &self,
         mut response: Response<Bytes>,
         refusal: &Refusal<'_>,
-        writes: Writes,
+        writes: bool,
     ) -> Response<Bytes> {
         let redirects = response.status().is_redirection();
         let is_challenge = response.status() == StatusCode::UNAUTHORIZED;
@@ -214,18 +163,33 @@ impl Answers {
                 .entry(RETRY_AFTER)
                 .or_insert_with(|| retry_after(told_seconds(wait)));
         }
-        match writes {
-            Writes::Nothing => {}
-            // What the user's answer says of the budgets is all that is said.
-            _ if self.says_so_already(headers) => {}
-            Writes::Usual => write_usual_fields(headers, refusal.ledger().report()),
-            Writes::Chosen => self.write(headers, refusal.ledger()),
+        // What the user's answer says of the budgets is all that is said.
+        if writes && !self.says_so_already(headers) {
+            self.write(headers, refusal.report());
         }
         self.expose_on(headers);
         response
     }
 
+    /// The answer that says that one quota was exceeded, if nothing was chosen about answers.
+    fn usual(&self, refusal: &Refusal<'_>) -> Option<Response<Bytes>> {
+        let is_usual = self.respond.is_none() && self.exposed.is_none() && self.has_usual_headers;
+        let sole = refusal.report().sole().filter(|_| is_usual)?;
+        let seconds = told_seconds(refusal.retry_after()?);
+        let texts = texts(sole.label());
+        let mut response = Response::new(texts.problem.clone());
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        let headers = response.headers_mut();
+        *headers = texts.refusal.clone();
+        headers.insert(RATE_LIMIT, state(sole, Some(seconds)));
+        headers.insert(RETRY_AFTER, retry_after(seconds));
+        Some(response)
+    }
+
     fn says_so_already(&self, headers: &HeaderMap) -> bool {
+        if self.respond.is_none() {
+            return false;
+        }
         let forms = self
             .headers
             .as_ref()
@@ -237,39 +201,6 @@ impl Answers {
         if let Some(names) = &self.exposed {
             expose(headers, names);
         }
-    }
-
-    /// The answer to a request that one quota refuses, and in which no other took part, unless there is more to it than
-    /// there nearly always is.
-    #[inline]
-    pub(crate) fn deny<B, R: ResponseBody>(
-        &self,
-        sole: &PolicyVerdict,
-        request: &Request<B>,
-    ) -> Option<Response<R>> {
-        if may_be_grpc(request) {
-            return None;
-        }
-        let jitter = self.jitter.map(Jitter::draw);
-        self.prepared(sole, jitter, self.writes, R::from_bytes)
-    }
-
-    /// What was prepared for a refusal by one quota for now, if that is what refusals look like.
-    #[inline]
-    fn prepared<R>(
-        &self,
-        sole: &PolicyVerdict,
-        jitter: Option<Drawn>,
-        writes: Writes,
-        body: fn(Bytes) -> R,
-    ) -> Option<Response<R>> {
-        if self.respond.is_some() || self.exposed.is_some() || writes == Writes::Chosen {
-            return None;
-        }
-        let wait = sole.verdict().retry_after().filter(|_| sole.refuses())?;
-        let seconds = told_seconds(jitter.map_or(wait, |drawn| drawn.lengthen(wait)));
-        let prepared = &PreparedQuota::of(sole.labels()).refusal;
-        Some(prepared.response(sole, seconds, writes == Writes::Usual, body))
     }
 }
 

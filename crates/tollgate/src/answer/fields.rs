@@ -6,32 +6,30 @@ mod line;
 mod standing;
 mod triple;
 
-use std::ptr;
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 pub(super) use self::draft_07::plain_policy_member;
-pub(crate) use self::draft_11::write_usual_fields;
-pub(super) use self::draft_11::{policy_member, prepare_fields, state};
+pub(super) use self::draft_11::{policy_member, state};
 use self::standing::{Standing, told_wait};
 
 use super::{HeaderForm, RateLimitHeaders};
-use crate::ledger::Ledger;
-use crate::policy::Labels;
+use crate::policy::Label;
 use crate::report::Report;
 
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Adds what is chosen for what took part. Returns whether there was anything to say.
-pub(super) fn write_chosen_fields(
+/// Adds what is chosen for what took part: members of another limiter further in are left standing, and ours follow them. Returns
+/// whether there was anything to say.
+pub(super) fn write_fields(
     headers: &mut HeaderMap,
-    ledger: &Ledger,
+    report: Report<'_>,
     chosen: &RateLimitHeaders,
 ) -> bool {
-    let report = ledger.report();
-    let Some(tightest) = report.tightest() else {
+    let Some(tightest) = report.sole().or_else(|| report.tightest()) else {
         return false;
     };
     let verdict = tightest.verdict();
@@ -52,8 +50,7 @@ pub(super) fn write_chosen_fields(
             HeaderForm::Draft07 => draft_07::write(headers, report, standing),
             HeaderForm::Draft06 => triple::write(headers, &triple::DRAFT_06, standing),
             HeaderForm::Legacy => {
-                let at = ledger.decided_at(tightest);
-                triple::write(headers, &triple::LEGACY, standing.until(at));
+                triple::write(headers, &triple::LEGACY, standing.until(tightest.at()));
             }
         }
     }
@@ -61,11 +58,11 @@ pub(super) fn write_chosen_fields(
 }
 
 /// The quotas that took part, each once: charged by the layer, and by the handler once more, it is still one.
-fn quotas(report: &Report) -> SmallVec<[&'static Labels; 8]> {
-    let mut quotas = SmallVec::<[&Labels; 8]>::new();
+fn quotas(report: Report<'_>) -> SmallVec<[&Arc<Label>; 8]> {
+    let mut quotas = SmallVec::<[&Arc<Label>; 8]>::new();
     for one in report.enforced() {
-        if !quotas.iter().any(|known| ptr::eq(*known, one.labels())) {
-            quotas.push(one.labels());
+        if !quotas.iter().any(|known| Arc::ptr_eq(known, one.label())) {
+            quotas.push(one.label());
         }
     }
     quotas

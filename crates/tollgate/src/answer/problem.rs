@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
-use super::prepared_quota::PreparedQuota;
+use super::texts::texts;
 use super::{Refusal, RefusalReason, Respond};
 use crate::Block;
 use crate::report::PolicyVerdict;
@@ -61,10 +61,7 @@ fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     match (violated.next(), violated.next(), refusal.retry_after()) {
         (_, _, None) => Bytes::from(problem(NEVER_PASSES, names())),
         // The usual case, written once.
-        (Some(only), None, _) => {
-            let prepared = &PreparedQuota::of(only.labels()).refusal;
-            Bytes::from_static(prepared.problem.as_bytes())
-        }
+        (Some(only), None, _) => texts(only.label()).problem.clone(),
         _ => Bytes::from(problem_body(names())),
     }
 }

@@ -9,15 +9,15 @@ use http::{Response, StatusCode};
 use super::answer_body::AnswerBody;
 use super::jitter::Drawn;
 use crate::key::KeyMissing;
-use crate::ledger::Ledger;
-use crate::report::PolicyVerdict;
+use crate::limiter::Refused;
+use crate::report::{PolicyVerdict, Report};
 use crate::{Block, RequestView};
 
 /// A request that is refused, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
-    ledger: &'a Ledger,
+    report: Report<'a>,
     request: RequestView<'a>,
     jitter: Option<Drawn>,
     asks_for_credentials: bool,
@@ -37,16 +37,26 @@ pub enum RefusalReason<'a> {
     Blocked(Block),
 }
 
+impl<'a> RefusalReason<'a> {
+    pub(crate) fn of(refused: &'a Refused) -> Self {
+        match refused {
+            Refused::Unidentified(missing) => Self::Unidentified(missing),
+            Refused::Blocked(how) => Self::Blocked(*how),
+            Refused::TierUnknown | Refused::Unavailable(_) => Self::Undecided,
+        }
+    }
+}
+
 impl<'a> Refusal<'a> {
     pub(super) fn new(
         reason: RefusalReason<'a>,
-        ledger: &'a Ledger,
+        report: Report<'a>,
         request: RequestView<'a>,
         jitter: Option<Drawn>,
     ) -> Self {
         Self {
             reason,
-            ledger,
+            report,
             request,
             jitter,
             asks_for_credentials: false,
@@ -101,13 +111,13 @@ impl<'a> Refusal<'a> {
     /// [`Jitter`](crate::Jitter). `None` if it never would, or nobody knows.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let wait = self.ledger.report().retry_after();
+        let wait = self.report.retry_after();
         wait.map(|wait| self.told(wait))
     }
 
     /// The quotas that the request would exceed.
     pub fn violated(&self) -> impl Iterator<Item = &'a PolicyVerdict> + use<'a> {
-        let verdicts = self.ledger.report().verdicts();
+        let verdicts = self.report.verdicts();
         verdicts.iter().filter(|one| one.refuses())
     }
 
@@ -128,7 +138,7 @@ impl<'a> Refusal<'a> {
         self.jitter.is_some()
     }
 
-    pub(super) fn ledger(&self) -> &'a Ledger {
-        self.ledger
+    pub(super) fn report(&self) -> Report<'a> {
+        self.report
     }
 }

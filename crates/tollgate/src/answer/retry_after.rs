@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::rendered::{About, Says, rendered};
-
 /// Whole seconds, rounded up: who waits so long has waited long enough.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
@@ -18,12 +16,7 @@ pub(super) fn told_seconds(wait: Duration) -> u64 {
 
 /// The value of `Retry-After`.
 pub(super) fn retry_after(seconds: u64) -> HeaderValue {
-    let says = Says {
-        about: About::of("retry-after"),
-        number: 0,
-        seconds,
-    };
-    rendered(says, || HeaderValue::from(seconds))
+    HeaderValue::from(seconds)
 }
 
 #[cfg(test)]

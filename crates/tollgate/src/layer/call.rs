@@ -9,8 +9,8 @@ use tonic::{Code, Status};
 
 use super::Config;
 use crate::RequestView;
-use crate::answer::{Dialect, RefusalReason, Writes};
-use crate::ledger::Ledger;
+use crate::answer::{Dialect, RefusalReason};
+use crate::report::Report;
 
 /// The head of the request that a call once was. Every call is a POST, and its path is in the extensions, if anywhere.
 pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {
@@ -31,11 +31,11 @@ impl Config {
     pub(crate) fn refuse_call(
         &self,
         reason: RefusalReason<'_>,
-        ledger: &Ledger,
+        report: Report<'_>,
     ) -> Response<Bytes> {
         let head = call_head(MetadataMap::new(), Extensions::new());
         let view = RequestView::of_parts(&head);
-        self.answers.refuse(reason, ledger, view, Writes::Nothing)
+        self.answers.refuse(reason, report, view, false)
     }
 }
 

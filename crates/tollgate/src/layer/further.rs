@@ -1,7 +1,6 @@
 //! A further decision about a request that a layer let pass: by an annotation, or a route's own limit.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -12,43 +11,34 @@ use http::request::Parts;
 use super::Config;
 #[cfg(feature = "tonic")]
 use super::deadline::Deadline;
+use crate::answer::RefusalReason;
 #[cfg(feature = "tonic")]
 use crate::answer::too_late;
-use crate::answer::{RefusalReason, Writes};
 use crate::ledger::Ledger;
-use crate::limiter::{Judged, Limiter, Planned};
-use crate::status::Nearest;
+use crate::limiter::{Admission, Asked, Limiter, Ruling};
 use crate::{Policy, RateLimitStatus};
 
-/// The handle that a layer has put into a request, with what the layer was told. Of several layers it is the nearest one's:
-/// whoever puts another around all of them does not change whose policies handlers name.
+/// The handle that a layer has put into a request, with what the layer was told. Of several layers it is the nearest one's: another
+/// one around all of them does not change whose policies handlers name.
 #[derive(Debug)]
 pub(crate) struct Further<'a> {
     status: &'a RateLimitStatus,
     config: &'a Arc<Config>,
-    /// The handle that shows what all layers have charged.
-    carried: &'a RateLimitStatus,
 }
 
 impl<'a> Further<'a> {
     /// Nothing, if there is no layer around, or it was told to leave requests as they are.
     pub(crate) fn of(parts: &'a Parts) -> Option<Self> {
-        let carried = parts.extensions.get::<RateLimitStatus>()?;
-        let nearest = parts.extensions.get().map(|Nearest(status)| status);
-        let status = nearest.unwrap_or(carried);
+        let status = parts.extensions.get::<RateLimitStatus>()?;
         let config = status.config()?;
-        Some(Self {
-            status,
-            config,
-            carried,
-        })
+        Some(Self { status, config })
     }
 
     pub(crate) fn limiter(&self) -> &'a Limiter {
         &self.config.limiter
     }
 
-    /// Decides under these policies as well. If they refuse, whatever the request was charged before comes back, and the
+    /// Decides under these policies as well. If they refuse, what the request was charged before comes back, and the
     /// answer is complete but for the RateLimit fields, which the layer writes for all that took part.
     pub(crate) async fn decide(
         self,
@@ -56,32 +46,27 @@ impl<'a> Further<'a> {
         policies: &[Arc<Policy>],
     ) -> Result<(), Response<Bytes>> {
         let limiter = &self.config.limiter;
-        let planned = match limiter.plan_for(policies, &limiter.view_of(parts)) {
-            Ok(Planned::Now(plan)) => Ok(plan),
-            Ok(Planned::Later(mut resolving)) => {
-                let resolved = |cx: &mut Context<'_>| resolving.poll(cx, &limiter.view_of(parts));
-                self.in_time(parts, resolved).await?
+        let ruling = match limiter.admit(&limiter.view_of(parts), Asked::Handler(policies)) {
+            Admission::Ruled(ruling) => ruling,
+            Admission::Pending(mut pending) => {
+                let ruled =
+                    |cx: &mut Context<'_>| pending.poll(cx, limiter, Some(&limiter.view_of(parts)));
+                self.in_time(parts, ruled).await?
             }
-            Err(turned) => Err(turned),
         };
-        let plan = match planned {
-            Ok(plan) if plan.is_empty() => return Ok(()),
-            Ok(plan) => plan,
-            Err(turned) => return Err(self.refuse(parts, turned.reason(), Ledger::default())),
-        };
-        let mut decide = limiter.decide(&plan);
-        let decided = self
-            .in_time(parts, |cx| Pin::new(&mut decide).poll(cx))
-            .await?;
-        match limiter.judge(&plan, decided) {
-            Judged::Admitted(ledger) => {
-                self.status.enter(ledger);
+        match ruling {
+            Ruling::Admitted(decided) => {
+                self.status.enter(decided.into_ledger(limiter));
                 Ok(())
             }
-            Judged::Denied(ledger) => Err(self.refuse(parts, RefusalReason::QuotaExceeded, ledger)),
-            Judged::Undecided => Ok(()),
-            Judged::Unavailable => {
-                Err(self.refuse(parts, RefusalReason::Undecided, Ledger::default()))
+            Ruling::Uncharged | Ruling::Undecided(_) => Ok(()),
+            Ruling::Denied(decided) => {
+                let ledger = decided.into_ledger(limiter);
+                Err(self.refuse(parts, RefusalReason::QuotaExceeded, ledger))
+            }
+            Ruling::Refused(refused) => {
+                let reason = RefusalReason::of(&refused);
+                Err(self.refuse(parts, reason, Ledger::default()))
             }
         }
     }
@@ -102,7 +87,7 @@ impl<'a> Further<'a> {
             // Nobody needs a timer who is answered at once.
             match deadline.get_or_insert_with(|| Deadline::of(&call)) {
                 Some(deadline) => deadline.poll(cx).map(|()| {
-                    self.carried.give_back();
+                    self.status.give_back();
                     too_late(&call)
                 }),
                 None => Poll::Pending,
@@ -118,8 +103,8 @@ impl<'a> Further<'a> {
     fn refuse(&self, parts: &Parts, reason: RefusalReason<'_>, ledger: Ledger) -> Response<Bytes> {
         let view = self.config.limiter.view_of(parts);
         let answers = &self.config.answers;
-        let response = answers.refuse(reason, &ledger, view, Writes::Nothing);
-        self.carried.give_back();
+        let response = answers.refuse(reason, ledger.report(), view, false);
+        self.status.give_back();
         self.status.enter(ledger);
         response
     }

@@ -8,16 +8,14 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_core::Decide;
 use tower_service::Service;
 
 use super::Config;
 #[cfg(feature = "tonic")]
 use super::deadline::Deadline;
-use super::service::After;
+use super::service::Completion;
 use crate::ResponseBody;
-use crate::ledger::Ledger;
-use crate::limiter::{Plan, Resolving};
+use crate::limiter::Pending;
 
 pin_project! {
     /// The response of a [`RateLimitService`](super::RateLimitService).
@@ -40,17 +38,16 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        // The request passed. One of two states, because a third would take every request several instructions more to tell.
-        Calling { #[pin] call: S::Future, after: After },
-        // Somebody has been asked, or the request was refused. What waits is in a box: it is large, and whoever does not wait
-        // should not carry it around.
+        // The request passed.
+        Calling { #[pin] call: S::Future, completion: Option<Completion> },
+        // The request waits, or was refused. What waits is in a box: it is large, and few requests wait.
         Aside { waiting: Option<Box<Waiting<S, B>>>, response: Option<S::Response> },
     }
 }
 
-/// What waits for an answer: the request, and the service that was found ready for it.
+/// A request that waits for an answer, and the service that was found ready for it.
 pub(super) struct Waiting<S, B> {
-    pub(super) step: Step,
+    pub(super) pending: Pending,
     pub(super) config: Arc<Config>,
     pub(super) ready: S,
     pub(super) request: Request<B>,
@@ -59,62 +56,23 @@ pub(super) struct Waiting<S, B> {
     pub(super) deadline: Option<Deadline>,
 }
 
-/// Whose answer is waited for.
-pub(super) enum Step {
-    /// That of whoever knows who the request is from, and in which tier that is.
-    Resolving(Resolving),
-    /// The backend's.
-    Deciding(Decide, Plan),
-}
-
-/// What comes of waiting.
-enum Outcome<R> {
-    Passed(After),
-    Refused(Response<R>),
-}
-
 impl<S, B> Waiting<S, B> {
-    fn poll<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
-        let step = self.poll_step(cx);
+    /// Either what is to be done once there is a response, or the answer to a refused request.
+    fn poll<R: ResponseBody>(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Completion>, Response<R>>> {
+        let limiter = &self.config.limiter;
+        let view = limiter.view(&self.request);
+        if let Poll::Ready(ruling) = self.pending.poll(cx, limiter, Some(&view)) {
+            return Poll::Ready(self.config.conclude(&mut self.request, ruling));
+        }
         #[cfg(feature = "tonic")]
-        if let (Poll::Pending, Some(deadline)) = (&step, &mut self.deadline) {
+        if let Some(deadline) = &mut self.deadline {
             ready!(deadline.poll(cx));
-            return Poll::Ready(Outcome::Refused(self.config.too_late(&self.request)));
+            return Poll::Ready(Err(self.config.too_late(&self.request)));
         }
-        step
-    }
-
-    fn poll_step<R: ResponseBody>(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
-        let config = &self.config;
-        let limiter = &config.limiter;
-        loop {
-            match &mut self.step {
-                Step::Resolving(resolving) => {
-                    let plan = match ready!(resolving.poll(cx, &limiter.view(&self.request))) {
-                        Ok(plan) => plan,
-                        Err(turned) => {
-                            let ledger = Ledger::default();
-                            let response = config.refuse(&self.request, turned.reason(), &ledger);
-                            return Poll::Ready(Outcome::Refused(response));
-                        }
-                    };
-                    if plan.is_empty() {
-                        let after = config.admit(&mut self.request, || Ledger::EMPTY);
-                        return Poll::Ready(Outcome::Passed(after));
-                    }
-                    let decide = limiter.decide(&plan);
-                    self.step = Step::Deciding(decide, plan);
-                }
-                Step::Deciding(decide, plan) => {
-                    let decided = ready!(Pin::new(decide).poll(cx));
-                    let judged = config.judge(&mut self.request, plan, decided);
-                    return Poll::Ready(match judged {
-                        Ok(after) => Outcome::Passed(after),
-                        Err(response) => Outcome::Refused(response),
-                    });
-                }
-            }
-        }
+        Poll::Pending
     }
 }
 
@@ -131,9 +89,9 @@ where
         }
     }
 
-    pub(super) fn calling(call: S::Future, after: After) -> Self {
+    pub(super) fn calling(call: S::Future, completion: Option<Completion>) -> Self {
         Self {
-            state: State::Calling { call, after },
+            state: State::Calling { call, completion },
         }
     }
 
@@ -158,11 +116,12 @@ where
         let mut state = self.project().state;
         loop {
             match state.as_mut().project() {
-                Projected::Calling { call, after } => {
-                    if after.is_nothing() {
-                        return call.poll(cx);
+                Projected::Calling { call, completion } => {
+                    let mut response = ready!(call.poll(cx));
+                    if let (Ok(response), Some(completion)) = (&mut response, completion) {
+                        completion.complete(response);
                     }
-                    return poll_completing(call, after, cx);
+                    return Poll::Ready(response);
                 }
                 Projected::Aside { waiting, response } => match waiting {
                     Some(_) => ready!(state.as_mut().poll_waiting(cx)),
@@ -178,27 +137,12 @@ where
     }
 }
 
-/// A function of its own, so that the response is completed where the caller wants it, and not moved there.
-#[inline]
-fn poll_completing<R: ResponseBody, E>(
-    call: Pin<&mut impl Future<Output = Result<Response<R>, E>>>,
-    after: &mut After,
-    cx: &mut Context<'_>,
-) -> Poll<Result<Response<R>, E>> {
-    let mut polled = call.poll(cx);
-    if let Poll::Ready(Ok(response)) = &mut polled {
-        after.complete(response);
-    }
-    polled
-}
-
 impl<S, B, R> State<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: ResponseBody,
 {
-    /// Goes on to one of the other states. Not a part of what every request goes through: few wait.
-    #[inline(never)]
+    /// Goes on to one of the other states.
     fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Projected::Aside { waiting, .. } = self.as_mut().project() else {
             return Poll::Ready(());
@@ -211,11 +155,11 @@ where
             return Poll::Ready(());
         };
         self.set(match outcome {
-            Outcome::Passed(after) => Self::Calling {
+            Ok(completion) => Self::Calling {
                 call: waiting.ready.call(waiting.request),
-                after,
+                completion,
             },
-            Outcome::Refused(response) => Self::Aside {
+            Err(response) => Self::Aside {
                 waiting: None,
                 response: Some(response),
             },

@@ -11,9 +11,8 @@ use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
 
 use super::call::{call_head, refusal_status};
-use crate::ledger::Ledger;
-use crate::limiter::Planned;
-use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, RateLimitLayer};
+use crate::limiter::{Admission, Asked};
+use crate::{ConfigError, GrpcAnswers, Key, LimiterBuilder, Policy, RateLimitLayer};
 
 /// Limits the calls to a service that is made with tonic's `with_interceptor`.
 ///
@@ -52,15 +51,10 @@ impl RateLimitInterceptor {
         limiter: LimiterBuilder,
         backend: impl ImmediateBackend,
     ) -> Result<Self, ConfigError> {
-        let limiter = limiter.backend(Immediate(backend)).build()?;
-        for policy in limiter.policies() {
-            if let Some(reason) = policy.beyond_an_interceptor() {
-                return Err(ConfigError::Interceptor {
-                    policy: policy.name().into(),
-                    reason,
-                });
-            }
-        }
+        let limiter = limiter
+            .backend(Immediate(backend))
+            .refusing(beyond_an_interceptor)
+            .build()?;
         Ok(Self {
             layer: RateLimitLayer::new(limiter),
         })
@@ -74,30 +68,25 @@ impl RateLimitInterceptor {
 
     fn decide(&self, request: &mut Request<()>) -> Result<(), Status> {
         let config = &self.layer.config;
-        config.limiter.watch(|| config.limiter.view(request));
-        let planned = config.limiter.plan(&config.limiter.view(request));
-        let plan = match planned {
-            Ok(Planned::Now(plan)) if plan.is_empty() => {
-                drop(config.admit(request, || Ledger::EMPTY));
-                return Ok(());
-            }
-            Ok(Planned::Now(plan)) => plan,
-            // No policy waits: those that could were refused when this was built.
-            Ok(Planned::Later(_)) => return Ok(()),
-            Err(turned) => {
-                let refused = config.refuse(request, turned.reason(), &Ledger::default());
-                return Err(status(&refused));
-            }
-        };
-        match config.limiter.decide(&plan).try_now() {
-            Ok(decided) => match config.judge(request, &plan, decided) {
+        let limiter = &config.limiter;
+        match limiter.admit(&limiter.view(request), Asked::Covering) {
+            Admission::Ruled(ruling) => match config.conclude(request, ruling) {
                 Ok(_) => Ok(()),
                 Err(refused) => Err(status(&refused)),
             },
-            // `Immediate` does not answer later.
-            Err(_) => Ok(()),
+            // No policy waits, nor does `Immediate`: those that could were refused when this was built.
+            Admission::Pending(_) => Ok(()),
         }
     }
+}
+
+/// Why a policy cannot be an interceptor's.
+fn beyond_an_interceptor(policy: &Policy) -> Option<ConfigError> {
+    let reason = policy.beyond_an_interceptor()?;
+    Some(ConfigError::Interceptor {
+        policy: policy.name().into(),
+        reason,
+    })
 }
 
 impl Interceptor for RateLimitInterceptor {

@@ -1,26 +1,24 @@
 //! How a limiter is built.
 
-use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Backend, MAX_CHARGES};
+use tollgate_core::Backend;
 use tollgate_memory::MemoryBackend;
 
-use super::{Limiter, MOST_LOG_ENTRIES, Parts, matcher};
-use crate::matching::{Matcher, Pattern};
+use super::Limiter;
+use super::observer::Observer;
+use super::snapshot::{Snapshot, Terms};
 use crate::{ClientAddress, ConfigError, Policy};
 
 /// Collects what a [`Limiter`] is made of.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
-    client: ClientAddress,
-    ignores_path_case: bool,
-    exempts_preflights: bool,
-    exempts_health_checks: bool,
-    may_be_empty: bool,
+    terms: Terms,
     backend: Option<Arc<dyn Backend>>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl LimiterBuilder {
@@ -38,27 +36,27 @@ impl LimiterBuilder {
 
     /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
     pub fn client_address(mut self, address: ClientAddress) -> Self {
-        self.client = address;
+        self.terms.client = address;
         self
     }
 
     /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
     /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
     pub fn ignore_path_case(mut self) -> Self {
-        self.ignores_path_case = true;
+        self.terms.ignores_path_case = true;
         self
     }
 
     /// Exempts CORS preflights from every policy. [`Policy::exempt_preflights`] says what that frees, and for which callers.
     pub fn exempt_preflights(mut self) -> Self {
-        self.exempts_preflights = true;
+        self.terms.exempts_preflights = true;
         self
     }
 
     /// Exempts calls to gRPC's health and reflection services from every policy. [`Policy::exempt_health_checks`] says what that
     /// frees, and for which callers.
     pub fn exempt_health_checks(mut self) -> Self {
-        self.exempts_health_checks = true;
+        self.terms.exempts_health_checks = true;
         self
     }
 
@@ -72,7 +70,7 @@ impl LimiterBuilder {
     /// # Ok(()) }
     /// ```
     pub fn allow_no_policies(mut self) -> Self {
-        self.may_be_empty = true;
+        self.terms.may_be_empty = true;
         self
     }
 
@@ -82,139 +80,73 @@ impl LimiterBuilder {
         self
     }
 
+    /// Tells an [`Observer`] of every decision, however it comes about: by the backend, by a budget of this process or by a list, for a
+    /// request, a message or a [check](Limiter::check), enforced or on trial.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tollgate::{Event, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let denials = Arc::new(AtomicU64::new(0));
+    /// let count = Arc::clone(&denials);
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("mail", Quota::per_hour(1)))
+    ///     .observe(move |event: &Event<'_>| {
+    ///         if event.verdict().is_some_and(|verdict| verdict.is_denied()) {
+    ///             count.fetch_add(1, Ordering::Relaxed);
+    ///         }
+    ///     })
+    ///     .build()?;
+    ///
+    /// limiter.check("mail", "alice").await?;
+    /// limiter.check("mail", "alice").await?;
+    /// assert_eq!(denials.load(Ordering::Relaxed), 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Refuses policies for which this has a reason, now and when they are replaced.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn refusing(mut self, refuses: fn(&Policy) -> Option<ConfigError>) -> Self {
+        self.terms.refuses = Some(refuses);
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
     ///
     /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
     /// none pass, if a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than [`MAX_CHARGES`] quotas between them.
-    pub fn build(mut self) -> Result<Limiter, ConfigError> {
-        if self.policies.is_empty() && !self.may_be_empty {
-            return Err(ConfigError::NoPolicy);
-        }
-        check_names(&self.policies)?;
-        let grpc = self.policies.iter().flat_map(Policy::grpc_patterns);
-        let grpc: Arc<[Pattern]> = grpc.cloned().collect();
-        for policy in &mut self.policies {
-            if self.ignores_path_case {
-                policy.ignore_path_case();
-            }
-            let preflights = self.exempts_preflights;
-            let health_checks = self.exempts_health_checks;
-            policy.exemptions.extend(preflights, health_checks, &grpc);
-            if policy.messages.is_some() {
-                policy.exemptions.charge_preflights();
-            }
-            policy.check_cost()?;
-            policy.check_coverage()?;
-            policy.check_identities(&self.client)?;
-        }
-        check_messages(&self.policies)?;
-        let message_matcher = matcher(&self.policies, Policy::is_for_messages);
-        let matcher = matcher(&self.policies, Policy::is_for_requests);
-        check_numbers(&self.policies, matcher.as_ref(), message_matcher.as_ref())?;
+    pub fn build(self) -> Result<Limiter, ConfigError> {
+        let policies = Snapshot::new(self.policies, &self.terms)?;
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        Ok(Limiter::new(Parts {
-            policies: self.policies.into(),
-            client: self.client,
-            matcher,
-            message_matcher,
-            ignores_path_case: self.ignores_path_case,
-            backend,
-        }))
+        Ok(Limiter::new(policies, self.terms, backend, self.observer))
     }
 }
 
-/// No name twice: neither of policies nor of quotas.
-fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
-    let mut names = HashSet::new();
-    for policy in policies {
-        if !names.insert(policy.name()) {
-            return Err(ConfigError::DuplicatePolicy {
-                policy: policy.name().into(),
-            });
-        }
-    }
-    let mut labels = HashMap::new();
-    for policy in policies {
-        let own = policy.limits.iter().map(|limit| (None, limit));
-        let tiers = policy.tiers.iter().flat_map(|tiers| tiers.limits());
-        let mut of_policy = HashSet::new();
-        for (tier, limit) in own.chain(tiers.map(|(tier, limit)| (Some(tier), limit))) {
-            let label = &limit.labels.quota;
-            // A caller is in one tier, so that each may call its quotas as the others do.
-            let is_new = of_policy.insert((tier, label));
-            let other = labels.insert(label, policy.name());
-            let other = other.filter(|other| *other != policy.name() || !is_new);
-            if let Some(other) = other {
-                return Err(ConfigError::DuplicateQuota {
-                    quota: label.clone(),
-                    policies: [other.into(), policy.name().into()],
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What a message costs is known when it passes, and never by a response.
-fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
-    let waits = |policy: &&Policy| policy.messages.is_some() && policy.outcome.is_some();
-    match policies.iter().find(waits) {
-        Some(policy) => Err(ConfigError::Messages {
-            policy: policy.name().into(),
-            reason: "charges messages, for which no response can say what they cost",
-        }),
-        None => Ok(()),
-    }
-}
-
-/// No more quotas than are decided together, whatever is asked for.
-fn check_numbers(
-    policies: &[Policy],
-    matcher: Option<&Matcher>,
-    message_matcher: Option<&Matcher>,
-) -> Result<(), ConfigError> {
-    let most = |weight: fn(&Policy) -> usize| {
-        let on_demand = policies.iter().filter(|policy| policy.on_demand);
-        let together = [
-            together(policies, matcher, Policy::is_for_requests, weight),
-            together(policies, message_matcher, Policy::is_for_messages, weight),
-        ];
-        on_demand.map(weight).chain(together).fold(0, usize::max)
-    };
-    let quotas = most(Policy::most_limits);
-    if quotas > MAX_CHARGES {
-        return Err(ConfigError::TooManyQuotas { quotas });
-    }
-    let entries = most(Policy::most_log_entries);
-    if entries > MOST_LOG_ENTRIES {
-        let most = MOST_LOG_ENTRIES;
-        return Err(ConfigError::TooManyLogEntries { entries, most });
-    }
-    Ok(())
-}
-
-/// How much of these policies can meet.
-fn together(
-    policies: &[Policy],
-    matcher: Option<&Matcher>,
-    are_asked: fn(&Policy) -> bool,
-    weight: fn(&Policy) -> usize,
-) -> usize {
-    let policies: Vec<_> = policies.iter().filter(|policy| are_asked(policy)).collect();
-    let weight = |policy: usize| weight(policies[policy]);
-    match matcher {
-        Some(matcher) => matcher.heaviest(weight),
-        None => (0..policies.len()).map(weight).sum(),
+impl fmt::Debug for LimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterBuilder")
+            .field("policies", &self.policies)
+            .field("terms", &self.terms)
+            .field("backend", &self.backend)
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use http::Method;
+
+    use tollgate_core::MAX_CHARGES;
 
     use super::*;
     use crate::{Algorithm, Quota, Tiers};
@@ -395,6 +327,6 @@ mod tests {
     #[test]
     fn a_limiter_without_policies_can_be_meant() {
         let limiter = Limiter::builder().allow_no_policies().build().unwrap();
-        assert_eq!(limiter.policies().count(), 0);
+        assert_eq!(limiter.policies().len(), 0);
     }
 }

@@ -1,17 +1,18 @@
 //! Limiting without a request: `limiter.check("send-mail", user).await`.
 
 use std::error::Error;
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{fmt, mem};
 
-use tollgate_core::{BackendError, Decide, Decision, Receipt, Verdict};
+use tollgate_core::{BackendError, Receipt, Verdict};
 
-use super::{Fallback, Limiter, Plan};
-use crate::policy::{FoundTier, Listed, TierUnknown};
+use super::planning::{self, Ask};
+use super::{Admission, Limiter, Pending, Refused, Ruling};
+use crate::ledger::Ledger;
 use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
@@ -32,7 +33,7 @@ use crate::{Block, Key, Policy};
 #[must_use = "a check does nothing unless it is awaited"]
 pub struct Check<'a> {
     limiter: &'a Limiter,
-    policy: Result<&'a Arc<Policy>, CheckError>,
+    policy: Result<Arc<Policy>, CheckError>,
     key: Key,
     cost: Option<u64>,
     probe: bool,
@@ -44,7 +45,7 @@ impl<'a> Check<'a> {
             policy: policy.into(),
         };
         let policy = limiter.policy(policy).ok_or_else(unknown);
-        let policy = policy.and_then(|policy| limiter.fits(policy, &key).map(|()| policy));
+        let policy = policy.and_then(|policy| limiter.fits(&policy, &key).map(|()| policy));
         Self {
             limiter,
             policy,
@@ -72,25 +73,19 @@ impl<'a> IntoFuture for Check<'a> {
     type IntoFuture = CheckFuture<'a>;
 
     fn into_future(self) -> CheckFuture<'a> {
-        let step = match self.policy {
-            Err(error) => Step::Known(Err(error)),
-            Ok(policy) => match policy.listed(&self.key) {
-                Listed::Exempt => Step::Known(Ok(Checked::without_asking(Outcome::Unlimited))),
-                Listed::Blocked(how) if !policy.shadow => {
-                    Step::Known(Ok(Checked::without_asking(Outcome::Blocked(how))))
-                }
-                Listed::Nowhere | Listed::Blocked(_) => Step::Tier(Asking {
-                    tier: policy.tier_of(&self.key, None),
-                    policy,
-                    key: self.key,
-                    cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
-                    probe: self.probe,
-                }),
-            },
-        };
         CheckFuture {
             limiter: self.limiter,
-            step,
+            step: match self.policy {
+                Err(error) => Step::Unknown(error),
+                Ok(policy) => Step::Asked {
+                    ask: Ask {
+                        cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
+                        probe: self.probe,
+                    },
+                    policy,
+                    key: self.key,
+                },
+            },
         }
     }
 }
@@ -99,25 +94,21 @@ impl<'a> IntoFuture for Check<'a> {
 #[must_use = "a check does nothing unless it is awaited"]
 pub struct CheckFuture<'a> {
     limiter: &'a Limiter,
-    step: Step<'a>,
+    step: Step,
 }
 
-enum Step<'a> {
-    /// Which quotas hold is to be found out.
-    Tier(Asking<'a>),
-    /// The backend has been asked.
-    Decide(Plan, Decide),
-    /// Nobody need be asked.
-    Known(Result<Checked, CheckError>),
+enum Step {
+    /// The limiter has no such policy, or the policy no such key.
+    Unknown(CheckError),
+    /// Nothing is decided before the future is polled: a check that is never awaited spends nothing.
+    Asked {
+        policy: Arc<Policy>,
+        key: Key,
+        ask: Ask,
+    },
+    Pending(Arc<Policy>, Pending),
+    /// The answer was given.
     Done,
-}
-
-struct Asking<'a> {
-    policy: &'a Arc<Policy>,
-    tier: FoundTier,
-    key: Key,
-    cost: u64,
-    probe: bool,
 }
 
 impl Future for CheckFuture<'_> {
@@ -126,50 +117,31 @@ impl Future for CheckFuture<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let limiter = self.limiter;
         loop {
-            match &mut self.step {
-                Step::Tier(asking) => {
-                    let tier = ready!(asking.tier.poll(cx));
-                    let Step::Tier(asking) = mem::replace(&mut self.step, Step::Done) else {
+            match std::mem::replace(&mut self.step, Step::Done) {
+                Step::Unknown(error) => return Poll::Ready(Err(error)),
+                Step::Asked { policy, key, ask } => match limiter.admit_key(&policy, key, ask) {
+                    Admission::Ruled(ruling) => {
+                        return Poll::Ready(Checked::of(limiter, &policy, ruling));
+                    }
+                    Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
+                },
+                Step::Pending(policy, mut pending) => {
+                    let Poll::Ready(ruling) = pending.poll(cx, limiter, None) else {
+                        self.step = Step::Pending(policy, pending);
                         return Poll::Pending;
                     };
-                    let policy = asking.policy;
-                    let tier = match tier {
-                        Ok(tier) => tier,
-                        Err(TierUnknown) if policy.shadow => None,
-                        Err(TierUnknown) => {
-                            return Poll::Ready(Err(CheckError::TierUnknown {
-                                policy: policy.name().into(),
-                            }));
-                        }
-                    };
-                    if policy.refuses(tier) {
-                        let blocked = Outcome::Blocked(Block::Forbidden);
-                        return Poll::Ready(Ok(Checked::without_asking(blocked)));
-                    }
-                    if policy.is_free(tier) {
-                        return Poll::Ready(Ok(Checked::without_asking(Outcome::Unlimited)));
-                    }
-                    let plan = Plan::of_one(policy, tier, asking.key, asking.cost, asking.probe);
-                    // Asked when it is first polled: a check that nobody awaits spends nothing.
-                    let decide = limiter.decide(&plan);
-                    self.step = Step::Decide(plan, decide);
-                }
-                Step::Decide(plan, decide) => {
-                    let answer = ready!(Pin::new(decide).poll(cx));
-                    let checked = Checked::of(plan, limiter.rule(plan, answer));
-                    self.step = Step::Done;
-                    return Poll::Ready(checked);
-                }
-                Step::Known(_) => {
-                    let Step::Known(checked) = mem::replace(&mut self.step, Step::Done) else {
-                        return Poll::Pending;
-                    };
-                    return Poll::Ready(checked);
+                    return Poll::Ready(Checked::of(limiter, &policy, ruling));
                 }
                 // Polled after its end.
                 Step::Done => return Poll::Pending,
             }
         }
+    }
+}
+
+impl Limiter {
+    fn admit_key(&self, policy: &Arc<Policy>, key: Key, ask: Ask) -> Admission {
+        self.go_on(planning::plan_for_key(policy, key, ask, &self.0.observers))
     }
 }
 
@@ -184,44 +156,41 @@ impl fmt::Debug for CheckFuture<'_> {
 pub struct Checked {
     outcome: Outcome,
     enforced: bool,
-    receipts: Vec<Receipt>,
 }
 
 #[derive(Debug)]
 enum Outcome {
-    Decided(Decision),
+    Decided {
+        verdicts: Vec<Verdict>,
+        receipts: Vec<Receipt>,
+    },
     Undecided(BackendError),
     Unlimited,
     Blocked(Block),
 }
 
 impl Checked {
-    fn of(plan: &Plan, ruled: Result<Decision, Fallback>) -> Result<Self, CheckError> {
-        let (outcome, receipts) = match ruled {
-            Ok(decision) => {
-                let receipts = plan.with_charges(|charges| decision.receipts(charges).collect());
-                (Outcome::Decided(decision), receipts)
+    fn of(limiter: &Limiter, policy: &Policy, ruling: Ruling) -> Result<Self, CheckError> {
+        let outcome = match ruling {
+            Ruling::Uncharged => Outcome::Unlimited,
+            Ruling::Admitted(decided) | Ruling::Denied(decided) => {
+                Outcome::decided(&decided.into_ledger(limiter))
             }
-            // Receipts are the backend's; what a local budget took is not to be credited there.
-            Err(Fallback::Decide(local)) => (Outcome::Decided(local.1), Vec::new()),
-            Err(Fallback::Pass(error)) => (Outcome::Undecided(error), Vec::new()),
-            Err(Fallback::Refuse(error)) => return Err(CheckError::Unavailable(error)),
+            Ruling::Undecided(error) => Outcome::Undecided(error),
+            Ruling::Refused(Refused::Blocked(how)) => Outcome::Blocked(how),
+            Ruling::Refused(Refused::Unavailable(error)) => {
+                return Err(CheckError::Unavailable(error));
+            }
+            Ruling::Refused(Refused::TierUnknown | Refused::Unidentified(_)) => {
+                return Err(CheckError::TierUnknown {
+                    policy: policy.name().into(),
+                });
+            }
         };
-        let enforced = plan.policies().all(|policy| !policy.shadow);
         Ok(Self {
             outcome,
-            enforced,
-            receipts,
+            enforced: !policy.shadow,
         })
-    }
-
-    /// What follows from who asks, and takes nothing.
-    fn without_asking(outcome: Outcome) -> Self {
-        Self {
-            outcome,
-            enforced: true,
-            receipts: Vec::new(),
-        }
     }
 
     /// Whether to go on: every quota of the policy had room (a [probe](Check::probe): has), or the policy is on trial, or
@@ -231,10 +200,8 @@ impl Checked {
     pub fn is_allowed(&self) -> bool {
         !self.enforced
             || match &self.outcome {
-                // What is only asked is never refused as a whole, so its verdicts are looked at as well.
-                Outcome::Decided(decision) => {
-                    decision.is_admitted() && !decision.verdicts().iter().any(Verdict::is_denied)
-                }
+                // A probe is never refused as a whole, so its verdicts are looked at.
+                Outcome::Decided { verdicts, .. } => !verdicts.iter().any(Verdict::is_denied),
                 Outcome::Undecided(_) | Outcome::Unlimited => true,
                 Outcome::Blocked(_) => false,
             }
@@ -246,7 +213,7 @@ impl Checked {
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
             // Of a probe, too: all verdicts are the policy's own.
-            Outcome::Decided(decision) if self.enforced => longest_wait(decision.verdicts()),
+            Outcome::Decided { verdicts, .. } if self.enforced => longest_wait(verdicts),
             _ => None,
         }
     }
@@ -270,7 +237,7 @@ impl Checked {
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         match &self.outcome {
-            Outcome::Decided(decision) => decision.verdicts(),
+            Outcome::Decided { verdicts, .. } => verdicts,
             _ => &[],
         }
     }
@@ -297,7 +264,20 @@ impl Checked {
     /// What was taken, to be given back or added to: see [`Limiter::credit`] and [`Limiter::debit`].
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
-        self.receipts
+        match self.outcome {
+            Outcome::Decided { receipts, .. } => receipts,
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Outcome {
+    fn decided(ledger: &Ledger) -> Self {
+        let verdicts = ledger.report().verdicts().iter();
+        Self::Decided {
+            verdicts: verdicts.map(|one| *one.verdict()).collect(),
+            receipts: ledger.receipts(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The failure rule, and the budgets of this process that decide under it.
 
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock};
 use tollgate_memory::MemoryBackend;
@@ -10,11 +10,11 @@ use super::{Fallback, Plan};
 use crate::policy::Limit;
 use crate::{Key, OnFailure, Policy, Share};
 
-/// What decides while the backend cannot.
-#[derive(Debug)]
+/// The budgets that decide while the backend cannot.
+#[derive(Debug, Default)]
 pub(super) struct LocalBudgets {
-    /// Nothing, unless a policy says [`OnFailure::Local`].
-    budgets: Option<Budgets>,
+    /// Nothing, until a policy that says [`OnFailure::Local`] has to be decided.
+    budgets: OnceLock<Budgets>,
 }
 
 #[derive(Debug)]
@@ -24,30 +24,16 @@ struct Budgets {
 }
 
 impl LocalBudgets {
-    pub(super) fn for_policies(policies: &[Arc<Policy>]) -> Self {
-        Self::with_clock(policies, SystemClock::new())
-    }
-
-    fn with_clock(policies: &[Arc<Policy>], wall: impl Clock) -> Self {
-        let is_local = |policy: &Arc<Policy>| matches!(policy.on_failure, OnFailure::Local(_));
-        let budgets = policies.iter().any(is_local).then(|| {
-            let clock = OutageClock::new(wall);
-            let backend = MemoryBackend::builder().clock(clock.clone()).build();
-            Budgets { clock, backend }
-        });
-        Self { budgets }
-    }
-
     /// The backend is well: local budgets stand still.
     pub(super) fn backend_answered(&self) {
-        if let Some(budgets) = &self.budgets {
+        if let Some(budgets) = self.budgets.get() {
             budgets.clock.stop();
         }
     }
 
     #[cfg(test)]
     pub(super) fn are_running(&self) -> bool {
-        let budgets = self.budgets.as_ref();
+        let budgets = self.budgets.get();
         budgets.is_some_and(|budgets| budgets.clock.is_running())
     }
 
@@ -64,14 +50,20 @@ impl LocalBudgets {
         if !says(|rule| matches!(rule, OnFailure::Local(_))) {
             return Fallback::Pass(error);
         }
-        let Some(budgets) = &self.budgets else {
-            return Fallback::Pass(error);
-        };
+        let budgets = self
+            .budgets
+            .get_or_init(|| Budgets::new(SystemClock::new()));
         budgets.decide(plan, error)
     }
 }
 
 impl Budgets {
+    fn new(wall: impl Clock) -> Self {
+        let clock = OutageClock::new(wall);
+        let backend = MemoryBackend::builder().clock(clock.clone()).build();
+        Self { clock, backend }
+    }
+
     fn decide(&self, plan: &Plan, error: BackendError) -> Fallback {
         self.clock.run();
         let local =
@@ -109,9 +101,12 @@ fn shares<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use tollgate_core::{FailureKind, ManualClock};
+
+    use super::super::plan::Entry;
 
     use super::*;
 
@@ -120,11 +115,12 @@ mod tests {
         // given a local budget of one an hour, spent in an outage
         let wall = ManualClock::new();
         let rule = OnFailure::Local(Share::WHOLE);
-        let policies = [Arc::new(
-            Policy::new("local", Quota::per_hour(1)).on_failure(rule),
-        )];
-        let local = LocalBudgets::with_clock(&policies, wall.clone());
-        let plan = Plan::of_one(&policies[0], None, Key::from("anyone"), 1, false);
+        let policy = Arc::new(Policy::new("local", Quota::per_hour(1)).on_failure(rule));
+        let local = LocalBudgets {
+            budgets: Budgets::new(wall.clone()).into(),
+        };
+        let mut plan = Plan::default();
+        plan.push(Entry::new(&policy, None, Key::from("anyone"), 1, false));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             match local.rule_without_backend(&plan, error) {

@@ -1,38 +1,34 @@
 //! From a request to a plan: which policies cover it, who it is from, and in which tier that is.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tollgate_core::BackendError;
+
+use super::observer::{Cause, Observers};
 use super::plan::{Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
 use crate::policy::{FoundTier, Listed, TierUnknown};
 use crate::request::Routing;
-use crate::{Block, Key, OnMissing, Policy, RefusalReason, RequestView};
+use crate::{Block, Key, OnMissing, Policy, RequestView};
 
-/// Why a request is refused before anything is decided.
+/// Why a request is refused that no quota refuses.
 #[derive(Debug)]
-pub(crate) enum Turned {
+pub(crate) enum Refused {
     /// A policy insists on knowing who it is from.
     Unidentified(KeyMissing),
-    /// It is from somebody on a policy's block list, or whom a limit of 0 refuses.
+    /// The caller is on a policy's block list, or a limit of 0 refuses it.
     Blocked(Block),
-    /// Nobody knows its tier, and a policy insists on knowing it.
+    /// The caller's tier is not known, and a policy insists on it.
     TierUnknown,
+    /// The backend failed, and a policy refuses then.
+    Unavailable(BackendError),
 }
 
-impl Turned {
-    pub(crate) fn reason(&self) -> RefusalReason<'_> {
-        match self {
-            Self::Unidentified(missing) => RefusalReason::Unidentified(missing),
-            Self::Blocked(how) => RefusalReason::Blocked(*how),
-            Self::TierUnknown => RefusalReason::Undecided,
-        }
-    }
-}
-
-/// A plan that is ready, or for which somebody has to be waited for.
+/// A plan that is ready, or one that waits for an answer.
 #[derive(Debug)]
 pub(crate) enum Planned {
     Now(Plan),
@@ -47,40 +43,55 @@ pub(crate) struct Resolving {
 }
 
 /// What one policy found out about a request.
-enum Found {
-    /// That it is not concerned.
+pub(super) enum Found {
+    /// The policy does not concern it.
     Nothing,
     Entry(Entry),
-    /// That it has to wait for the key,
+    /// The policy waits for the key,
     Key(Arc<Policy>, KeyFuture),
     /// or for the key's tier.
-    Tier(Arc<Policy>, Key, FoundTier),
+    Tier(Arc<Policy>, Key, FoundTier, Ask),
 }
 
-/// Who asks, and so what is exempt.
+/// How much is asked of a policy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) cost: u64,
+    /// Whether it is only asked whether the cost would pass.
+    pub(super) probe: bool,
+}
+
+impl Ask {
+    fn of(policy: &Policy, request: &RequestView<'_>) -> Self {
+        Self {
+            cost: policy.cost.of(request),
+            probe: false,
+        }
+    }
+}
+
+/// Where a limit stands, and so what is exempt from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
-    /// A policy that covers the request by its conditions. What the operator exempts is.
+pub(super) enum Site {
+    /// A policy that covers the request by its conditions. The operator's exemptions hold.
     Layer,
     /// A limit that stands where the request has arrived. Nothing is exempt: whatever the request looks like, what it runs is known.
-    #[cfg_attr(
-        not(feature = "axum"),
-        expect(dead_code, reason = "limits stand nowhere else")
-    )]
-    Site,
+    Handler,
 }
 
-/// Matches first: the policy names the key. What is missing is an error only under a policy that insists on it.
+/// Matches first: the policy names the key. A missing key is an error only under a policy that insists on one.
 pub(super) fn plan<'p>(
     candidates: impl Iterator<Item = &'p Arc<Policy>>,
     request: &RequestView<'_>,
     path: Option<&PathForms<'_>>,
-    asking: Asking,
-) -> Result<Planned, Turned> {
-    let mut plan = Plan::empty();
-    let mut resolving: Option<Resolving> = None;
+    site: Site,
+    observers: &Observers,
+) -> Result<Planned, Refused> {
+    let mut plan = Plan::default();
+    let mut waiting: Option<Vec<Found>> = None;
     for policy in candidates {
-        if asking == Asking::Layer && policy.exemptions.free(request) {
+        if site == Site::Layer && policy.exemptions.free(request) {
+            observers.untouched(policy, None, Cause::Exempt);
             continue;
         }
         let (routing, routed);
@@ -99,38 +110,54 @@ pub(super) fn plan<'p>(
         if !policy.covers(request) {
             continue;
         }
-        let found = find_key(policy, request, &mut plan.misses_peer)?;
-        match (&mut resolving, found) {
-            (None, Found::Entry(entry)) => plan.push(entry),
-            (None, Found::Nothing) => {}
-            (None, waits) => {
-                let ready = std::mem::replace(&mut plan, Plan::empty());
-                let misses_peer = ready.misses_peer;
-                let mut found: Vec<_> = ready.into_entries().map(Found::Entry).collect();
-                found.push(waits);
-                resolving = Some(Resolving { found, misses_peer });
+        let found = match policy.key.later() {
+            Some(later) => Found::Key(Arc::clone(policy), later.extract(request)),
+            None => {
+                let key = policy.key.extract(request);
+                with_key(policy, key, request, &mut plan.misses_peer, observers)?
             }
-            (Some(resolving), found) => resolving.found.push(found),
+        };
+        match (&mut waiting, found) {
+            (_, Found::Nothing) => {}
+            (None, Found::Entry(entry)) => plan.push(entry),
+            (None, later) => {
+                let ready = mem::take(&mut plan);
+                plan.misses_peer = ready.misses_peer;
+                let mut found: Vec<_> = ready.into_entries().map(Found::Entry).collect();
+                found.push(later);
+                waiting = Some(found);
+            }
+            (Some(waiting), found) => waiting.push(found),
         }
     }
-    Ok(match resolving {
+    Ok(match waiting {
         None => Planned::Now(plan),
-        Some(mut resolving) => {
-            resolving.misses_peer |= plan.misses_peer;
-            Planned::Later(resolving)
-        }
+        Some(found) => Planned::Later(Resolving {
+            found,
+            misses_peer: plan.misses_peer,
+        }),
     })
 }
 
-fn find_key(
+/// The plan of one policy that is asked for by name, for a key that the caller brings along.
+pub(super) fn plan_for_key(
     policy: &Arc<Policy>,
-    request: &RequestView<'_>,
-    misses_peer: &mut bool,
-) -> Result<Found, Turned> {
-    match policy.key.later() {
-        Some(later) => Ok(Found::Key(Arc::clone(policy), later.extract(request))),
-        None => with_key(policy, policy.key.extract(request), request, misses_peer),
+    key: Key,
+    ask: Ask,
+    observers: &Observers,
+) -> Result<Planned, Refused> {
+    let mut plan = Plan::default();
+    match with_payer(policy, key, None, ask, observers)? {
+        Found::Nothing => {}
+        Found::Entry(entry) => plan.push(entry),
+        later => {
+            return Ok(Planned::Later(Resolving {
+                found: vec![later],
+                misses_peer: false,
+            }));
+        }
     }
+    Ok(Planned::Now(plan))
 }
 
 fn with_key(
@@ -138,7 +165,8 @@ fn with_key(
     key: Result<Key, KeyMissing>,
     request: &RequestView<'_>,
     misses_peer: &mut bool,
-) -> Result<Found, Turned> {
+    observers: &Observers,
+) -> Result<Found, Refused> {
     let key = match key {
         Ok(key) => key,
         Err(missing) => match policy.on_missing {
@@ -149,20 +177,47 @@ fn with_key(
             // What is there but cannot be told is never passed: a handler may read it.
             OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
             OnMissing::Pass => return Ok(Found::Nothing),
-            // What is on trial refuses nobody.
+            // A policy on trial refuses nothing.
             OnMissing::Deny if policy.shadow => return Ok(Found::Nothing),
-            OnMissing::Deny => return Err(Turned::Unidentified(missing)),
+            OnMissing::Deny => {
+                observers.untouched(policy, None, Cause::Unidentified);
+                return Err(Refused::Unidentified(missing));
+            }
         },
     };
+    with_payer(
+        policy,
+        key,
+        Some(request),
+        Ask::of(policy, request),
+        observers,
+    )
+}
+
+fn with_payer(
+    policy: &Arc<Policy>,
+    key: Key,
+    request: Option<&RequestView<'_>>,
+    ask: Ask,
+    observers: &Observers,
+) -> Result<Found, Refused> {
     match policy.listed(&key) {
         Listed::Nowhere => {}
-        Listed::Exempt => return Ok(Found::Nothing),
-        Listed::Blocked(_) if policy.shadow => {}
-        Listed::Blocked(how) => return Err(Turned::Blocked(how)),
+        Listed::Exempt => {
+            observers.untouched(policy, Some(&key), Cause::Exempt);
+            return Ok(Found::Nothing);
+        }
+        Listed::Blocked(how) => {
+            observers.untouched(policy, Some(&key), Cause::Blocked);
+            // A policy on trial refuses nothing.
+            if !policy.shadow {
+                return Err(Refused::Blocked(how));
+            }
+        }
     }
-    match policy.tier_of(&key, Some(request)) {
-        FoundTier::Now(tier) => with_tier(policy, tier, key, request),
-        later @ FoundTier::Later(_) => Ok(Found::Tier(Arc::clone(policy), key, later)),
+    match policy.tier_of(&key, request) {
+        FoundTier::Now(tier) => with_tier(policy, tier, key, ask, observers),
+        later @ FoundTier::Later(_) => Ok(Found::Tier(Arc::clone(policy), key, later, ask)),
     }
 }
 
@@ -170,55 +225,66 @@ fn with_tier(
     policy: &Arc<Policy>,
     tier: Result<Option<usize>, TierUnknown>,
     key: Key,
-    request: &RequestView<'_>,
-) -> Result<Found, Turned> {
+    ask: Ask,
+    observers: &Observers,
+) -> Result<Found, Refused> {
     let tier = match tier {
         Ok(tier) => tier,
-        // What is on trial refuses nobody.
+        // A policy on trial refuses nothing.
         Err(TierUnknown) if policy.shadow => None,
-        Err(TierUnknown) => return Err(Turned::TierUnknown),
+        Err(TierUnknown) => {
+            observers.untouched(policy, Some(&key), Cause::TierUnknown);
+            return Err(Refused::TierUnknown);
+        }
     };
     if policy.refuses(tier) {
-        return Err(Turned::Blocked(Block::Forbidden));
+        observers.untouched(policy, Some(&key), Cause::Blocked);
+        return Err(Refused::Blocked(Block::Forbidden));
     }
-    Ok(if policy.is_free(tier) {
-        Found::Nothing
-    } else {
-        Found::Entry(Entry::new(policy, tier, key, request))
-    })
+    if policy.is_free(tier) {
+        observers.untouched(policy, Some(&key), Cause::Exempt);
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Entry(Entry::new(
+        policy, tier, key, ask.cost, ask.probe,
+    )))
 }
 
 impl Resolving {
-    /// Asks again whoever has not answered yet. `request` is the one that was planned for.
-    pub(crate) fn poll(
+    /// Polls all answers that have not come yet. `request` is the one that was planned for; there is none if the key was brought
+    /// along.
+    pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        request: &RequestView<'_>,
-    ) -> Poll<Result<Plan, Turned>> {
+        request: Option<&RequestView<'_>>,
+        observers: &Observers,
+    ) -> Poll<Result<Plan, Refused>> {
         let mut waits = false;
         for found in &mut self.found {
             loop {
                 let next = match found {
-                    Found::Key(policy, key) => match key.as_mut().poll(cx) {
-                        Poll::Ready(key) => with_key(policy, key, request, &mut self.misses_peer),
-                        Poll::Pending => break waits = true,
+                    Found::Key(policy, key) => match (key.as_mut().poll(cx), request) {
+                        (Poll::Ready(key), Some(request)) => {
+                            with_key(policy, key, request, &mut self.misses_peer, observers)
+                        }
+                        _ => break waits = true,
                     },
-                    Found::Tier(policy, key, tier) => match tier.poll(cx) {
-                        Poll::Ready(tier) => with_tier(policy, tier, key.clone(), request),
+                    Found::Tier(policy, key, tier, ask) => match tier.poll(cx) {
+                        Poll::Ready(tier) => with_tier(policy, tier, key.clone(), *ask, observers),
                         Poll::Pending => break waits = true,
                     },
                     Found::Nothing | Found::Entry(_) => break,
                 };
                 match next {
                     Ok(next) => *found = next,
-                    Err(turned) => return Poll::Ready(Err(turned)),
+                    Err(refused) => return Poll::Ready(Err(refused)),
                 }
             }
         }
         if waits {
             return Poll::Pending;
         }
-        let mut plan = Plan::empty();
+        let mut plan = Plan::default();
         plan.misses_peer = self.misses_peer;
         for found in self.found.drain(..) {
             if let Found::Entry(entry) = found {

@@ -7,73 +7,69 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{Inner, Limiter};
+use super::snapshot::{Coverage, Terms};
 use crate::client::ClientAddress;
-use crate::matching::{Matcher, PathForms, Pattern};
+use crate::matching::{PathForms, Pattern};
 use crate::{Policy, RequestView};
 
 /// How many requests are looked at: enough for every route of most services to be asked for, and few enough to be over in seconds
 /// on a busy one.
 const FIRST: usize = 1_000;
 
-/// What has been seen so far.
+/// What the first requests of one layer have shown.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// By the layer for requests.
-    requests: First,
-    /// By the layer for messages.
-    calls: First,
-    /// Whether a forwarding header that nobody believes would be a mistake, and none has come.
-    awaits_proxy: AtomicBool,
-}
-
-/// The first requests of one layer.
-#[derive(Debug)]
-struct First {
     /// How many requests are still to be looked at.
     left: AtomicUsize,
     /// Which of the layer's policies have covered a path, or have no route.
     met: Box<[AtomicBool]>,
 }
 
-impl Watch {
-    pub(super) fn new(
-        matched: &[Arc<Policy>],
-        for_messages: &[Arc<Policy>],
-        policies: &[Arc<Policy>],
-    ) -> Self {
+/// Whether a forwarding header that nothing vouches for would be a mistake, and none has come.
+#[derive(Debug)]
+pub(super) struct ProxyWatch(AtomicBool);
+
+impl ProxyWatch {
+    pub(super) fn new(policies: &[Arc<Policy>]) -> Self {
         // Limits at handlers are by address unless they say otherwise.
         let by_address = |policy: &Arc<Policy>| policy.key.is_client_ip();
         let asks_for_addresses = policies.is_empty() || policies.iter().any(by_address);
-        let watch = Self {
-            requests: First::of(matched),
-            calls: First::of(for_messages),
-            awaits_proxy: asks_for_addresses.into(),
-        };
-        watch.end_if_all_is_seen(&watch.requests);
-        watch.end_if_all_is_seen(&watch.calls);
-        watch
+        Self(asks_for_addresses.into())
     }
 
-    fn end_if_all_is_seen(&self, first: &First) {
-        let are_met = first.met.iter().all(|met| met.load(Ordering::Relaxed));
-        if are_met && !self.awaits_proxy.load(Ordering::Relaxed) {
-            first.left.store(0, Ordering::Relaxed);
+    fn waits(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn look(&self, request: &RequestView<'_>, client: &ClientAddress) {
+        if self.waits()
+            && let Some(header) = client.disbelieved(request.peer(), request.headers())
+            && self.0.swap(false, Ordering::Relaxed)
+        {
+            warn_of_proxy(client, header);
         }
     }
 }
 
-impl First {
-    fn of(policies: &[Arc<Policy>]) -> Self {
+impl Watch {
+    pub(super) fn new(policies: &[Arc<Policy>], proxies: &ProxyWatch) -> Self {
         let has_no_route = |policy: &Arc<Policy>| policy.patterns().routes.is_empty();
         let met = policies.iter().map(|policy| has_no_route(policy).into());
-        Self {
+        let watch = Self {
             left: AtomicUsize::new(FIRST),
             met: met.collect(),
+        };
+        watch.end_if_all_is_seen(proxies);
+        watch
+    }
+
+    fn end_if_all_is_seen(&self, proxies: &ProxyWatch) {
+        let are_met = self.met.iter().all(|met| met.load(Ordering::Relaxed));
+        if are_met && !proxies.waits() {
+            self.left.store(0, Ordering::Relaxed);
         }
     }
 
-    #[inline(always)]
     fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
@@ -88,18 +84,14 @@ impl First {
     }
 
     /// Marks the policies that cover the path of a request.
-    fn meet(
-        &self,
-        policies: &[Arc<Policy>],
-        matcher: &Matcher,
-        request: &RequestView<'_>,
-        ignores_case: bool,
-    ) {
+    fn meet(&self, coverage: &Coverage, request: &RequestView<'_>, ignores_case: bool) {
         let sent = request.original_uri().path();
         let path = PathForms::of(sent, ignores_case);
-        let covering = matcher.covering(&path);
-        for index in covering.as_slice() {
-            if let Some(met) = self.met.get(*index) {
+        let Some(covering) = coverage.covering(&path) else {
+            return;
+        };
+        for position in covering.as_slice() {
+            if let Some(met) = self.met.get(*position) {
                 met.store(true, Ordering::Relaxed);
             }
         }
@@ -109,7 +101,7 @@ impl First {
         }
         // Within a nest, a policy may have been given routes as the nested router has them.
         let path = PathForms::of(here, ignores_case);
-        for (policy, met) in policies.iter().zip(&self.met) {
+        for (policy, met) in coverage.policies.iter().zip(&self.met) {
             let mut routes = policy.patterns().routes.iter();
             if let Some(route) = routes.find(|route| path.iter().any(|form| route.covers(form)))
                 && !met.swap(true, Ordering::Relaxed)
@@ -138,64 +130,22 @@ impl First {
     }
 }
 
-impl Limiter {
+impl Coverage {
     /// Looks at a request if it is one of the first.
-    #[inline(always)]
-    pub(crate) fn watch<'a>(&self, request: impl FnOnce() -> RequestView<'a>) {
-        if !self.0.watch.requests.is_over() {
-            self.0.look_at_request(&request());
+    pub(super) fn watch(&self, request: &RequestView<'_>, terms: &Terms, proxies: &ProxyWatch) {
+        if !self.watch.is_over() {
+            self.look_at(request, terms, proxies);
         }
     }
 
-    /// Looks at a call whose messages may be charged if it is one of the first.
-    #[cfg(feature = "tonic")]
-    pub(crate) fn watch_messages(&self, call: &RequestView<'_>) {
-        let inner = &*self.0;
-        let first = &inner.watch.calls;
-        if !first.is_over() {
-            inner.look_at(
-                first,
-                &inner.for_messages,
-                inner.message_matcher.as_ref(),
-                call,
-            );
-        }
-    }
-}
-
-impl Inner {
     #[cold]
-    #[inline(never)]
-    fn look_at_request(&self, request: &RequestView<'_>) {
-        let first = &self.watch.requests;
-        self.look_at(first, &self.matched, self.matcher.as_ref(), request);
-    }
-
-    fn look_at(
-        &self,
-        first: &First,
-        policies: &[Arc<Policy>],
-        matcher: Option<&Matcher>,
-        request: &RequestView<'_>,
-    ) {
-        self.look_for_proxies(request);
-        if let Some(matcher) = matcher {
-            first.meet(policies, matcher, request, self.ignores_path_case);
-        }
-        if first.is_last() {
-            first.warn_of_unmet_routes(policies);
+    fn look_at(&self, request: &RequestView<'_>, terms: &Terms, proxies: &ProxyWatch) {
+        proxies.look(request, &terms.client);
+        self.watch.meet(self, request, terms.ignores_path_case);
+        if self.watch.is_last() {
+            self.watch.warn_of_unmet_routes(&self.policies);
         } else {
-            self.watch.end_if_all_is_seen(first);
-        }
-    }
-
-    fn look_for_proxies(&self, request: &RequestView<'_>) {
-        let awaited = &self.watch.awaits_proxy;
-        if awaited.load(Ordering::Relaxed)
-            && let Some(header) = self.client.disbelieved(request.peer(), request.headers())
-            && awaited.swap(false, Ordering::Relaxed)
-        {
-            warn_of_proxy(&self.client, header);
+            self.watch.end_if_all_is_seen(proxies);
         }
     }
 }

@@ -233,12 +233,6 @@ impl Policy {
         }
     }
 
-    /// Whether more than the path decides what it covers.
-    pub(crate) fn has_conditions_beside_paths(&self) -> bool {
-        let conditions = self.conditions.as_ref();
-        conditions.is_some_and(|conditions| conditions.look_beside_paths())
-    }
-
     /// The patterns of paths.
     pub(crate) fn patterns(&self) -> Patterns<'_> {
         match &self.conditions {
@@ -319,14 +313,6 @@ impl Conditions {
         } else {
             None
         }
-    }
-
-    fn look_beside_paths(&self) -> bool {
-        !(self.methods.is_empty()
-            && self.exempt_methods.is_empty()
-            && self.hosts.is_empty()
-            && self.exempt_networks.is_empty()
-            && self.when.is_empty())
     }
 
     fn hold(&self, request: &RequestView<'_>) -> bool {

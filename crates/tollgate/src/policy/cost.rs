@@ -47,7 +47,7 @@ impl Policy {
         if let Some(limit) = self.limits.iter().find(is_short) {
             return Err(ConfigError::Cost {
                 policy: self.name.to_string(),
-                quota: limit.labels.quota.clone(),
+                quota: limit.label.quota().to_owned(),
                 cost,
                 capacity: limit.quota.capacity(),
             });

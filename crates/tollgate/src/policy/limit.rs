@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::name::{Labels, check_name};
+use super::label::Label;
+use super::name::check_name;
 use crate::{ConfigError, ParseQuotaError, Quota, QuotaError, Scope};
 
 /// A quota of a policy.
@@ -10,18 +11,18 @@ use crate::{ConfigError, ParseQuotaError, Quota, QuotaError, Scope};
 pub(crate) struct Limit {
     pub(crate) quota: Quota,
     pub(crate) scope: Scope,
-    pub(crate) labels: &'static Labels,
+    pub(crate) label: Arc<Label>,
 }
 
 impl Limit {
     /// The same with states of this family, which is no other policy's: its name has a character that no policy's has.
     pub(super) fn in_family(&self, family: &str) -> Self {
         let scope = Scope::of(family, self.scope.slot(), &self.quota);
-        let Labels { policy, quota, .. } = self.labels;
+        let (policy, quota) = (self.label.policy(), self.label.quota());
         Self {
+            quota: self.quota,
             scope,
-            labels: Labels::keep(policy, scope, quota, &self.quota),
-            ..*self
+            label: Label::new(policy, scope, quota, &self.quota),
         }
     }
 }
@@ -239,7 +240,7 @@ impl Quotas {
                 Ok(Limit {
                     quota,
                     scope,
-                    labels: Labels::keep(policy, scope, &name, &quota),
+                    label: Label::new(policy, scope, &name, &quota),
                 })
             });
         limits.collect()
@@ -250,11 +251,11 @@ impl Quotas {
 mod tests {
     use super::*;
 
-    fn names(quotas: impl Into<Quotas>) -> Vec<&'static str> {
+    fn names(quotas: impl Into<Quotas>) -> Vec<String> {
         let limits = quotas.into().into_limits("api").unwrap();
         limits
             .iter()
-            .map(|limit| limit.labels.quota.as_str())
+            .map(|limit| limit.label.quota().to_owned())
             .collect()
     }
 

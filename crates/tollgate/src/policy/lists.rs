@@ -65,11 +65,6 @@ impl Policy {
     }
 
     #[inline]
-    pub(crate) fn has_lists(&self) -> bool {
-        self.lists.is_some()
-    }
-
-    #[inline]
     pub(crate) fn listed(&self, key: &Key) -> Listed {
         match &self.lists {
             None => Listed::Nowhere,

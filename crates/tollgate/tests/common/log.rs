@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, Once};
 
+use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
 /// Collects what this thread logs.
@@ -12,6 +13,11 @@ pub struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Listens until the guard is dropped.
     pub fn listen(&self) -> DefaultGuard {
+        self.listen_from(Level::INFO)
+    }
+
+    /// Listens to this level and all above it, until the guard is dropped.
+    pub fn listen_from(&self, level: Level) -> DefaultGuard {
         // With a single listener `tracing` asks the thread that comes first to a place whether anybody listens there, and
         // keeps its answer for all. So there is another one, for threads that have none.
         static EVERYWHERE: Once = Once::new();
@@ -23,6 +29,7 @@ impl Log {
         let writer = self.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(false)
+            .with_max_level(level)
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::set_default(subscriber)

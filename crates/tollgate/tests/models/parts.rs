@@ -3,9 +3,30 @@
 #[derive(Debug, Default)]
 pub(crate) struct Limiter;
 
+impl Limiter {
+    pub(crate) fn generation(&self) -> u64 {
+        0
+    }
+}
+
 pub(crate) mod ledger {
+    use super::report::Report;
+
     #[derive(Debug, Default)]
     pub(crate) struct Ledger {}
+
+    impl Ledger {
+        pub(crate) fn report(&self) -> Report<'_> {
+            Report::default()
+        }
+    }
+}
+
+pub(crate) mod report {
+    use std::marker::PhantomData;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Report<'a>(PhantomData<&'a ()>);
 }
 
 pub(crate) mod layer {
@@ -15,7 +36,7 @@ pub(crate) mod layer {
     use http::Response;
 
     use super::answer::RefusalReason;
-    use super::ledger::Ledger;
+    use super::report::Report;
 
     /// Each refusal is another.
     #[derive(Debug, Default)]
@@ -25,7 +46,7 @@ pub(crate) mod layer {
         pub(crate) fn refuse_call(
             &self,
             _reason: RefusalReason,
-            _ledger: &Ledger,
+            _report: Report<'_>,
         ) -> Response<Bytes> {
             let number = self.0.fetch_add(1, Ordering::SeqCst);
             Response::new(Bytes::copy_from_slice(&[number]))

@@ -5,24 +5,24 @@
 //! RateLimit: limit=100, remaining=50, reset=5
 //! ```
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
-use super::line::{Line, list};
+use super::line::{Line, list, value};
 use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, quotas};
 use crate::Quota;
 use crate::answer::HeaderForm;
-use crate::answer::prepared_quota::PreparedQuota;
+use crate::answer::texts::texts;
 use crate::report::Report;
 
 /// A quota's member of the `RateLimit-Policy` field, which has no name.
-pub(in super::super) fn plain_policy_member(quota: &Quota) -> String {
+pub(in crate::answer) fn plain_policy_member(quota: &Quota) -> HeaderValue {
     let seconds = super::draft_11::refill_seconds(quota);
-    format!("{};w={seconds}", quota.capacity())
+    value(format!("{};w={seconds}", quota.capacity()).as_bytes())
 }
 
 /// Writes both fields, if none of them is there.
-pub(super) fn write(headers: &mut HeaderMap, report: &Report, standing: Standing) {
+pub(super) fn write(headers: &mut HeaderMap, report: Report<'_>, standing: Standing) {
     if has_fields(headers, HeaderForm::Draft07) {
         return;
     }
@@ -37,6 +37,6 @@ pub(super) fn write(headers: &mut HeaderMap, report: &Report, standing: Standing
     let members = quotas(report);
     let members = members
         .iter()
-        .map(|quota| PreparedQuota::of(quota).plain_member.clone());
+        .map(|label| texts(label).plain_member.clone());
     headers.insert(RATE_LIMIT_POLICY, list(members));
 }

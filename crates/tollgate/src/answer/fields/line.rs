@@ -34,13 +34,13 @@ impl Line {
         self.text(itoa::Buffer::new().format(number.min(MOST)));
     }
 
-    pub(super) fn value(&self) -> HeaderValue {
+    pub(in crate::answer) fn value(&self) -> HeaderValue {
         value(&self.bytes[..self.len])
     }
 }
 
 /// Names are checked to be a part of ASCII that needs no escape, and the rest is written here.
-pub(super) fn value(bytes: &[u8]) -> HeaderValue {
+pub(in crate::answer) fn value(bytes: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(bytes).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 

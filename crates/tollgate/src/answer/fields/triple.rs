@@ -10,7 +10,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::line::Line;
 use super::standing::Standing;
-use crate::answer::rendered::{About, Says, rendered};
 
 /// The names of the limit, of what remains, and of the time.
 type Names = [HeaderName; 3];
@@ -45,14 +44,7 @@ pub(super) fn write(headers: &mut HeaderMap, names: &Names, standing: Standing) 
 }
 
 fn integer(number: u64) -> HeaderValue {
-    let says = Says {
-        about: About::of("integer"),
-        number,
-        seconds: 0,
-    };
-    rendered(says, || {
-        let mut line = Line::new();
-        line.integer(number);
-        line.value()
-    })
+    let mut line = Line::new();
+    line.integer(number);
+    line.value()
 }

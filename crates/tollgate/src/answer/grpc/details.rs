@@ -60,7 +60,7 @@ fn violations(refusal: &Refusal<'_>) -> Vec<QuotaViolation> {
     let violation = |(policy, verdicts): (&str, Vec<&PolicyVerdict>)| {
         let quotas: Vec<_> = verdicts
             .iter()
-            .map(|one| one.labels().rule.to_string())
+            .map(|one| one.label().rule().to_string())
             .collect();
         QuotaViolation {
             quota_id: policy.to_owned(),

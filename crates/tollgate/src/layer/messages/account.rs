@@ -1,5 +1,7 @@
 //! What one policy was paid for the messages of a call, and what of that is left.
 
+use std::sync::Arc;
+
 use tollgate_core::{Mode, Receipt, Timestamp, Verdict};
 
 use super::amount::Amount;
@@ -122,7 +124,8 @@ impl Account {
     ) {
         if self.asked_ahead() {
             let receipts = limits.iter().zip(verdicts).filter_map(|(limit, verdict)| {
-                PolicyVerdict::new(limit.labels, self.mode, *verdict).receipt(key, at)
+                let label = Arc::clone(&limit.label);
+                PolicyVerdict::new(label, self.mode, *verdict, Some(at)).receipt(key)
             });
             self.receipts = receipts.collect();
         }

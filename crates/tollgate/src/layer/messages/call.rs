@@ -11,7 +11,7 @@ use super::meter::Excess;
 use crate::answer::RefusalReason;
 use crate::layer::Config;
 use crate::layer::call::refusal_status;
-use crate::ledger::Ledger;
+use crate::report::Report;
 use crate::sync::{Mutex, MutexGuard};
 
 /// A call whose messages are charged.
@@ -44,8 +44,10 @@ impl Call {
     pub(super) fn refuse(&self, excess: &Excess) -> Status {
         let config = &self.0.config;
         let refusal = match excess {
-            Excess::Quota(ledger) => config.refuse_call(RefusalReason::QuotaExceeded, ledger),
-            Excess::Undecided => config.refuse_call(RefusalReason::Undecided, &Ledger::default()),
+            Excess::Quota(ledger) => {
+                config.refuse_call(RefusalReason::QuotaExceeded, ledger.report())
+            }
+            Excess::Undecided => config.refuse_call(RefusalReason::Undecided, Report::default()),
             Excess::Refused(refusal) => (**refusal).clone(),
         };
         let status = refusal_status(refusal.headers());

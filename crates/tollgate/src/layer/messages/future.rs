@@ -15,7 +15,7 @@ use super::body::{BoxError, MessageBody};
 use super::service::{Answering, Settings, open};
 use crate::ResponseBody;
 use crate::layer::deadline::Deadline;
-use crate::limiter::{Plan, Resolving as Planning, Turned};
+use crate::limiter::{Plan, Refused, Resolving as Planning};
 
 pin_project! {
     /// The response of a [`MessageLimitService`](super::MessageLimitService).
@@ -43,7 +43,7 @@ pin_project! {
 }
 
 /// Which policies charge the messages, or why the call is refused.
-type Planned = Result<Plan, Turned>;
+type Planned = Result<Plan, Refused>;
 
 /// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
 pub(super) struct Resolving<S, B> {
@@ -63,7 +63,8 @@ impl<S, B> Resolving<S, B> {
     ) -> Poll<Result<Planned, Response<R>>> {
         let config = &self.settings.config;
         let view = config.limiter.view(&self.request);
-        if let Poll::Ready(planned) = self.planning.poll(cx, &view) {
+        let limiter = &config.limiter;
+        if let Poll::Ready(planned) = limiter.poll_plan(&mut self.planning, cx, Some(&view)) {
             return Poll::Ready(Ok(planned));
         }
         let Some(deadline) = &mut self.deadline else {

@@ -142,7 +142,7 @@ impl Meter {
     }
 
     fn rule(&mut self, answer: Result<Decision, BackendError>) -> Ruled {
-        match self.limiter.rule(&self.plan, answer) {
+        match self.limiter.judge(&self.plan, answer) {
             Ok(decision) if decision.is_admitted() => {
                 let payers = payers(&self.plan, &decision);
                 for (account, (_, key, limits, verdicts)) in self.accounts.iter_mut().zip(payers) {
@@ -158,7 +158,7 @@ impl Meter {
                 } else if self.asked_ahead() {
                     self.content_with(0)
                 } else {
-                    excess(plan, decision)
+                    self.excess(plan, decision, true)
                 }
             }
             Err(Fallback::Pass(_)) => self.take_on_trust(),
@@ -168,9 +168,9 @@ impl Meter {
 
     fn refused(&mut self, decision: &Decision) -> Ruled {
         if !self.asked_ahead() {
-            return excess(&self.plan, decision);
+            return self.excess(&self.plan, decision, false);
         }
-        let ledger = Ledger::of(&self.plan, decision);
+        let ledger = Ledger::of(&self.limiter, self.plan.clone(), decision, false);
         let ends = self.accounts.iter().any(Account::ends);
         if let Some(wait) = ledger.report().retry_after()
             && wait <= SOON
@@ -189,6 +189,20 @@ impl Meter {
             account.content_with(most);
         }
         Ruled::AskAgain
+    }
+
+    /// What a refusal of no more than was needed comes to.
+    fn excess(&self, plan: &Plan, decision: &Decision, is_local: bool) -> Ruled {
+        let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
+        let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
+            let ends = policy.messages.is_some_and(Messages::excess_ends);
+            !policy.shadow && ends && refuses(verdicts)
+        });
+        let ledger = Ledger::of(&self.limiter, plan.clone(), decision, is_local);
+        match ledger.report().retry_after() {
+            Some(wait) if !ends => Ruled::Hold(wait, ledger),
+            _ => Ruled::Excess(Excess::Quota(ledger)),
+        }
     }
 
     fn asked_ahead(&self) -> bool {
@@ -216,20 +230,6 @@ impl Drop for Meter {
         for account in &mut self.accounts {
             account.close(&self.limiter);
         }
-    }
-}
-
-/// What a refusal of no more than was needed comes to.
-fn excess(plan: &Plan, decision: &Decision) -> Ruled {
-    let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
-    let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
-        let ends = policy.messages.is_some_and(Messages::excess_ends);
-        !policy.shadow && ends && refuses(verdicts)
-    });
-    let ledger = Ledger::of(plan, decision);
-    match ledger.report().retry_after() {
-        Some(wait) if !ends => Ruled::Hold(wait, ledger),
-        _ => Ruled::Excess(Excess::Quota(ledger)),
     }
 }
 

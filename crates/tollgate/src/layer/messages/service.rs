@@ -18,11 +18,12 @@ use super::meter::Meter;
 use super::received::Received;
 use super::says::{Says, is_encoded};
 use super::sent::Sent;
-use crate::answer::{Dialect, closed};
+use crate::answer::{Dialect, RefusalReason, closed};
 use crate::layer::Config;
 use crate::layer::deadline::Deadline;
 use crate::ledger::Ledger;
-use crate::limiter::{Plan, Planned, Turned};
+use crate::limiter::{Plan, Planned, Refused};
+use crate::report::Report;
 use crate::{GrpcCode, Messages, ResponseBody};
 
 /// A service whose calls' messages are charged: what a [`MessageLimitLayer`](super::MessageLimitLayer) makes.
@@ -70,9 +71,7 @@ where
             let call = self.inner.call(request.map(MessageBody::plain));
             return MessageLimitFuture::calling(call, None);
         }
-        let call = limiter.view(&request);
-        limiter.watch_messages(&call);
-        match limiter.plan_messages(&call) {
+        match limiter.plan_messages(&limiter.view(&request)) {
             Ok(Planned::Now(plan)) => self.go_on(request, Ok(plan)),
             Ok(Planned::Later(planning)) => {
                 // The clone has not been asked whether it is ready, so it is the one that stays behind.
@@ -86,7 +85,7 @@ where
                     request,
                 })
             }
-            Err(turned) => self.go_on(request, Err(turned)),
+            Err(refused) => self.go_on(request, Err(refused)),
         }
     }
 }
@@ -95,7 +94,7 @@ impl<S> MessageLimitService<S> {
     fn go_on<B, R>(
         &mut self,
         request: Request<B>,
-        planned: Result<Plan, Turned>,
+        planned: Result<Plan, Refused>,
     ) -> MessageLimitFuture<S, B>
     where
         S: Service<Request<MessageBody<B>>, Response = Response<R>> + Clone,
@@ -156,7 +155,7 @@ impl Answering {
 pub(super) fn open<B, R: ResponseBody>(
     settings: &Settings,
     request: Request<B>,
-    planned: Result<Plan, Turned>,
+    planned: Result<Plan, Refused>,
 ) -> Result<Opened<B>, Response<R>> {
     let config = &settings.config;
     let limiter = &config.limiter;
@@ -166,8 +165,9 @@ pub(super) fn open<B, R: ResponseBody>(
         return Ok((request.map(MessageBody::plain), None));
     }
     let is_certain = says != Says::Other || limiter.names_messages_of(&view);
-    if is_certain && let Err(turned) = &planned {
-        return Err(config.refuse(&request, turned.reason(), &Ledger::default()));
+    if is_certain && let Err(refused) = &planned {
+        let reason = RefusalReason::of(refused);
+        return Err(config.refuse(&request, reason, Ledger::default()));
     }
     if let Says::Web(dialect) = says {
         let response = closed(dialect, GrpcCode::Internal, settings.misplaced(TRANSLATED));
@@ -184,8 +184,9 @@ pub(super) fn open<B, R: ResponseBody>(
     let call = Call::new(config);
     let read_ahead = settings.read_ahead;
     let (received, sent, refusal) = match planned {
-        Err(turned) => {
-            let refusal = Box::new(config.refuse_call(turned.reason(), &Ledger::default()));
+        Err(refused) => {
+            let reason = RefusalReason::of(&refused);
+            let refusal = Box::new(config.refuse_call(reason, Report::default()));
             let received = Received::tentative(Err(refusal.clone()), call.clone(), read_ahead);
             (Some(received), None, Some(refusal))
         }

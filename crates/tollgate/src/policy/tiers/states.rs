@@ -148,7 +148,7 @@ mod tests {
             .chain(tiers.limits().map(|(_, limit)| limit));
         limits
             .map(|limit| {
-                assert_eq!(limit.scope, limit.labels.scope);
+                assert_eq!(limit.scope, limit.label.scope());
                 limit.scope.policy().to_owned()
             })
             .collect()

@@ -1,0 +1,247 @@
+//! The one point that every decision passes, however it came about.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tollgate_core::{Decision, Key, Mode, Verdict};
+use tracing::Level;
+
+use super::Plan;
+use crate::Policy;
+use crate::report::PolicyVerdict;
+
+/// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
+///
+/// It is called on the way of the request, once for each quota or policy that took part, and must be quick. It is never called with
+/// a lock held.
+pub trait Observer: Send + Sync + 'static {
+    /// A decision was made.
+    fn observe(&self, event: &Event<'_>);
+}
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+/// What was decided about one quota, or about all quotas of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    policy: &'a str,
+    quota: Option<&'a str>,
+    key: Option<&'a Key>,
+    verdict: Option<&'a Verdict>,
+    is_enforced: bool,
+    cause: Cause,
+}
+
+/// How a decision came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The backend decided: see the [verdict](Event::verdict).
+    Backend,
+    /// The backend failed, and a budget of this process decided: see the [verdict](Event::verdict).
+    Local,
+    /// The backend failed, and the request passes.
+    PassedUndecided,
+    /// The backend failed, and the request is refused.
+    RefusedUndecided,
+    /// The caller is on a block list, or its tier has a limit of 0.
+    Blocked,
+    /// The policy covers the request, and the operator has exempted it: by its kind, by a list, or by a tier without limits.
+    Exempt,
+    /// The request does not say who it is from, and the policy refuses it.
+    Unidentified,
+    /// The caller's tier is not known, and the policy refuses the request.
+    TierUnknown,
+    /// The charge was corrected to what the request really cost: 0, if something else refused the request. The
+    /// [verdict](Event::verdict) says how the budget stands then.
+    Settled,
+}
+
+impl<'a> Event<'a> {
+    /// The policy's name.
+    #[must_use]
+    pub fn policy(&self) -> &'a str {
+        self.policy
+    }
+
+    /// The quota's name, if the event is about one.
+    #[must_use]
+    pub fn quota(&self) -> Option<&'a str> {
+        self.quota
+    }
+
+    /// The identity whose budget it is, if the request has come to that. It may be a secret, such as an API key.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a Key> {
+        self.key
+    }
+
+    /// The verdict, if the quota was asked.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&'a Verdict> {
+        self.verdict
+    }
+
+    /// Whether the request depended on it; `false` for a policy on trial, and for a probe.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.is_enforced
+    }
+
+    /// How it came about.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+}
+
+/// Everything that hears of the decisions of one limiter: the operator's observer, and the log.
+#[derive(Default)]
+pub(super) struct Observers {
+    observer: Option<Arc<dyn Observer>>,
+    denials: DenialLog,
+}
+
+impl Observers {
+    pub(super) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
+        Self {
+            observer,
+            denials: DenialLog::default(),
+        }
+    }
+
+    #[inline]
+    fn listen(&self) -> bool {
+        self.observer.is_some() || tracing::enabled!(Level::DEBUG)
+    }
+
+    /// A decision about all quotas of a plan.
+    #[inline]
+    pub(super) fn decided(&self, plan: &Plan, decision: &Decision, cause: Cause) {
+        if self.listen() {
+            self.tell_all(plan, decision, cause);
+        }
+    }
+
+    #[cold]
+    fn tell_all(&self, plan: &Plan, decision: &Decision, cause: Cause) {
+        for ((limit, key, mode), verdict) in plan.quotas().zip(decision.verdicts()) {
+            self.tell(&Event {
+                policy: limit.label.policy(),
+                quota: Some(limit.label.quota()),
+                key: Some(key),
+                verdict: Some(verdict),
+                is_enforced: mode == Mode::Enforce,
+                cause,
+            });
+        }
+    }
+
+    /// The policies of a plan of which no quota could be asked.
+    pub(super) fn undecided(&self, plan: &Plan, cause: Cause) {
+        if self.listen() {
+            for (policy, key, _) in plan.payers() {
+                self.untouched(policy, Some(key), cause);
+            }
+        }
+    }
+
+    /// A policy that has a say without its quotas.
+    pub(super) fn untouched(&self, policy: &Policy, key: Option<&Key>, cause: Cause) {
+        if self.listen() {
+            self.tell(&Event {
+                policy: policy.name(),
+                quota: None,
+                key,
+                verdict: None,
+                is_enforced: !policy.shadow,
+                cause,
+            });
+        }
+    }
+
+    /// A charge that was corrected.
+    pub(super) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
+        if self.listen() {
+            self.tell(&Event {
+                policy: verdict.policy(),
+                quota: Some(verdict.quota()),
+                key: Some(key),
+                verdict: Some(verdict.verdict()),
+                is_enforced: verdict.is_enforced(),
+                cause: Cause::Settled,
+            });
+        }
+    }
+
+    #[cold]
+    fn tell(&self, event: &Event<'_>) {
+        if event.cause != Cause::Settled && event.verdict.is_some_and(Verdict::is_denied) {
+            self.denials.write(event);
+        }
+        if let Some(observer) = &self.observer {
+            observer.observe(event);
+        }
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observers").finish_non_exhaustive()
+    }
+}
+
+/// The lines about denials in the log, at `DEBUG`. An attack is no reason to fill a disk, so a second has so many at most.
+#[derive(Debug)]
+struct DenialLog {
+    start: Instant,
+    /// The second in which the last line was due, and how many were due in it.
+    second: AtomicU64,
+    due: AtomicU64,
+}
+
+const LINES_PER_SECOND: u64 = 100;
+
+impl Default for DenialLog {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            second: AtomicU64::new(0),
+            due: AtomicU64::new(0),
+        }
+    }
+}
+
+impl DenialLog {
+    fn write(&self, event: &Event<'_>) {
+        let second = self.start.elapsed().as_secs();
+        let mut left_out = 0;
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            let due = self.due.swap(0, Ordering::Relaxed);
+            left_out = due.saturating_sub(LINES_PER_SECOND);
+        }
+        if self.due.fetch_add(1, Ordering::Relaxed) >= LINES_PER_SECOND {
+            return;
+        }
+        let Some(verdict) = event.verdict else {
+            return;
+        };
+        // Not the identity: it may be a secret.
+        tracing::debug!(
+            policy = event.policy,
+            quota = event.quota,
+            limit = verdict.limit(),
+            retry_after = ?verdict.retry_after(),
+            enforced = event.is_enforced,
+            cause = ?event.cause,
+            left_out,
+            "denied"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! One point hears of every decision, however it came about.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::log::Log;
+use common::{Body, Strict, Waiting, at_a_standstill, from};
+use http::{Method, Request, StatusCode};
+use tollgate::key::{Global, Header};
+use tollgate::{
+    Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure,
+    OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers, Verdict,
+};
+use tower::{Layer, ServiceExt};
+
+/// What was heard of one quota or policy: its name, how it came about, and whether it was denied if it was asked.
+type Heard = (String, Cause, Option<bool>);
+
+#[derive(Clone, Default)]
+struct Ear(Arc<Mutex<Vec<Heard>>>);
+
+impl Ear {
+    fn listening(&self) -> LimiterBuilder {
+        let heard = Arc::clone(&self.0);
+        Limiter::builder().observe(move |event: &Event<'_>| {
+            let name = event.quota().unwrap_or(event.policy()).to_owned();
+            let denied = event.verdict().map(Verdict::is_denied);
+            heard.lock().unwrap().push((name, event.cause(), denied));
+        })
+    }
+
+    fn take(&self) -> Vec<Heard> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+fn heard(name: &str, cause: Cause, denied: Option<bool>) -> Heard {
+    (name.to_owned(), cause, denied)
+}
+
+async fn send(limiter: &Limiter, request: Request<Body>) -> StatusCode {
+    let service = RateLimitLayer::new(limiter).layer(Strict::default());
+    service.oneshot(request).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn each_quota_that_took_part_is_heard_of_and_a_trial_also_when_another_policy_refuses() {
+    let ear = Ear::default();
+    let limiter = ear
+        .listening()
+        .policy(Policy::new("api", [("second", "9/s"), ("hour", "1/h")]))
+        .policy(Policy::new("trial", Quota::per_hour(5)).shadow())
+        .backend(at_a_standstill().0)
+        .build()
+        .unwrap();
+
+    for denied in [false, true] {
+        send(&limiter, from("10.0.0.1")).await;
+        assert_eq!(
+            ear.take(),
+            [
+                heard("api-second", Cause::Backend, Some(false)),
+                heard("api-hour", Cause::Backend, Some(denied)),
+                heard("trial", Cause::Backend, Some(false)),
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_check_is_heard_of_as_a_request_is() {
+    let ear = Ear::default();
+    let policy = Policy::new("mail", Quota::per_hour(1)).key(Global);
+    let limiter = ear.listening().policy(policy).build().unwrap();
+
+    limiter.check("mail", Key::global()).await.unwrap();
+    limiter.check("mail", Key::global()).await.unwrap();
+
+    let denied = ear
+        .take()
+        .into_iter()
+        .map(|(_, cause, denied)| (cause, denied));
+    let expected = [(Cause::Backend, Some(false)), (Cause::Backend, Some(true))];
+    assert_eq!(denied.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn what_no_quota_decides_is_heard_of_with_its_cause() {
+    // given a policy of each kind, on a path of its own
+    let ear = Ear::default();
+    let policy = |name: &str| {
+        Policy::new(name, Quota::per_hour(1))
+            .route(&format!("/{name}"))
+            .key(Header::new("x-caller"))
+    };
+    let tiers = Tiers::by_key([("bad", "closed"), ("good", "open")])
+        .tier("closed", Quotas::none())
+        .unlimited("open");
+    let limiter = ear
+        .listening()
+        .policy(
+            policy("exempt").exempt_keys(["alice"].into_iter().collect::<tollgate::key::KeyList>()),
+        )
+        .policy(policy("blocked").block_keys(
+            ["alice"].into_iter().collect::<tollgate::key::KeyList>(),
+            Block::Forbidden,
+        ))
+        .policy(policy("unidentified").on_missing(OnMissing::Deny))
+        .policy(policy("tiers").tiers(tiers))
+        .policy(policy("preflights").exempt_preflights())
+        .build()
+        .unwrap();
+    let request = |path: &str, caller: Option<&str>| {
+        let mut request = from("10.0.0.1");
+        *request.uri_mut() = path.parse().unwrap();
+        if let Some(caller) = caller {
+            request
+                .headers_mut()
+                .insert("x-caller", caller.parse().unwrap());
+        }
+        request
+    };
+
+    // then each is heard of once
+    let cases = [
+        (
+            request("/exempt", Some("alice")),
+            "exempt",
+            Cause::Exempt,
+            200,
+        ),
+        (
+            request("/blocked", Some("alice")),
+            "blocked",
+            Cause::Blocked,
+            403,
+        ),
+        (
+            request("/unidentified", None),
+            "unidentified",
+            Cause::Unidentified,
+            403,
+        ),
+        (request("/tiers", Some("bad")), "tiers", Cause::Blocked, 403),
+        (request("/tiers", Some("good")), "tiers", Cause::Exempt, 200),
+    ];
+    for (request, name, cause, status) in cases {
+        assert_eq!(send(&limiter, request).await.as_u16(), status, "{name}");
+        assert_eq!(ear.take(), [heard(name, cause, None)]);
+    }
+    let mut preflight = request("/preflights", None);
+    *preflight.method_mut() = Method::OPTIONS;
+    preflight
+        .headers_mut()
+        .insert("origin", "https://a.example".parse().unwrap());
+    let asks = "access-control-request-method";
+    preflight.headers_mut().insert(asks, "GET".parse().unwrap());
+    assert_eq!(send(&limiter, preflight).await, 200);
+    assert_eq!(ear.take(), [heard("preflights", Cause::Exempt, None)]);
+}
+
+#[tokio::test]
+async fn what_is_decided_without_the_backend_is_heard_of_with_its_cause() {
+    let cases = [
+        (OnFailure::Allow, Cause::PassedUndecided, None, 200),
+        (OnFailure::Deny, Cause::RefusedUndecided, None, 503),
+        (
+            OnFailure::Local(Share::WHOLE),
+            Cause::Local,
+            Some(false),
+            200,
+        ),
+    ];
+    for (rule, cause, denied, status) in cases {
+        let ear = Ear::default();
+        let backend = Waiting::new(MemoryBackend::new());
+        backend.gate.add_permits(10);
+        backend.fail_with(Some(FailureKind::Unreachable));
+        let limiter = ear
+            .listening()
+            .policy(Policy::new("api", Quota::per_hour(1)).on_failure(rule))
+            .backend(backend)
+            .build()
+            .unwrap();
+
+        assert_eq!(send(&limiter, from("10.0.0.1")).await.as_u16(), status);
+        assert_eq!(ear.take(), [heard("api", cause, denied)]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_is_heard_of() {
+    let ear = Ear::default();
+    let policy = Policy::new("failures", Quota::per_hour(5));
+    let limiter = ear
+        .listening()
+        .policy(policy.count_if(|response| response.status().is_client_error()))
+        .build()
+        .unwrap();
+
+    assert_eq!(send(&limiter, from("10.0.0.1")).await, 200);
+
+    assert_eq!(
+        ear.take(),
+        [
+            heard("failures", Cause::Backend, Some(false)),
+            heard("failures", Cause::Settled, Some(false)),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_observer_hears_whose_budget_it_is() {
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&keys);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("mail", Quota::per_hour(1)))
+        .observe(move |event: &Event<'_>| {
+            told.lock().unwrap().push(event.key().cloned());
+        })
+        .build()
+        .unwrap();
+
+    limiter.check("mail", "alice").await.unwrap();
+
+    assert_eq!(*keys.lock().unwrap(), [Some(Key::from("alice"))]);
+}
+
+#[tokio::test]
+async fn denials_are_logged_for_debugging_without_identities_and_a_flood_of_them_in_part() {
+    let log = Log::default();
+    let _guard = log.listen_from(tracing::Level::DEBUG);
+    let policy = Policy::new("mail", Quota::per_day(1)).key(Header::new("x-api-key"));
+    let limiter = Limiter::from(policy);
+
+    for _ in 0..5_000 {
+        limiter.check("mail", "a-secret").await.unwrap();
+    }
+
+    let text = log.text();
+    let lines = text.lines().filter(|line| line.contains("denied"));
+    let lines: Vec<_> = lines.collect();
+    assert!(lines[0].contains("policy=\"mail\"") && lines[0].contains("retry_after"));
+    assert!(!text.contains("a-secret"), "{}", lines[0]);
+    // A second has 100 lines, and this takes some seconds at most.
+    assert!((100..=1_000).contains(&lines.len()), "{}", lines.len());
+}

@@ -1,0 +1,182 @@
+//! Policies that are replaced while requests come.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use common::{Body, Strict, at_a_standstill, from, header};
+use http::{Request, Response};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate::key::Global;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tower::{Layer, ServiceExt, service_fn};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What one test allocates is counted while no other runs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> impl Drop {
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+async fn send(layer: &RateLimitLayer) -> Response<Body> {
+    let service = layer.layer(Strict::default());
+    service.oneshot(from("10.0.0.1")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_layer_that_is_in_place_limits_by_the_policies_that_were_replaced_last() {
+    let _alone = alone();
+    let (backend, clock) = at_a_standstill();
+    let limiter = Limiter::builder()
+        .policy(Policy::new("api", Quota::per_hour(1)))
+        .backend(backend)
+        .build()
+        .unwrap();
+    let layer = RateLimitLayer::new(&limiter);
+    assert_eq!(send(&layer).await.status(), 200);
+    assert_eq!(send(&layer).await.status(), 429);
+
+    // A larger quota is as full as the smaller one was, drains faster, and headers speak of it.
+    limiter
+        .replace([Policy::new("api", Quota::per_hour(10))])
+        .unwrap();
+    assert_eq!(send(&layer).await.status(), 429);
+    clock.advance(Duration::from_secs(6 * 60));
+    let response = send(&layer).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(header(&response, "ratelimit-policy"), "\"api\";q=10;w=3600");
+
+    // Another name is another budget, and what it was before is what it comes back to.
+    limiter
+        .replace([Policy::new("new", Quota::per_hour(1))])
+        .unwrap();
+    assert_eq!(send(&layer).await.status(), 200);
+    assert_eq!(send(&layer).await.status(), 429);
+    limiter
+        .replace([Policy::new("api", Quota::per_hour(1))])
+        .unwrap();
+    assert_eq!(send(&layer).await.status(), 429);
+}
+
+#[tokio::test]
+async fn policies_that_no_limiter_could_have_replace_nothing() {
+    let _alone = alone();
+    let limiter = Limiter::from(Policy::new("api", Quota::per_hour(1)));
+
+    let twice = [
+        Policy::new("b", Quota::per_hour(9)),
+        Policy::new("b", Quota::per_hour(9)),
+    ];
+    let error = limiter.replace(twice).unwrap_err();
+
+    assert_eq!(
+        error.to_string(),
+        "policy \"b\": there are two of this name"
+    );
+    assert!(limiter.replace([]).is_err());
+    assert_eq!(limiter.policies()[0].name(), "api");
+}
+
+#[tokio::test]
+async fn a_request_is_settled_under_the_policies_that_let_it_in() {
+    let _alone = alone();
+    // given a request that was charged 5 and is being served
+    let policy = |cost| {
+        Policy::new("api", Quota::per_day(10))
+            .key(Global)
+            .cost(cost)
+    };
+    let limiter = Limiter::from(policy(5));
+    let replaced = limiter.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let limiter = replaced.clone();
+        async move {
+            // when the policies are replaced, and the handler settles
+            limiter.replace([policy(1)]).unwrap();
+            let status = request.extensions().get::<RateLimitStatus>().unwrap();
+            status.settle("api", 2).unwrap();
+            Ok::<_, Infallible>(Response::new(Body::default()))
+        }
+    });
+    let service = RateLimitLayer::new(&limiter).layer(service);
+    service.oneshot(from("10.0.0.1")).await.unwrap();
+
+    // then three of five have come back
+    let left = limiter.check("api", tollgate::Key::global()).cost(0).await;
+    assert_eq!(left.unwrap().remaining(), 8);
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_route_that_names_a_policy_has_the_one_that_was_replaced_last() {
+    use axum::Router;
+    use axum::routing::get;
+    use tollgate::MethodRouterExt;
+
+    let _alone = alone();
+    let policy = |limit| {
+        Policy::new("search", Quota::per_hour(limit))
+            .key(Global)
+            .on_demand()
+    };
+    let (backend, clock) = at_a_standstill();
+    let limiter = Limiter::builder()
+        .policy(policy(1))
+        .backend(backend)
+        .build()
+        .unwrap();
+    let app: Router = Router::new()
+        .route("/", get(|| async { "found" }).rate_limit_by("search"))
+        .layer(RateLimitLayer::new(&limiter));
+    let status = async || {
+        let request = Request::new(axum::body::Body::empty());
+        app.clone().oneshot(request).await.unwrap().status()
+    };
+    assert_eq!(status().await, 200);
+    assert_eq!(status().await, 429);
+
+    limiter.replace([policy(10)]).unwrap();
+    clock.advance(Duration::from_secs(6 * 60));
+
+    assert_eq!(status().await, 200);
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_replacements_leave_nothing_behind() {
+    let _alone = alone();
+    let limiter = Limiter::from(Policy::new("api", Quota::per_hour(1)));
+    let layer = RateLimitLayer::new(&limiter);
+    let replace = async |from: u64, to: u64| {
+        for limit in from..to {
+            limiter
+                .replace([Policy::new("api", Quota::per_hour(limit))])
+                .unwrap();
+            // Answers are rendered for some of them.
+            if limit % 1_000 == 0 {
+                send(&layer).await;
+            }
+        }
+    };
+    replace(1, 10_000).await;
+
+    let region = Region::new(ALLOCATOR);
+    replace(10_000, 100_000).await;
+    let change = region.change();
+
+    let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+    assert!(kept.abs() < 64 * 1024, "{kept} bytes are left behind");
+}
