@@ -810,3 +810,26 @@ fn a_log_whose_clock_is_a_period_behind_moves_to_now_and_not_before() {
         assert!(server.admits(&quota, 3), "{earlier}");
     }
 }
+
+#[test]
+fn a_value_of_another_type_stands_as_it_was_beside_a_state() {
+    let mut server = Server::start();
+    for quota in [Quota::per_hour(10), Quota::per_hour(7)] {
+        // given a state beside a list
+        assert!(server.admits_beside_another(&quota, 1));
+        let length = if quota == Quota::per_hour(10) { 9 } else { 16 };
+        assert_eq!(server.state().len(), length, "{quota}");
+        server.forget();
+        let mut push = redis::cmd("RPUSH");
+        push.arg(KEY).arg("a").exec(&mut server.redis).unwrap();
+
+        // when one call asks for both
+        assert!(!server.admits_beside_another(&quota, 1));
+
+        // then
+        let mut list = redis::cmd("LLEN");
+        let length: u64 = list.arg(KEY).query(&mut server.redis).unwrap();
+        assert_eq!(length, 1, "{quota}");
+        server.forget();
+    }
+}
