@@ -9,6 +9,7 @@ mod grpc;
 mod headers;
 mod into_answer;
 mod jitter;
+mod member;
 mod plain_text;
 mod problem;
 mod refusal;
@@ -16,6 +17,7 @@ mod respond;
 mod retry_after;
 mod see_other;
 mod texts;
+mod violation;
 
 pub use self::answer_body::AnswerBody;
 pub(crate) use self::answers::{Answers, has_fields_on};

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tonic")]
 mod call;
+mod conclusion;
 #[cfg(feature = "tonic")]
 mod deadline;
 #[cfg(feature = "axum")]
@@ -39,6 +40,7 @@ use crate::answer::{
     Answers, GrpcAnswers, IntoAnswer, Jitter, ProblemJson, RateLimitHeaders, Refusal, Respond,
 };
 use crate::limiter::Limiter;
+use crate::settings::Config;
 
 /// Limits the requests to the service that it wraps.
 ///
@@ -91,15 +93,6 @@ use crate::limiter::Limiter;
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer {
     config: Arc<Config>,
-}
-
-/// What the services of one layer share.
-#[derive(Clone)]
-pub(crate) struct Config {
-    pub(crate) limiter: Limiter,
-    pub(crate) answers: Answers,
-    /// Whether requests carry a handle.
-    status: bool,
 }
 
 impl RateLimitLayer {
@@ -264,16 +257,6 @@ impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("config", &self.config)
-            .finish()
-    }
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("limiter", &self.limiter)
-            .field("answers", &self.answers)
-            .field("status", &self.status)
             .finish()
     }
 }

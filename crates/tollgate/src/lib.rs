@@ -57,7 +57,6 @@ pub mod config;
 mod error;
 pub mod key;
 mod layer;
-mod ledger;
 mod limiter;
 mod matching;
 mod policy;
@@ -65,6 +64,7 @@ mod policy;
 pub mod proto;
 mod report;
 mod request;
+mod settings;
 mod status;
 mod sync;
 

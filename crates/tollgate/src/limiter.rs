@@ -3,11 +3,13 @@
 mod admission;
 mod builder;
 mod check;
+mod coverage;
 mod decided;
 mod fallback;
 mod health;
 #[cfg(test)]
 mod health_tests;
+mod ledger;
 mod local;
 #[cfg(feature = "tonic")]
 mod messages;
@@ -16,6 +18,7 @@ mod outages;
 mod plan;
 mod planning;
 mod snapshot;
+mod terms;
 mod watch;
 
 use std::fmt;
@@ -33,6 +36,7 @@ pub use self::check::{Check, CheckError, CheckFuture, Checked};
 pub(crate) use self::decided::Decided;
 pub(crate) use self::fallback::Fallback;
 use self::health::Health;
+pub(crate) use self::ledger::Ledger;
 use self::local::LocalBudgets;
 use self::observer::Observers;
 pub use self::observer::{Cause, Event, Observer};
@@ -40,7 +44,8 @@ pub(crate) use self::plan::Plan;
 pub(crate) use self::planning::Refused;
 #[cfg(feature = "tonic")]
 pub(crate) use self::planning::{Planned, Resolving};
-use self::snapshot::{Snapshot, Terms};
+use self::snapshot::Snapshot;
+use self::terms::Terms;
 
 #[cfg(feature = "axum")]
 use crate::attached::Attached;

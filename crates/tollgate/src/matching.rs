@@ -21,6 +21,6 @@ mod path;
 mod pattern;
 mod relation;
 
-pub(crate) use self::matcher::{Covering, Matcher, Patterns};
+pub(crate) use self::matcher::{Matcher, Patterns};
 pub(crate) use self::path::PathForms;
 pub(crate) use self::pattern::{Pattern, captured};

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use crate::ResponseView;
-use crate::layer::Config;
-use crate::ledger::Ledger;
+use crate::limiter::Ledger;
 use crate::report::{PolicyVerdict, Report};
+use crate::settings::Config;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The decisions about this request so far, for its handler to read.

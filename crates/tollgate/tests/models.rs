@@ -57,7 +57,7 @@ mod limiter {
 mod lists;
 
 use loom::thread::JoinHandle;
-use parts::{Limiter, answer, layer, ledger, report};
+use parts::{Limiter, answer, layer, ledger, report, settings};
 use tollgate::{Key, Policy};
 
 /// Every order in which three threads are interrupted no more than three times.

@@ -1,12 +1,12 @@
 //! The policies of a handler or route, made of what it says and of where it is mounted.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::{MAX_CHARGES, is_name};
 
 use super::claim::Claim;
 use super::misuse::What;
-use super::registry::Known;
 use super::rule::{Own, Rule};
 use super::site::{Site, described};
 use crate::limiter::MOST_LOG_ENTRIES;
@@ -15,7 +15,8 @@ use crate::{ConfigError, Limiter, Policy};
 /// What policies are built of.
 pub(super) struct Build<'a> {
     limiter: &'a Limiter,
-    known: &'a Known,
+    /// Which names are taken in this limiter by other handlers and routes.
+    taken: &'a HashMap<String, Claim>,
     site: &'a dyn Site,
     method: &'static str,
     route: &'a str,
@@ -27,14 +28,14 @@ type Policies = Arc<[Arc<Policy>]>;
 impl<'a> Build<'a> {
     pub(super) fn new(
         limiter: &'a Limiter,
-        known: &'a Known,
+        taken: &'a HashMap<String, Claim>,
         site: &'a dyn Site,
         method: &'static str,
         route: &'a str,
     ) -> Self {
         Self {
             limiter,
-            known,
+            taken,
             site,
             method,
             route,
@@ -138,7 +139,7 @@ impl<'a> Build<'a> {
         if quotas.any(|limit| limit.label.quota() == name || limit.label.policy() == name) {
             return Err(What::NameOfPolicy { name: name.into() });
         }
-        let by_others = self.known.names.get(name);
+        let by_others = self.taken.get(name);
         let by_itself = self.claims.iter().find(|(taken, _)| taken == name);
         if let Some(taken) = by_others.or(by_itself.map(|(_, claim)| claim))
             && !taken.is_the_same(&claim)

@@ -21,12 +21,12 @@ pub(super) struct Registry {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+struct Known {
     /// Which of the limiter's policies these were built beside: those that were replaced are forgotten.
     generation: u64,
     built: HashMap<Owner, Mounts>,
     /// Which names are taken in this limiter.
-    pub(super) names: HashMap<String, Claim>,
+    names: HashMap<String, Claim>,
 }
 
 /// By route, and then by method.
@@ -62,7 +62,7 @@ impl Registry {
                 ..Known::default()
             };
         }
-        let built = match Build::new(limiter, &known, site, method, route).policies() {
+        let built = match Build::new(limiter, &known.names, site, method, route).policies() {
             Ok((policies, claims)) => {
                 known.names.extend(claims);
                 Ok(policies)

@@ -8,8 +8,9 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 
 use super::expose::{expose, names};
-use super::fields::{RATE_LIMIT, has_fields, state, write_fields};
+use super::fields::{has_fields, state, write_fields};
 use super::grpc::{Dialect, GrpcAnswers};
+use super::member::RATE_LIMIT;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
 use super::texts::{NO_STORE, texts};

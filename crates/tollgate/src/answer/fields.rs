@@ -8,19 +8,16 @@ mod triple;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use smallvec::SmallVec;
 
-pub(super) use self::draft_07::plain_policy_member;
-pub(super) use self::draft_11::{policy_member, state};
+pub(super) use self::draft_11::state;
 use self::standing::{Standing, told_wait};
 
+use super::member::{RATE_LIMIT, RATE_LIMIT_POLICY};
 use super::{HeaderForm, RateLimitHeaders};
 use crate::policy::Label;
 use crate::report::Report;
-
-pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Adds what is chosen for what took part: members of another limiter further in are left standing, and ours follow them. Returns
 /// whether there was anything to say.

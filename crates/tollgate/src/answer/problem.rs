@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 
 use super::texts::texts;
+use super::violation::{NEVER_PASSES, PROBLEM_JSON, problem, problem_body};
 use super::{Refusal, RefusalReason, Respond};
 use crate::Block;
 use crate::report::PolicyVerdict;
@@ -37,8 +38,6 @@ impl Respond for ProblemJson {
     }
 }
 
-pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-
 const UNDECIDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
     r#""title":"Temporarily unavailable","status":503,"#,
@@ -64,24 +63,6 @@ fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
         (Some(only), None, _) => texts(only.label()).problem.clone(),
         _ => Bytes::from(problem_body(names())),
     }
-}
-
-const NEVER_PASSES: &str = "The request asks for more than a quota ever holds.";
-
-/// The body that says that these quotas were violated, for now.
-pub(super) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
-    let detail = "The request would exceed a quota; Retry-After says when it would not.";
-    problem(detail, violated)
-}
-
-/// Names are a part of ASCII that JSON need not escape.
-fn problem<'a>(detail: &str, violated: impl IntoIterator<Item = &'a str>) -> String {
-    let names = violated.into_iter().collect::<Vec<_>>().join("\",\"");
-    format!(
-        "{{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota exceeded\",\
-         \"status\":429,\"detail\":\"{detail}\",\
-         \"violated-policies\":[\"{names}\"]}}"
-    )
 }
 
 fn unidentified(status: StatusCode, missing: &str) -> String {

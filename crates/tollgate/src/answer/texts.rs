@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 
-use super::fields::{RATE_LIMIT, RATE_LIMIT_POLICY, plain_policy_member, policy_member};
-use super::problem::{PROBLEM_JSON, problem_body};
+use super::member::{RATE_LIMIT, RATE_LIMIT_POLICY, plain_policy_member, policy_member};
+use super::violation::{PROBLEM_JSON, problem_body};
 use crate::policy::Label;
 
 /// The texts of one quota, which are made once and copied for each answer.

@@ -7,10 +7,10 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-use super::Config;
 use crate::RequestView;
 use crate::answer::{Dialect, RefusalReason};
 use crate::report::Report;
+use crate::settings::Config;
 
 /// The head of the request that a call once was. Every call is a POST, and its path is in the extensions, if anywhere.
 pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::Config;
 #[cfg(feature = "tonic")]
 use super::deadline::Deadline;
 use crate::answer::RefusalReason;
 #[cfg(feature = "tonic")]
 use crate::answer::too_late;
-use crate::ledger::Ledger;
+use crate::limiter::Ledger;
 use crate::limiter::{Admission, Asked, Limiter, Ruling};
+use crate::settings::Config;
 use crate::{Policy, RateLimitStatus};
 
 /// The handle that a layer has put into a request, with what the layer was told. Of several layers it is the nearest one's: another

@@ -10,12 +10,12 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::Config;
+use super::conclusion::Completion;
 #[cfg(feature = "tonic")]
 use super::deadline::Deadline;
-use super::service::Completion;
 use crate::ResponseBody;
 use crate::limiter::Pending;
+use crate::settings::Config;
 
 pin_project! {
     /// The response of a [`RateLimitService`](super::RateLimitService).

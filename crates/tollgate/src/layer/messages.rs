@@ -8,6 +8,7 @@ pub(crate) mod frames;
 mod future;
 mod gate;
 mod meter;
+mod opening;
 mod passes;
 mod read_ahead;
 mod received;
@@ -23,8 +24,8 @@ use tower_layer::Layer;
 
 pub use self::body::MessageBody;
 pub use self::future::MessageLimitFuture;
+use self::opening::Settings;
 pub use self::service::MessageLimitService;
-use self::service::Settings;
 use super::RateLimitLayer;
 use crate::{GrpcAnswers, Limiter};
 

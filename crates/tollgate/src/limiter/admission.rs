@@ -10,7 +10,7 @@ use tollgate_core::{Answer, BackendError, Decide, Decision};
 
 use super::observer::Cause;
 use super::planning::{Planned, Refused, Resolving};
-use super::{Decided, Fallback, Limiter, Plan, snapshot};
+use super::{Decided, Fallback, Limiter, Plan, coverage};
 use crate::key::ClientIp;
 use crate::{Policy, RequestView};
 
@@ -102,7 +102,7 @@ impl Limiter {
                 }
                 policies.requests.plan(request, terms, observers)
             }
-            Asked::Handler(policies) => snapshot::plan_at_handler(policies, request, observers),
+            Asked::Handler(policies) => coverage::plan_at_handler(policies, request, observers),
         };
         self.go_on(self.warned(planned))
     }

@@ -8,7 +8,8 @@ use tollgate_memory::MemoryBackend;
 
 use super::Limiter;
 use super::observer::Observer;
-use super::snapshot::{Snapshot, Terms};
+use super::snapshot::Snapshot;
+use super::terms::Terms;
 use crate::{ClientAddress, ConfigError, Policy};
 
 /// Collects what a [`Limiter`] is made of.

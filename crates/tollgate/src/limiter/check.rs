@@ -11,8 +11,7 @@ use std::time::Duration;
 use tollgate_core::{BackendError, Receipt, Verdict};
 
 use super::planning::{self, Ask};
-use super::{Admission, Limiter, Pending, Refused, Ruling};
-use crate::ledger::Ledger;
+use super::{Admission, Ledger, Limiter, Pending, Refused, Ruling};
 use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].

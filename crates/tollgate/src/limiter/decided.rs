@@ -2,8 +2,7 @@
 
 use tollgate_core::Decision;
 
-use super::{Limiter, Plan};
-use crate::ledger::Ledger;
+use super::{Ledger, Limiter, Plan};
 
 /// A decision, with what it was about. It becomes a [`Ledger`] only where what was charged is to be shown, or may be corrected.
 #[derive(Debug)]

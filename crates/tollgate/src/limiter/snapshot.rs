@@ -6,25 +6,11 @@ use std::sync::Arc;
 use tollgate_core::MAX_CHARGES;
 
 use super::MOST_LOG_ENTRIES;
-use super::observer::Observers;
-use super::plan::{Entry, Plan};
-use super::planning::{self, Planned, Refused, Site};
-use super::watch::{ProxyWatch, Watch};
-use crate::matching::{Covering, Matcher, PathForms, Pattern};
-use crate::request::FoundClient;
-use crate::{ClientAddress, ConfigError, Policy, RequestView};
-
-/// What a limiter was told beside its policies, for as long as it lives.
-#[derive(Debug, Default)]
-pub(super) struct Terms {
-    pub(super) client: ClientAddress,
-    pub(super) ignores_path_case: bool,
-    pub(super) exempts_preflights: bool,
-    pub(super) exempts_health_checks: bool,
-    pub(super) may_be_empty: bool,
-    /// Why a policy cannot be one of this limiter's.
-    pub(super) refuses: Option<fn(&Policy) -> Option<ConfigError>>,
-}
+use super::coverage::Coverage;
+use super::terms::Terms;
+use super::watch::ProxyWatch;
+use crate::matching::{Matcher, Pattern};
+use crate::{ConfigError, Policy};
 
 /// The policies of a limiter.
 #[derive(Debug)]
@@ -38,27 +24,6 @@ pub(super) struct Snapshot {
     /// Whether a response may change what its request cost.
     pub(super) has_outcomes: bool,
     pub(super) proxies: ProxyWatch,
-}
-
-/// The policies of one kind, and how those are found that cover a request.
-///
-/// There are three ways, of which one is chosen when the policies are put together:
-///
-/// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a request
-///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for: a request takes a
-///   third of the instructions (625 instead of 1,900, the decision among them).
-/// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as one.
-/// * **each**: otherwise all are asked, one by one.
-///
-/// The first leaves what it cannot do (a request without an identity) to the last, which can do everything.
-#[derive(Debug)]
-pub(super) struct Coverage {
-    pub(super) policies: Box<[Arc<Policy>]>,
-    /// Whether the first way is chosen.
-    is_sole: bool,
-    /// Nothing, if no policy has a route.
-    matcher: Option<Matcher>,
-    pub(super) watch: Watch,
 }
 
 impl Snapshot {
@@ -95,16 +60,7 @@ impl Snapshot {
         let proxies = ProxyWatch::new(&policies);
         let coverage = |are_asked: fn(&Policy) -> bool, matcher: Option<Matcher>| {
             let policies = policies.iter().filter(|policy| are_asked(policy));
-            let policies: Box<[_]> = policies.cloned().collect();
-            let is_sole = matches!(&policies[..], [sole] if sole.is_plain())
-                && matcher.is_none()
-                && !terms.ignores_path_case;
-            Coverage {
-                watch: Watch::new(&policies, &proxies),
-                is_sole,
-                policies,
-                matcher,
-            }
+            Coverage::new(policies.cloned().collect(), matcher, terms, &proxies)
         };
         Ok(Self {
             requests: coverage(Policy::is_for_requests, matcher),
@@ -119,68 +75,6 @@ impl Snapshot {
         let mut policies = self.policies.iter();
         policies.find(|policy| policy.name() == name)
     }
-}
-
-impl Coverage {
-    /// The positions of the policies that have a route which covers this path. Nothing, if no policy has a route.
-    pub(super) fn covering(&self, path: &PathForms<'_>) -> Option<Covering<'_>> {
-        Some(self.matcher.as_ref()?.covering(path))
-    }
-
-    /// The plan for a request to the only policy, if all there is to be found is who pays.
-    #[inline]
-    pub(super) fn sole_plan(&self, request: &RequestView<'_>) -> Option<Plan> {
-        let [policy] = &self.policies[..] else {
-            return None;
-        };
-        if !self.is_sole {
-            return None;
-        }
-        if !policy.covers(request) {
-            return Some(Plan::default());
-        }
-        let key = policy.key.extract(request).ok()?;
-        let cost = policy.cost.fixed()?;
-        Some(Plan::of(Entry::new(policy, None, key, cost, false)))
-    }
-
-    /// Which policies cover a request, whose budgets they spend, and how much.
-    pub(super) fn plan(
-        &self,
-        request: &RequestView<'_>,
-        terms: &Terms,
-        observers: &Observers,
-    ) -> Result<Planned, Refused> {
-        let found = FoundClient::new();
-        let request = request.remembering(&found);
-        if self.matcher.is_none() && !terms.ignores_path_case {
-            let all = self.policies.iter();
-            return planning::plan(all, &request, None, Site::Layer, observers);
-        }
-        let path = PathForms::of(request.original_uri().path(), terms.ignores_path_case);
-        match self.covering(&path) {
-            None => {
-                let all = self.policies.iter();
-                planning::plan(all, &request, Some(&path), Site::Layer, observers)
-            }
-            Some(covering) => {
-                let positions = covering.as_slice().iter();
-                let covering = positions.filter_map(|position| self.policies.get(*position));
-                planning::plan(covering, &request, Some(&path), Site::Layer, observers)
-            }
-        }
-    }
-}
-
-/// Whose budgets a request spends under the policies of the handler that it has come to.
-pub(super) fn plan_at_handler(
-    policies: &[Arc<Policy>],
-    request: &RequestView<'_>,
-    observers: &Observers,
-) -> Result<Planned, Refused> {
-    let found = FoundClient::new();
-    let request = request.remembering(&found);
-    planning::plan(policies.iter(), &request, None, Site::Handler, observers)
 }
 
 /// The patterns of all these policies as one router.

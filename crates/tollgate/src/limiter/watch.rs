@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::snapshot::{Coverage, Terms};
+use super::terms::Terms;
 use crate::client::ClientAddress;
-use crate::matching::{PathForms, Pattern};
+use crate::matching::{Matcher, PathForms, Pattern};
 use crate::{Policy, RequestView};
 
 /// How many requests are looked at: enough for every route of most services to be asked for, and few enough to be over in seconds
@@ -84,13 +84,16 @@ impl Watch {
     }
 
     /// Marks the policies that cover the path of a request.
-    fn meet(&self, coverage: &Coverage, request: &RequestView<'_>, ignores_case: bool) {
+    fn meet(
+        &self,
+        policies: &[Arc<Policy>],
+        matcher: &Matcher,
+        request: &RequestView<'_>,
+        ignores_case: bool,
+    ) {
         let sent = request.original_uri().path();
         let path = PathForms::of(sent, ignores_case);
-        let Some(covering) = coverage.covering(&path) else {
-            return;
-        };
-        for position in covering.as_slice() {
+        for position in matcher.covering(&path).as_slice() {
             if let Some(met) = self.met.get(*position) {
                 met.store(true, Ordering::Relaxed);
             }
@@ -101,13 +104,47 @@ impl Watch {
         }
         // Within a nest, a policy may have been given routes as the nested router has them.
         let path = PathForms::of(here, ignores_case);
-        for (policy, met) in coverage.policies.iter().zip(&self.met) {
+        for (policy, met) in policies.iter().zip(&self.met) {
             let mut routes = policy.patterns().routes.iter();
             if let Some(route) = routes.find(|route| path.iter().any(|form| route.covers(form)))
                 && !met.swap(true, Ordering::Relaxed)
             {
                 warn_of_nested_route(policy, route, request.nested_path());
             }
+        }
+    }
+
+    /// Looks at a request if it is one of the first.
+    pub(super) fn look(
+        &self,
+        policies: &[Arc<Policy>],
+        matcher: Option<&Matcher>,
+        request: &RequestView<'_>,
+        terms: &Terms,
+        proxies: &ProxyWatch,
+    ) {
+        if !self.is_over() {
+            self.look_at(policies, matcher, request, terms, proxies);
+        }
+    }
+
+    #[cold]
+    fn look_at(
+        &self,
+        policies: &[Arc<Policy>],
+        matcher: Option<&Matcher>,
+        request: &RequestView<'_>,
+        terms: &Terms,
+        proxies: &ProxyWatch,
+    ) {
+        proxies.look(request, &terms.client);
+        if let Some(matcher) = matcher {
+            self.meet(policies, matcher, request, terms.ignores_path_case);
+        }
+        if self.is_last() {
+            self.warn_of_unmet_routes(policies);
+        } else {
+            self.end_if_all_is_seen(proxies);
         }
     }
 
@@ -126,26 +163,6 @@ impl Watch {
                     line = policy.written(route),
                 );
             }
-        }
-    }
-}
-
-impl Coverage {
-    /// Looks at a request if it is one of the first.
-    pub(super) fn watch(&self, request: &RequestView<'_>, terms: &Terms, proxies: &ProxyWatch) {
-        if !self.watch.is_over() {
-            self.look_at(request, terms, proxies);
-        }
-    }
-
-    #[cold]
-    fn look_at(&self, request: &RequestView<'_>, terms: &Terms, proxies: &ProxyWatch) {
-        proxies.look(request, &terms.client);
-        self.watch.meet(self, request, terms.ignores_path_case);
-        if self.watch.is_last() {
-            self.watch.warn_of_unmet_routes(&self.policies);
-        } else {
-            self.watch.end_if_all_is_seen(proxies);
         }
     }
 }

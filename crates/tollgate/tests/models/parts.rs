@@ -29,7 +29,7 @@ pub(crate) mod report {
     pub(crate) struct Report<'a>(PhantomData<&'a ()>);
 }
 
-pub(crate) mod layer {
+pub(crate) mod settings {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use bytes::Bytes;
@@ -52,7 +52,9 @@ pub(crate) mod layer {
             Response::new(Bytes::copy_from_slice(&[number]))
         }
     }
+}
 
+pub(crate) mod layer {
     pub(crate) mod call {
         use http::HeaderMap;
         use tonic::Status;

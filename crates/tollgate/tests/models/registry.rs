@@ -66,11 +66,12 @@ pub(super) mod build {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
+    use std::collections::HashMap;
+
     use super::claim::Claim;
     use super::misuse::Misuse;
     use super::site::Site;
     use crate::Policy;
-    use crate::annotation::registry::Known;
     use crate::parts::Limiter;
 
     pub(crate) struct Build<'a>(&'a dyn Site, &'a str);
@@ -80,7 +81,7 @@ pub(super) mod build {
     impl<'a> Build<'a> {
         pub(crate) fn new(
             _limiter: &Limiter,
-            _known: &Known,
+            _known: &HashMap<String, Claim>,
             site: &'a dyn Site,
             _method: &str,
             route: &'a str,

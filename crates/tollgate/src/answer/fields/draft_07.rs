@@ -5,21 +5,14 @@
 //! RateLimit: limit=100, remaining=50, reset=5
 //! ```
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 
-use super::line::{Line, list, value};
+use super::line::{Line, list};
 use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, quotas};
-use crate::Quota;
 use crate::answer::HeaderForm;
 use crate::answer::texts::texts;
 use crate::report::Report;
-
-/// A quota's member of the `RateLimit-Policy` field, which has no name.
-pub(in crate::answer) fn plain_policy_member(quota: &Quota) -> HeaderValue {
-    let seconds = super::draft_11::refill_seconds(quota);
-    value(format!("{};w={seconds}", quota.capacity()).as_bytes())
-}
 
 /// Writes both fields, if none of them is there.
 pub(super) fn write(headers: &mut HeaderMap, report: Report<'_>, standing: Standing) {

@@ -9,9 +9,9 @@ use tonic::Status;
 
 use super::meter::Excess;
 use crate::answer::RefusalReason;
-use crate::layer::Config;
 use crate::layer::call::refusal_status;
 use crate::report::Report;
+use crate::settings::Config;
 use crate::sync::{Mutex, MutexGuard};
 
 /// A call whose messages are charged.

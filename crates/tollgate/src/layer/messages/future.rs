@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::{BoxError, MessageBody};
-use super::service::{Answering, Settings, open};
+use super::opening::{Answering, Settings, open};
 use crate::ResponseBody;
 use crate::layer::deadline::Deadline;
 use crate::limiter::{Plan, Refused, Resolving as Planning};

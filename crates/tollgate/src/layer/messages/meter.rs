@@ -14,7 +14,7 @@ use tollgate_core::{BackendError, Decide, Decision, Verdict};
 
 use super::account::Account;
 use super::amount::Amount;
-use crate::ledger::Ledger;
+use crate::limiter::Ledger;
 use crate::limiter::{Fallback, Plan};
 use crate::policy::Limit;
 use crate::{Key, Limiter, Messages, Policy};

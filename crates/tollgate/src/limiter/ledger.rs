@@ -5,10 +5,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Receipt};
 
-use crate::limiter::Plan;
+use super::{Limiter, Plan};
 use crate::policy::{Label, Outcome};
 use crate::report::{PolicyVerdict, Report};
-use crate::{Key, Limiter, Policy, ResponseView};
+use crate::{Key, Policy, ResponseView};
 
 /// The verdicts on a request, and who paid. Nearly always one, in the order in which they were given.
 #[derive(Debug, Default)]
