@@ -20,6 +20,7 @@
 mod answers;
 mod attempts;
 mod course;
+mod credit;
 mod least;
 mod most;
 mod patience;

@@ -26,6 +26,7 @@ mod flaw;
 mod forger;
 mod history;
 mod population;
+mod result;
 mod soak;
 mod stage;
 
@@ -42,7 +43,5 @@ pub use flaw::Flaw;
 pub use forger::Forgery;
 pub use history::{Disturbance, Effect, History, Home, Wait};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
+pub use result::Result;
 pub use soak::{Held, Soak, Soaked};
-
-/// What a run itself may fail with, which is no finding.
-pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

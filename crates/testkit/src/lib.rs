@@ -11,6 +11,7 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+mod binary;
 mod clock;
 mod cluster;
 mod network;
@@ -22,6 +23,7 @@ pub mod shop;
 mod standalone;
 mod tls;
 
+pub use binary::server_binary;
 pub use clock::shift_clock;
 pub use cluster::Cluster;
 pub use network::{Network, Weather};
@@ -30,11 +32,3 @@ pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;
 pub use standalone::Standalone;
 pub use tls::Tls;
-
-use std::env;
-
-/// The server binary that tests run against.
-#[must_use]
-pub fn server_binary() -> String {
-    env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
-}

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::LINGERS_US;
+use super::credit::Credit;
 use super::most::Doubt;
 use super::rule::Rule;
 use super::timeline::{Moment, Timeline, Timelines};
-use super::trial::{Course, Credit, Loss, Seen, Stray, Unsure};
+use super::trial::{Course, Loss, Seen, Stray, Unsure};
 use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Said, Verb};
 use crate::history::{Disturbance, Effect, History};
 

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 use tollgate_core::State;
 
+use super::credit::Credit;
 use super::rule::{Rule, hastened};
 use super::timeline::Moment;
-use super::trial::Credit;
 
 /// Something that may have been taken.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use tollgate_core::{State, Verdict};
 
+use super::credit::Credit;
 use super::least::Least;
 use super::most::{self, Doubt, Most};
 use super::rule::{Rule, micros};
@@ -27,20 +28,6 @@ pub(super) struct Unsure {
     /// When the whole attempt is over, if the clock was set meanwhile.
     pub(super) end: Moment,
     pub(super) doubt: Doubt,
-}
-
-/// What was given back, if it was, between two moments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Credit {
-    pub(super) from: Moment,
-    pub(super) to: Moment,
-    pub(super) n: u64,
-    /// When that was charged, if one can say by which clock.
-    pub(super) charged: Option<Moment>,
-    /// Until when it surely still shows in a bucket.
-    pub(super) shows_until_us: u64,
-    /// Whether it surely was given back by the end.
-    pub(super) is_certain: bool,
 }
 
 /// What was said about a charge at one moment.

@@ -18,7 +18,7 @@ pub(super) struct Texts {
     /// The body that says that it alone was exceeded, for now.
     pub(super) problem: Bytes,
     /// The headers of that answer, without their numbers. A copy of a map takes a fraction of what building one does, and this is
-    /// the path that is attacked: 2,300 instructions less of 5,400.
+    /// the path that is attacked: 4,456 instructions instead of 6,122.
     pub(super) refusal: HeaderMap,
 }
 

@@ -16,8 +16,8 @@ use crate::{Policy, RequestView};
 /// There are three ways, of which one is chosen when the policies are put together:
 ///
 /// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a request
-///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for: a request takes a
-///   third of the instructions (625 instead of 1,900, the decision among them).
+///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for: the layer
+///   takes 1,206 instructions of a request instead of 2,100, the decision among them.
 /// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as one.
 /// * **each**: otherwise all are asked, one by one.
 ///
