@@ -78,6 +78,13 @@ pub enum ConfigError {
         /// What is wrong with it, without the identity itself.
         reason: String,
     },
+    /// The key of a policy finds no identity in any request.
+    Key {
+        /// The policy's name.
+        policy: String,
+        /// What the key looks for, and why that is nowhere.
+        reason: String,
+    },
     /// How tiers are found makes no sense.
     Tiers {
         /// The policy's name.
@@ -241,6 +248,7 @@ impl fmt::Display for ConfigError {
                 f,
                 "policy {policy:?}: {place}: an identity in it never comes: {reason}"
             ),
+            Self::Key { policy, reason } => write!(f, "policy {policy:?}: key: {reason}"),
             Self::Tiers { policy, reason } => write!(f, "policy {policy:?}: tiers: {reason}"),
             Self::Cost {
                 policy,

@@ -133,6 +133,13 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn shape(&self) -> KeyShape {
         KeyShape::Any
     }
+
+    /// Why it finds no identity in any request under a policy: wrong when the limiter is built, rather than missing in each request.
+    /// `params` are those that the policy's paths have, if no route of axum's may have others.
+    #[doc(hidden)]
+    fn flaw(&self, _params: Option<&[&str]>) -> Option<String> {
+        None
+    }
 }
 
 /// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
@@ -158,6 +165,15 @@ impl Source {
             Self::ClientIp => KeyShape::Address,
             Self::Other(key) => key.shape(),
             Self::Later(key) => key.shape(),
+        }
+    }
+
+    /// Why it finds no identity in any request: see [`KeyExtractor::flaw`].
+    pub(crate) fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+        match self {
+            Self::ClientIp => None,
+            Self::Other(key) => key.flaw(params),
+            Self::Later(key) => key.flaw(params),
         }
     }
 
@@ -278,6 +294,12 @@ macro_rules! tuple {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+) = self;
                 KeyShape::Parts(vec![$($name.shape()),+])
+            }
+
+            fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                None$(.or_else(|| $name.flaw(params)))+
             }
         }
     };

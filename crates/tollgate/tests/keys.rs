@@ -293,3 +293,89 @@ async fn what_a_key_does_not_find_the_policy_judges() {
         assert_eq!(statuses(&deny, [one]).await, [200], "{named}");
     }
 }
+
+#[test]
+fn a_key_that_finds_no_identity_in_any_request_is_refused_when_the_limiter_is_built() {
+    let refusal = |policy: Policy| {
+        let limiter = Limiter::builder().policy(policy).build();
+        limiter.err().map(|error| error.to_string())
+    };
+    let page = || Policy::new("page", Quota::per_hour(5));
+    let user = || page().route("/users/{user}").route("/posts/{post}/{user}");
+    let none = "no route of the policy has it; its routes have post, user";
+    let id = || PathParam::new("id");
+    let cases = [
+        (user().key(id()), "path parameter \"id\": ", none),
+        (user().key((Method, id())), "path parameter \"id\": ", none),
+        (
+            user().key_async((id(), session())),
+            "path parameter \"id\": ",
+            none,
+        ),
+        (
+            page().route("/users").key(id()),
+            "path parameter \"id\": ",
+            "no route of the policy has a parameter; write `{id}` into one",
+        ),
+        (
+            page().key(PathParam::new("{id}")),
+            "path parameter \"{id}\": ",
+            "as in \"id\"",
+        ),
+        (
+            page().key(PathParam::new("*id")),
+            "path parameter \"*id\": ",
+            "as in \"id\"",
+        ),
+        (
+            page().key(Cookie::new("s=id")),
+            "cookie \"s=id\": ",
+            "write the name alone",
+        ),
+        (
+            page().key(Cookie::new("")),
+            "cookie \"\": ",
+            "write the name alone",
+        ),
+        (
+            page().key(JsonField::new("/k")),
+            "JSON field \"/k\": ",
+            "as in \"k\"",
+        ),
+        (
+            page().key(JsonField::new("/a/b~1c")),
+            "JSON field \"/a/b~1c\": ",
+            "as in \"a.b/c\"",
+        ),
+    ];
+
+    for (policy, what, reason) in cases {
+        let refused = refusal(policy).unwrap();
+
+        assert!(
+            refused.starts_with(&format!("policy \"page\": key: {what}")),
+            "{refused}"
+        );
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+#[test]
+fn a_key_that_a_route_of_the_routers_may_have_is_accepted_where_the_policy_does_not_know_it() {
+    let page = || Policy::new("page", Quota::per_hour(5));
+    let id = || PathParam::new("id");
+    for policy in [
+        page().key(id()),
+        page().route("/users/{user}").route("/posts/{id}").key(id()),
+        page().route("/users/{user}").on_demand().key(id()),
+        page().route("/{kind}/{*rest}").key(id()),
+        page().grpc("shop.*").key(PathParam::new("method")),
+        page().key(Cookie::new("__Host-s:id[a]")),
+        page().key(JsonField::new("a.0./b")),
+        page().key(JsonField::new("/a.b")),
+    ] {
+        let name = format!("{policy:?}");
+        let limiter = Limiter::builder().policy(policy).build();
+        assert!(limiter.is_ok(), "{name}: {:?}", limiter.err());
+    }
+}

@@ -105,6 +105,7 @@ impl<'a> Build<'a> {
         };
         let policy = Policy::try_new(&name, own.quotas).map_err(What::Config)?;
         let policy = (own.finish)(policy);
+        policy.check_key().map_err(What::Config)?;
         for limit in policy.limits.iter() {
             let claim = Claim {
                 owner: self.site.owner(),

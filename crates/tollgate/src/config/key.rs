@@ -162,6 +162,10 @@ impl KeyExtractor for All {
     fn shape(&self) -> KeyShape {
         KeyShape::Parts(self.0.iter().map(Source::shape).collect())
     }
+
+    fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+        self.0.iter().find_map(|part| part.flaw(params))
+    }
 }
 
 /// The same where some parts have to be waited for.
@@ -192,6 +196,10 @@ impl AsyncKeyExtractor for All {
 
     fn shape(&self) -> KeyShape {
         KeyExtractor::shape(self)
+    }
+
+    fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+        KeyExtractor::flaw(self, params)
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie of this name, as it is when decoded.
+    /// The cookie of this name, as it is when decoded. With what is no name (`"s=id"`) no limiter is built.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -108,6 +108,16 @@ impl KeyExtractor for Cookie {
 
     fn shape(&self) -> KeyShape {
         KeyShape::Bytes
+    }
+
+    fn flaw(&self, _: Option<&[&str]>) -> Option<String> {
+        let name = String::from_utf8_lossy(&self.name);
+        let is_none = name.is_empty() || name.trim() != name || name.contains(['=', ';']);
+        is_none.then(|| {
+            format!(
+                "cookie {name:?}: is no name of a cookie; write the name alone, as in \"session\""
+            )
+        })
     }
 }
 

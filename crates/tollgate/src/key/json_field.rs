@@ -41,7 +41,8 @@ pub struct JsonField {
 }
 
 impl JsonField {
-    /// The field at this path: names with dots between them, for lists the number of the element, from 0.
+    /// The field at this path: names with dots between them, for lists the number of the element, from 0. With a JSON pointer
+    /// (`"/user/email"`) no limiter is built.
     #[must_use]
     pub fn new(path: &str) -> Self {
         Self {
@@ -213,5 +214,23 @@ impl KeyExtractor for JsonField {
 
     fn shape(&self) -> KeyShape {
         KeyShape::Bytes
+    }
+
+    /// A JSON pointer is refused. With a dot in it, it may be names that begin with a slash.
+    fn flaw(&self, _: Option<&[&str]>) -> Option<String> {
+        let [only] = &*self.path else {
+            return None;
+        };
+        let pointer = only.strip_prefix('/')?;
+        let names = match pointer {
+            "" => "user.email".to_owned(),
+            _ => pointer
+                .replace('/', ".")
+                .replace("~1", "/")
+                .replace("~0", "~"),
+        };
+        Some(format!(
+            "JSON field {only:?}: is a JSON pointer; write the names with dots between them, as in {names:?}"
+        ))
     }
 }

@@ -27,6 +27,13 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
     fn shape(&self) -> KeyShape {
         KeyShape::Any
     }
+
+    /// Why it finds no identity in any request under a policy: wrong when the limiter is built, rather than missing in each request.
+    /// `params` are those that the policy's paths have, if no route of axum's may have others.
+    #[doc(hidden)]
+    fn flaw(&self, _params: Option<&[&str]>) -> Option<String> {
+        None
+    }
 }
 
 /// What [`AsyncKeyExtractor::extract`] returns.
@@ -99,6 +106,12 @@ macro_rules! tuple {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+ $last) = self;
                 KeyShape::Parts(vec![$($name.shape(),)+ $last.shape()])
+            }
+
+            fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+ $last) = self;
+                None$(.or_else(|| $name.flaw(params)))+.or_else(|| $last.flaw(params))
             }
         }
     };

@@ -14,7 +14,8 @@ use crate::{Key, RequestView};
 /// the router needs no pattern of its own. The value is decoded as axum's `Path` decodes it: `%61` and `a` are one identity.
 /// A number or a UUID is [its value](super::Query): `7` and `007` are one identity. It need not be UTF-8. Slashes in it that are doubled or at an end do not count.
 ///
-/// It is missing if no pattern has a parameter of that name, or if it is empty. If several routes of the policy cover the path and
+/// A limiter is not built if the policy has routes of which none has a parameter of that name or one for all the rest (`{*rest}`),
+/// unless the policy is [on demand](crate::Policy::on_demand). It is missing if no pattern has such a parameter, or if it is empty. If several routes of the policy cover the path and
 /// differ about the value, the route that axum matched decides; if that has no such parameter, or nested routers have several of one
 /// name with different values, it is [ambiguous](KeyMissing::ambiguous).
 ///
@@ -109,5 +110,24 @@ impl KeyExtractor for PathParam {
 
     fn shape(&self) -> KeyShape {
         KeyShape::Bytes
+    }
+
+    fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+        let name = &*self.name;
+        if name.is_empty() || name.starts_with([':', '{']) || name.contains(['*', '/']) {
+            return Some(format!(
+                "path parameter {name:?}: is no name of a parameter; write what stands between the braces, as in \"id\""
+            ));
+        }
+        match params? {
+            params if params.contains(&name) => None,
+            [] => Some(format!(
+                "path parameter {name:?}: no route of the policy has a parameter; write `{{{name}}}` into one"
+            )),
+            params => Some(format!(
+                "path parameter {name:?}: no route of the policy has it; its routes have {}",
+                params.join(", ")
+            )),
+        }
     }
 }

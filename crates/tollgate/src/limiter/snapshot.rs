@@ -47,6 +47,7 @@ impl Snapshot {
             }
             policy.check_cost()?;
             policy.check_coverage()?;
+            policy.check_key()?;
             policy.check_identities(&terms.client)?;
             if let Some(error) = terms.refuses.and_then(|refuses| refuses(policy)) {
                 return Err(error);

@@ -81,6 +81,19 @@ impl Pattern {
         (first.kind == Kind::Static).then_some(&*first.prefix)
     }
 
+    /// What its parameters are called.
+    pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
+        let segments = self.segments.iter();
+        let params = segments.filter(|segment| segment.kind != Kind::Static);
+        params.map(|segment| segment.name.as_str())
+    }
+
+    /// Whether it ends in a parameter for all the rest of a path.
+    pub(crate) fn has_rest(&self) -> bool {
+        let mut segments = self.segments.iter();
+        segments.any(|segment| segment.kind == Kind::CatchAll)
+    }
+
     /// As it was written.
     pub(crate) fn as_str(&self) -> &str {
         &self.text

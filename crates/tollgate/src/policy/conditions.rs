@@ -233,6 +233,30 @@ impl Policy {
         }
     }
 
+    /// Refuses a key that finds no identity in any request.
+    pub(crate) fn check_key(&self) -> Result<(), ConfigError> {
+        match self.key.flaw(self.only_params().as_deref()) {
+            None => Ok(()),
+            Some(reason) => Err(ConfigError::Key {
+                policy: self.name.to_string(),
+                reason,
+            }),
+        }
+    }
+
+    /// The parameters that paths have under this policy. Nothing where a route of axum's may have others: if the policy has no
+    /// routes, if one of them ends in a parameter for all the rest, or if the policy is asked for by name.
+    fn only_params(&self) -> Option<Vec<&str>> {
+        let routes = self.patterns().routes;
+        let is_open = self.on_demand || routes.is_empty() || routes.iter().any(Pattern::has_rest);
+        (!is_open).then(|| {
+            let mut params: Vec<_> = routes.iter().flat_map(Pattern::params).collect();
+            params.sort_unstable();
+            params.dedup();
+            params
+        })
+    }
+
     /// The patterns of paths.
     pub(crate) fn patterns(&self) -> Patterns<'_> {
         match &self.conditions {
