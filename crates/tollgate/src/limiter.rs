@@ -86,6 +86,8 @@ struct Inner {
     snapshot: ArcSwap<Snapshot>,
     /// How often the policies were replaced.
     generation: AtomicU64,
+    /// Whether a policy charges by the response, of those now or before.
+    has_outcomes: AtomicBool,
     terms: Terms,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
@@ -223,6 +225,9 @@ impl Limiter {
     pub fn replace(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), ConfigError> {
         let policies = policies.into_iter().collect();
         let snapshot = Snapshot::new(policies, &self.0.terms)?;
+        if snapshot.has_outcomes {
+            self.0.has_outcomes.store(true, Ordering::Relaxed);
+        }
         self.0.snapshot.store(Arc::new(snapshot));
         self.0.generation.fetch_add(1, Ordering::Release);
         Ok(())
@@ -292,7 +297,7 @@ impl Limiter {
 
     /// Whether a response may change what its request cost.
     pub(crate) fn has_outcomes(&self) -> bool {
-        self.snapshot().has_outcomes
+        self.0.has_outcomes.load(Ordering::Relaxed)
     }
 
     /// A charge was corrected.
@@ -350,6 +355,7 @@ impl Limiter {
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         Self(Arc::new(Inner {
+            has_outcomes: AtomicBool::new(policies.has_outcomes),
             snapshot: ArcSwap::from_pointee(policies),
             generation: AtomicU64::new(0),
             terms,

@@ -10,7 +10,6 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use super::expose::{expose, names};
 use super::fields::{has_fields, state, write_fields};
 use super::grpc::{Dialect, GrpcAnswers};
-use super::member::RATE_LIMIT;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
 use super::texts::{NO_STORE, texts};
@@ -182,8 +181,11 @@ impl Answers {
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         let headers = response.headers_mut();
         *headers = texts.refusal.clone();
-        headers.insert(RATE_LIMIT, state(sole, Some(seconds)));
-        headers.insert(RETRY_AFTER, retry_after(seconds));
+        // A map keeps the order in which it was filled, and this one was filled with these two first.
+        let numbers = [state(sole, Some(seconds)), retry_after(seconds)];
+        for (place, number) in headers.values_mut().zip(numbers) {
+            *place = number;
+        }
         Some(response)
     }
 

@@ -20,12 +20,14 @@ pub(super) struct Completion {
     status: RateLimitStatus,
     /// Whether the response says how budgets stand.
     writes: bool,
+    /// Whether the response may change what the request cost.
+    settles: bool,
 }
 
 impl Completion {
     pub(super) fn complete<R: ResponseBody>(&self, response: &mut Response<R>) {
         let status = &self.status;
-        if status.settle_by_response(&ResponseView::of(response)) {
+        if self.settles && status.settle_by_response(&ResponseView::of(response)) {
             let settled = status.clone();
             let watch = BodyWatch::new(move |sent| settled.settle_by_bytes(sent));
             let body = mem::replace(response.body_mut(), R::from_bytes(Bytes::new()));
@@ -89,11 +91,16 @@ impl Config {
         let ledger = decided.map(|decided| decided.into_ledger(&self.limiter));
         let status = RateLimitStatus::within(outer, self, own, ledger.unwrap_or_default());
         if !self.status && outer.is_none() {
-            return Some(Completion { status, writes });
+            return Some(Completion {
+                status,
+                writes,
+                settles,
+            });
         }
         let completion = (writes || settles).then(|| Completion {
             status: status.clone(),
             writes,
+            settles,
         });
         request.extensions_mut().insert(status);
         completion

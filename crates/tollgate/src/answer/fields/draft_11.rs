@@ -61,9 +61,7 @@ fn policies(report: Report<'_>) -> HeaderValue {
 pub(in crate::answer) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
     let standing = Standing::of(one, told);
     let mut member = Line::new();
-    member.text("\"");
-    member.text(one.quota());
-    member.text("\";r=");
+    member.text(&texts(one.label()).state);
     member.integer(standing.remaining);
     if !standing.never {
         member.text(";t=");
