@@ -16,6 +16,36 @@ use crate::limiter::{Admission, Asked, Pending};
 use crate::settings::Config;
 
 /// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
+///
+/// It is a `Service` if the response body of the service within is a [`ResponseBody`]. Where it is not, `.oneshot(..)` or `.call(..)`
+/// fails with E0599 (trait bounds of the method were not satisfied, or no such method was found), in which rustc does not name the
+/// body: add an [`AnyBodyLayer`](crate::AnyBodyLayer) between the two, as below.
+///
+/// ```compile_fail,E0599
+/// # use bytes::Bytes;
+/// # use http::{Request, Response};
+/// # use http_body_util::{BodyExt, Empty};
+/// # use tollgate::{Quota, RateLimitLayer};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// # let files = service_fn(|_: Request<()>| async {
+/// #     Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new().map_frame(|frame| frame)))
+/// # });
+/// let limited = RateLimitLayer::new(Quota::per_second(10)).layer(files);
+/// let answer = limited.oneshot(Request::new(()));
+/// ```
+///
+/// ```
+/// # use bytes::Bytes;
+/// # use http::{Request, Response};
+/// # use http_body_util::{BodyExt, Empty};
+/// # use tollgate::{AnyBodyLayer, Quota, RateLimitLayer};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// # let files = service_fn(|_: Request<()>| async {
+/// #     Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new().map_frame(|frame| frame)))
+/// # });
+/// let limited = RateLimitLayer::new(Quota::per_second(10)).layer(AnyBodyLayer.layer(files));
+/// let answer = limited.oneshot(Request::new(()));
+/// ```
 #[derive(Clone, Debug)]
 pub struct RateLimitService<S> {
     inner: S,
