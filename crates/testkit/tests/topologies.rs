@@ -122,13 +122,13 @@ fn what_is_lost_comes_when_it_is_sent_again() {
         ..Weather::default()
     });
 
-    let took: Vec<_> = (0..12)
-        .map(|_| ask(&network, Duration::from_secs(60)).unwrap())
-        .collect();
+    // What is lost nine times in a row, as one packet in 512 is, takes minutes: such an answer is not waited for.
+    let patience = Duration::from_secs(10);
+    let mut answers = (0..60).map(|_| ask(&network, patience));
+    let is_late = |took: Duration| took >= Duration::from_millis(200);
 
-    // That none of 24 packets is lost happens once in sixteen million times.
-    let slowest = took.iter().max().unwrap();
-    assert!(*slowest >= Duration::from_millis(200), "{took:?}");
+    // Two packets in a row are not lost once in four times, and sixty times in a row never.
+    assert!(answers.any(|came| came.is_some_and(is_late)));
 }
 
 #[test]

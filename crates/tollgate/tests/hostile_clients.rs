@@ -69,11 +69,10 @@ async fn who_sends_a_head_slowly_spends_nothing_and_keeps_nobody_waiting_until_i
     }
 
     // when others ask meanwhile
-    let started_at = Instant::now();
     for _ in 0..5 {
-        assert_eq!(served.get("/").await.status(), StatusCode::OK);
+        let answer = tokio::time::timeout(PROMPT, served.get("/")).await;
+        assert_eq!(answer.unwrap().status(), StatusCode::OK);
     }
-    assert!(started_at.elapsed() < PROMPT);
 
     // then the slow ones find what those have left: nothing
     for stream in &mut slow {
@@ -139,7 +138,7 @@ async fn a_flood_of_headers_is_the_servers_to_refuse_and_spends_nothing() {
 
 /// As much of `X-Forwarded-For` as the server takes, from whoever may say what it likes there and from whoever may not.
 #[tokio::test]
-async fn a_flood_of_forwarding_headers_buys_no_budget_and_little_time() {
+async fn a_flood_of_forwarding_headers_buys_no_budget() {
     let line = format!("X-Forwarded-For: {}\r\n", "10.0.0.2,".repeat(400));
     let trusted = Networks::new(["10.0.0.0/8", "127.0.0.0/8"]);
     for address in [
@@ -148,7 +147,6 @@ async fn a_flood_of_forwarding_headers_buys_no_budget_and_little_time() {
     ] {
         let policy = Policy::new("caller", Quota::per_hour(1));
         let served = served(policy, address.clone()).await;
-        let started_at = Instant::now();
         let mut statuses = Vec::new();
         for caller in 0..20 {
             // Another first address each time: the walk does not come that far.
@@ -163,6 +161,5 @@ async fn a_flood_of_forwarding_headers_buys_no_budget_and_little_time() {
             statuses[1..].iter().all(|&status| status == 429),
             "{statuses:?}"
         );
-        assert!(started_at.elapsed() < PROMPT);
     }
 }
