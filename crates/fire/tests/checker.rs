@@ -90,6 +90,31 @@ fn every_mutation_of_a_limiter_is_caught() {
     }
 }
 
+#[test]
+fn a_reset_may_be_lost_with_the_master_that_made_it_and_not_otherwise() {
+    for seed in SEEDS {
+        // given resets that say that they are done, and did nothing
+        let mut history = simulate(seed, Mutation::ResetIdle);
+        assert!(!wrongs(&history).is_empty(), "seed {seed}");
+
+        // when a failover may have lost each of them
+        let resets = history.attempts.iter();
+        let resets = resets.filter(|attempt| attempt.outcome == Outcome::Reset);
+        let failovers = resets.map(|reset| Disturbance {
+            from_us: reset.sent_us,
+            to_us: reset.heard_us,
+            effect: Effect::MaybeLoss,
+            home: None,
+        });
+        let failovers: Vec<_> = failovers.collect();
+        history.disturbances.extend(failovers);
+        history.disturbances.sort_by_key(|it| it.from_us);
+
+        // then nothing is wrong
+        assert_eq!(wrongs(&history), [""; 0], "seed {seed}");
+    }
+}
+
 fn is_about_one_twice(attempt: &Attempt) -> bool {
     let is_same = |one: &Asked, other: &Asked| one.budget == other.budget;
     match attempt.verb.asked() {

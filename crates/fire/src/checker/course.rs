@@ -31,7 +31,13 @@ impl Courses {
         for (budget, (_, course)) in &mut courses.0 {
             let disturbances = history.disturbances.iter();
             let there = disturbances.filter(|it| it.concerns(timelines.home(*budget)));
-            let losses = there.filter_map(|it| reader.loss(*budget, it));
+            let losses: Vec<_> = there.filter_map(|it| reader.loss(*budget, it)).collect();
+            // A reset that a replica has not heard of is lost with its master, as everything else is.
+            for reset in &mut course.losses {
+                let mut losses = losses.iter();
+                let may_be_lost = losses.any(|loss| loss.from <= reset.to && loss.to >= reset.from);
+                reset.is_certain &= !may_be_lost;
+            }
             course.losses.extend(losses);
             if let Some(&quota) = history.quotas.get(budget.policy) {
                 weigh_credits(course, &Rule::of(quota));
