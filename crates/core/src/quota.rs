@@ -193,7 +193,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If the burst is zero, beyond [`MAX_LIMIT`], takes longer than [`MAX_DRAIN`] to refill or cannot be exact within
+    /// If the burst is zero, beyond [`MAX_LIMIT`](crate::MAX_LIMIT), takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill or cannot be exact within
     /// 2^53, or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window's budget is its limit.
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         if !matches!(self.rule, Rule::Gcra(_)) {

@@ -123,7 +123,7 @@ impl LimiterBuilder {
     /// # Errors
     ///
     /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
-    /// none pass, if a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than [`MAX_CHARGES`] quotas between them.
+    /// none pass, if a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let policies = Snapshot::new(self.policies, &self.terms)?;
         let backend = self
