@@ -184,7 +184,7 @@ impl Run {
                 // It may have got as far as that another server decides, or did meanwhile.
                 self.doubt_clocks();
                 // Nobody knows how far it got.
-                let lost = Disturbance::of_all(Effect::MaybeLoss, from_us, now_us());
+                let lost = self.stage.done_since(Effect::MaybeLoss, from_us);
                 self.disturbances.push(lost);
                 is_whole
             }

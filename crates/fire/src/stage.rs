@@ -3,6 +3,7 @@
 mod clocks;
 mod fleet;
 mod homes;
+mod level;
 mod network;
 
 use std::thread::sleep;
@@ -30,6 +31,8 @@ const WHILE: Duration = Duration::from_millis(400);
 pub(crate) struct Stage {
     servers: Servers,
     clocks: Clocks,
+    /// When the replica was last seen to have all that its master had.
+    level_us: u64,
 }
 
 #[derive(Debug)]
@@ -88,7 +91,11 @@ impl Stage {
                 )
             }
         };
-        Ok(Self { servers, clocks })
+        Ok(Self {
+            servers,
+            clocks,
+            level_us: now_us(),
+        })
     }
 
     /// What the clocks show from the beginning on.
@@ -128,6 +135,7 @@ impl Stage {
         meanwhile: impl FnOnce(&mut Self, &mut Vec<Disturbance>) -> Result<()>,
     ) -> Result<()> {
         self.look_at_clocks(done);
+        self.look_at_replica();
         let from_us = now_us();
         let effect = match fault {
             Fault::ScriptFlush => self.tell_all(&["SCRIPT", "FLUSH"], Effect::Trouble),
@@ -168,7 +176,7 @@ impl Stage {
             Fault::PlannedFailover(time) => {
                 // Both masters may admit, until the last client has heard of it.
                 let effect = self.plan_failover(time)?;
-                done.push(Disturbance::of_all(effect, from_us, now_us()));
+                done.push(self.done_since(effect, from_us));
                 effect
             }
             Fault::ReplicaParted(time) => {
@@ -185,7 +193,7 @@ impl Stage {
             Fault::Isolated => {
                 // Both masters may admit.
                 let effect = self.isolate()?;
-                done.push(Disturbance::of_all(effect, from_us, now_us()));
+                done.push(self.done_since(effect, from_us));
                 effect
             }
             Fault::Reshard => self.reshard()?,
@@ -222,7 +230,7 @@ impl Stage {
                 Effect::Trouble
             }
         };
-        done.push(Disturbance::of_all(effect, from_us, now_us()));
+        done.push(self.done_since(effect, from_us));
         self.look_at_clocks(done);
         Ok(())
     }

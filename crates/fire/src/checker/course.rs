@@ -118,6 +118,7 @@ impl Reader<'_> {
                     from: self.timeline(budget).earliest(attempt.sent_us),
                     to: self.timeline(budget).latest(to_us),
                     is_certain: attempt.outcome == Outcome::Reset,
+                    is_takeover: false,
                 });
             }
         }
@@ -249,6 +250,7 @@ impl Reader<'_> {
             from: timeline.earliest(disturbance.from_us),
             to: timeline.latest(disturbance.to_us),
             is_certain,
+            is_takeover: !is_certain,
         })
     }
 }

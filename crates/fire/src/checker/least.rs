@@ -104,6 +104,13 @@ impl Least {
         self.record.clear();
     }
 
+    /// Brings back what an earlier clock has left too far ahead, so that it is not brought back later when the record is gone
+    /// through again.
+    pub(super) fn bring_back(&mut self, rule: &Rule, now: Moment) {
+        apply(rule, &mut self.state, now.at_us, 0);
+        apply(rule, &mut self.base, now.at_us, 0);
+    }
+
     fn replay(&mut self, rule: &Rule) {
         self.record.retain(|charged| charged.n > 0);
         self.state = self.base.clone();

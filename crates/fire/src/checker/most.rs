@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use tollgate_core::State;
 
 use super::credit::Credit;
-use super::rule::{Rule, hastened};
+use super::rule::{Rule, hastened, is_later};
 use super::timeline::Moment;
 
 /// Something that may have been taken.
@@ -45,6 +45,17 @@ impl Most {
         take(rule, &mut self.state, at_us, n)
     }
 
+    /// The same while a replica may take over that has not heard of everything. What was seen to fit shows what was left on the
+    /// server that said so, and a look brings back what its clock had left too far ahead: neither has to be so on the replica.
+    pub(super) fn take_beside(&mut self, rule: &Rule, at_us: u64, n: u64) -> bool {
+        let before = self.state.clone();
+        let is_moved = self.take(rule, at_us, n);
+        if is_later(&before, &self.state) {
+            self.state = before;
+        }
+        is_moved
+    }
+
     /// What may have been taken was, at the latest now. True if the bound has moved as in [`take`].
     pub(super) fn may_lose(&mut self, rule: &Rule, at_us: u64, doubt: Doubt) -> bool {
         let period_us = rule.period_us();
@@ -65,7 +76,13 @@ impl Most {
             return false;
         }
         self.doubts.push_back((at_us, Doubt { n, ..doubt }));
-        lose(rule, &mut self.state, at_us, n, doubt.is_debit)
+        let before = self.state.clone();
+        let is_beyond = lose(rule, &mut self.state, at_us, n, doubt.is_debit);
+        // Perhaps nobody looked, and what an earlier clock has left far ahead still stands there.
+        if is_later(&before, &self.state) {
+            self.state = before;
+        }
+        is_beyond
     }
 
     /// The same with all of these on top, each of which may have been taken by now or not.

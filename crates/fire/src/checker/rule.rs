@@ -142,6 +142,15 @@ pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
     }
 }
 
+/// Whether one bucket will be full again later than another.
+pub(super) fn is_later(one: &State, other: &State) -> bool {
+    let full_at_us = |state: &State| match state.snapshot() {
+        Snapshot::Gcra { full_at_us, .. } => Some(full_at_us),
+        _ => None,
+    };
+    full_at_us(one) > full_at_us(other)
+}
+
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

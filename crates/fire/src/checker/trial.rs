@@ -18,6 +18,8 @@ pub(super) struct Loss {
     pub(super) to: Moment,
     /// Whether it surely happened.
     pub(super) is_certain: bool,
+    /// Whether a replica may have taken over by it, and have what stood there at any moment since it began.
+    pub(super) is_takeover: bool,
 }
 
 /// What may have been taken at one moment between two, or not at all.
@@ -127,7 +129,12 @@ impl<'a> Trial<'a> {
 
         // Who looks at a budget after the clock has stepped back leaves it moved to the new time, whatever is said.
         self.least.take(rule, now, said.taken);
-        let mut is_moved = self.most.take(rule, at_us, said.taken);
+        let is_stale = self.losing.iter().any(|(loss, _)| loss.is_takeover);
+        let mut is_moved = if is_stale {
+            self.most.take_beside(rule, at_us, said.taken)
+        } else {
+            self.most.take(rule, at_us, said.taken)
+        };
         for (_, most) in &mut self.losing {
             is_moved |= most.take(rule, at_us, said.taken);
         }
@@ -172,8 +179,12 @@ impl<'a> Trial<'a> {
     fn end_doubts(&mut self, now: Moment) {
         let ended = self.course.unsure.partition_point(|unsure| unsure.to < now);
         let mut is_moved = false;
+        let steps = self.steps;
         for unsure in self.course.unsure.drain(..ended) {
-            let at_us = unsure.to.at_us;
+            // Who decided by an earlier clock may do so for longer than it matters: what another has taken over is from before now.
+            let since = steps.get(unsure.to.era + 1..=now.era).unwrap_or_default();
+            let back_us: u64 = since.iter().map(|step| step.back_us).sum();
+            let at_us = unsure.to.at_us.min(now.at_us.saturating_add(back_us));
             is_moved |= self.most.may_lose(self.rule, at_us, unsure.doubt);
             for (loss, most) in &mut self.losing {
                 if unsure.to >= loss.from {
@@ -242,6 +253,9 @@ impl<'a> Trial<'a> {
 
     /// The clock may have been set since.
     fn enter(&mut self, now: Moment) {
+        let is_new = self.last.era < now.era;
+        // When two servers decide for a while, the one whose clock is ahead begins before the other has ended.
+        let overlap_us = self.last.at_us.saturating_sub(now.at_us);
         for era in self.last.era + 1..=now.era {
             let Some(&Step { back_us, ended_us }) = self.steps.get(era) else {
                 continue;
@@ -254,6 +268,7 @@ impl<'a> Trial<'a> {
                 self.least = Least::full(self.rule, now);
             }
             // Who is still blind stays so for as long again: by the new clock the old end means nothing.
+            let back_us = back_us.max(overlap_us);
             self.blind_us = match self.rule.blind_us(back_us) {
                 0 => 0,
                 _ if back_us == 0 && self.last >= self.blind_until => 0,
@@ -263,6 +278,10 @@ impl<'a> Trial<'a> {
                 era,
                 at_us: now.at_us.saturating_add(self.blind_us),
             };
+        }
+        if is_new {
+            // By the look that was seen now.
+            self.least.bring_back(self.rule, now);
         }
         self.last = now;
     }

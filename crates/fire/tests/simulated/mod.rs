@@ -76,7 +76,7 @@ impl Mutation {
     ];
 
     /// Whether it is about what nobody waits for. That may be lost to any fault, and is only surely missed where none acts.
-    fn is_about_corrections(self) -> bool {
+    pub(crate) fn is_about_corrections(self) -> bool {
         matches!(
             self,
             Self::CreditTwice | Self::CreditLost | Self::DebitTwice | Self::DebitLost
@@ -106,6 +106,12 @@ pub(crate) fn calm(seed: u64) -> History {
     Simulation::new(seed, Mutation::None).run(false, 0)
 }
 
+/// A history of two servers in turn: now and then the other takes over, by its own clock and with what the first had when it
+/// was last heard of. For a while both may have answered.
+pub(crate) fn failing_over(seed: u64, mutation: Mutation) -> History {
+    Simulation::new(seed, mutation).run_as_fleet()
+}
+
 struct Simulation {
     rng: Rng,
     population: Population,
@@ -121,6 +127,17 @@ struct Simulation {
     held: Vec<(Budget, Said, Receipt)>,
     /// What is to be given back or taken besides, and when.
     settled: Vec<(u64, Settled)>,
+}
+
+/// One server hears nothing of the other.
+struct Parting {
+    from_us: u64,
+    /// What it has.
+    states: BTreeMap<Budget, State>,
+    /// How much is done until it takes over.
+    steps: u32,
+    /// How much of that is done when both answer.
+    both_from: u32,
 }
 
 struct Settled {
@@ -159,13 +176,7 @@ impl Simulation {
                 self.disturb();
             }
             if self.rng.u8(0..40) >= corrections {
-                // Whether something is sent again shows only in what is lost.
-                let one_in = if self.mutation == Mutation::SendAgain {
-                    10
-                } else {
-                    50
-                };
-                let is_lost = with_faults && self.rng.u8(0..one_in) == 0;
+                let is_lost = with_faults && self.rng.u8(0..self.one_lost_in()) == 0;
                 self.ask(is_lost);
             } else if self.rng.u8(0..6) == 0 {
                 self.reset(with_faults);
@@ -174,6 +185,97 @@ impl Simulation {
             }
         }
         self.history
+    }
+
+    /// As [`run`](Self::run), with failovers for faults.
+    fn run_as_fleet(mut self) -> History {
+        self.ahead_us = self.rng.i64(0..3_000_000);
+        let clock = Disturbance::of_all(Effect::Clock(self.ahead_us), 0, 0);
+        self.history.disturbances.push(clock);
+        let mut other_ahead_us = self.rng.i64(0..3_000_000);
+        let mut parting: Option<Parting> = None;
+        for _ in 0..STEPS {
+            self.wall_us += self.rng.u64(0..3_000);
+            self.arrive_late();
+            match &mut parting {
+                None if self.rng.u16(0..200) == 0 => {
+                    parting = Some(Parting {
+                        from_us: self.wall_us,
+                        states: self.states.clone(),
+                        steps: self.rng.u32(0..200),
+                        both_from: self.rng.u32(0..200),
+                    });
+                }
+                None if self.rng.u16(0..400) == 0 => {
+                    let from_us = self.wall_us;
+                    self.ahead_us += self.rng.i64(-2_000_000..2_000_000);
+                    self.wall_us += 10;
+                    self.note_clock(from_us);
+                }
+                None => {}
+                Some(over) if over.steps == 0 => {
+                    self.take_over(over.from_us, &mut over.states, &mut other_ahead_us);
+                    parting = None;
+                }
+                Some(parting) => parting.steps -= 1,
+            }
+            let other = parting.as_mut().filter(|it| it.steps < it.both_from);
+            let other = other.filter(|_| self.rng.bool());
+            if let Some(other) = other {
+                std::mem::swap(&mut self.states, &mut other.states);
+                std::mem::swap(&mut self.ahead_us, &mut other_ahead_us);
+                self.act();
+                std::mem::swap(&mut self.states, &mut other.states);
+                std::mem::swap(&mut self.ahead_us, &mut other_ahead_us);
+            } else {
+                self.act();
+            }
+        }
+        if let Some(mut over) = parting {
+            self.take_over(over.from_us, &mut over.states, &mut other_ahead_us);
+        }
+        self.history.disturbances.sort_by_key(|it| it.from_us);
+        self.history
+    }
+
+    /// Whether something is sent again shows only in what is lost.
+    fn one_lost_in(&self) -> u8 {
+        match self.mutation {
+            Mutation::SendAgain => 10,
+            _ => 50,
+        }
+    }
+
+    fn act(&mut self) {
+        match self.rng.u8(0..40) {
+            0 => self.reset(true),
+            1..=3 => self.correct(true),
+            _ => {
+                let is_lost = self.rng.u8(0..self.one_lost_in()) == 0;
+                self.ask(is_lost);
+            }
+        }
+    }
+
+    /// The other decides from now on, and what was on its way to the first may be lost.
+    fn take_over(
+        &mut self,
+        from_us: u64,
+        states: &mut BTreeMap<Budget, State>,
+        other_ahead_us: &mut i64,
+    ) {
+        std::mem::swap(&mut self.states, states);
+        std::mem::swap(&mut self.ahead_us, other_ahead_us);
+        self.late.retain(|_| self.rng.bool());
+        self.settled.retain(|_| self.rng.bool());
+        let lost = Disturbance::of_all(Effect::MaybeLoss, from_us, self.wall_us);
+        self.history.disturbances.push(lost);
+        self.note_clock(from_us);
+    }
+
+    fn note_clock(&mut self, from_us: u64) {
+        let clock = Disturbance::of_all(Effect::Clock(self.ahead_us), from_us, self.wall_us);
+        self.history.disturbances.push(clock);
     }
 
     fn ask(&mut self, is_lost: bool) {
