@@ -143,10 +143,15 @@ impl Gcra {
         own
     }
 
-    /// Whether a state may lie so far ahead that only 128 bits hold it in parts of this quota.
+    /// In what the parts of a state can be counted: that of a longer quota may lie so far ahead that only 128 bits hold it in
+    /// parts of this one.
     #[inline]
-    fn is_outreached_by(&self, state: &State) -> bool {
-        state.reach() > self.reach
+    fn width_for(&self, state: &State) -> Width {
+        if state.reach() > self.reach {
+            Width::Wide
+        } else {
+            self.width
+        }
     }
 
     /// How far `point` lies ahead of now; nothing if it has passed.
@@ -266,13 +271,11 @@ impl Gcra {
         cost: u64,
         take: bool,
     ) -> Option<(Passage, Point, Budget)> {
-        if self.is_outreached_by(state) {
-            return None;
+        match self.width_for(state) {
+            Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
+            Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
+            Width::Wide => None,
         }
-        if self.width == Width::Micros {
-            return Some(self.step_in::<Micros>(state, now, cost, take));
-        }
-        (self.width == Width::Narrow).then(|| self.narrow_step(state, now, cost, take))
     }
 
     /// By itself, so that what is on every request's way stays short.
@@ -325,8 +328,7 @@ impl Decider for Gcra {
     type State = State;
 
     fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
-        match self.width {
-            _ if self.is_outreached_by(state) => self.passage_in::<u128>(state, now, cost),
+        match self.width_for(state) {
             Width::Micros => self.passage_in::<Micros>(state, now, cost),
             Width::Narrow => self.passage_in::<u64>(state, now, cost),
             Width::Wide => self.passage_in::<u128>(state, now, cost),
@@ -368,14 +370,9 @@ impl Decider for Gcra {
         self.budget_at(left, now, self.point(now, left))
     }
 
-    fn full_at(&self, state: &State) -> Point {
-        state.full_at()
-    }
-
     /// What passage, charge and budget have in common is worked out once.
     fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
-        match self.width {
-            _ if self.is_outreached_by(state) => self.step_in::<u128>(state, now, cost, take),
+        match self.width_for(state) {
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
             Width::Narrow => self.narrow_step(state, now, cost, take),
             Width::Wide => self.step_in::<u128>(state, now, cost, take),
@@ -409,11 +406,8 @@ impl State {
     fn stand_at(&mut self, point: Point, of: u16, reach: Reach) {
         debug_assert!(point.us <= US, "{point:?}");
         self.word = point.us | reach.bits() << US_BITS;
-        self.rest = point.rest;
-        // Where there is no rest it means nothing.
-        if point.rest > 0 {
-            self.of = of;
-        }
+        // Where there is no rest its denominator means nothing.
+        (self.rest, self.of) = (point.rest, of);
     }
 
     /// Else the state of a key that is always in use would carry them for ever.
@@ -627,13 +621,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_credit_tells_which_stretch_it_took_out_and_rounds_to_the_strict_side() {
+        // Of 10 µs for each unit, and of 1 3/7 µs.
+        let (whole, sevenths) = (rule(10, 8), Gcra::new(7, 10, 14).expect("a quota"));
+        for (rule, full_at, from_us, length_us, last_us) in [
+            // Of three units that are charged first, one has drained by half when two come back: the second and the third.
+            (whole, NOW + 30, NOW + 10, 20, NOW + 50),
+            // 4 2/7 µs, of which 2 6/7 come back: those from 1 3/7 on, and the last ends at 7 1/7.
+            (sevenths, NOW + 4, NOW + 1, 3, NOW + 8),
+        ] {
+            // given two charges, of which the first is partly to be given back
+            let mut state = State::default();
+            rule.take(&mut state, NOW, 3);
+            let place = state.full_at();
+            assert_eq!(place.us, full_at);
+            rule.take(&mut state, NOW, 2);
+
+            // when that is done, before any of what comes back has drained
+            let now = if full_at == NOW + 30 { NOW + 5 } else { NOW };
+            rule.give_back(&mut state, now, NOW, place, 2);
+
+            // then
+            let Snapshot::Gcra { credits, .. } = state.snapshot() else {
+                panic!("{state:?}");
+            };
+            let told = CreditMark {
+                at_us: now,
+                from_us,
+                length_us,
+                last_us,
+            };
+            assert_eq!(credits, [told]);
+        }
+    }
+
     proptest! {
+        /// Of a state that a quota of a longer drain may have left as well, which does not fit 64 bits.
         #[test]
         fn a_quick_step_is_the_step_in_128_bits(
             (limit, period_us, burst) in (1..100_000_u64, 1..100_000_000_u64, 1..100_000_u64),
             whole in any::<bool>(),
             (ahead_us, rest) in (0..1_u64 << 52, any::<u32>()),
             of in any::<Option<u16>>(),
+            (exponent, parts) in (0..=48_u8, 0..32_u8),
             near in any::<bool>(),
             cost in 0..200_000_u64,
             take in any::<bool>(),
@@ -646,10 +677,12 @@ mod tests {
             let now = 1_700_000_000_000_000;
             let ahead_us = if near { ahead_us % (2 * period_us) } else { ahead_us };
             let mut quick = State::default();
-            quick.put(Point { us: now + ahead_us, rest }, of.unwrap_or(rule.mark), Reach::default());
-            let mut wide = quick.clone();
+            let point = Point { us: now + ahead_us, rest };
+            quick.put(point, of.unwrap_or(rule.mark), Reach::new(exponent, parts));
+            let (mut asked, mut wide) = (quick.clone(), quick.clone());
 
             // when
+            let passage = rule.passage(&mut asked, now, cost);
             let steps = (
                 rule.step(&mut quick, now, cost, take),
                 rule.step_in::<u128>(&mut wide, now, cost, take),
@@ -658,6 +691,7 @@ mod tests {
             // then
             prop_assert_eq!(steps.0, steps.1);
             prop_assert_eq!(quick.full_at(), wide.full_at());
+            prop_assert_eq!(passage, steps.1.0);
         }
     }
 }
