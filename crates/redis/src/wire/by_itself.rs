@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use redis::{Client, Connection, Value};
 use smallvec::smallvec;
-use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, Charge, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Scope};
 use tollgate_testkit::Standalone;
 
 use super::numbers::Reader;
@@ -204,7 +204,11 @@ fn grid() -> Vec<Quota> {
     let quotas = rates.into_iter().flat_map(|(limit, period)| {
         [1, 12, 3_000].map(|burst| Quota::new(limit, Duration::from_micros(period)).burst(burst))
     });
-    quotas.collect()
+    // A drain of a power of two microseconds, and the longest drain.
+    let two = Quota::new(1, Duration::from_micros(1 << 20));
+    let longest = Quota::new(1, MAX_PERIOD).burst(10);
+    assert_eq!(u128::from(drain_us(&longest, 10)), MAX_DRAIN.as_micros());
+    quotas.chain([two, longest]).collect()
 }
 
 #[test]
@@ -214,6 +218,7 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
         for other in grid() {
             // given a budget that is spent under one quota
             server.forget();
+            server.now = START;
             assert!(server.admits(&one, one.capacity()));
             let mut owed = server.owed_us();
             let wait = (drain_us(&one, one.capacity()) / 7).max(1);
@@ -250,19 +255,25 @@ fn no_other_quota_forgives_a_debt() {
         for other in grid() {
             // given a budget that owes all that it can
             server.forget();
-            server.debit(&one, 8 * one.capacity());
-            let owed = server.owed_us();
+            server.debit(&one, 9 * one.capacity());
+            let mut owed = server.owed_us();
             assert!(owed >= drain_us(&one, 8 * one.capacity()), "{one}: {owed}");
             assert!(
                 owed <= drain_us(&one, 8 * one.capacity()) + 1,
                 "{one}: {owed}"
             );
 
-            // when the other asks, and what is charged to either goes on
-            for cost in [1, other.capacity() + 1, 1] {
-                server.admits(&other, cost);
-                server.debit(&other, 1);
-                server.debit(&one, 1);
+            // when both ask in turns, and what is charged to either goes on
+            for (quota, cost, debt) in [
+                (&other, 1, 1),
+                (&one, one.capacity() + 1, 1),
+                (&other, other.capacity() + 1, 9 * other.capacity()),
+                (&one, 1, 1),
+                (&other, 1, 1),
+            ] {
+                server.admits(quota, cost);
+                server.debit(quota, debt);
+                owed = owed.max(server.owed_us());
             }
 
             // then less than one full budget of the larger is forgiven
@@ -383,6 +394,83 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
 
         // then it carries them as long and no longer
         assert_eq!(lengths, [23 + 30 * 28, short], "{quota}");
+    }
+}
+
+/// Of a credit: when it was given, where the stretch began that it took out, how long that was, and the last place of all then.
+type CreditMark = [u64; 4];
+
+fn packed(credits: &[CreditMark]) -> Vec<u8> {
+    let numbers = credits.iter().flatten();
+    numbers
+        .flat_map(|number| number.to_le_bytes()[..7].to_vec())
+        .collect()
+}
+
+fn credits_of(state: &[u8]) -> Vec<CreditMark> {
+    let mut reader = Reader(&state[23..]);
+    let mut credits = Vec::new();
+    while !reader.0.is_empty() {
+        credits.push([(); 4].map(|()| reader.u56().unwrap()));
+    }
+    credits
+}
+
+/// Credits of these lengths, the oldest first, all of which a receipt can still have to know.
+fn credits_of_lengths(lengths: &[u64; 32]) -> Vec<CreditMark> {
+    let credits = (0..).zip(lengths).map(|(n, &length)| {
+        // Neither beginnings nor ends stand in the order of time.
+        let (from, last) = (START + 7 * n % 5, START + SECOND + 3 * n % 4);
+        [START - 100 + n, from, length, last]
+    });
+    credits.collect()
+}
+
+#[test]
+fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_beside_what_came_after() {
+    const LONGEST: u64 = 1 << 52;
+    let mut server = Server::start();
+    let quota = Quota::per_second(10).burst(40);
+    let then_none = |lengths: &[u64]| {
+        let mut all = [0; 32];
+        all[..lengths.len()].copy_from_slice(lengths);
+        all
+    };
+    // Each is more than half of all that came after it.
+    let falling: [u64; 32] = std::array::from_fn(|n| 3_u64.pow(31 - u32::try_from(n).unwrap()));
+    for (lengths, older) in [
+        (then_none(&[8, 7, 30]), 0),
+        (then_none(&[8, 7, 29]), 3),
+        (then_none(&[20, 8, 7, 29, 1]), 1),
+        (then_none(&[20, 8, 7, 29]), 4),
+        (then_none(&[]), 0),
+        (falling, 0),
+        // Together longer than anything drains: no longer than what Lua counts exactly.
+        ([LONGEST; 32], 0),
+        ([LONGEST / 2; 32], 0),
+    ] {
+        // given as many credits as are told apart, in a state that owes a second
+        let mut credits = credits_of_lengths(&lengths);
+        let newest = START + SECOND;
+        let mut state = vec![128 + 21];
+        state.extend((newest as f64).to_le_bytes());
+        state.extend([0; 7]);
+        state.extend(&(newest + 3).to_le_bytes()[..7]);
+        state.extend(packed(&credits));
+        let mut set = redis::cmd("SET");
+        set.arg(KEY).arg(&state).exec(&mut server.redis).unwrap();
+
+        // when one more is given, of a charge that was made after all of them
+        server.credit(&quota, 2, START, newest);
+
+        // then two are one, which errs on the strict side in each of its parts
+        let [_, from, length, last] = credits.remove(older);
+        let merged = &mut credits[older];
+        merged[1] = merged[1].min(from);
+        merged[2] = (merged[2] + length).min(LONGEST);
+        merged[3] = merged[3].max(last);
+        credits.push([START, newest - 200_000, 200_000, newest]);
+        assert_eq!(credits_of(&server.state()), credits, "{lengths:?}");
     }
 }
 

@@ -22,7 +22,7 @@ fn garble(random: &mut Random, quota: &Quota, state: &mut Vec<u8>) {
     match random.below(4) {
         0 => state.truncate(at),
         1 => state.extend(std::iter::repeat_n(0, 1 + random.index(40))),
-        _ => state[at] = random.of(&[0, 1, 127, 128, 161, 176, 177, 248, 255]),
+        _ => state[at] = random.of(&[0, 1, 31, 32, 127, 128, 161, 176, 177, 248, 255]),
     }
 }
 

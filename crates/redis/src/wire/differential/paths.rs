@@ -115,16 +115,15 @@ fn request(quotas: &[Quota], costs: &[u64], mode: Mode, names: &[&[u8]]) -> Requ
 type Left = (u64, Vec<Option<(Vec<u8>, i64)>>);
 
 impl World {
-    fn left_by(&mut self, requests: &[&Request], states: &[Option<Vec<u8>>]) -> Left {
+    fn left_by(&mut self, now: u64, requests: &[&Request], states: &[Option<Vec<u8>>]) -> Left {
         let mut prepare = redis::pipe();
-        prepare.cmd("FLUSHALL").cmd("SET").arg("clock").arg(NOW);
+        prepare.cmd("FLUSHALL").cmd("SET").arg("clock").arg(now);
         for (key, state) in KEYS.iter().zip(states) {
             if let Some(state) = state {
                 // With the expiry that the contract states, so far as it is a state at all.
-                let ends = if (state[8] as i8) < 0 {
-                    4_000_000_000_000_000
-                } else {
-                    stated(state)
+                let ends = match state::decode(state, Unit::Gcra) {
+                    Some(_) => stated_end_us(state, Unit::Gcra),
+                    None => 4_000_000_000_000_000,
                 };
                 let mut set = redis::cmd("SET");
                 set.arg(key).arg(state).arg("PXAT").arg(ends / 1_000);
@@ -167,29 +166,42 @@ impl World {
         });
         (admitted, states.to_vec())
     }
+
+    /// How many of some requests are admitted and what they leave: by a call of their own, and by one with a probe of a third key,
+    /// which the general path takes.
+    fn by_both_paths(
+        &mut self,
+        now: u64,
+        requests: &[Request],
+        states: &[Option<Vec<u8>>],
+    ) -> [(u64, Vec<Said>); 2] {
+        let alone: Vec<&Request> = requests.iter().collect();
+        let probe = request(&[Quota::per_hour(3)], &[1], Mode::Probe, &[b"third"]);
+        let beside: Vec<&Request> = alone.iter().copied().chain([&probe]).collect();
+        let own = self.left_by(now, &alone, states);
+        let general = self.left_by(now, &beside, states);
+        // A probe is open, too.
+        [
+            (own.0, said(&own)),
+            (general.0 - 1, said(&general)),
+        ]
+    }
 }
 
+type Said = Option<(Option<Snapshot>, Vec<u8>)>;
+
 /// What a state says, or it as it stands if it is none; one that says something ends when it has to.
-fn said(left: &Left, quota: &Quota) -> Vec<Option<(Option<Snapshot>, Vec<u8>)>> {
-    let (_, states) = left;
+fn said((_, states): &Left) -> Vec<Said> {
     let said = |found: &Option<(Vec<u8>, i64)>| {
         let (bytes, ends) = found.as_ref()?;
-        let Some(state) = state::decode(bytes, quota.unit()) else {
+        let Some(state) = state::decode(bytes, Unit::Gcra) else {
             return Some((None, bytes.clone()));
         };
         let ends_us = u64::try_from(*ends).unwrap() * 1_000;
-        assert_eq!(ends_us, stated_end_us(bytes, quota.unit()), "{bytes:?}");
+        assert_eq!(ends_us, stated_end_us(bytes, Unit::Gcra), "{bytes:?}");
         Some((Some(state.snapshot()), Vec::new()))
     };
     states.iter().map(said).collect()
-}
-
-fn stated(state: &[u8]) -> u64 {
-    let whole = f64::from_le_bytes(state[1..9].try_into().unwrap());
-    if whole.fract() != 0.0 {
-        return 4_000_000_000_000_000;
-    }
-    stated_end_us(state, Unit::Gcra)
 }
 
 #[test]
@@ -199,7 +211,6 @@ fn a_call_with_a_path_of_its_own_is_decided_as_by_the_general_path() {
     let mut world = World::new(&server, seed, Calls::Any);
     let mut random = Random::of_seed(seed);
     let quotas = quotas();
-    let probed = Quota::per_hour(3);
     for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(3_000) {
         // given two states as some quotas have left them
         let (one, other) = (random.of(&quotas), random.of(&quotas));
@@ -217,19 +228,123 @@ fn a_call_with_a_path_of_its_own_is_decided_as_by_the_general_path() {
                 .collect(),
         };
 
-        // when a call is about them alone, and with a probe of a third
-        let alone: Vec<&Request> = requests.iter().collect();
-        let probe = request(&[probed], &[1], Mode::Probe, &[b"third"]);
-        let beside: Vec<&Request> = alone.iter().copied().chain([&probe]).collect();
-        let own = world.left_by(&alone, &states);
-        let general = world.left_by(&beside, &states);
-
-        // then it is the same, but that a probe is open too
+        // when a call is about them alone, and with a probe of a third, then it is the same
+        let [own, general] = world.by_both_paths(NOW, &requests, &states);
         assert_eq!(
-            (own.0, said(&own, &one)),
-            (general.0 - 1, said(&general, &one)),
+            own, general,
             "{one}, {other} {costs:?} {mode:?} on {states:?}"
         );
+    }
+}
+
+/// A quota of which a unit drains in one microsecond, one of which it takes half as long again, and a call for each path of its
+/// own: of one charge, of two keys that are charged alike, and of two charges.
+fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
+    let us = Duration::from_micros;
+    let whole = Quota::new(1, us(1)).burst(2_000);
+    let halves = Quota::new(2, us(3)).burst(1_300);
+    let of = |quota: Quota| {
+        let one = |key: &[u8]| request(&[quota], &[cost], Mode::Enforce, &[key]);
+        let both = || request(&[quota; 2], &[cost; 2], Mode::Enforce, &KEYS);
+        let paths = [
+            vec![one(KEYS[0])],
+            KEYS.map(one).into(),
+            vec![both()],
+            vec![both(), both()],
+        ];
+        paths.map(|requests| (quota, requests))
+    };
+    [whole, halves].into_iter().flat_map(of).collect()
+}
+
+/// A state as a quota of either leaves it, whose full drain has cells of 1,024 µs.
+fn state_of(at: u64, rest: Option<(u32, u16, u8)>) -> Vec<u8> {
+    let mut state = vec![128 + 10];
+    state.extend((at as f64).to_le_bytes());
+    if let Some((rest, mark, parts)) = rest {
+        state.extend(rest.to_le_bytes());
+        state.extend(mark.to_le_bytes());
+        state.push(parts);
+    }
+    state
+}
+
+/// The beginning of a cell.
+const CELL: u64 = NOW / 1_024 * 1_024;
+
+/// Written in place or whole, a state ends when it has to: whether it stood at the beginning of a cell, in its middle or at its end,
+/// and wherever it goes from there.
+#[test]
+fn every_path_ends_a_state_when_it_has_to_wherever_it_stood_in_its_cell() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Any);
+    for cost in [1, 2, 340, 341, 342, 511, 512, 513] {
+        for (quota, requests) in requests_of_each_path(cost) {
+            for into in [0, 1, 510, 511, 512, 513, 1_022, 1_023] {
+                for rest in [None, Some((0, 2, 0)), Some((1, 2, 0))] {
+                    let state = Some(state_of(CELL + into, rest));
+                    let (now, states) = (CELL + into - 500, [state.clone(), state]);
+
+                    let [own, general] = world.by_both_paths(now, &requests, &states);
+
+                    assert_eq!(own, general, "{quota}, {cost} on {states:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Of another tag, another denominator, no denominator's rest, in debt, with credits, further ahead than a budget or a debt may be, or
+/// between two microseconds: what is out of the ordinary is decided, or left alone, as by the general path.
+#[test]
+fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Any);
+    let at = CELL + 512;
+    let rests = [
+        (0, 2),
+        (1, 2),
+        (1, 1),
+        (1, 3),
+        (2, 2),
+        (3, 2),
+        (7, 2),
+        (7, 9),
+    ];
+    let debts = [(0, 2, 9), (1, 2, 31), (0, 0, 32)];
+    let rests = rests.map(|(rest, mark)| (rest, mark, 0));
+    let forms = rests.into_iter().chain(debts).map(Some).chain([None]);
+    // By whether it is one that some quota may have left.
+    let mut states = Vec::new();
+    for form in forms {
+        let state = state_of(at, form);
+        for tag in [137, 138, 139] {
+            states.push((true, [&[tag], &state[1..]].concat()));
+        }
+        for point in [at as f64 + 0.5, -(at as f64)] {
+            let point = &point.to_le_bytes()[..];
+            states.push((false, [&state[..1], point, &state[9..]].concat()));
+        }
+        states.push((false, [&state[..], &[0]].concat()));
+        states.push((false, state[..state.len() - 1].to_vec()));
+    }
+    for (quota, requests) in requests_of_each_path(1) {
+        let drain = drain_us(&quota);
+        for (may_be_left, state) in &states {
+            let ahead = [1_000, 0, 1, drain, drain + 1, 8 * drain + 2];
+            let ahead = if *may_be_left { &ahead[..] } else { &ahead[..1] };
+            // As many microseconds ahead, and one behind.
+            let times = ahead.iter().map(|ahead| at - ahead).chain([at + 1]);
+            for now in times {
+                for other in [None, Some(state_of(at, None)), Some(state.clone())] {
+                    let states = [Some(state.clone()), other];
+
+                    let [own, general] = world.by_both_paths(now, &requests, &states);
+
+                    assert_eq!(own, general, "{quota} at {now} on {states:?}");
+                }
+            }
+        }
     }
 }
 
@@ -239,6 +354,7 @@ fn many_requests_by_other_rules_are_decided_by_these() {
     let server = Standalone::start();
     let mut world = World::new(&server, seed(), Calls::Any);
     let offset = Duration::ZERO;
+    let callers: Vec<_> = (0..40).map(|n| format!("caller {n}")).collect();
     for algorithm in [
         Algorithm::FixedWindow { offset },
         Algorithm::SlidingWindow,
@@ -246,16 +362,26 @@ fn many_requests_by_other_rules_are_decided_by_these() {
     ] {
         let quota = Quota::per_hour(50).using(algorithm);
         let both = request(&[quota, quota], &[1, 1], Mode::Enforce, &KEYS);
-        let requests = vec![&both; 70];
+        let names: Vec<_> = callers.iter().map(|name| name.as_bytes()).collect();
+        // Half of them ask for more, so that requests have to say whose they are.
+        let alone = names.iter().enumerate();
+        let alone = alone.map(|(n, name)| {
+            let cost = 1 + n as u64 % 2;
+            request(&[quota], &[cost], Mode::Enforce, &[name])
+        });
+        let alone: Vec<_> = alone.collect();
+        for (requests, names, passed) in [
+            (vec![&both; 70], KEYS.to_vec(), 50),
+            (alone.iter().collect(), names, 40),
+        ] {
+            let (admitted, _) = world.left_by(NOW, &requests, &[None, None]);
 
-        let (admitted, states) = world.left_by(&requests, &[None, None]);
-
-        assert_eq!(admitted, 50, "{quota}");
-        let unit = quota.unit();
-        let is_state = |found: &Option<(Vec<u8>, i64)>| {
-            let (bytes, _) = found.as_ref().unwrap();
-            state::decode(bytes, unit).is_some()
-        };
-        assert!(states.iter().all(is_state), "{quota}");
+            assert_eq!(admitted, passed, "{quota}");
+            for name in names {
+                let mut get = redis::cmd("GET");
+                let state: Vec<u8> = get.arg(name).query(&mut world.redis).unwrap();
+                assert!(state::decode(&state, quota.unit()).is_some(), "{quota}");
+            }
+        }
     }
 }

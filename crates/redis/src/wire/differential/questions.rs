@@ -46,10 +46,11 @@ fn families() -> Vec<Vec<Quota>> {
         vec![gcra(1_000_000, 1_000_000, 100)],
         // Equal but for their rests, so that each goes on in place where another has been.
         [3, 10, 17, 19].map(|n| gcra(n, 1_000_000, n)).to_vec(),
-        // Of drains from a microsecond to days, as while a deploy changes a limit; and of rests of many denominators, of which
-        // two have one mark.
+        // Of drains from a microsecond to days, of which two have one tag, as while a deploy changes a limit; and of rests of
+        // many denominators, of which two have one mark.
         vec![
             gcra(10, 60_000_000, 10),
+            gcra(10, 60_000_000, 8),
             gcra(10, 1_000_000, 10),
             gcra(100, 1_000_000, 12),
             gcra(1_000_000, 1_000_000, 1),
