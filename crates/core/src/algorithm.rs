@@ -421,10 +421,43 @@ fn count_up(count: u64, cost: u64, limit: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Quota;
 
     #[test]
     fn a_state_is_24_bytes() {
         assert_eq!(size_of::<State>(), 24);
+    }
+
+    /// No scope lets it happen, but a state is a backend's to hand over.
+    #[test]
+    fn a_state_of_another_unit_is_replaced_by_that_of_a_key_never_seen() {
+        const NOW: u64 = 1_000_000_000;
+        let offset = Duration::ZERO;
+        let quotas = [
+            Algorithm::Gcra,
+            Algorithm::FixedWindow { offset },
+            Algorithm::SlidingWindow,
+            Algorithm::RollingWindow { buckets: 2 },
+            Algorithm::RollingWindow { buckets: 4 },
+            Algorithm::RollingWindow { buckets: 5 },
+            Algorithm::SlidingLog,
+        ]
+        .map(|algorithm| Quota::per_second(10).using(algorithm));
+        let pairs = quotas.iter().flat_map(|one| quotas.map(|other| (one, other)));
+        for (one, other) in pairs.filter(|(one, other)| one.unit() != other.unit()) {
+            // given a state that is spent by another rule
+            let mut state = State::empty(other.unit());
+            let (passage, ..) = other.rule().step(&mut state, NOW, 10, true);
+            assert_eq!(passage, Passage::Open);
+
+            // when one asks for it
+            let step = one.rule().step(&mut state, NOW, 3, true);
+
+            // then it is answered as if there were none
+            let mut none = State::empty(one.unit());
+            assert_eq!(step, one.rule().step(&mut none, NOW, 3, true));
+            assert_eq!(state.snapshot(), none.snapshot(), "{other}, then {one}");
+        }
     }
 
     #[test]
