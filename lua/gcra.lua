@@ -82,17 +82,13 @@ local function gcra()
   end
 
   -- How far ahead of now a state may lie that owes all that it can: by the longer drain, of this quota and of the one that
-  -- left it so.
+  -- left it so. Rounded down as that is told, it is no shorter: drains are told apart in whole microseconds.
   local function furthest(state, quota)
-    local rests = quota.full_rest * DEBT_CEILING
-    local us, rest = quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
     if is_of_longer(state, quota) then
-      local other = floor(2 ^ (state.tag - 128) * (PARTS + state.parts) / PARTS) * DEBT_CEILING
-      if is_before(us, rest, other, 0) then
-        return other, 0
-      end
+      return floor(2 ^ (state.tag - 128) * (PARTS + state.parts) / PARTS) * DEBT_CEILING, 0
     end
-    return us, rest
+    local rests = quota.full_rest * DEBT_CEILING
+    return quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
   end
 
   local function fresh()

@@ -267,11 +267,12 @@ def main():
     def verdict(mutant, programs=together):
         if mutant["number"] in broken or not programs:
             return mutant, "does not build"
-        # The properties take a minute, and what is explained they do not see either.
-        suites = SUITES[:2] if is_explained(mutant) else SUITES
+
         def noticed(suite):
             return is_noticed(programs[suite], mutant["number"], patience[suite])
 
+        # The properties take a minute, and what is explained they do not see either.
+        suites = SUITES[:2] if is_explained(mutant) else SUITES
         by = next((suite for suite in suites if noticed(suite)), None)
         return mutant, by or ("explained" if is_explained(mutant) else "SURVIVED")
 

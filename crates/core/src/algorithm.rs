@@ -443,7 +443,9 @@ mod tests {
             Algorithm::SlidingLog,
         ]
         .map(|algorithm| Quota::per_second(10).using(algorithm));
-        let pairs = quotas.iter().flat_map(|one| quotas.map(|other| (one, other)));
+        let pairs = quotas
+            .iter()
+            .flat_map(|one| quotas.map(|other| (one, other)));
         for (one, other) in pairs.filter(|(one, other)| one.unit() != other.unit()) {
             // given a state that is spent by another rule
             let mut state = State::empty(other.unit());

@@ -134,13 +134,14 @@ impl Gcra {
     }
 
     /// The furthest that a state may lie ahead: what the longer of two quotas may owe, this one and that which left it so.
+    /// Rounded down as that is told, it is no shorter: drains are told apart in whole microseconds.
     #[inline]
     fn ceiling<P: Parts>(&self, state: &State) -> P {
-        let own = self.drain(self.burst * DEBT_CEILING);
         if state.reach() > self.reach {
-            return cmp::max(own, P::of(state.reach().ceiling_us(), self.denominator, 0));
+            P::of(state.reach().ceiling_us(), self.denominator, 0)
+        } else {
+            self.drain(self.burst * DEBT_CEILING)
         }
-        own
     }
 
     /// In what the parts of a state can be counted: that of a longer quota may lie so far ahead that only 128 bits hold it in

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use redis::{Client, Connection, Value};
 use smallvec::smallvec;
-use tollgate_core::{Algorithm, Charge, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, Charge, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Scope, Timestamp};
 use tollgate_testkit::Standalone;
 
 use super::numbers::Reader;
-use super::{Plan, Request, Work};
+use super::{Plan, Reply, Request, Work, replay};
 use crate::script::Script;
 
 const SECOND: u64 = 1_000_000;
@@ -141,6 +141,13 @@ impl Server {
 
     fn state(&mut self) -> Vec<u8> {
         redis::cmd("GET").arg(KEY).query(&mut self.redis).unwrap()
+    }
+
+    /// Refuses to write without so many.
+    fn needs_replicas(&mut self, count: u32) {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("min-replicas-to-write").arg(count);
+        set.exec(&mut self.redis).unwrap();
     }
 
     fn forget(&mut self) {
@@ -427,7 +434,8 @@ fn credits_of_lengths(lengths: &[u64; 32]) -> Vec<CreditMark> {
 }
 
 #[test]
-fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_beside_what_came_after() {
+fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_beside_what_came_after()
+ {
     const LONGEST: u64 = 1 << 52;
     let mut server = Server::start();
     let quota = Quota::per_second(10).burst(40);
@@ -472,6 +480,113 @@ fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_
         credits.push([START, newest - 200_000, 200_000, newest]);
         assert_eq!(credits_of(&server.state()), credits, "{lengths:?}");
     }
+}
+
+#[test]
+fn a_credit_is_forgotten_once_all_have_drained_that_stood_when_it_was_given() {
+    let mut server = Server::start();
+    let quota = Quota::per_second(10).burst(40);
+    // given three, of which the last charge has drained, drains just now, and is about to
+    let of_last = |last| [START - 100, START - 50, 9, last];
+    let credits = [START - 1, START, START + 1].map(of_last);
+    let mut state = vec![128 + 21];
+    state.extend(((START + SECOND) as f64).to_le_bytes());
+    state.extend([0; 7]);
+    state.extend(&(START + 1).to_le_bytes()[..7]);
+    state.extend(packed(&credits));
+    let mut set = redis::cmd("SET");
+    set.arg(KEY).arg(&state).exec(&mut server.redis).unwrap();
+
+    // when one more is given
+    server.credit(&quota, 1, START, START + SECOND);
+
+    // then
+    let newest = [START, START + SECOND - 100_000, 100_000, START + SECOND];
+    assert_eq!(credits_of(&server.state()), [credits[2], newest]);
+}
+
+/// It has no whole microsecond, and states tell no shorter drain than one.
+#[test]
+fn a_budget_that_drains_within_a_microsecond_owes_eight_of_it_and_no_more() {
+    let mut server = Server::start();
+    let quota = Quota::new(3, Duration::from_micros(1)).burst(2);
+    for _ in 0..3 {
+        server.debit(&quota, 9 * 2);
+
+        // Five and a third.
+        assert_eq!(server.owed_us(), 6);
+        assert!(!server.admits(&quota, 1));
+    }
+}
+
+/// On a server that would refuse to write: so a denial costs neither a write nor the copies of one.
+#[test]
+fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
+    let mut server = Server::start();
+    let windows = [
+        Algorithm::FixedWindow {
+            offset: Duration::ZERO,
+        },
+        Algorithm::SlidingWindow,
+        Algorithm::RollingWindow { buckets: 4 },
+        Algorithm::SlidingLog,
+    ]
+    .map(|algorithm| Quota::per_hour(10).using(algorithm));
+    for quota in [Quota::per_hour(10), Quota::per_hour(7)]
+        .into_iter()
+        .chain(windows)
+    {
+        let most = quota.capacity();
+        for is_spent in [false, true] {
+            // given a budget that is full, or spent a moment ago
+            server.forget();
+            if is_spent {
+                assert!(server.admits(&quota, most));
+            } else if !matches!(quota.algorithm(), Algorithm::Gcra | Algorithm::SlidingLog) {
+                // A window begins with the first request.
+                continue;
+            }
+            let mut set = redis::cmd("SET");
+            set.arg("clock").arg(server.now + 1);
+            set.exec(&mut server.redis).unwrap();
+            server.needs_replicas(1);
+
+            // when something is asked that is not to be had, or for nothing
+            for (mode, costs) in [
+                (Mode::Enforce, &[most + 1][..]),
+                (Mode::Enforce, &[0]),
+                (Mode::Enforce, &[most, 1]),
+                (Mode::Shadow, &[most + 1]),
+                (Mode::Probe, &[1]),
+            ] {
+                let request = request(&quota, mode, costs);
+                let (_, call) = Plan::of([&request]);
+                let mut command = redis::cmd("EVALSHA");
+                command.arg(&server.script).arg(1).arg(KEY);
+                let reply = command.arg(&call.runs[0][..]).query(&mut server.redis);
+
+                // then it is answered
+                let reply: Value = reply.unwrap_or_else(|error| panic!("{quota}: {error}"));
+                assert!(Reply::parse(reply).is_some(), "{quota}, {mode:?} {costs:?}");
+            }
+            server.needs_replicas(0);
+        }
+    }
+}
+
+/// As a connection asks that has to know whether its server answers.
+#[test]
+fn a_call_of_no_request_says_what_time_it_is() {
+    let mut server = Server::start();
+    let nothing = Request::nothing();
+    let reply = Reply::parse(server.send(&nothing)).unwrap();
+
+    let (plan, _) = Plan::of([&nothing]);
+    let outcomes = replay(&reply, &plan, 0, |_| &nothing).unwrap();
+    let [(0, Ok(Some(decision)))] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(decision.at(), Timestamp::from_micros(START));
 }
 
 /// Three tenths of a second forward and back, sixty times.

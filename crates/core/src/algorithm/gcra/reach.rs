@@ -82,7 +82,9 @@ mod tests {
                 power + power / 32 * 31,
             ]
         });
-        let mut before = Reach::default();
+        // And of those that a few parts of a power of two tell apart, each.
+        let drains = drains.chain(1..2_000);
+        let (mut before, mut shorter) = (Reach::default(), 0);
         let mut drains: Vec<u64> = drains.filter(|us| *us > 0).collect();
         drains.sort_unstable();
         for us in drains {
@@ -91,9 +93,11 @@ mod tests {
             assert!(said <= us && us - said <= us / 33 + 1, "{us}: {said}");
             assert!(reach.coarse().ceiling_us() >= 4 * us || us < 2, "{us}");
             assert!(reach >= before && reach.coarse() <= reach, "{us}");
+            // Of a longer one no rest of a microsecond is missing to eight of the shorter.
+            assert!(reach == before || reach.ceiling_us() >= DEBT_CEILING * (shorter + 1));
             assert_eq!(Reach::of_bits(reach.bits()), reach);
             assert_eq!(Reach::new(reach.exponent(), reach.thirty_seconds()), reach);
-            before = reach;
+            (before, shorter) = (reach, us);
         }
     }
 

@@ -181,10 +181,7 @@ impl World {
         let own = self.left_by(now, &alone, states);
         let general = self.left_by(now, &beside, states);
         // A probe is open, too.
-        [
-            (own.0, said(&own)),
-            (general.0 - 1, said(&general)),
-        ]
+        [(own.0, said(&own)), (general.0 - 1, said(&general))]
     }
 }
 
@@ -237,12 +234,14 @@ fn a_call_with_a_path_of_its_own_is_decided_as_by_the_general_path() {
     }
 }
 
-/// A quota of which a unit drains in one microsecond, one of which it takes half as long again, and a call for each path of its
-/// own: of one charge, of two keys that are charged alike, and of two charges.
+/// Quotas of which a unit drains in one microsecond, in half as much again, and in that and a fraction of many parts, and calls for
+/// each path of its own: of one charge, of two keys that are charged alike, and of two charges.
 fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
     let us = Duration::from_micros;
     let whole = Quota::new(1, us(1)).burst(2_000);
     let halves = Quota::new(2, us(3)).burst(1_300);
+    // By a denominator that leaves the mark that one of 3 leaves.
+    let parts = Quota::new(65_524, us(98_289)).burst(1_300);
     let of = |quota: Quota| {
         let one = |key: &[u8]| request(&[quota], &[cost], Mode::Enforce, &[key]);
         let both = || request(&[quota; 2], &[cost; 2], Mode::Enforce, &KEYS);
@@ -254,7 +253,8 @@ fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
         ];
         paths.map(|requests| (quota, requests))
     };
-    [whole, halves].into_iter().flat_map(of).collect()
+    let quotas = [whole, halves, parts].into_iter();
+    quotas.flat_map(of).collect()
 }
 
 /// A state as a quota of either leaves it, whose full drain has cells of 1,024 µs.
@@ -282,12 +282,18 @@ fn every_path_ends_a_state_when_it_has_to_wherever_it_stood_in_its_cell() {
         for (quota, requests) in requests_of_each_path(cost) {
             for into in [0, 1, 510, 511, 512, 513, 1_022, 1_023] {
                 for rest in [None, Some((0, 2, 0)), Some((1, 2, 0))] {
-                    let state = Some(state_of(CELL + into, rest));
-                    let (now, states) = (CELL + into - 500, [state.clone(), state]);
+                    // In a full budget, and further ahead than a debt may be, so that it is brought back.
+                    let eight = 8 * drain_us(&quota);
+                    let back = [1, 2, 3, 512, 513, 1_024].map(|us| eight + us);
+                    let back = if cost == 1 { &back[..] } else { &[] };
+                    for ahead in [500].iter().chain(back) {
+                        let state = Some(state_of(CELL + into, rest));
+                        let (now, states) = (CELL + into - ahead, [state.clone(), state]);
 
-                    let [own, general] = world.by_both_paths(now, &requests, &states);
+                        let [own, general] = world.by_both_paths(now, &requests, &states);
 
-                    assert_eq!(own, general, "{quota}, {cost} on {states:?}");
+                        assert_eq!(own, general, "{quota}, {cost} at {now} on {states:?}");
+                    }
                 }
             }
         }
@@ -332,7 +338,11 @@ fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
         let drain = drain_us(&quota);
         for (may_be_left, state) in &states {
             let ahead = [1_000, 0, 1, drain, drain + 1, 8 * drain + 2];
-            let ahead = if *may_be_left { &ahead[..] } else { &ahead[..1] };
+            let ahead = if *may_be_left {
+                &ahead[..]
+            } else {
+                &ahead[..1]
+            };
             // As many microseconds ahead, and one behind.
             let times = ahead.iter().map(|ahead| at - ahead).chain([at + 1]);
             for now in times {
