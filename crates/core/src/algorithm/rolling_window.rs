@@ -132,8 +132,7 @@ impl Decider for RollingWindow {
             // period: they would be older than they are when the clock is back where it was, and so the newest bucket
             // stays until it is over.
             let aged: Vec<_> = state.aged().collect();
-            let last = state.0.len() - 1;
-            state.0[..last].fill(0);
+            state.0.fill(0);
             for (age, count) in aged {
                 *state.count_mut(bucket.saturating_sub(age)) += count;
             }

@@ -372,7 +372,7 @@ fn many_requests_by_other_rules_are_decided_by_these() {
     ] {
         let quota = Quota::per_hour(50).using(algorithm);
         let both = request(&[quota, quota], &[1, 1], Mode::Enforce, &KEYS);
-        let names: Vec<_> = callers.iter().map(|name| name.as_bytes()).collect();
+        let names: Vec<_> = callers.iter().map(String::as_bytes).collect();
         // Half of them ask for more, so that requests have to say whose they are.
         let alone = names.iter().enumerate();
         let alone = alone.map(|(n, name)| {
