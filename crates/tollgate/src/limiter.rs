@@ -268,11 +268,13 @@ impl Limiter {
         self.snapshot().policy(name).cloned()
     }
 
+    #[inline]
     fn snapshot(&self) -> Guard<Arc<Snapshot>> {
         self.0.snapshot.load()
     }
 
     /// The head of a request, with what this limiter trusts.
+    #[inline]
     pub(crate) fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
         RequestView::of(request).trusting(&self.0.terms.client)
     }
@@ -296,6 +298,7 @@ impl Limiter {
     }
 
     /// Whether a response may change what its request cost.
+    #[inline]
     pub(crate) fn has_outcomes(&self) -> bool {
         self.0.has_outcomes.load(Ordering::Relaxed)
     }

@@ -76,6 +76,7 @@ pub struct PeerAddr(pub SocketAddr);
 
 impl<'a> RequestView<'a> {
     /// The head of `request`.
+    #[inline]
     pub fn of<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
@@ -103,6 +104,7 @@ impl<'a> RequestView<'a> {
     }
 
     /// The same, with what a limiter trusts.
+    #[inline]
     pub(crate) fn trusting(self, client: &'a ClientAddress) -> Self {
         Self { client, ..self }
     }
@@ -204,8 +206,6 @@ impl<'a> RequestView<'a> {
     ///
     /// It is a whole address. [`ClientIp`](crate::ClientIp) makes it an identity, for which IPv6 is grouped.
     #[must_use]
-    // Nearly every request asks, and once: a call costs as much again.
-    #[inline(always)]
     pub fn client_ip(&self) -> Option<IpAddr> {
         if self.client.is_peer() {
             return self.peer().map(by_its_bits);

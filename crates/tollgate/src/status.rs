@@ -33,21 +33,33 @@ use crate::sync::{Mutex, MutexGuard};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct RateLimitStatus {
-    /// What all layers around the handler have charged.
-    ledger: Arc<Mutex<Ledger>>,
-    /// The nearest of these layers.
-    layer: Option<Nearest>,
-}
+pub struct RateLimitStatus(Arc<Handle>);
 
-/// The layer that is nearest to the handler.
-#[derive(Clone, Debug)]
-struct Nearest {
-    config: Arc<Config>,
+/// What the handles of one layer on one request share: a pointer's size is all that a request, its handler and its response carry.
+#[derive(Debug, Default)]
+struct Handle {
+    charges: Charges,
+    /// What the layer was told; nothing, if none made the handle.
+    config: Option<Arc<Config>>,
     /// How many layers are further out.
     depth: usize,
     /// Whether one of all these layers writes headers for what took part.
     writes: bool,
+}
+
+/// What all layers around the handler have charged.
+#[derive(Debug)]
+enum Charges {
+    /// As it stands in the handle of the outermost layer,
+    Here(Mutex<Ledger>),
+    /// which this is.
+    Outermost(RateLimitStatus),
+}
+
+impl Default for Charges {
+    fn default() -> Self {
+        Self::Here(Mutex::default())
+    }
 }
 
 impl RateLimitStatus {
@@ -60,49 +72,59 @@ impl RateLimitStatus {
         writes: bool,
         ledger: Ledger,
     ) -> Self {
-        let config = Arc::clone(config);
-        let Some(outer) = outer else {
-            return Self {
-                ledger: Arc::new(Mutex::new(ledger)),
-                layer: Some(Nearest {
-                    config,
-                    depth: 0,
-                    writes,
-                }),
-            };
+        match outer {
+            None => Self(Arc::new(Handle {
+                charges: Charges::Here(Mutex::new(ledger)),
+                config: Some(Arc::clone(config)),
+                depth: 0,
+                writes,
+            })),
+            Some(outer) => outer.further_in(config, writes, ledger),
+        }
+    }
+
+    #[cold]
+    fn further_in(&self, config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
+        let outermost = match &self.0.charges {
+            Charges::Here(_) => self,
+            Charges::Outermost(outermost) => outermost,
         };
-        let around = outer.layer.as_ref();
-        let status = Self {
-            ledger: Arc::clone(&outer.ledger),
-            layer: Some(Nearest {
-                config,
-                depth: around.map_or(0, |around| around.depth + 1),
-                writes: writes || around.is_some_and(|around| around.writes),
-            }),
-        };
+        let status = Self(Arc::new(Handle {
+            charges: Charges::Outermost(outermost.clone()),
+            config: Some(Arc::clone(config)),
+            depth: self.0.depth + usize::from(self.0.config.is_some()),
+            writes: writes || self.0.writes,
+        }));
         status.enter(ledger);
         status
     }
 
     /// Whether a layer writes headers for what took part.
     pub(crate) fn is_written(&self) -> bool {
-        self.layer.as_ref().is_some_and(|layer| layer.writes)
+        self.0.writes
     }
 
     /// What the nearest layer was told.
+    #[inline]
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
-        self.layer.as_ref().map(|layer| &layer.config)
+        self.0.config.as_ref()
     }
 
+    #[inline]
     fn depth(&self) -> usize {
-        self.layer.as_ref().map_or(0, |layer| layer.depth)
+        self.0.depth
     }
 
+    #[inline]
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        match &self.0.charges {
+            Charges::Here(ledger) => ledger.lock().unwrap_or_else(PoisonError::into_inner),
+            Charges::Outermost(outermost) => outermost.ledger(),
+        }
     }
 
     /// Lets `read` see what the nearest layer and those further in have decided.
+    #[inline]
     pub(crate) fn read<T>(&self, read: impl FnOnce(Report<'_>) -> T) -> T {
         read(self.ledger().report_from(self.depth()))
     }
@@ -152,7 +174,7 @@ impl RateLimitStatus {
     /// decided, there is nothing to be settled, and that is no error.
     pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
         let mut ledger = self.ledger();
-        let undecided = self.layer.is_some() && ledger.report().verdicts().is_empty();
+        let undecided = self.config().is_some() && ledger.report().verdicts().is_empty();
         if ledger.settle(policy, cost) || undecided {
             Ok(())
         } else {

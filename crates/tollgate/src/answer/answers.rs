@@ -91,6 +91,12 @@ impl Answers {
         self.exposed = self.exposes.then(|| names(forms).into());
     }
 
+    /// Whether any response says how budgets stand.
+    #[inline]
+    pub(crate) fn have_headers(&self) -> bool {
+        self.headers.is_some()
+    }
+
     /// Whether the response to this request says how budgets stand.
     #[inline]
     pub(crate) fn write_on<B>(&self, request: &Request<B>) -> bool {
@@ -119,6 +125,9 @@ impl Answers {
         request: RequestView<'_>,
         writes: bool,
     ) -> Response<Bytes> {
+        if writes && let Some(response) = self.usual(report, &request) {
+            return response;
+        }
         let jitter = self.jitter.map(Jitter::draw);
         let refusal = Refusal::new(reason, report, request, jitter)
             .asking_for_credentials(self.challenge.is_some());
@@ -126,9 +135,6 @@ impl Answers {
             let asks = self.challenge.is_some() || self.grpc.asks_for_credentials();
             let refusal = refusal.asking_for_credentials(asks);
             return self.complete(self.grpc.answer(dialect, &refusal), &refusal, writes);
-        }
-        if writes && let Some(response) = self.usual(&refusal) {
-            return response;
         }
         let response = match &self.respond {
             Some(respond) => respond.respond(&refusal),
@@ -172,10 +178,19 @@ impl Answers {
     }
 
     /// The answer that says that one quota was exceeded, if nothing was chosen about answers.
-    fn usual(&self, refusal: &Refusal<'_>) -> Option<Response<Bytes>> {
-        let is_usual = self.respond.is_none() && self.exposed.is_none() && self.has_usual_headers;
-        let sole = refusal.report().sole().filter(|_| is_usual)?;
-        let seconds = told_seconds(refusal.retry_after()?);
+    fn usual(&self, report: Report<'_>, request: &RequestView<'_>) -> Option<Response<Bytes>> {
+        if self.respond.is_some() || self.exposed.is_some() || !self.has_usual_headers {
+            return None;
+        }
+        let sole = report.sole()?;
+        let wait = sole.verdict().retry_after()?;
+        if Dialect::of(request).is_some() {
+            return None;
+        }
+        let told = self
+            .jitter
+            .map_or(wait, |jitter| jitter.draw().lengthen(wait));
+        let seconds = told_seconds(told);
         let texts = texts(sole.label());
         let mut response = Response::new(texts.problem.clone());
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;

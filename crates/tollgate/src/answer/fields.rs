@@ -37,17 +37,17 @@ pub(super) fn write_fields(
         return false;
     }
     let told = told_wait(headers, tightest);
-    let standing = Standing::of(tightest, told);
+    let standing = || Standing::of(tightest, told);
     for form in chosen.forms() {
         match form {
             HeaderForm::Draft11 if chosen.all_policies => {
                 draft_11::append_all(headers, report, told);
             }
             HeaderForm::Draft11 => draft_11::append(headers, report, tightest, told),
-            HeaderForm::Draft07 => draft_07::write(headers, report, standing),
-            HeaderForm::Draft06 => triple::write(headers, &triple::DRAFT_06, standing),
+            HeaderForm::Draft07 => draft_07::write(headers, report, standing()),
+            HeaderForm::Draft06 => triple::write(headers, &triple::DRAFT_06, standing()),
             HeaderForm::Legacy => {
-                triple::write(headers, &triple::LEGACY, standing.until(tightest.at()));
+                triple::write(headers, &triple::LEGACY, standing().until(tightest.at()));
             }
         }
     }

@@ -10,7 +10,8 @@ use http::{Request, Response};
 use crate::answer::too_late;
 use crate::answer::{RefusalReason, has_fields_on};
 use crate::body::BodyWatch;
-use crate::limiter::{Decided, Ledger, Ruling};
+use crate::limiter::{Decided, Ruling};
+use crate::report::Report;
 use crate::settings::Config;
 use crate::{RateLimitStatus, ResponseBody, ResponseView};
 
@@ -42,55 +43,36 @@ impl Completion {
     }
 }
 
-impl Config {
-    /// Either what is to be done once there is a response, or the answer to a refused request.
-    #[inline]
-    pub(super) fn conclude<B, R: ResponseBody>(
-        self: &Arc<Self>,
-        request: &mut Request<B>,
-        ruling: Ruling,
-    ) -> Result<Option<Completion>, Response<R>> {
-        match ruling {
-            // Limits further in may still want the handle.
-            Ruling::Uncharged => Ok(self.let_in(request, None)),
-            Ruling::Admitted(decided) => Ok(self.let_in(request, Some(decided))),
-            Ruling::Undecided(error) => {
-                tracing::debug!(%error, "passed undecided");
-                Ok(self.let_in(request, None))
-            }
-            Ruling::Denied(decided) => {
-                let ledger = decided.into_ledger(&self.limiter);
-                Err(self.refuse(request, RefusalReason::QuotaExceeded, ledger))
-            }
-            Ruling::Refused(refused) => {
-                let reason = RefusalReason::of(&refused);
-                Err(self.refuse(request, reason, Ledger::default()))
-            }
-        }
-    }
+/// A request that passes, with the handle that it carries or leaves behind.
+#[derive(Debug)]
+pub(super) struct Passage {
+    /// Nothing, if neither the response nor a handler is told of anything.
+    status: Option<RateLimitStatus>,
+    /// Whether the request carries the handle.
+    carries: bool,
+    writes: bool,
+    settles: bool,
+}
 
+impl Passage {
+    const NOTHING: Self = Self {
+        status: None,
+        carries: false,
+        writes: false,
+        settles: false,
+    };
+
+    /// Puts the handle into the request. What is returned is still to be done once there is a response.
     #[inline]
-    fn let_in<B>(
-        self: &Arc<Self>,
-        request: &mut Request<B>,
-        decided: Option<Decided>,
-    ) -> Option<Completion> {
-        let own = self.answers.write_on(request);
-        let settles = if self.status {
-            // A handler may name other policies.
-            self.limiter.has_outcomes()
-        } else {
-            decided.as_ref().is_some_and(Decided::has_outcomes)
-        };
-        if !self.status && !own && !settles {
-            return None;
-        }
-        let outer = request.extensions().get::<RateLimitStatus>();
-        // One of several layers writes, for all that are further in.
-        let writes = own && !outer.is_some_and(RateLimitStatus::is_written);
-        let ledger = decided.map(|decided| decided.into_ledger(&self.limiter));
-        let status = RateLimitStatus::within(outer, self, own, ledger.unwrap_or_default());
-        if !self.status && outer.is_none() {
+    pub(super) fn enter<B>(self, request: &mut Request<B>) -> Option<Completion> {
+        let Self {
+            status,
+            carries,
+            writes,
+            settles,
+        } = self;
+        let status = status?;
+        if !carries {
             return Some(Completion {
                 status,
                 writes,
@@ -105,23 +87,92 @@ impl Config {
         request.extensions_mut().insert(status);
         completion
     }
+}
+
+impl Config {
+    /// How a request goes on. One that is refused does not, and `answer` is what it is answered: responses are large, and are written
+    /// where they stay.
+    #[inline(always)]
+    pub(super) fn conclude<B, R: ResponseBody>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        ruling: &Ruling<'_>,
+        answer: &mut Option<Response<R>>,
+    ) -> Option<Passage> {
+        if self.is_silent() && matches!(ruling, Ruling::Admitted(_)) {
+            return Some(Passage::NOTHING);
+        }
+        self.conclude_aloud(request, ruling, answer)
+    }
+
+    /// Whether neither a request that passes nor its response is told of anything.
+    #[inline(always)]
+    fn is_silent(&self) -> bool {
+        !self.status && !self.answers.have_headers() && !self.limiter.has_outcomes()
+    }
+
+    fn conclude_aloud<B, R: ResponseBody>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        ruling: &Ruling<'_>,
+        answer: &mut Option<Response<R>>,
+    ) -> Option<Passage> {
+        let (reason, decided) = match ruling {
+            Ruling::Admitted(decided) => return Some(self.let_in(request, Some(*decided))),
+            // Limits further in may still want the handle.
+            Ruling::Uncharged => return Some(self.let_in(request, None)),
+            Ruling::Undecided(error) => {
+                tracing::debug!(%error, "passed undecided");
+                return Some(self.let_in(request, None));
+            }
+            Ruling::Denied(decided) => (RefusalReason::QuotaExceeded, Some(*decided)),
+            Ruling::Refused(refused) => (RefusalReason::of(refused), None),
+        };
+        *answer = Some(self.refuse(request, reason, decided));
+        None
+    }
+
+    #[inline]
+    fn let_in<B>(self: &Arc<Self>, request: &Request<B>, decided: Option<Decided<'_>>) -> Passage {
+        let own = self.answers.write_on(request);
+        let settles = if self.status {
+            // A handler may name other policies.
+            self.limiter.has_outcomes()
+        } else {
+            self.limiter.has_outcomes() && decided.is_some_and(Decided::has_outcomes)
+        };
+        if !self.status && !own && !settles {
+            return Passage::NOTHING;
+        }
+        let outer = request.extensions().get::<RateLimitStatus>();
+        let ledger = decided.map(Decided::ledger).unwrap_or_default();
+        Passage {
+            status: Some(RateLimitStatus::within(outer, self, own, ledger)),
+            carries: self.status || outer.is_some(),
+            // One of several layers writes, for all that are further in.
+            writes: own && !outer.is_some_and(RateLimitStatus::is_written),
+            settles,
+        }
+    }
 
     /// The answer to a refused request.
     pub(super) fn refuse<B, R: ResponseBody>(
         &self,
         request: &Request<B>,
         reason: RefusalReason<'_>,
-        ledger: Ledger,
+        decided: Option<Decided<'_>>,
     ) -> Response<R> {
         let view = self.limiter.view(request);
         let outer = request.extensions().get::<RateLimitStatus>();
         let writes =
             self.answers.write_on(request) && !outer.is_some_and(RateLimitStatus::is_written);
-        let response = self.answers.refuse(reason, ledger.report(), view, writes);
+        let verdicts = decided.map(Decided::verdicts).unwrap_or_default();
+        let report = Report::of(&verdicts);
+        let response = self.answers.refuse(reason, report, view, writes);
         if let Some(outer) = outer {
             // A refused request costs nothing: what layers further out took for it comes back.
             outer.give_back();
-            outer.enter(ledger);
+            outer.enter(decided.map(Decided::ledger).unwrap_or_default());
         }
         response.map(R::from_bytes)
     }

@@ -46,27 +46,33 @@ impl<'a> Further<'a> {
         policies: &[Arc<Policy>],
     ) -> Result<(), Response<Bytes>> {
         let limiter = &self.config.limiter;
-        let ruling = match limiter.admit(&limiter.view_of(parts), Asked::Handler(policies)) {
-            Admission::Ruled(ruling) => ruling,
+        let conclude = |ruling: Ruling<'_>| self.conclude(parts, ruling);
+        match limiter.admit(&limiter.view_of(parts), Asked::Handler(policies), conclude) {
+            Admission::Ruled(refused) => refused.map_or(Ok(()), Err),
             Admission::Pending(mut pending) => {
-                let ruled =
-                    |cx: &mut Context<'_>| pending.poll(cx, limiter, Some(&limiter.view_of(parts)));
-                self.in_time(parts, ruled).await?
+                let concluded = |cx: &mut Context<'_>| {
+                    pending.poll(cx, limiter, Some(&limiter.view_of(parts)), conclude)
+                };
+                let refused = self.in_time(parts, concluded).await?;
+                refused.map_or(Ok(()), Err)
             }
-        };
+        }
+    }
+
+    /// Enters what was decided. What is returned is the answer, if the request is refused.
+    fn conclude(&self, parts: &Parts, ruling: Ruling<'_>) -> Option<Response<Bytes>> {
         match ruling {
             Ruling::Admitted(decided) => {
-                self.status.enter(decided.into_ledger(limiter));
-                Ok(())
+                self.status.enter(decided.ledger());
+                None
             }
-            Ruling::Uncharged | Ruling::Undecided(_) => Ok(()),
+            Ruling::Uncharged | Ruling::Undecided(_) => None,
             Ruling::Denied(decided) => {
-                let ledger = decided.into_ledger(limiter);
-                Err(self.refuse(parts, RefusalReason::QuotaExceeded, ledger))
+                Some(self.refuse(parts, RefusalReason::QuotaExceeded, decided.ledger()))
             }
             Ruling::Refused(refused) => {
                 let reason = RefusalReason::of(&refused);
-                Err(self.refuse(parts, reason, Ledger::default()))
+                Some(self.refuse(parts, reason, Ledger::default()))
             }
         }
     }

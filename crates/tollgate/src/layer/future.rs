@@ -47,7 +47,7 @@ pin_project! {
 
 /// A request that waits for an answer, and the service that was found ready for it.
 pub(super) struct Waiting<S, B> {
-    pub(super) pending: Pending,
+    pub(super) pending: Box<Pending>,
     pub(super) config: Arc<Config>,
     pub(super) ready: S,
     pub(super) request: Request<B>,
@@ -61,16 +61,23 @@ impl<S, B> Waiting<S, B> {
     fn poll<R: ResponseBody>(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Completion>, Response<R>>> {
+    ) -> Poll<Result<Option<Completion>, Option<Response<R>>>> {
         let limiter = &self.config.limiter;
         let view = limiter.view(&self.request);
-        if let Poll::Ready(ruling) = self.pending.poll(cx, limiter, Some(&view)) {
-            return Poll::Ready(self.config.conclude(&mut self.request, ruling));
+        let mut answer = None;
+        let ruled = self.pending.poll(cx, limiter, Some(&view), |ruling| {
+            self.config.conclude(&self.request, &ruling, &mut answer)
+        });
+        if let Poll::Ready(passage) = ruled {
+            return Poll::Ready(match passage {
+                Some(passage) => Ok(passage.enter(&mut self.request)),
+                None => Err(answer),
+            });
         }
         #[cfg(feature = "tonic")]
         if let Some(deadline) = &mut self.deadline {
             ready!(deadline.poll(cx));
-            return Poll::Ready(Err(self.config.too_late(&self.request)));
+            return Poll::Ready(Err(Some(self.config.too_late(&self.request))));
         }
         Poll::Pending
     }
@@ -95,11 +102,11 @@ where
         }
     }
 
-    pub(super) fn refused(response: S::Response) -> Self {
+    pub(super) fn refused(answer: Option<S::Response>) -> Self {
         Self {
             state: State::Aside {
                 waiting: None,
-                response: Some(response),
+                response: answer,
             },
         }
     }
@@ -114,27 +121,32 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        loop {
-            match state.as_mut().project() {
-                Projected::Calling { call, completion } => {
-                    let mut response = ready!(call.poll(cx));
-                    if let (Ok(response), Some(completion)) = (&mut response, completion) {
-                        completion.complete(response);
-                    }
-                    return Poll::Ready(response);
-                }
-                Projected::Aside { waiting, response } => match waiting {
-                    Some(_) => ready!(state.as_mut().poll_waiting(cx)),
-                    // Empty only if polled after its end.
-                    None => {
-                        let response = response.take();
-                        return response
-                            .map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
-                    }
-                },
-            }
+        match state.as_mut().project() {
+            Projected::Calling { call, completion } => poll_call(call, completion.as_ref(), cx),
+            Projected::Aside { .. } => state.poll_aside(cx),
         }
     }
+}
+
+/// The response of the service, with what was still to be done.
+#[inline]
+fn poll_call<F, R, E>(
+    call: Pin<&mut F>,
+    completion: Option<&Completion>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<R>, E>>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: ResponseBody,
+{
+    let Some(completion) = completion else {
+        return call.poll(cx);
+    };
+    let mut polled = call.poll(cx);
+    if let Poll::Ready(Ok(response)) = &mut polled {
+        completion.complete(response);
+    }
+    polled
 }
 
 impl<S, B, R> State<S, B>
@@ -142,29 +154,36 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     R: ResponseBody,
 {
-    /// Goes on to one of the other states.
-    fn poll_waiting(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Projected::Aside { waiting, .. } = self.as_mut().project() else {
-            return Poll::Ready(());
+    /// The answer to a refused request, or what becomes of one that waits.
+    #[inline(never)]
+    fn poll_aside(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, S::Error>> {
+        let Projected::Aside { waiting, response } = self.as_mut().project() else {
+            return Poll::Pending;
         };
+        if let Some(response) = response.take() {
+            return Poll::Ready(Ok(response));
+        }
         let outcome = match waiting {
             Some(waiting) => ready!(waiting.poll(cx)),
-            None => return Poll::Ready(()),
+            // Polled after its end.
+            None => return Poll::Pending,
         };
         let Some(mut waiting) = waiting.take() else {
-            return Poll::Ready(());
+            return Poll::Pending;
         };
-        self.set(match outcome {
-            Ok(completion) => Self::Calling {
-                call: waiting.ready.call(waiting.request),
-                completion,
-            },
-            Err(response) => Self::Aside {
-                waiting: None,
-                response: Some(response),
-            },
-        });
-        Poll::Ready(())
+        let completion = match outcome {
+            Ok(completion) => completion,
+            Err(answer) => return answer.map_or(Poll::Pending, |answer| Poll::Ready(Ok(answer))),
+        };
+        let call = waiting.ready.call(waiting.request);
+        self.set(Self::Calling { call, completion });
+        match self.project() {
+            Projected::Calling { call, completion } => poll_call(call, completion.as_ref(), cx),
+            Projected::Aside { .. } => Poll::Pending,
+        }
     }
 }
 

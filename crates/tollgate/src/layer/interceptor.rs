@@ -69,13 +69,18 @@ impl RateLimitInterceptor {
     fn decide(&self, request: &mut Request<()>) -> Result<(), Status> {
         let config = &self.layer.config;
         let limiter = &config.limiter;
-        match limiter.admit(&limiter.view(request), Asked::Covering) {
-            Admission::Ruled(ruling) => match config.conclude(request, ruling) {
-                Ok(_) => Ok(()),
-                Err(refused) => Err(status(&refused)),
-            },
+        let mut answer = None;
+        let admission = limiter.admit(&limiter.view(request), Asked::Covering, |ruling| {
+            config.conclude(request, &ruling, &mut answer)
+        });
+        match (admission, answer) {
+            (_, Some(refused)) => Err(status(&refused)),
+            (Admission::Ruled(Some(passage)), None) => {
+                passage.enter(request);
+                Ok(())
+            }
             // No policy waits, nor does `Immediate`: those that could were refused when this was built.
-            Admission::Pending(_) => Ok(()),
+            (Admission::Ruled(None) | Admission::Pending(_), None) => Ok(()),
         }
     }
 }

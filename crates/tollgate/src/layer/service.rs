@@ -73,18 +73,24 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let limiter = &self.config.limiter;
-        match limiter.admit(&limiter.view(&request), Asked::Covering) {
-            Admission::Ruled(ruling) => match self.config.conclude(&mut request, ruling) {
-                Ok(completion) => ResponseFuture::calling(self.inner.call(request), completion),
-                Err(response) => self.refused(response),
-            },
+        let view = limiter.view(&request);
+        let mut answer = None;
+        let admission = limiter.admit(&view, Asked::Covering, |ruling| {
+            self.config.conclude(&request, &ruling, &mut answer)
+        });
+        match admission {
+            Admission::Ruled(Some(passage)) => {
+                let completion = passage.enter(&mut request);
+                ResponseFuture::calling(self.inner.call(request), completion)
+            }
+            Admission::Ruled(None) => self.refused(answer),
             Admission::Pending(pending) => self.wait(pending, request),
         }
     }
 }
 
 impl<S> RateLimitService<S> {
-    fn wait<B>(&mut self, pending: Pending, request: Request<B>) -> ResponseFuture<S, B>
+    fn wait<B>(&mut self, pending: Box<Pending>, request: Request<B>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {
@@ -101,13 +107,13 @@ impl<S> RateLimitService<S> {
         })
     }
 
-    fn refused<B>(&mut self, response: S::Response) -> ResponseFuture<S, B>
+    fn refused<B>(&mut self, answer: Option<S::Response>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {
         // The inner service was found ready and will not be called. What readiness holds, such as the permit of a concurrency
         // limit, must not be kept until the next request on this connection, which may never come.
         self.inner = self.inner.clone();
-        ResponseFuture::refused(response)
+        ResponseFuture::refused(answer)
     }
 }

@@ -9,26 +9,29 @@ use std::time::Instant;
 use tollgate_core::{Answer, BackendError, Decide, Decision};
 
 use super::observer::Cause;
+use super::plan::Entries;
 use super::planning::{Planned, Refused, Resolving};
+use super::snapshot::Snapshot;
 use super::{Decided, Fallback, Limiter, Plan, coverage};
 use crate::key::ClientIp;
 use crate::{Policy, RequestView};
 
-/// A request that was let in or refused, or that has to wait until that is known.
-pub(crate) enum Admission {
-    Ruled(Ruling),
-    Pending(Pending),
+/// What a caller made of the ruling on its request, or a request that has to wait for one.
+pub(crate) enum Admission<T> {
+    Ruled(T),
+    /// In a box: it is large, and few requests wait.
+    Pending(Box<Pending>),
 }
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Ruling {
+pub(crate) enum Ruling<'a> {
     /// No quota has a say in it.
     Uncharged,
     /// Every enforced quota had room.
-    Admitted(Decided),
+    Admitted(Decided<'a>),
     /// A quota had no room.
-    Denied(Decided),
+    Denied(Decided<'a>),
     /// The backend failed, and the request passes.
     Undecided(BackendError),
     /// No quota was asked, and the request is refused.
@@ -60,74 +63,152 @@ enum Step {
 }
 
 impl Pending {
-    /// What becomes of the request, which is the one that was put before this limiter; there is none if the key was brought along.
-    pub(crate) fn poll(
+    /// What `conclude` makes of the ruling on the request, which is the one that was put before this limiter; there is none if the
+    /// key was brought along.
+    pub(crate) fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
         limiter: &Limiter,
         request: Option<&RequestView<'_>>,
-    ) -> Poll<Ruling> {
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Poll<T> {
         loop {
             match &mut self.0 {
                 Step::Resolving(resolving) => {
-                    let planned = ready!(resolving.poll(cx, request, &limiter.0.observers));
-                    match limiter.go_on(planned.map(Planned::Now)) {
-                        Admission::Ruled(ruling) => return Poll::Ready(ruling),
-                        Admission::Pending(next) => *self = next,
+                    match ready!(resolving.poll(cx, request, &limiter.0.observers)) {
+                        Ok(plan) if plan.is_empty() => {
+                            return Poll::Ready(conclude(Ruling::Uncharged));
+                        }
+                        Ok(plan) => self.0 = Step::Deciding(limiter.decide(plan.entries()), plan),
+                        Err(refused) => return Poll::Ready(conclude(Ruling::Refused(refused))),
                     }
                 }
                 Step::Deciding(decide, plan) => {
                     let answer = ready!(Pin::new(decide).poll(cx));
-                    let plan = std::mem::take(plan);
-                    return Poll::Ready(limiter.rule(plan, answer));
+                    return Poll::Ready(limiter.rule(plan.entries(), answer, conclude));
                 }
             }
         }
     }
 }
 
-impl Limiter {
-    /// Puts a request before policies, and asks the backend.
+impl<'a> Ruling<'a> {
     #[inline]
-    pub(crate) fn admit(&self, request: &RequestView<'_>, asked: Asked<'_>) -> Admission {
-        let (policies, terms, observers) = (self.snapshot(), &self.0.terms, &self.0.observers);
-        let planned = match asked {
-            Asked::Covering => {
-                if let Some(policy) = policies.messages.policies.first() {
-                    self.warn_of_unattended_messages(policy);
-                }
-                policies.requests.watch(request, terms, &policies.proxies);
-                if let Some(plan) = policies.requests.sole_plan(request) {
-                    return self.ask(plan);
-                }
-                policies.requests.plan(request, terms, observers)
-            }
-            Asked::Handler(policies) => coverage::plan_at_handler(policies, request, observers),
+    fn of(
+        limiter: &'a Limiter,
+        entries: Entries<'a>,
+        decision: &'a Decision,
+        is_local: bool,
+    ) -> Self {
+        let decided = Decided {
+            limiter,
+            entries,
+            decision,
+            is_local,
         };
-        self.go_on(self.warned(planned))
+        if decision.is_admitted() {
+            Self::Admitted(decided)
+        } else {
+            Self::Denied(decided)
+        }
+    }
+}
+
+impl Limiter {
+    /// Puts a request before policies, asks the backend, and hands the ruling to `conclude`: plans and decisions are large, and are
+    /// looked at where they lie.
+    // Every request comes here, and once: a call would cost as much again.
+    #[inline(always)]
+    pub(crate) fn admit<T>(
+        &self,
+        request: &RequestView<'_>,
+        asked: Asked<'_>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let policies = self.snapshot();
+        if let Asked::Covering = asked {
+            if let Some(policy) = policies.messages.policies.first() {
+                self.warn_of_unattended_messages(policy);
+            }
+            let terms = &self.0.terms;
+            policies.requests.watch(request, terms, &policies.proxies);
+            if let Some(sole) = policies.requests.sole()
+                && let Some(key) = sole.key_by_peer(request)
+            {
+                let payer = sole.paid_by(&key);
+                return self.ask(Entries::Sole(&payer), conclude);
+            }
+        }
+        self.admit_planned(&policies, *request, asked, conclude)
     }
 
-    /// Asks the backend about a plan.
-    #[inline]
-    fn ask(&self, plan: Plan) -> Admission {
-        if plan.is_empty() {
-            return Admission::Ruled(Ruling::Uncharged);
-        }
-        match self.decide(&plan).try_now() {
-            Ok(answer) => Admission::Ruled(self.rule(plan, answer)),
-            Err(decide) => Admission::Pending(Pending(Step::Deciding(decide, plan))),
+    #[inline(never)]
+    fn admit_planned<T>(
+        &self,
+        policies: &Snapshot,
+        request: RequestView<'_>,
+        asked: Asked<'_>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let (terms, observers) = (&self.0.terms, &self.0.observers);
+        let planned = match asked {
+            Asked::Covering => {
+                if let Some(sole) = policies.requests.sole()
+                    && let Some(key) = sole.key(&request)
+                {
+                    let payer = sole.paid_by(&key);
+                    return self.ask(Entries::Sole(&payer), conclude);
+                }
+                policies.requests.plan(&request, terms, observers)
+            }
+            Asked::Handler(policies) => coverage::plan_at_handler(policies, &request, observers),
+        };
+        self.go_on(self.warned(planned), conclude)
+    }
+
+    /// Asks the backend, which nearly always answers at once if it is in memory.
+    #[inline(always)]
+    fn ask<T>(&self, entries: Entries<'_>, conclude: impl FnOnce(Ruling<'_>) -> T) -> Admission<T> {
+        let answer = self.decide(entries);
+        let Some(Ok(decision)) = answer.peek() else {
+            return self.wait_or_rule(entries, answer, conclude);
+        };
+        self.hear(entries, decision);
+        Admission::Ruled(conclude(Ruling::of(self, entries, decision, false)))
+    }
+
+    #[inline(never)]
+    fn wait_or_rule<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Decide,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        match answer.try_now() {
+            Ok(answer) => Admission::Ruled(self.rule(entries, answer, conclude)),
+            Err(decide) => {
+                let deciding = Step::Deciding(decide, entries.to_plan());
+                Admission::Pending(Box::new(Pending(deciding)))
+            }
         }
     }
 
     /// Asks the backend about what was planned.
-    pub(super) fn go_on(&self, planned: Result<Planned, Refused>) -> Admission {
-        match planned {
-            Ok(Planned::Now(plan)) => self.ask(plan),
+    #[inline(never)]
+    pub(super) fn go_on<T>(
+        &self,
+        planned: Result<Planned, Refused>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let ruling = match planned {
+            Ok(Planned::Now(plan)) if plan.is_empty() => Ruling::Uncharged,
+            Ok(Planned::Now(plan)) => return self.ask(plan.entries(), conclude),
             Ok(Planned::Later(resolving)) => {
-                Admission::Pending(Pending(Step::Resolving(resolving)))
+                return Admission::Pending(Box::new(Pending(Step::Resolving(resolving))));
             }
-            Err(refused) => Admission::Ruled(Ruling::Refused(refused)),
-        }
+            Err(refused) => Ruling::Refused(refused),
+        };
+        Admission::Ruled(conclude(ruling))
     }
 
     pub(super) fn warned(&self, plan: Result<Planned, Refused>) -> Result<Planned, Refused> {
@@ -161,81 +242,90 @@ impl Limiter {
     }
 
     /// Asks the backend.
-    #[inline]
-    pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
-        plan.with_charges(|charges| self.0.backend.decide(charges))
+    #[inline(always)]
+    pub(crate) fn decide(&self, entries: Entries<'_>) -> Answer<Decision> {
+        entries.with_charges(|charges| self.0.backend.decide(charges))
     }
 
-    /// What the backend decided, or what the failure rule makes of its failure. Every decision comes through here, and is told from
-    /// here.
-    #[inline]
+    /// Hears what the backend decided, or says what the failure rule makes of its failure. Every decision comes through here, and is
+    /// told from here.
     pub(crate) fn judge(
         &self,
-        plan: &Plan,
+        entries: Entries<'_>,
         answer: Result<Decision, BackendError>,
     ) -> Result<Decision, Fallback> {
-        let observers = &self.0.observers;
         match answer {
             Ok(decision) => {
-                self.backend_answered();
-                observers.decided(plan, &decision, Cause::Backend);
+                self.hear(entries, &decision);
                 Ok(decision)
             }
-            Err(error) => {
-                let place = || self.0.backend.place();
-                self.0.health.failed(Instant::now(), &error, place);
-                let fallback = self.0.local.rule_without_backend(plan, error);
-                match &fallback {
-                    Fallback::Decide(local) => observers.decided(&local.0, &local.1, Cause::Local),
-                    Fallback::Pass(_) => {
-                        self.0.health.passed();
-                        observers.undecided(plan, Cause::PassedUndecided);
-                    }
-                    Fallback::Refuse(_) => observers.undecided(plan, Cause::RefusedUndecided),
-                }
-                // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
-                // stops them.
-                self.0.health.fails_still();
-                Err(fallback)
-            }
+            Err(error) => Err(self.fall_back(entries, error)),
         }
     }
 
-    #[inline]
-    fn rule(&self, plan: Plan, answer: Result<Decision, BackendError>) -> Ruling {
-        let ruling = |plan, decision: Decision, is_local| {
-            let is_admitted = decision.is_admitted();
-            let decided = Decided {
-                plan,
-                decision,
-                is_local,
-            };
-            if is_admitted {
-                Ruling::Admitted(decided)
-            } else {
-                Ruling::Denied(decided)
+    /// The first half of that: what the backend decided.
+    #[inline(always)]
+    fn hear(&self, entries: Entries<'_>, decision: &Decision) {
+        self.backend_answered();
+        let observers = &self.0.observers;
+        observers.decided(entries, decision, Cause::Backend);
+    }
+
+    #[cold]
+    fn fall_back(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
+        let observers = &self.0.observers;
+        let place = || self.0.backend.place();
+        self.0.health.failed(Instant::now(), &error, place);
+        let fallback = self.0.local.rule_without_backend(entries, error);
+        match &fallback {
+            Fallback::Decide(local) => observers.decided(local.0.entries(), &local.1, Cause::Local),
+            Fallback::Pass(_) => {
+                self.0.health.passed();
+                observers.undecided(entries, Cause::PassedUndecided);
             }
-        };
-        match self.judge(&plan, answer) {
-            Ok(decision) => ruling(plan, decision, false),
-            Err(Fallback::Decide(local)) => {
-                let (plan, decision) = *local;
-                ruling(plan, decision, true)
+            Fallback::Refuse(_) => observers.undecided(entries, Cause::RefusedUndecided),
+        }
+        // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
+        // stops them.
+        self.0.health.fails_still();
+        fallback
+    }
+
+    fn rule<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        let (decision, local);
+        conclude(match self.judge(entries, answer) {
+            Ok(decided) => {
+                decision = decided;
+                Ruling::of(self, entries, &decision, false)
+            }
+            Err(Fallback::Decide(decided)) => {
+                local = decided;
+                Ruling::of(self, local.0.entries(), &local.1, true)
             }
             Err(Fallback::Pass(error)) => Ruling::Undecided(error),
             Err(Fallback::Refuse(error)) => Ruling::Refused(Refused::Unavailable(error)),
-        }
+        })
     }
 
     /// The backend is well: local budgets stand still.
     #[inline]
     fn backend_answered(&self) {
         if self.0.health.is_failing() {
-            // In this order: an outage that begins in between is seen by the next decision.
-            let place = || self.0.backend.place();
-            self.0.health.recovered(Instant::now(), place);
-            self.0.local.backend_answered();
+            self.recovered();
         }
+    }
+
+    #[cold]
+    fn recovered(&self) {
+        // In this order: an outage that begins in between is seen by the next decision.
+        let place = || self.0.backend.place();
+        self.0.health.recovered(Instant::now(), place);
+        self.0.local.backend_answered();
     }
 }
 
@@ -246,7 +336,7 @@ mod tests {
 
     use tollgate_core::{FailureKind, Key, Timestamp};
 
-    use super::super::plan::Entry;
+    use super::super::plan::{Ask, Entry};
     use super::*;
     use crate::{OnFailure, Quota, Share};
 
@@ -259,14 +349,14 @@ mod tests {
         let limiter = Limiter::from(policy);
         let policy = limiter.policy("local").expect("it has one");
         let mut plan = Plan::default();
-        plan.push(Entry::new(&policy, None, Key::from("anyone"), 1, false));
+        plan.push(Entry::new(&policy, Key::from("anyone"), Ask::ONCE));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
-            let _fallback = limiter.judge(&plan, Err(error));
+            let _fallback = limiter.judge(plan.entries(), Err(error));
         };
         let decides = || {
             let decision = tollgate_core::decide(Timestamp::from_micros(0), &[], &mut [][..]);
-            let _decided = limiter.judge(&plan, Ok(decision));
+            let _decided = limiter.judge(plan.entries(), Ok(decision));
         };
         let (begin, end) = (Barrier::new(3), Barrier::new(3));
         thread::scope(|scope| {

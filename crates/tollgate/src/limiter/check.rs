@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tollgate_core::{BackendError, Receipt, Verdict};
 
-use super::planning::{self, Ask};
+use super::plan::Ask;
+use super::planning;
 use super::{Admission, Ledger, Limiter, Pending, Refused, Ruling};
 use crate::{Block, Key, Policy};
 
@@ -78,6 +79,7 @@ impl<'a> IntoFuture for Check<'a> {
                 Err(error) => Step::Unknown(error),
                 Ok(policy) => Step::Asked {
                     ask: Ask {
+                        tier: None,
                         cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
                         probe: self.probe,
                     },
@@ -105,7 +107,7 @@ enum Step {
         key: Key,
         ask: Ask,
     },
-    Pending(Arc<Policy>, Pending),
+    Pending(Arc<Policy>, Box<Pending>),
     /// The answer was given.
     Done,
 }
@@ -119,17 +121,16 @@ impl Future for CheckFuture<'_> {
             match std::mem::replace(&mut self.step, Step::Done) {
                 Step::Unknown(error) => return Poll::Ready(Err(error)),
                 Step::Asked { policy, key, ask } => match limiter.admit_key(&policy, key, ask) {
-                    Admission::Ruled(ruling) => {
-                        return Poll::Ready(Checked::of(limiter, &policy, ruling));
-                    }
+                    Admission::Ruled(checked) => return Poll::Ready(checked),
                     Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
                 },
                 Step::Pending(policy, mut pending) => {
-                    let Poll::Ready(ruling) = pending.poll(cx, limiter, None) else {
+                    let checked =
+                        pending.poll(cx, limiter, None, |ruling| Checked::of(&policy, ruling));
+                    if checked.is_pending() {
                         self.step = Step::Pending(policy, pending);
-                        return Poll::Pending;
-                    };
-                    return Poll::Ready(Checked::of(limiter, &policy, ruling));
+                    }
+                    return checked;
                 }
                 // Polled after its end.
                 Step::Done => return Poll::Pending,
@@ -139,8 +140,14 @@ impl Future for CheckFuture<'_> {
 }
 
 impl Limiter {
-    fn admit_key(&self, policy: &Arc<Policy>, key: Key, ask: Ask) -> Admission {
-        self.go_on(planning::plan_for_key(policy, key, ask, &self.0.observers))
+    fn admit_key(
+        &self,
+        policy: &Arc<Policy>,
+        key: Key,
+        ask: Ask,
+    ) -> Admission<Result<Checked, CheckError>> {
+        let planned = planning::plan_for_key(policy, key, ask, &self.0.observers);
+        self.go_on(planned, |ruling| Checked::of(policy, ruling))
     }
 }
 
@@ -169,11 +176,11 @@ enum Outcome {
 }
 
 impl Checked {
-    fn of(limiter: &Limiter, policy: &Policy, ruling: Ruling) -> Result<Self, CheckError> {
+    fn of(policy: &Policy, ruling: Ruling<'_>) -> Result<Self, CheckError> {
         let outcome = match ruling {
             Ruling::Uncharged => Outcome::Unlimited,
             Ruling::Admitted(decided) | Ruling::Denied(decided) => {
-                Outcome::decided(&decided.into_ledger(limiter))
+                Outcome::decided(&decided.ledger())
             }
             Ruling::Undecided(error) => Outcome::Undecided(error),
             Ruling::Refused(Refused::Blocked(how)) => Outcome::Blocked(how),

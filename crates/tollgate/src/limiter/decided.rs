@@ -2,26 +2,36 @@
 
 use tollgate_core::Decision;
 
-use super::{Ledger, Limiter, Plan};
+use super::ledger::{Verdicts, verdicts_on};
+use super::plan::Entries;
+use super::{Ledger, Limiter};
 
-/// A decision, with what it was about. It becomes a [`Ledger`] only where what was charged is to be shown, or may be corrected.
-#[derive(Debug)]
-pub(crate) struct Decided {
-    pub(super) plan: Plan,
-    pub(super) decision: Decision,
+/// A decision, with what it was about, where they lie. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
+/// corrected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided<'a> {
+    pub(super) limiter: &'a Limiter,
+    pub(super) entries: Entries<'a>,
+    pub(super) decision: &'a Decision,
     /// Whether a budget of this process decided.
     pub(super) is_local: bool,
 }
 
-impl Decided {
+impl Decided<'_> {
     /// Whether a response may change what the request cost.
-    pub(crate) fn has_outcomes(&self) -> bool {
-        let mut policies = self.plan.policies();
+    pub(crate) fn has_outcomes(self) -> bool {
+        let mut policies = self.entries.policies();
         policies.any(|policy| policy.outcome.is_some())
     }
 
+    /// The verdicts alone.
     #[inline]
-    pub(crate) fn into_ledger(self, limiter: &Limiter) -> Ledger {
-        Ledger::of(limiter, self.plan, &self.decision, self.is_local)
+    pub(crate) fn verdicts(self) -> Verdicts {
+        verdicts_on(self.entries, self.decision, self.is_local)
+    }
+
+    #[inline]
+    pub(crate) fn ledger(self) -> Ledger {
+        Ledger::of(self.limiter, self.entries, self.decision, self.is_local)
     }
 }

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Receipt};
+use tollgate_core::{Decision, Receipt, Timestamp, Verdict};
 
-use super::{Limiter, Plan};
-use crate::policy::{Label, Outcome};
+use super::Limiter;
+use super::plan::{Entries, Payer};
+use crate::policy::{Label, Limit, Outcome};
 use crate::report::{PolicyVerdict, Report};
 use crate::{Key, Policy, ResponseView};
 
 /// The verdicts on a request, and who paid. Nearly always one, in the order in which they were given.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    verdicts: SmallVec<[PolicyVerdict; 1]>,
+    verdicts: Verdicts,
     /// In the order of the verdicts.
     payments: SmallVec<[Payment; 1]>,
 }
+
+/// Nearly always one.
+pub(crate) type Verdicts = SmallVec<[PolicyVerdict; 1]>;
 
 /// Who paid for some verdicts that follow each other, which are those of one policy.
 #[derive(Debug)]
@@ -31,7 +35,55 @@ struct Payment {
     raised: bool,
 }
 
+/// The verdicts by themselves, for a request of which nothing is remembered.
+#[inline]
+pub(super) fn verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
+    if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+        let at = (!is_local).then(|| decision.at());
+        return SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]);
+    }
+    several_verdicts_on(entries, decision, is_local)
+}
+
+#[inline(never)]
+fn several_verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
+    let verdicts = decision.verdicts().iter().enumerate();
+    let limits = entries.iter().flat_map(|payer| {
+        let limits = payer.limits().iter();
+        limits.map(move |limit| (payer, limit))
+    });
+    let named = limits
+        .zip(verdicts)
+        .map(|((payer, limit), (position, verdict))| {
+            let at = (!is_local).then(|| decision.verdict_at(position));
+            verdict_on(payer, limit, verdict, at)
+        });
+    named.collect()
+}
+
+#[inline]
+fn verdict_on(
+    payer: Payer<'_>,
+    limit: &Limit,
+    verdict: &Verdict,
+    at: Option<Timestamp>,
+) -> PolicyVerdict {
+    PolicyVerdict::new(Arc::clone(&limit.label), payer.mode(), *verdict, at)
+}
+
 impl Payment {
+    #[inline]
+    fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize) -> Self {
+        Self {
+            verdicts,
+            policy: Arc::clone(payer.policy),
+            key: payer.key.clone(),
+            limiter: limiter.clone(),
+            layer: 0,
+            raised: false,
+        }
+    }
+
     fn correct(&mut self, verdict: &mut PolicyVerdict, cost: u64) {
         let taken = verdict.verdict().taken();
         let Some(receipt) = verdict.receipt(&self.key) else {
@@ -55,38 +107,39 @@ impl Ledger {
     /// What was decided about the charges of a plan: by the backend of this limiter or, if `is_local`, by a budget of this process,
     /// which gives no receipts.
     #[inline]
-    pub(crate) fn of(limiter: &Limiter, plan: Plan, decision: &Decision, is_local: bool) -> Self {
-        let mut ledger = Self::default();
-        let mut verdicts = decision.verdicts().iter().enumerate();
-        for entry in plan.into_entries() {
-            let limits = entry.limits();
-            for (limit, (position, verdict)) in limits.iter().zip(verdicts.by_ref()) {
-                let at = (!is_local).then(|| decision.verdict_at(position));
-                let label = Arc::clone(&limit.label);
-                let verdict = PolicyVerdict::new(label, entry.mode(), *verdict, at);
-                ledger.verdicts.push(verdict);
-            }
-            let verdicts = limits.len();
-            let (policy, key) = entry.into_payer();
-            ledger.payments.push(Payment {
-                verdicts,
-                policy,
-                key,
-                limiter: limiter.clone(),
-                layer: 0,
-                raised: false,
-            });
+    pub(crate) fn of(
+        limiter: &Limiter,
+        entries: Entries<'_>,
+        decision: &Decision,
+        is_local: bool,
+    ) -> Self {
+        if let (Some((payer, _)), [_]) = (entries.sole(), decision.verdicts()) {
+            return Self {
+                verdicts: verdicts_on(entries, decision, is_local),
+                payments: SmallVec::from_buf([Payment::of(limiter, payer, 1)]),
+            };
         }
-        ledger
+        Self {
+            verdicts: verdicts_on(entries, decision, is_local),
+            payments: entries
+                .iter()
+                .map(|payer| Payment::of(limiter, payer, payer.limits().len()))
+                .collect(),
+        }
     }
 
     /// All verdicts.
+    #[inline]
     pub(crate) fn report(&self) -> Report<'_> {
         Report::of(&self.verdicts)
     }
 
     /// The verdicts of a layer and of those further in.
+    #[inline]
     pub(crate) fn report_from(&self, layer: usize) -> Report<'_> {
+        if layer == 0 {
+            return self.report();
+        }
         let further_out = self.payments.iter().take_while(|one| one.layer < layer);
         let skipped: usize = further_out.map(|one| one.verdicts).sum();
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock};
 use tollgate_memory::MemoryBackend;
 
+use super::Fallback;
 use super::outages::OutageClock;
-use super::{Fallback, Plan};
+use super::plan::Entries;
 use crate::policy::Limit;
 use crate::{Key, OnFailure, Policy, Share};
 
@@ -39,9 +40,14 @@ impl LocalBudgets {
 
     /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have
     /// no say.
-    pub(super) fn rule_without_backend(&self, plan: &Plan, error: BackendError) -> Fallback {
+    pub(super) fn rule_without_backend(
+        &self,
+        entries: Entries<'_>,
+        error: BackendError,
+    ) -> Fallback {
         let says = |rule: fn(OnFailure) -> bool| {
-            plan.policies()
+            entries
+                .policies()
                 .any(|policy| !policy.shadow && rule(policy.on_failure))
         };
         if says(|rule| rule == OnFailure::Deny) {
@@ -53,7 +59,7 @@ impl LocalBudgets {
         let budgets = self
             .budgets
             .get_or_init(|| Budgets::new(SystemClock::new()));
-        budgets.decide(plan, error)
+        budgets.decide(entries, error)
     }
 }
 
@@ -64,13 +70,13 @@ impl Budgets {
         Self { clock, backend }
     }
 
-    fn decide(&self, plan: &Plan, error: BackendError) -> Fallback {
+    fn decide(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
         self.clock.run();
         let local =
             |policy: &Policy| !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_));
-        let plan = plan.only(local);
-        let (decision, too_dear) = plan.with_charges(|charges| {
-            let quotas: Vec<_> = plan.payers().flat_map(shares).collect();
+        let plan = entries.only(local);
+        let (decision, too_dear) = plan.entries().with_charges(|charges| {
+            let quotas: Vec<_> = plan.entries().payers().flat_map(shares).collect();
             let mut shares: Vec<_> = charges.to_vec();
             for (charge, quota) in shares.iter_mut().zip(&quotas) {
                 charge.quota = quota;
@@ -106,7 +112,7 @@ mod tests {
 
     use tollgate_core::{FailureKind, ManualClock};
 
-    use super::super::plan::Entry;
+    use super::super::plan::{Ask, Entry, Plan};
 
     use super::*;
 
@@ -120,10 +126,10 @@ mod tests {
             budgets: Budgets::new(wall.clone()).into(),
         };
         let mut plan = Plan::default();
-        plan.push(Entry::new(&policy, None, Key::from("anyone"), 1, false));
+        plan.push(Entry::new(&policy, Key::from("anyone"), Ask::ONCE));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
-            match local.rule_without_backend(&plan, error) {
+            match local.rule_without_backend(plan.entries(), error) {
                 Fallback::Decide(decided) => decided.1.is_admitted(),
                 other => panic!("{other:?}"),
             }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tollgate_core::{Decision, Key, Mode, Verdict};
 use tracing::Level;
 
-use super::Plan;
+use super::plan::Entries;
 use crate::Policy;
 use crate::report::PolicyVerdict;
 
@@ -123,15 +123,15 @@ impl Observers {
 
     /// A decision about all quotas of a plan.
     #[inline]
-    pub(super) fn decided(&self, plan: &Plan, decision: &Decision, cause: Cause) {
+    pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
         if self.listen() {
-            self.tell_all(plan, decision, cause);
+            self.tell_all(entries, decision, cause);
         }
     }
 
     #[cold]
-    fn tell_all(&self, plan: &Plan, decision: &Decision, cause: Cause) {
-        for ((limit, key, mode), verdict) in plan.quotas().zip(decision.verdicts()) {
+    fn tell_all(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+        for ((limit, key, mode), verdict) in entries.quotas().zip(decision.verdicts()) {
             self.tell(&Event {
                 policy: limit.label.policy(),
                 quota: Some(limit.label.quota()),
@@ -144,9 +144,9 @@ impl Observers {
     }
 
     /// The policies of a plan of which no quota could be asked.
-    pub(super) fn undecided(&self, plan: &Plan, cause: Cause) {
+    pub(super) fn undecided(&self, entries: Entries<'_>, cause: Cause) {
         if self.listen() {
-            for (policy, key, _) in plan.payers() {
+            for (policy, key, _) in entries.payers() {
                 self.untouched(policy, Some(key), cause);
             }
         }

@@ -20,128 +20,193 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     policy: Arc<Policy>,
-    tier: Option<usize>,
     key: Key,
-    cost: u64,
-    probe: bool,
+    ask: Ask,
+}
+
+/// How a policy is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) tier: Option<usize>,
+    pub(super) cost: u64,
+    /// Whether it is only asked whether the cost would pass.
+    pub(super) probe: bool,
+}
+
+#[cfg(test)]
+impl Ask {
+    pub(super) const ONCE: Self = Self {
+        tier: None,
+        cost: 1,
+        probe: false,
+    };
+}
+
+/// An entry, wherever its parts lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payer<'a> {
+    pub(super) policy: &'a Arc<Policy>,
+    pub(super) key: &'a Key,
+    pub(super) ask: Ask,
 }
 
 impl Plan {
-    /// One policy.
-    #[inline]
-    pub(super) fn of(entry: Entry) -> Self {
-        Self {
-            entries: SmallVec::from_buf([entry]),
-            misses_peer: false,
-        }
-    }
-
     pub(super) fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
-    pub(crate) fn into_entries(self) -> impl Iterator<Item = Entry> {
-        self.entries.into_iter()
+    #[inline]
+    pub(crate) fn entries(&self) -> Entries<'_> {
+        Entries::Planned(&self.entries)
     }
 
-    /// The part of the plan that concerns the policies for which `keep` holds.
-    pub(crate) fn only(&self, keep: impl Fn(&Policy) -> bool) -> Self {
-        let kept = self.entries.iter().filter(|entry| keep(&entry.policy));
-        Self {
-            entries: kept.cloned().collect(),
-            misses_peer: self.misses_peer,
-        }
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
+        self.entries.into_iter()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The policies of the plan.
-    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.entries.iter().map(|entry| &*entry.policy)
-    }
-
-    /// The policies of the plan, each with the key that pays and the quotas of that key's tier.
-    pub(crate) fn payers(&self) -> impl Iterator<Item = (&Policy, &Key, &[Limit])> {
-        let entries = self.entries.iter();
-        entries.map(|entry| (&*entry.policy, &entry.key, entry.limits()))
-    }
-
-    /// The quotas of the plan in the order of its charges, each with the key that pays and how it is asked.
-    pub(super) fn quotas(&self) -> impl Iterator<Item = (&Limit, &Key, Mode)> {
-        self.entries.iter().flat_map(|entry| {
-            let limits = entry.limits().iter();
-            limits.map(|limit| (limit, &entry.key, entry.mode()))
-        })
-    }
-
     /// What each policy of the plan asks of its quotas.
     #[cfg(feature = "tonic")]
     pub(crate) fn costs(&self) -> impl Iterator<Item = u64> {
-        self.entries.iter().map(|entry| entry.cost)
+        self.entries.iter().map(|entry| entry.ask.cost)
     }
 
     /// Makes each policy ask for another cost, in their order.
     #[cfg(feature = "tonic")]
     pub(crate) fn ask(&mut self, costs: impl IntoIterator<Item = u64>) {
         for (entry, cost) in self.entries.iter_mut().zip(costs) {
-            entry.cost = cost;
+            entry.ask.cost = cost;
+        }
+    }
+}
+
+/// The entries of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entries<'a> {
+    /// The only one, where there is no need for a plan.
+    Sole(&'a Payer<'a>),
+    Planned(&'a [Entry]),
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn iter(self) -> impl Iterator<Item = Payer<'a>> + Clone {
+        let (sole, planned) = match self {
+            Self::Sole(payer) => (Some(*payer), &[][..]),
+            Self::Planned(entries) => (None, entries),
+        };
+        sole.into_iter().chain(planned.iter().map(Entry::payer))
+    }
+
+    /// The only quota and who pays, if no other is asked: the usual call.
+    #[inline(always)]
+    pub(super) fn sole(self) -> Option<(Payer<'a>, &'a Limit)> {
+        let payer = match self {
+            Self::Sole(payer) => *payer,
+            Self::Planned([entry]) => entry.payer(),
+            Self::Planned(_) => return None,
+        };
+        match payer.limits() {
+            [limit] => Some((payer, limit)),
+            _ => None,
+        }
+    }
+
+    /// A plan of them, which outlives the request's head.
+    pub(super) fn to_plan(self) -> Plan {
+        let entries = self.iter().map(Payer::to_entry);
+        Plan {
+            entries: entries.collect(),
+            misses_peer: false,
+        }
+    }
+
+    /// The policies of the plan.
+    pub(super) fn policies(self) -> impl Iterator<Item = &'a Policy> {
+        self.iter().map(|payer| &**payer.policy)
+    }
+
+    /// The policies of the plan, each with the key that pays and the quotas of that key's tier.
+    pub(crate) fn payers(self) -> impl Iterator<Item = (&'a Policy, &'a Key, &'a [Limit])> {
+        self.iter()
+            .map(|payer| (&**payer.policy, payer.key, payer.limits()))
+    }
+
+    /// The quotas of the plan in the order of its charges, each with the key that pays and how it is asked.
+    pub(super) fn quotas(self) -> impl Iterator<Item = (&'a Limit, &'a Key, Mode)> {
+        self.iter().flat_map(|payer| {
+            let limits = payer.limits().iter();
+            limits.map(move |limit| (limit, payer.key, payer.mode()))
+        })
+    }
+
+    /// The part of the plan that concerns the policies for which `keep` holds.
+    pub(crate) fn only(self, keep: impl Fn(&Policy) -> bool) -> Plan {
+        let kept = self.iter().filter(|payer| keep(payer.policy));
+        Plan {
+            entries: kept.map(Payer::to_entry).collect(),
+            misses_peer: false,
         }
     }
 
     /// Calls `f` with a charge for each quota of each policy of the plan.
-    #[inline]
-    pub(super) fn with_charges<T>(&self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
-        if let [entry] = &self.entries[..]
-            && let [limit] = entry.limits()
-        {
-            return f(&[entry.charge(limit)]);
+    #[inline(always)]
+    pub(super) fn with_charges<T>(self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
+        match self.sole() {
+            Some((payer, limit)) => f(&[payer.charge(limit)]),
+            None => f(&self.charges()),
         }
-        let charges = self.entries.iter().flat_map(|entry| {
-            let limits = entry.limits().iter();
-            limits.map(|limit| entry.charge(limit))
+    }
+
+    #[inline(never)]
+    fn charges(self) -> SmallVec<[Charge<'a>; 4]> {
+        let charges = self.iter().flat_map(|payer| {
+            let limits = payer.limits().iter();
+            limits.map(move |limit| payer.charge(limit))
         });
-        f(&charges.collect::<SmallVec<[_; 4]>>())
+        charges.collect()
     }
 }
 
 impl Entry {
-    #[inline]
-    pub(super) fn new(
-        policy: &Arc<Policy>,
-        tier: Option<usize>,
-        key: Key,
-        cost: u64,
-        probe: bool,
-    ) -> Self {
+    pub(super) fn new(policy: &Arc<Policy>, key: Key, ask: Ask) -> Self {
         Self {
             policy: Arc::clone(policy),
-            tier,
             key: key.compact(),
-            cost,
-            probe,
+            ask,
         }
+    }
+
+    #[inline]
+    fn payer(&self) -> Payer<'_> {
+        Payer {
+            policy: &self.policy,
+            key: &self.key,
+            ask: self.ask,
+        }
+    }
+}
+
+impl<'a> Payer<'a> {
+    fn to_entry(self) -> Entry {
+        Entry::new(self.policy, self.key.clone(), self.ask)
     }
 
     /// The quotas of the tier that the key is in.
     #[inline]
-    pub(crate) fn limits(&self) -> &[Limit] {
-        match self.policy.grant(self.tier) {
+    pub(super) fn limits(self) -> &'a [Limit] {
+        match self.policy.grant(self.ask.tier) {
             Some(Grant::Limits(limits)) => limits,
             // A tier without limits is in no plan.
             _ => &self.policy.limits,
         }
     }
 
-    /// The policy, and the key that pays.
-    pub(crate) fn into_payer(self) -> (Arc<Policy>, Key) {
-        (self.policy, self.key)
-    }
-
     #[inline]
-    pub(crate) fn mode(&self) -> Mode {
-        if self.probe {
+    pub(super) fn mode(self) -> Mode {
+        if self.ask.probe {
             Mode::Probe
         } else {
             self.policy.mode()
@@ -149,12 +214,12 @@ impl Entry {
     }
 
     #[inline]
-    fn charge<'a>(&'a self, limit: &'a Limit) -> Charge<'a> {
+    fn charge(self, limit: &'a Limit) -> Charge<'a> {
         Charge {
             scope: limit.scope,
             quota: &limit.quota,
-            key: &self.key,
-            cost: self.cost,
+            key: self.key,
+            cost: self.ask.cost,
             mode: self.mode(),
         }
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tollgate_core::BackendError;
 
 use super::observer::{Cause, Observers};
-use super::plan::{Entry, Plan};
+use super::plan::{Ask, Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
 use crate::policy::{FoundTier, Listed, TierUnknown};
@@ -51,23 +51,6 @@ pub(super) enum Found {
     Key(Arc<Policy>, KeyFuture),
     /// or for the key's tier.
     Tier(Arc<Policy>, Key, FoundTier, Ask),
-}
-
-/// How much is asked of a policy.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    pub(super) cost: u64,
-    /// Whether it is only asked whether the cost would pass.
-    pub(super) probe: bool,
-}
-
-impl Ask {
-    fn of(policy: &Policy, request: &RequestView<'_>) -> Self {
-        Self {
-            cost: policy.cost.of(request),
-            probe: false,
-        }
-    }
 }
 
 /// Where a limit stands, and so what is exempt from it.
@@ -189,7 +172,11 @@ fn with_key(
         policy,
         key,
         Some(request),
-        Ask::of(policy, request),
+        Ask {
+            tier: None,
+            cost: policy.cost.of(request),
+            probe: false,
+        },
         observers,
     )
 }
@@ -245,9 +232,7 @@ fn with_tier(
         observers.untouched(policy, Some(&key), Cause::Exempt);
         return Ok(Found::Nothing);
     }
-    Ok(Found::Entry(Entry::new(
-        policy, tier, key, ask.cost, ask.probe,
-    )))
+    Ok(Found::Entry(Entry::new(policy, key, Ask { tier, ..ask })))
 }
 
 impl Resolving {

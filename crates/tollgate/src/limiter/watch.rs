@@ -70,6 +70,7 @@ impl Watch {
         }
     }
 
+    #[inline]
     fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
@@ -115,6 +116,7 @@ impl Watch {
     }
 
     /// Looks at a request if it is one of the first.
+    #[inline(always)]
     pub(super) fn look(
         &self,
         policies: &[Arc<Policy>],
@@ -124,7 +126,7 @@ impl Watch {
         proxies: &ProxyWatch,
     ) {
         if !self.is_over() {
-            self.look_at(policies, matcher, request, terms, proxies);
+            self.look_at(policies, matcher, *request, terms, proxies);
         }
     }
 
@@ -133,13 +135,13 @@ impl Watch {
         &self,
         policies: &[Arc<Policy>],
         matcher: Option<&Matcher>,
-        request: &RequestView<'_>,
+        request: RequestView<'_>,
         terms: &Terms,
         proxies: &ProxyWatch,
     ) {
-        proxies.look(request, &terms.client);
+        proxies.look(&request, &terms.client);
         if let Some(matcher) = matcher {
-            self.meet(policies, matcher, request, terms.ignores_path_case);
+            self.meet(policies, matcher, &request, terms.ignores_path_case);
         }
         if self.is_last() {
             self.warn_of_unmet_routes(policies);

@@ -203,6 +203,10 @@ impl Policy {
 
     /// Whether what does not depend on the path holds.
     #[inline]
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.conditions.is_some()
+    }
+
     pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
         self.conditions
             .as_ref()

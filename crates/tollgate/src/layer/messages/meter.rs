@@ -70,6 +70,7 @@ impl Meter {
             return None;
         }
         let accounts = plan
+            .entries()
             .payers()
             .zip(plan.costs())
             .filter_map(|((policy, _, limits), cost)| Account::new(policy, limits, cost));
@@ -103,7 +104,7 @@ impl Meter {
                         break;
                     }
                     self.plan.ask(self.accounts.iter().map(Account::asked));
-                    match self.limiter.decide(&self.plan).try_now() {
+                    match self.limiter.decide(self.plan.entries()).try_now() {
                         Ok(answer) => answer,
                         Err(decide) => {
                             self.waits = true;
@@ -142,7 +143,7 @@ impl Meter {
     }
 
     fn rule(&mut self, answer: Result<Decision, BackendError>) -> Ruled {
-        match self.limiter.judge(&self.plan, answer) {
+        match self.limiter.judge(self.plan.entries(), answer) {
             Ok(decision) if decision.is_admitted() => {
                 let payers = payers(&self.plan, &decision);
                 for (account, (_, key, limits, verdicts)) in self.accounts.iter_mut().zip(payers) {
@@ -170,7 +171,7 @@ impl Meter {
         if !self.asked_ahead() {
             return self.excess(&self.plan, decision, false);
         }
-        let ledger = Ledger::of(&self.limiter, self.plan.clone(), decision, false);
+        let ledger = Ledger::of(&self.limiter, self.plan.entries(), decision, false);
         let ends = self.accounts.iter().any(Account::ends);
         if let Some(wait) = ledger.report().retry_after()
             && wait <= SOON
@@ -198,7 +199,7 @@ impl Meter {
             let ends = policy.messages.is_some_and(Messages::excess_ends);
             !policy.shadow && ends && refuses(verdicts)
         });
-        let ledger = Ledger::of(&self.limiter, plan.clone(), decision, is_local);
+        let ledger = Ledger::of(&self.limiter, plan.entries(), decision, is_local);
         match ledger.report().retry_after() {
             Some(wait) if !ends => Ruled::Hold(wait, ledger),
             _ => Ruled::Excess(Excess::Quota(ledger)),
@@ -239,7 +240,7 @@ fn payers<'a>(
     decision: &'a Decision,
 ) -> impl Iterator<Item = (&'a Policy, &'a Key, &'a [Limit], &'a [Verdict])> {
     let mut rest = decision.verdicts();
-    plan.payers().map(move |(policy, key, limits)| {
+    plan.entries().payers().map(move |(policy, key, limits)| {
         let (verdicts, others) = rest.split_at(limits.len().min(rest.len()));
         rest = others;
         (policy, key, limits, verdicts)

@@ -13,7 +13,6 @@ use super::received::Received;
 use super::says::{Says, is_encoded};
 use super::sent::Sent;
 use crate::answer::{Dialect, RefusalReason, closed};
-use crate::limiter::Ledger;
 use crate::limiter::{Plan, Refused};
 use crate::report::Report;
 use crate::settings::Config;
@@ -78,7 +77,7 @@ pub(super) fn open<B, R: ResponseBody>(
     let is_certain = says != Says::Other || limiter.names_messages_of(&view);
     if is_certain && let Err(refused) = &planned {
         let reason = RefusalReason::of(refused);
-        return Err(config.refuse(&request, reason, Ledger::default()));
+        return Err(config.refuse(&request, reason, None));
     }
     if let Says::Web(dialect) = says {
         let response = closed(dialect, GrpcCode::Internal, settings.misplaced(TRANSLATED));
@@ -103,7 +102,9 @@ pub(super) fn open<B, R: ResponseBody>(
         }
         Ok(plan) => {
             let meter = |are_asked: fn(Messages) -> bool| {
-                let plan = plan.only(|policy| policy.messages.is_some_and(are_asked));
+                let plan = plan
+                    .entries()
+                    .only(|policy| policy.messages.is_some_and(are_asked));
                 Meter::new(limiter, plan)
             };
             let received = meter(Messages::are_received).map(|meter| {
