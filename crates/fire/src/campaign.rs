@@ -22,6 +22,7 @@ use crate::fault::{Fault, Topology};
 use crate::flaw::Flaw;
 use crate::forger::Forgery;
 use crate::history::{Disturbance, Effect, History, Wait};
+use crate::kept::keep;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::stage::Stage;
 
@@ -135,11 +136,17 @@ impl Campaign {
             deadline_us: Some(micros(DEADLINE)),
         };
         progress("checking");
-        let report = Report {
+        let mut report = Report {
             faults: run.faults,
             undone: run.undone,
             ..report(self.topology, &history, other_wrongs)
         };
+        let is_sound = self.forgery.is_none() && self.flaw.is_none();
+        if is_sound && !report.findings.wrong.is_empty() {
+            let kept = keep(self.topology, self.seed, history)?;
+            let line = format!("fire check {} judges it again", kept.display());
+            report.evidence.insert(0, line);
+        }
         Ok(report)
     }
 }

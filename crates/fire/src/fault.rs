@@ -149,6 +149,15 @@ impl Fault {
         )
     }
 
+    /// Whether another server is to decide when it is over.
+    #[must_use]
+    pub fn replaces_master(self) -> bool {
+        matches!(
+            self,
+            Self::Failover | Self::PlannedFailover(_) | Self::StaleFailover(_) | Self::Isolated
+        )
+    }
+
     /// What it is called, without its figures.
     #[must_use]
     pub fn name(self) -> &'static str {

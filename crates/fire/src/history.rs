@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use tollgate_core::Quota;
 
 use crate::attempt::Attempt;
 
 /// Everything that a checker needs to know.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
-    /// The quota of each policy.
+    /// The quota of each policy. They are not written down: they follow from the seed.
+    #[serde(skip)]
     pub quotas: Vec<Quota>,
     /// In any order.
     pub attempts: Vec<Attempt>,
@@ -27,7 +29,7 @@ pub struct History {
 }
 
 /// A process was not given a processor, between two points in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// The number of the process.
     pub process: u32,
@@ -38,7 +40,7 @@ pub struct Wait {
 }
 
 /// What was done to the servers, between two points in time of the parent's clock, in µs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Not before.
     pub from_us: u64,
@@ -54,7 +56,7 @@ pub struct Disturbance {
 pub type Home = u8;
 
 /// What a disturbance may do to a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// Attempts may fail, be late, or be decided after nobody waits for them any more.
     Trouble,

@@ -6,12 +6,14 @@
     reason = "a command-line tool"
 )]
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_fire::{
-    Campaign, Clockwork, DEADLINE, Flaw, Forgery, Report, Result, Soak, Topology, client,
+    Campaign, Clockwork, DEADLINE, Flaw, Forgery, Report, Result, Soak, Topology, check_again,
+    client,
 };
 
 /// Asks Tollgate for decisions while everything around it fails, and checks each.
@@ -28,6 +30,8 @@ enum What {
     Run(Run),
     /// Asks for many decisions without any fault, and says what the process holds early and late
     Soak(Heavy),
+    /// Judges a history that was kept because something in it was wrong
+    Check { path: PathBuf },
     /// What a run starts others as
     #[command(hide = true)]
     Client { orders: String },
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().what {
         What::Run(run) => run.start(),
         What::Soak(heavy) => heavy.start(),
+        What::Check { path } => check(&path),
         What::Client { orders } => serde_json::from_str(&orders)
             .map_err(Into::into)
             .and_then(|orders| client::run(&orders))
@@ -118,6 +123,19 @@ impl Heavy {
         println!("{soaked:#?}");
         Ok(soaked.failed == 0)
     }
+}
+
+fn check(path: &Path) -> Result<bool> {
+    let findings = check_again(path)?;
+    for wrong in &findings.wrong {
+        println!("WRONG: {wrong}");
+    }
+    println!(
+        "{} decisions, {} wrong",
+        findings.decided,
+        findings.wrong.len()
+    );
+    Ok(findings.wrong.is_empty())
 }
 
 fn forgery(name: &str) -> std::result::Result<Forgery, String> {

@@ -136,7 +136,7 @@ impl Stage {
     ) -> Result<()> {
         self.look_at_clocks(done);
         self.look_at_replica();
-        let from_us = now_us();
+        let (from_us, before) = (now_us(), self.deciding());
         let effect = match fault {
             Fault::ScriptFlush => self.tell_all(&["SCRIPT", "FLUSH"], Effect::Trouble),
             Fault::FlushStorm(time) => {
@@ -231,7 +231,13 @@ impl Stage {
             }
         };
         done.push(self.done_since(effect, from_us));
-        self.look_at_clocks(done);
+        let after = self.deciding();
+        if fault.replaces_master() && (after.is_none() || after == before) {
+            // A machine that is busy may let a fleet replace its master once more meanwhile, and then the other has decided for a while.
+            self.doubt_clocks(done);
+        } else {
+            self.look_at_clocks(done);
+        }
         Ok(())
     }
 

@@ -138,6 +138,17 @@ pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
 
 /// A right that our user lacks. The server names commands, which are no identities, and since Redis 7.2 the user.
 fn forbidden(command: &str, said: &str) -> BackendError {
+    let detail = lacking(said).unwrap_or_else(|| {
+        format!(
+            "our user may not run {command}: add +{} (NOPERM)",
+            right(command)
+        )
+    });
+    BackendError::new(FailureKind::Forbidden, detail)
+}
+
+/// Which right it is, if the server says so.
+fn lacking(said: &str) -> Option<String> {
     let named = said
         .split_once("run the '")
         .and_then(|(_, behind)| behind.split_once('\''))
@@ -146,25 +157,23 @@ fn forbidden(command: &str, said: &str) -> BackendError {
             let is_name = |c: char| c.is_ascii_alphanumeric() || "|-".contains(c);
             !named.is_empty() && named.len() < 40 && named.chars().all(is_name)
         });
-    let detail = match named {
-        Some(named) => format!(
+    match named {
+        Some(named) => Some(format!(
             "our user may not run {}: add +{named} (NOPERM)",
             named.to_uppercase()
-        ),
-        None if is_about_keys(said) => KEYS.to_owned(),
-        None => format!(
-            "our user may not run {command}: add +{} (NOPERM)",
-            right(command)
-        ),
-    };
-    BackendError::new(FailureKind::Forbidden, detail)
+        )),
+        None => is_about_keys(said).then(|| KEYS.to_owned()),
+    }
 }
 
 const KEYS: &str =
     "our user may not use our keys: add `~tollgate:*`, or the prefix that was set (NOPERM)";
 
 fn is_about_keys(said: &str) -> bool {
-    said.contains("one of the keys") || said.contains("access the '")
+    // Before Redis 7.2, since then, and where the key is named.
+    ["one of the keys", "access a key", "access the '"]
+        .into_iter()
+        .any(|words| said.contains(words))
 }
 
 /// What an access rule calls a command.
@@ -175,9 +184,11 @@ fn right(command: &str) -> String {
 /// Errors that have no code of their own: their texts are known by how they begin, and are not repeated.
 fn general(command: &str, code: &str, said: &str) -> BackendError {
     let begins = |text: &str| said.starts_with(text);
-    let (kind, what) = if begins("The user executing the script") && is_about_keys(said) {
-        (FailureKind::Forbidden, KEYS)
-    } else if begins("The user executing the script") {
+    // The latter since Redis 7.2.
+    let is_right = begins("The user executing the script") || begins("ACL failure in script");
+    let (kind, what) = if is_right && let Some(lacking) = lacking(said) {
+        return BackendError::new(FailureKind::Forbidden, lacking);
+    } else if is_right {
         // A server before 7.2 does not say which. The next connection asks for each.
         (
             FailureKind::Forbidden,
@@ -300,5 +311,67 @@ pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
             "READONLY" | "MASTERDOWN" | "LOADING" | "NOAUTH" | "WRONGPASS" | "NOPERM"
         ),
         None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Redis 6.2 and 7.0 say it, and as Redis 8.0 and Valkey 8.1 do.
+    #[test]
+    fn a_right_that_is_missing_is_named_whichever_words_the_server_has_for_it() {
+        let time = "our user may not run TIME: add +time (NOPERM)";
+        let behind = "script: 104ae65debf45156ded1e8e613705534c8e62c17, on @user_script:1.";
+        for (said, told) in [
+            (
+                "this user has no permissions to run the 'time' command or its subcommand",
+                time,
+            ),
+            (
+                "This user has no permissions to run the 'time' command",
+                time,
+            ),
+            (
+                "User gate has no permissions to run the 'time' command",
+                time,
+            ),
+            (
+                "this user has no permissions to access one of the keys used as arguments",
+                KEYS,
+            ),
+            ("No permissions to access a key", KEYS),
+            (
+                "something new",
+                "our user may not run TIME: add +time (NOPERM)",
+            ),
+        ] {
+            let error = forbidden("TIME", said);
+            assert_eq!(error.detail(), told, "{said}");
+            assert_eq!(error.kind(), FailureKind::Forbidden);
+        }
+        let unnamed = "our user may not run a command of the script: compare its rights with those that the documentation names";
+        for (said, told) in [
+            (
+                "ACL failure in script: User gate has no permissions to run the 'time' command",
+                time,
+            ),
+            (
+                "ACL failure in script: No permissions to access a key",
+                KEYS,
+            ),
+            (
+                "The user executing the script can't access at least one of the keys mentioned in the command arguments",
+                KEYS,
+            ),
+            (
+                "The user executing the script can't run this command or subcommand",
+                unnamed,
+            ),
+        ] {
+            let error = general("EVALSHA", "ERR", &format!("{said} {behind}"));
+            assert_eq!(error.kind(), FailureKind::Forbidden, "{said}");
+            assert_eq!(error.detail(), told, "{said}");
+        }
     }
 }

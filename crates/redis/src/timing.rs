@@ -67,6 +67,28 @@ async fn serve(stream: DuplexStream, round_trip: Duration, sent: Arc<Sent>) {
     }
 }
 
+/// What a server sends that never stops: this when it is first asked, and then the other for as long as anybody reads.
+#[derive(Clone, Copy, Debug)]
+struct Flood {
+    first: &'static [u8],
+    then: &'static [u8],
+}
+
+impl Flood {
+    /// Some millions of bytes in a second. With no pause at all the clock of these tests would never go.
+    async fn serve(self, stream: DuplexStream) {
+        let (mut from, mut to) = split(stream);
+        if command(&mut from).await.is_none() || to.write_all(self.first).await.is_err() {
+            return;
+        }
+        let _read = tokio::spawn(async move { while command(&mut from).await.is_some() {} });
+        let some = self.then.repeat(256);
+        while to.write_all(&some).await.is_ok() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
 /// Reads a command to its end, and how many keys it has.
 async fn command(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
     let mut keys = 0;
@@ -99,6 +121,14 @@ struct Far {
 
 impl Far {
     async fn away(round_trip: Duration) -> Self {
+        Self::with(round_trip, |stream, sent| serve(stream, round_trip, sent)).await
+    }
+
+    /// Each connection is served so.
+    async fn with<F>(round_trip: Duration, serve: impl Fn(DuplexStream, Arc<Sent>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let origin = server::parse("redis://127.0.0.1:1/", &server::Papers::default()).unwrap();
         let link = Link {
             origin: Origin::Server(Arc::new(origin)),
@@ -114,7 +144,7 @@ impl Far {
         let sent = Arc::<Sent>::default();
         for wire in 0..limits.connections {
             let (ours, theirs) = duplex(1 << 20);
-            tokio::spawn(serve(theirs, round_trip, Arc::clone(&sent)));
+            tokio::spawn(serve(theirs, Arc::clone(&sent)));
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(None)
                 .set_response_timeout(None);
@@ -295,6 +325,34 @@ async fn a_server_that_says_nothing_any_more_keeps_nobody_past_the_deadline_who_
     for (took, failed) in said {
         assert!(failed.is_some());
         assert!(took <= DEADLINE + TICKS, "{took:?}: {failed:?}");
+    }
+}
+
+/// A server that never stops to send keeps its connections busy, and no timer waits for that.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_stops_to_send_keeps_nobody_past_the_deadline() {
+    let (text, line): (&[u8], &[u8]) = (b"$1000000000\r\n", b"+");
+    for (first, then) in [
+        (text, &b"aaaaaaaaaaaaaaaa"[..]),
+        (line, b"aaaaaaaaaaaaaaaa"),
+        (b"", b":1\r\n"),
+    ] {
+        // given
+        let flood = Flood { first, then };
+        let far = Far::with(ms(1), |stream, _| flood.serve(stream)).await;
+
+        for _ in 0..5 {
+            // when
+            let asking: JoinSet<_> = (0..100)
+                .map(|_| Far::ask(Arc::clone(&far.dispatch)))
+                .collect();
+
+            // then
+            for (took, failed) in asking.join_all().await {
+                assert!(failed.is_some(), "{flood:?}");
+                assert!(took <= DEADLINE + TICKS, "{flood:?}: {took:?}");
+            }
+        }
     }
 }
 

@@ -309,9 +309,11 @@ fn every_error_stands_in_the_table_of_what_to_do() {
     // Words of the server's by which its errors are known, and those that stand before others.
     let known = [
         "one of the keys",
+        "access a key",
         "access the '",
         "run the ",
         "The user executing the script",
+        "ACL failure in script",
         "Unknown Redis command called from script",
         "max number of clients",
         "DB index is out of range",

@@ -222,9 +222,11 @@ async fn whatever_a_server_answers_everybody_hears_in_time_and_it_is_used_again_
                 assert!(!text.contains("alice is at"), "{what}: {text}");
             }
             let waited = watch.elapsed();
-            // A server that never stops to send takes a core of the machine from all others, and a task that hears nothing
-            // hears nothing for ever: so this is far above the deadline.
-            assert!(waited < DEADLINE * 10, "{what}: {waited:?}");
+            // A server that never stops to send takes a core of the machine from all others. By a clock that waits for the
+            // machine `timing.rs` holds it to the deadline; here it is seen that everybody hears at all.
+            let is_flood = matches!(answer, Answer::Endless(..));
+            let most = DEADLINE * if is_flood { 10 } else { 3 };
+            assert!(waited < most, "{what}: {waited:?}");
         }
         hostile.answer_with(Answer::True);
 

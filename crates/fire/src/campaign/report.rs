@@ -77,7 +77,10 @@ fn evidence(history: &History, findings: &Findings) -> Vec<String> {
     const BEFORE: Duration = Duration::from_secs(10);
 
     let mut lines = Vec::new();
-    for wrong in findings.wrong.iter().take(WRONGS) {
+    // What is about one budget tells most in fewest lines.
+    let (of_budgets, others): (Vec<_>, Vec<_>) =
+        findings.wrong.iter().partition(|it| it.budget.is_some());
+    for wrong in of_budgets.into_iter().chain(others).take(WRONGS) {
         let last_us = history.attempts[wrong.attempt].heard_us;
         let from_us = last_us.saturating_sub(u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX));
         let is_near = |sent_us: u64, heard_us: u64| sent_us <= last_us && heard_us >= from_us;

@@ -1,0 +1,77 @@
+//! Histories that were wrong, kept to be judged again: no second run is like the first.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::checker::{Findings, check};
+use crate::fault::Topology;
+use crate::history::History;
+use crate::population::Population;
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    seed: u64,
+    history: History,
+}
+
+/// Writes a history to a file of the machine's folder for such, which is named after the run.
+pub(crate) fn keep(topology: Topology, seed: u64, history: History) -> Result<PathBuf> {
+    let name = format!("tollgate-fire-{}-{seed}.json", topology.name());
+    let path = std::env::temp_dir().join(name);
+    fs::write(&path, serde_json::to_vec(&Kept { seed, history })?)?;
+    Ok(path)
+}
+
+/// Judges a history that was kept.
+///
+/// # Errors
+///
+/// If the file holds none.
+pub fn check_again(path: &Path) -> Result<Findings> {
+    let Kept { seed, mut history } = serde_json::from_slice(&fs::read(path)?)?;
+    history.quotas = Population::of(seed).quotas().to_vec();
+    Ok(check(&history))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::attempt::{Asker, Attempt, Budget, Outcome, Verb};
+
+    #[test]
+    fn a_history_that_was_kept_is_judged_as_it_was() {
+        let seed = 7;
+        let attempt = Attempt {
+            asker: Asker::default(),
+            verb: Verb::Reset(Budget {
+                policy: 0,
+                caller: 1,
+            }),
+            sent_us: 1,
+            heard_us: 1_000,
+            promised_us: None,
+            outcome: Outcome::Reset,
+            fallback: None,
+            told: None,
+        };
+        let history = History {
+            attempts: vec![attempt],
+            // Too late by far.
+            deadline_us: Some(10),
+            ..History::default()
+        };
+        let mut late = history.clone();
+        late.attempts[0].heard_us = 10_000_000;
+
+        for (history, wrongs) in [(history, 0), (late, 1)] {
+            let path = keep(Topology::Single, seed, history).unwrap();
+            assert_eq!(check_again(&path).unwrap().wrong.len(), wrongs);
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
