@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use redis::{Client, Connection, Value};
+use redis::{Client, Connection, RedisResult, Value};
 use smallvec::smallvec;
 use tollgate_core::{Algorithm, Charge, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Scope, Timestamp};
 use tollgate_testkit::Standalone;
@@ -127,6 +127,10 @@ impl Server {
     }
 
     fn run(&mut self, run: &[u8]) {
+        self.try_run(run).unwrap();
+    }
+
+    fn try_run(&mut self, run: &[u8]) -> RedisResult<()> {
         let mut command = redis::pipe();
         command.cmd("SET").arg("clock").arg(self.now).ignore();
         command
@@ -136,7 +140,7 @@ impl Server {
             .arg(KEY)
             .arg(run)
             .ignore();
-        command.exec(&mut self.redis).unwrap();
+        command.exec(&mut self.redis)
     }
 
     fn state(&mut self) -> Vec<u8> {
@@ -505,16 +509,30 @@ fn a_credit_is_forgotten_once_all_have_drained_that_stood_when_it_was_given() {
     assert_eq!(credits_of(&server.state()), [credits[2], newest]);
 }
 
-/// It has no whole microsecond, and states tell no shorter drain than one.
+/// The first has no whole microsecond in its drain, and states tell no drain that is shorter than one.
 #[test]
-fn a_budget_that_drains_within_a_microsecond_owes_eight_of_it_and_no_more() {
+fn a_budget_owes_eight_of_it_and_no_more_however_much_is_debited() {
     let mut server = Server::start();
-    let quota = Quota::new(3, Duration::from_micros(1)).burst(2);
-    for _ in 0..3 {
-        server.debit(&quota, 9 * 2);
+    let us = Duration::from_micros(1);
+    for (quota, eight_us) in [
+        (Quota::new(3, us).burst(2), 6),
+        (Quota::new(1, us), 8),
+        (Quota::per_second(7), 8 * SECOND),
+    ] {
+        // given a budget that is full
+        server.forget();
 
-        // Five and a third.
-        assert_eq!(server.owed_us(), 6);
+        // when more is debited than it can owe, at once and bit by bit
+        let mut run = vec![1, 2, 1];
+        run.extend_from_slice(&charge_words(&quota, 1));
+        run[5..13].copy_from_slice(&1e12_f64.to_le_bytes());
+        run.push(1);
+        server.run(&run);
+        let at_once = server.owed_us();
+        server.debit(&quota, 9 * quota.capacity());
+
+        // then
+        assert_eq!([at_once, server.owed_us()], [eight_us; 2], "{quota}");
         assert!(!server.admits(&quota, 1));
     }
 }
@@ -570,6 +588,28 @@ fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
                 assert!(Reply::parse(reply).is_some(), "{quota}, {mode:?} {costs:?}");
             }
             server.needs_replicas(0);
+        }
+    }
+}
+
+/// No run of ours is one, but others may call the script.
+#[test]
+fn a_run_without_charges_is_an_error_and_leaves_the_state() {
+    let mut server = Server::start();
+    for quota in [Quota::per_hour(10), Quota::per_hour(7)] {
+        server.forget();
+        assert!(server.admits(&quota, 1));
+        let state = server.state();
+        for verb in 0..4 {
+            for behind in [&[][..], &[1], &[1, 1]] {
+                let run = [&[1, verb, 0], behind].concat();
+
+                let error = server.try_run(&run).unwrap_err();
+
+                let said = error.to_string();
+                assert!(said.contains("a run without charges"), "{run:?}: {said}");
+                assert_eq!(server.state(), state, "{run:?}");
+            }
         }
     }
 }

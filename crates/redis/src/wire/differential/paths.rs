@@ -317,7 +317,8 @@ fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
         (7, 2),
         (7, 9),
     ];
-    let debts = [(0, 2, 9), (1, 2, 31), (0, 0, 32)];
+    // The last of them, in three bytes, is 2 × 65,521.
+    let debts = [(0, 2, 9), (1, 2, 31), (0, 0, 32), (1, 65_506, 1)];
     let rests = rests.map(|(rest, mark)| (rest, mark, 0));
     let forms = rests.into_iter().chain(debts).map(Some).chain([None]);
     // By whether it is one that some quota may have left.
