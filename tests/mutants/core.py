@@ -229,12 +229,12 @@ def what_of(mutant):
 
 
 def is_explained(mutant):
-    """By the file, the line as it stands, and what is changed, or `*` for any change."""
+    """By the file, the line as it stands, and what is changed."""
     name = Path(mutant["file"]).name
     for line in EXPLAINED.read_text().splitlines():
         if line and not line.startswith("#"):
             of, was, changed, _why = [part.strip() for part in line.split(" | ")]
-            if of == name and was == line_of(mutant) and changed in ("*", what_of(mutant)):
+            if of == name and was == line_of(mutant) and changed == what_of(mutant):
                 return True
     return False
 

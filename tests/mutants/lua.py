@@ -173,12 +173,12 @@ def is_noticed(suite, programs, source, patience):
 
 
 def is_explained(mutant):
-    """Whether it is accounted for: by the file, the line as it stands, and as it is changed, or `*` for any change."""
+    """Whether it is accounted for: by the file, the line as it stands, and as it is changed."""
     name, _, was, becomes = mutant
     for line in EXPLAINED.read_text().splitlines():
         if line and not line.startswith("#"):
             of, line, changed, _why = [part.strip() for part in line.split(" | ")]
-            if of == name and line == was.strip() and changed in ("*", becomes.strip()):
+            if of == name and line == was.strip() and changed == becomes.strip():
                 return True
     return False
 

@@ -406,7 +406,7 @@ impl State {
     #[inline]
     fn stand_at(&mut self, point: Point, of: u16, reach: Reach) {
         debug_assert!(point.us <= US, "{point:?}");
-        self.word = point.us | reach.bits() << US_BITS;
+        self.word = point.us + (reach.bits() << US_BITS);
         // Where there is no rest its denominator means nothing.
         (self.rest, self.of) = (point.rest, of);
     }

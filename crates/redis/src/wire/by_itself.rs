@@ -786,32 +786,35 @@ fn what_is_no_state_comes_back_as_a_mark() {
         other(Algorithm::RollingWindow { buckets: 10 }),
         other(Algorithm::SlidingLog),
     ] {
-        // given what begins as a state does, and is as long as no state
-        server.forget();
-        assert!(server.admits(&quota, 1));
-        let mut value = server.state();
-        let entry = value[value.len() - 12.min(value.len())..].to_vec();
-        while value.len() < 100_000 {
-            value.extend_from_slice(&entry);
-        }
-        redis::cmd("SET")
-            .arg(KEY)
-            .arg(&value)
-            .exec(&mut server.redis)
-            .unwrap();
+        for cost in [1, quota.capacity()] {
+            server.forget();
+            assert!(server.admits(&quota, cost));
+            let state = server.state();
+            let entry = &state[state.len() - 12.min(state.len())..];
+            for value in [
+                [&state[..], &entry.repeat(10_000)].concat(),
+                [&state[..], &[0]].concat(),
+                state[..state.len() - 1].to_vec(),
+            ] {
+                // given what begins as a state does, and is as long as no state
+                let mut set = redis::cmd("SET");
+                set.arg(KEY).arg(&value).exec(&mut server.redis).unwrap();
 
-        // when it is asked for
-        let replies =
-            [&[1][..], &[1, 1]].map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
+                // when it is asked for
+                let replies = [&[1][..], &[1, 1]]
+                    .map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
 
-        // then an empty text stands for it, and it stands as it was
-        for reply in replies {
-            let Value::BulkString(text) = reply else {
-                panic!("{reply:?}");
-            };
-            assert_eq!(text[text.len() - 3..], [0, 0x91, 0xa0], "{quota}: {text:?}");
+                // then an empty text stands for it, and it stands as it was
+                for reply in replies {
+                    let Value::BulkString(text) = reply else {
+                        panic!("{reply:?}");
+                    };
+                    let end = &text[text.len() - 3..];
+                    assert_eq!(end, [0, 0x91, 0xa0], "{quota}: {text:?}");
+                }
+                assert_eq!(server.state(), value);
+            }
         }
-        assert_eq!(server.state(), value);
     }
 }
 

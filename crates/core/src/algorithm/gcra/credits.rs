@@ -217,6 +217,19 @@ mod tests {
     }
 
     #[test]
+    fn a_credit_is_forgotten_once_all_have_drained_that_stood_when_it_was_given() {
+        let mut credits = Credits::default();
+        for last_us in [29, 30, 31] {
+            credits.remember(10, 20, 5, last_us);
+        }
+
+        credits.remember(30, 40, 5, 50);
+
+        let lasts = credits.list.iter().map(|credit| credit.last_us);
+        assert_eq!(lasts.collect::<Vec<_>>(), [31, 50]);
+    }
+
+    #[test]
     fn the_oldest_two_are_merged_that_are_at_most_half_of_what_came_after_them() {
         for (lengths, merged) in [
             (vec![8, 7, 30], vec![15, 30]),
