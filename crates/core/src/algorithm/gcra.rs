@@ -138,7 +138,8 @@ impl Gcra {
     #[inline]
     fn ceiling<P: Parts>(&self, state: &State) -> P {
         if state.reach() > self.reach {
-            P::of(state.reach().ceiling_us(), self.denominator, 0)
+            let us = state.reach().ceiling_us();
+            self.ahead(Point { us, rest: 0 }, 0)
         } else {
             self.drain(self.burst * DEBT_CEILING)
         }

@@ -34,7 +34,8 @@ impl SlidingWindow {
         self.period_us - time % self.period_us
     }
 
-    /// The most that may be left of a window of `count` so that `room` suffices for it: count × left / period ≤ room.
+    /// The most that may be left of a window of `count` so that `room` suffices for it: count × left / period ≤ room. Nothing if
+    /// that has to be over.
     fn most_left(&self, count: u64, room: u64) -> u64 {
         let most = u128::from(room) * u128::from(self.period_us) / u128::from(count.max(1));
         u64::try_from(most).unwrap_or(u64::MAX)
@@ -80,19 +81,11 @@ impl Decider for SlidingWindow {
             if fading <= u128::from(room) * u128::from(self.period_us) {
                 return Passage::Open;
             }
-            let most_left = self.most_left(previous, room);
-            if most_left > 0 {
-                return Passage::after(ahead + left - most_left);
-            }
+            return Passage::after(ahead + left - self.most_left(previous, room));
         }
-        // Not in this window. In the next one this window's count is the one that fades.
-        if current == 0 {
-            return Passage::after(ahead + left);
-        }
-        let most_left = self
-            .most_left(current, self.limit - cost)
-            .min(self.period_us);
-        Passage::after(ahead + left + (self.period_us - most_left))
+        // Not in this window, of which too much was charged. In the next one this window's count is the one that fades.
+        let most_left = self.most_left(current, self.limit - cost);
+        Passage::after(ahead + left + self.period_us - most_left)
     }
 
     fn take(&self, state: &mut State, _now: u64, cost: u64) {

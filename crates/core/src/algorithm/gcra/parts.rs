@@ -12,18 +12,9 @@ pub(super) trait Parts:
     /// Whether a rest may be less than one of them: else any is one.
     const TELL_RESTS: bool = true;
 
-    /// The parts in so many microseconds and a rest; if they do not fit, any number that is beyond a quota's ceiling.
-    /// A rest that is more than a microsecond counts as one.
-    fn of(us: u64, denominator: u32, rest: u32) -> Self;
-
-    /// How far `point` lies ahead of now; nothing if it has passed.
-    #[inline]
-    fn ahead(point: Point, now: u64, denominator: u32) -> Self {
-        match point.us.checked_sub(now) {
-            Some(us) => Self::of(us, denominator, point.rest),
-            None => Self::from(0),
-        }
-    }
+    /// How far `point` lies ahead of now, in parts; nothing if it has passed, and if they do not fit, any number that is beyond a
+    /// quota's ceiling. A rest that is more than a microsecond counts as one.
+    fn ahead(point: Point, now: u64, denominator: u32) -> Self;
 
     /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
     fn divide(self, divisor: NonZero<u64>) -> (u64, u64);
@@ -76,11 +67,6 @@ impl Mul for Micros {
 impl Parts for Micros {
     const TELL_RESTS: bool = false;
 
-    #[inline]
-    fn of(us: u64, _denominator: u32, rest: u32) -> Self {
-        Self(us.saturating_add((rest > 0).into()))
-    }
-
     /// In one subtraction: a point that has passed has done so with its rest.
     #[inline]
     fn ahead(point: Point, now: u64, _denominator: u32) -> Self {
@@ -100,9 +86,11 @@ impl Parts for Micros {
 
 impl Parts for u64 {
     #[inline]
-    fn of(us: u64, denominator: u32, rest: u32) -> Self {
-        us.saturating_mul(denominator.into())
-            .saturating_add(rest.min(denominator).into())
+    fn ahead(point: Point, now: u64, denominator: u32) -> Self {
+        point.us.checked_sub(now).map_or(0, |us| {
+            us.saturating_mul(denominator.into())
+                .saturating_add(point.rest.min(denominator).into())
+        })
     }
 
     #[inline]
@@ -113,8 +101,10 @@ impl Parts for u64 {
 
 impl Parts for u128 {
     #[inline]
-    fn of(us: u64, denominator: u32, rest: u32) -> Self {
-        Self::from(us) * Self::from(denominator) + Self::from(rest.min(denominator))
+    fn ahead(point: Point, now: u64, denominator: u32) -> Self {
+        point.us.checked_sub(now).map_or(0, |us| {
+            Self::from(us) * Self::from(denominator) + Self::from(point.rest.min(denominator))
+        })
     }
 
     #[inline]

@@ -21,11 +21,11 @@ impl Reach {
         let Some(n) = drain_us.checked_ilog2() else {
             return Self(0);
         };
-        // Below 2^54: no drain is longer than 2^49 µs.
-        let parts = ((drain_us - (1 << n)) << PARTS) >> n;
+        // Below 2^54: no drain is longer than 2^49 µs. The power of two itself stands above the five bits of the parts.
+        let parts = drain_us << PARTS >> n;
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "both are below 64: so many bits has a drain, and so many parts a power of two"
+            reason = "both are below 64: so many bits has a drain, and so many parts twice a power of two"
         )]
         Self::new(n as u8, parts as u8)
     }
@@ -49,9 +49,9 @@ impl Reach {
         Self(self.0 >> PARTS << PARTS)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "six bits are left")]
     pub(super) const fn exponent(self) -> u8 {
-        let [low, high] = self.0.to_le_bytes();
-        high << 3 | low >> PARTS
+        (self.0 >> PARTS) as u8
     }
 
     pub(super) const fn thirty_seconds(self) -> u8 {
