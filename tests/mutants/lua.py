@@ -41,25 +41,27 @@ EXPLAINED = Path(__file__).with_name("explained.txt")
 PATIENCE = 10
 
 # The suites in the order in which they are asked: the program, the tests in it that are about the script, and for how many
-# steps the differential goes on. First a short look, since most mutants need no more.
+# steps the differential goes on. First those that try what they try in every run, and then what chance has to find.
 LOOK = tuple(
     "wire::differential::" + name
     for name in ("the_script_decides", "windows_are_decided", "what_is_given_back", "a_request_alone")
 )
 SUITES = [
+    ("tollgate_redis", ("wire::differential::paths::",), None),
+    ("tollgate_redis", ("wire::by_itself::",), None),
     ("tollgate_redis", LOOK[:3], "60"),
     ("tollgate_redis", (LOOK[3],), "3000"),
     ("tollgate_redis", LOOK[:3], "1000"),
-    ("tollgate_redis", ("wire::by_itself::", "wire::differential::garbled::"), None),
+    ("tollgate_redis", ("wire::differential::garbled::",), None),
     ("tollgate_redis", ("wire::differential::",), None),
     ("standalone", (), None),
     ("conformance_redis", (), None),
 ]
-# So many of them are asked about a mutant that is explained: the others take a hundred times as long.
-LOOKS = 3
+# So many of them are asked about a mutant that is explained: the others take much longer.
+LOOKS = 4
 # The rest are asked at the end about what those before have let pass, since they take longer than all of them together, and twice:
 # they look at deadlines too, which a busy machine may miss without any mutant.
-FIRST, LAST = SUITES[:4], SUITES[4:]
+FIRST, LAST = SUITES[:6], SUITES[6:]
 
 # A token, and what it becomes.
 SWAPS = [

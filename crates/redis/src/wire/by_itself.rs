@@ -924,6 +924,28 @@ fn a_right_that_is_missing_is_the_error_of_the_call_and_not_of_the_state() {
     }
 }
 
+#[test]
+fn the_shipped_script_decides_by_the_clock_of_the_server() {
+    let mut server = Server::start();
+    let mut load = redis::cmd("SCRIPT");
+    let load = load.arg("LOAD").arg(Script::shipped().source());
+    let script: String = load.query(&mut server.redis).unwrap();
+    let time = |server: &mut Server| {
+        let (seconds, us): (u64, u64) = redis::cmd("TIME").query(&mut server.redis).unwrap();
+        seconds * SECOND + us
+    };
+    let request = request(&Quota::per_hour(10), Mode::Enforce, &[1]);
+    let (_, call) = Plan::of([&request]);
+
+    let before = time(&mut server);
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script).arg(1).arg(KEY).arg(&call.runs[0][..]);
+    // Of a budget that is full the answer is the time alone.
+    let now: u64 = command.query(&mut server.redis).unwrap();
+
+    assert!((before..=time(&mut server)).contains(&now), "{now}");
+}
+
 /// Where what is compared is larger than a double holds exactly.
 #[test]
 fn a_sliding_window_admits_to_the_last_unit_however_large_its_figures_are() {

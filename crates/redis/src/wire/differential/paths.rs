@@ -253,7 +253,9 @@ fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
         ];
         paths.map(|requests| (quota, requests))
     };
-    let quotas = [whole, halves, parts].into_iter();
+    // Of a drain that is shorter than the narrowest cell.
+    let short = halves.burst(400);
+    let quotas = [whole, halves, parts, short].into_iter();
     quotas.flat_map(of).collect()
 }
 
@@ -287,8 +289,10 @@ fn every_path_ends_a_state_when_it_has_to_wherever_it_stood_in_its_cell() {
                     let back = [1, 2, 3, 512, 513, 1_024].map(|us| eight + us);
                     let back = if cost == 1 { &back[..] } else { &[] };
                     for ahead in [500].iter().chain(back) {
-                        let state = Some(state_of(CELL + into, rest));
-                        let (now, states) = (CELL + into - ahead, [state.clone(), state]);
+                        let mut state = state_of(CELL + into, rest);
+                        state[0] = tag(&quota);
+                        let now = CELL + into - ahead;
+                        let states = [Some(state.clone()), Some(state)];
 
                         let [own, general] = world.by_both_paths(now, &requests, &states);
 
