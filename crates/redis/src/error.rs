@@ -138,14 +138,31 @@ pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
 
 /// A right that our user lacks. The server names commands, which are no identities, and since Redis 7.2 the user.
 fn forbidden(command: &str, said: &str) -> BackendError {
-    let detail = lacking(said).unwrap_or_else(|| {
-        format!(
-            "our user may not run {command}: add +{} (NOPERM)",
-            right(command)
-        )
+    let ours = right(command);
+    // Before Redis 7.0 a subcommand is called by its command alone.
+    let named = lacking(said).filter(|_| {
+        let (of_all, _) = ours.split_once('|').unwrap_or_default();
+        !said.contains(&format!("run the '{of_all}'"))
     });
+    let detail =
+        named.unwrap_or_else(|| format!("our user may not run {command}: add +{ours} (NOPERM)"));
     BackendError::new(FailureKind::Forbidden, detail)
 }
+
+/// What a server before 7.0 says of a command of a script that it refuses, without where that stands in the script.
+fn within_script(said: &str) -> &str {
+    let behind = said
+        .starts_with("Error running script")
+        .then(|| said.rsplit_once(SCRIPT_S_OWN));
+    let (_, line) = behind.flatten().unwrap_or(("", said));
+    match line.trim_start().split_once(": ") {
+        Some((number, of_command)) if number.parse::<u32>().is_ok() => of_command,
+        _ => said,
+    }
+}
+
+/// What stands before the line of a script, and in a code's place where a script returns what a command of it was told.
+const SCRIPT_S_OWN: &str = "@user_script:";
 
 /// Which right it is, if the server says so.
 fn lacking(said: &str) -> Option<String> {
@@ -183,6 +200,7 @@ fn right(command: &str) -> String {
 
 /// Errors that have no code of their own: their texts are known by how they begin, and are not repeated.
 fn general(command: &str, code: &str, said: &str) -> BackendError {
+    let said = within_script(said);
     let begins = |text: &str| said.starts_with(text);
     // The latter since Redis 7.2.
     let is_right = begins("The user executing the script") || begins("ACL failure in script");
@@ -194,7 +212,7 @@ fn general(command: &str, code: &str, said: &str) -> BackendError {
             FailureKind::Forbidden,
             "our user may not run a command of the script: compare its rights with those that the documentation names",
         )
-    } else if begins("Unknown Redis command called from script") {
+    } else if begins("Unknown Redis command called from") {
         (
             FailureKind::WrongServer,
             "a command of the script is renamed or disabled: give it back its name",
@@ -256,6 +274,9 @@ pub(crate) fn missing(command: &str) -> BackendError {
 /// word stands in there.
 fn code(error: &RedisError) -> Option<&str> {
     let outer = error.code()?;
+    if outer == SCRIPT_S_OWN {
+        return Some("ERR");
+    }
     let inner = error.detail().and_then(|detail| {
         let (_, command) = detail
             .starts_with("Error running script")
@@ -350,6 +371,13 @@ mod tests {
             assert_eq!(error.detail(), told, "{said}");
             assert_eq!(error.kind(), FailureKind::Forbidden);
         }
+        for script in ["script", "script|load"] {
+            let said = format!("this user has no permissions to run the '{script}' command");
+            assert_eq!(
+                forbidden("SCRIPT LOAD", &said).detail(),
+                "our user may not run SCRIPT LOAD: add +script|load (NOPERM)"
+            );
+        }
         let unnamed = "our user may not run a command of the script: compare its rights with those that the documentation names";
         for (said, told) in [
             (
@@ -367,6 +395,18 @@ mod tests {
             (
                 "The user executing the script can't run this command or subcommand",
                 unnamed,
+            ),
+            (
+                "Error running script (call to f_104ae65): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",
+                unnamed,
+            ),
+            (
+                "1: The user executing the script can't run this command or subcommand",
+                unnamed,
+            ),
+            (
+                "Error running script (call to f_104ae65): @user_script:1: @user_script: 1: The user executing the script can't access at least one of the keys mentioned in the command arguments",
+                KEYS,
             ),
         ] {
             let error = general("EVALSHA", "ERR", &format!("{said} {behind}"));
