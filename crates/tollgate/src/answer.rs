@@ -9,6 +9,7 @@ mod grpc;
 mod headers;
 mod into_answer;
 mod jitter;
+mod line;
 mod member;
 mod plain_text;
 mod problem;

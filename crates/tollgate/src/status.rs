@@ -63,28 +63,21 @@ impl Default for Charges {
 }
 
 impl RateLimitStatus {
-    /// The handle of a layer, within the layer whose handle is `outer`, which may write headers on the response.
-    /// It begins with what that layer has decided.
-    #[inline]
-    pub(crate) fn within(
-        outer: Option<&Self>,
-        config: &Arc<Config>,
-        writes: bool,
-        ledger: Ledger,
-    ) -> Self {
-        match outer {
-            None => Self(Arc::new(Handle {
-                charges: Charges::Here(Mutex::new(ledger)),
-                config: Some(Arc::clone(config)),
-                depth: 0,
-                writes,
-            })),
-            Some(outer) => outer.further_in(config, writes, ledger),
-        }
+    /// The handle of a layer with no other around it, which may write headers on the response. It begins with what that layer has
+    /// decided.
+    // Written where it stays: a call would move it once more.
+    #[inline(always)]
+    pub(crate) fn outermost(config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
+        Self(Arc::new(Handle {
+            charges: Charges::Here(Mutex::new(ledger)),
+            config: Some(Arc::clone(config)),
+            depth: 0,
+            writes,
+        }))
     }
 
-    #[cold]
-    fn further_in(&self, config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
+    /// The handle of a layer within the one that has this handle.
+    pub(crate) fn further_in(&self, config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
         let outermost = match &self.0.charges {
             Charges::Here(_) => self,
             Charges::Outermost(outermost) => outermost,

@@ -36,6 +36,7 @@ pub(crate) struct Answers {
 
 /// Whether a response of this status says how budgets stand. A client that is sent elsewhere should not hold back because of what
 /// is left here.
+#[inline]
 pub(crate) fn has_fields_on(code: StatusCode) -> bool {
     !code.is_redirection() || code == StatusCode::NOT_MODIFIED
 }
@@ -109,6 +110,7 @@ impl Answers {
     }
 
     /// Writes how budgets stand on a response.
+    #[inline]
     pub(crate) fn write(&self, headers: &mut HeaderMap, report: Report<'_>) {
         if let Some(chosen) = &self.headers
             && write_fields(headers, report, chosen)
@@ -191,15 +193,12 @@ impl Answers {
             .jitter
             .map_or(wait, |jitter| jitter.draw().lengthen(wait));
         let seconds = told_seconds(told);
-        let texts = texts(sole.label());
-        let mut response = Response::new(texts.problem.clone());
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        let headers = response.headers_mut();
-        *headers = texts.refusal.clone();
+        let mut response = texts(sole.label()).refusal.clone();
         // A map keeps the order in which it was filled, and this one was filled with these two first.
-        let numbers = [state(sole, Some(seconds)), retry_after(seconds)];
-        for (place, number) in headers.values_mut().zip(numbers) {
-            *place = number;
+        let mut numbers = response.headers_mut().values_mut();
+        if let (Some(fields), Some(wait)) = (numbers.next(), numbers.next()) {
+            *fields = state(sole, Some(seconds));
+            *wait = retry_after(seconds);
         }
         Some(response)
     }
@@ -215,6 +214,7 @@ impl Answers {
         forms.iter().any(|form| has_fields(headers, *form))
     }
 
+    #[inline]
     fn expose_on(&self, headers: &mut HeaderMap) {
         if let Some(names) = &self.exposed {
             expose(headers, names);

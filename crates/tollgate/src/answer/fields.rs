@@ -2,7 +2,6 @@
 
 mod draft_07;
 mod draft_11;
-mod line;
 mod standing;
 mod triple;
 

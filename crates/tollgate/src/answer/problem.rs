@@ -60,7 +60,7 @@ fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     match (violated.next(), violated.next(), refusal.retry_after()) {
         (_, _, None) => Bytes::from(problem(NEVER_PASSES, names())),
         // The usual case, written once.
-        (Some(only), None, _) => texts(only.label()).problem.clone(),
+        (Some(only), None, _) => texts(only.label()).refusal.body().clone(),
         _ => Bytes::from(problem_body(names())),
     }
 }

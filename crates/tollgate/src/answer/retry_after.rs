@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::line::integer;
+
 /// Whole seconds, rounded up: who waits so long has waited long enough.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
@@ -16,7 +18,7 @@ pub(super) fn told_seconds(wait: Duration) -> u64 {
 
 /// The value of `Retry-After`.
 pub(super) fn retry_after(seconds: u64) -> HeaderValue {
-    HeaderValue::from(seconds)
+    integer(seconds)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderValue, Response, StatusCode};
 
 use super::member::{RATE_LIMIT, RATE_LIMIT_POLICY, plain_policy_member, policy_member};
 use super::violation::{PROBLEM_JSON, problem_body};
@@ -17,11 +17,10 @@ pub(super) struct Texts {
     pub(super) plain_member: HeaderValue,
     /// What its member of the `RateLimit` field begins with.
     pub(super) state: Box<str>,
-    /// The body that says that it alone was exceeded, for now.
-    pub(super) problem: Bytes,
-    /// The headers of that answer, with room for their numbers in `RateLimit` and `Retry-After`, which come first. A copy of a map takes a fraction of what building one does, and this is
-    /// the path that is attacked: 4,209 instructions instead of 6,122.
-    pub(super) refusal: HeaderMap,
+    /// The answer that says that it alone was exceeded, for now, with room for its numbers in `RateLimit` and `Retry-After`, which
+    /// come first. A copy of a map takes a fraction of what building one does, and this is the path that is attacked: 4,209 instructions
+    /// instead of 6,122 when it was first done.
+    pub(super) refusal: Response<Bytes>,
 }
 
 impl Texts {
@@ -29,24 +28,27 @@ impl Texts {
         let (name, quota) = (label.quota(), label.rule());
         let member = policy_member(name, quota);
         let number = HeaderValue::from_static("");
-        let refusal = [
+        let headers = [
             (RATE_LIMIT, number.clone()),
             (RETRY_AFTER, number),
             (RATE_LIMIT_POLICY, member.clone()),
             (CONTENT_TYPE, PROBLEM_JSON),
             (CACHE_CONTROL, NO_STORE),
         ];
+        let mut refusal = Response::new(Bytes::from(problem_body([name])));
+        *refusal.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        *refusal.headers_mut() = headers.into_iter().collect();
         Self {
             member,
-            refusal: refusal.into_iter().collect(),
+            refusal,
             state: format!("\"{name}\";r=").into(),
             plain_member: plain_policy_member(quota),
-            problem: problem_body([name]).into(),
         }
     }
 }
 
 /// The texts of a quota.
+#[inline]
 pub(super) fn texts(label: &Label) -> &Texts {
     label.attached().get(|| Texts::of(label))
 }

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use crate::answer::too_late;
 use crate::answer::{RefusalReason, has_fields_on};
 use crate::body::BodyWatch;
-use crate::limiter::{Decided, Ruling};
+use crate::limiter::{Decided, Ledger, Ruling};
 use crate::report::Report;
 use crate::settings::Config;
 use crate::{RateLimitStatus, ResponseBody, ResponseView};
@@ -132,7 +132,6 @@ impl Config {
         None
     }
 
-    #[inline]
     fn let_in<B>(self: &Arc<Self>, request: &Request<B>, decided: Option<Decided<'_>>) -> Passage {
         let own = self.answers.write_on(request);
         let settles = if self.status {
@@ -144,13 +143,35 @@ impl Config {
         if !self.status && !own && !settles {
             return Passage::NOTHING;
         }
-        let outer = request.extensions().get::<RateLimitStatus>();
-        let ledger = decided.map(Decided::ledger).unwrap_or_default();
+        match request.extensions().get::<RateLimitStatus>() {
+            None => Passage {
+                status: Some(RateLimitStatus::outermost(
+                    self,
+                    own,
+                    decided.map_or_else(Ledger::default, Decided::ledger),
+                )),
+                carries: self.status,
+                writes: own,
+                settles,
+            },
+            Some(outer) => self.let_further_in(outer, own, settles, decided),
+        }
+    }
+
+    #[inline(never)]
+    fn let_further_in(
+        self: &Arc<Self>,
+        outer: &RateLimitStatus,
+        own: bool,
+        settles: bool,
+        decided: Option<Decided<'_>>,
+    ) -> Passage {
+        let ledger = decided.map_or_else(Ledger::default, Decided::ledger);
         Passage {
-            status: Some(RateLimitStatus::within(outer, self, own, ledger)),
-            carries: self.status || outer.is_some(),
+            status: Some(outer.further_in(self, own, ledger)),
+            carries: true,
             // One of several layers writes, for all that are further in.
-            writes: own && !outer.is_some_and(RateLimitStatus::is_written),
+            writes: own && !outer.is_written(),
             settles,
         }
     }

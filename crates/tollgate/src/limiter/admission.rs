@@ -14,7 +14,7 @@ use super::planning::{Planned, Refused, Resolving};
 use super::snapshot::Snapshot;
 use super::{Decided, Fallback, Limiter, Plan, coverage};
 use crate::key::ClientIp;
-use crate::{Policy, RequestView};
+use crate::{Key, Policy, RequestView};
 
 /// What a caller made of the ruling on its request, or a request that has to wait for one.
 pub(crate) enum Admission<T> {
@@ -132,11 +132,14 @@ impl Limiter {
             }
             let terms = &self.0.terms;
             policies.requests.watch(request, terms, &policies.proxies);
+            // Most limiters and most requests: charged here, and where everything lies.
             if let Some(sole) = policies.requests.sole()
-                && let Some(key) = sole.key_by_peer(request)
+                && let Some((limit, peer)) = sole.peer(request)
             {
+                let key = Key::from(peer);
                 let payer = sole.paid_by(&key);
-                return self.ask(Entries::Sole(&payer), conclude);
+                let answer = self.0.backend.decide(&[payer.charge(limit)]);
+                return self.answered(Entries::Sole(&payer), answer, conclude);
             }
         }
         self.admit_planned(&policies, *request, asked, conclude)
@@ -166,10 +169,19 @@ impl Limiter {
         self.go_on(self.warned(planned), conclude)
     }
 
-    /// Asks the backend, which nearly always answers at once if it is in memory.
-    #[inline(always)]
+    /// Asks the backend.
     fn ask<T>(&self, entries: Entries<'_>, conclude: impl FnOnce(Ruling<'_>) -> T) -> Admission<T> {
-        let answer = self.decide(entries);
+        self.answered(entries, self.decide(entries), conclude)
+    }
+
+    /// Goes on with the answer of the backend, which is there if that is in memory.
+    #[inline(always)]
+    fn answered<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Decide,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
         let Some(Ok(decision)) = answer.peek() else {
             return self.wait_or_rule(entries, answer, conclude);
         };
@@ -242,7 +254,7 @@ impl Limiter {
     }
 
     /// Asks the backend.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn decide(&self, entries: Entries<'_>) -> Answer<Decision> {
         entries.with_charges(|charges| self.0.backend.decide(charges))
     }
@@ -334,7 +346,7 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
-    use tollgate_core::{FailureKind, Key, Timestamp};
+    use tollgate_core::{FailureKind, Timestamp};
 
     use super::super::plan::{Ask, Entry};
     use super::*;

@@ -1,6 +1,6 @@
 //! Policies of one kind, and how those are found that cover a request.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use super::observer::Observers;
@@ -9,6 +9,7 @@ use super::planning::{self, Planned, Refused, Site};
 use super::terms::Terms;
 use super::watch::{ProxyWatch, Watch};
 use crate::matching::{Matcher, PathForms};
+use crate::policy::Limit;
 use crate::request::{FoundClient, peer_at_hand};
 use crate::{Key, Policy, RequestView};
 
@@ -18,7 +19,7 @@ use crate::{Key, Policy, RequestView};
 ///
 /// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a request
 ///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for, and there is no plan: the
-///   layer takes 730 instructions of a request, the decision among them, where a plan makes them 1,600.
+///   layer takes 713 instructions of a request, the decision among them, where one with a route takes 1,874.
 /// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as one.
 /// * **each**: otherwise all are asked, one by one.
 ///
@@ -39,8 +40,8 @@ pub(super) struct Coverage {
 pub(super) struct Sole {
     policy: Arc<Policy>,
     cost: u64,
-    /// Whether nothing is asked for but the address of the other end of the socket.
-    is_by_peer: bool,
+    /// The only quota, if nothing is asked for but the address of the other end of the socket: most limiters are no more than that.
+    by_peer: Option<Limit>,
 }
 
 impl Sole {
@@ -48,23 +49,28 @@ impl Sole {
         let [policy] = policies else {
             return None;
         };
+        if !policy.is_plain() {
+            return None;
+        }
+        let is_by_peer =
+            policy.key.is_client_ip() && terms.client.is_peer() && !policy.has_conditions();
+        let by_peer = match &policy.limits[..] {
+            [limit] if is_by_peer => Some(limit.clone()),
+            _ => None,
+        };
         Some(Self {
-            policy: policy.is_plain().then(|| Arc::clone(policy))?,
+            policy: Arc::clone(policy),
             cost: policy.cost.fixed()?,
-            is_by_peer: policy.key.is_client_ip()
-                && terms.client.is_peer()
-                && !policy.has_conditions(),
+            by_peer,
         })
     }
 
-    /// Who pays, if that is nobody but the other end of the socket, as it nearly always is.
+    /// The only quota, and the address that pays, if that is all there is to be found.
     #[inline(always)]
-    pub(super) fn key_by_peer(&self, request: &RequestView<'_>) -> Option<Key> {
-        if !self.is_by_peer {
-            return None;
-        }
+    pub(super) fn peer<'a>(&'a self, request: &RequestView<'a>) -> Option<(&'a Limit, Ipv4Addr)> {
+        let limit = self.by_peer.as_ref()?;
         match peer_at_hand(request.extensions()) {
-            Some(SocketAddr::V4(peer)) => Some(Key::from(*peer.ip())),
+            Some(SocketAddr::V4(peer)) => Some((limit, *peer.ip())),
             _ => None,
         }
     }

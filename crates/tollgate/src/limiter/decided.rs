@@ -30,7 +30,7 @@ impl Decided<'_> {
         verdicts_on(self.entries, self.decision, self.is_local)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ledger(self) -> Ledger {
         Ledger::of(self.limiter, self.entries, self.decision, self.is_local)
     }

@@ -9,7 +9,7 @@ use super::Limiter;
 use super::plan::{Entries, Payer};
 use crate::policy::{Label, Limit, Outcome};
 use crate::report::{PolicyVerdict, Report};
-use crate::{Key, Policy, ResponseView};
+use crate::{Key, ResponseView};
 
 /// The verdicts on a request, and who paid. Nearly always one, in the order in which they were given.
 #[derive(Debug, Default)]
@@ -26,7 +26,8 @@ pub(crate) type Verdicts = SmallVec<[PolicyVerdict; 1]>;
 #[derive(Debug)]
 struct Payment {
     verdicts: usize,
-    policy: Arc<Policy>,
+    /// How the response decides what the request cost, if it does.
+    outcome: Option<Outcome>,
     key: Key,
     limiter: Limiter,
     /// How many layers are further out than the one that charged it.
@@ -76,7 +77,7 @@ impl Payment {
     fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize) -> Self {
         Self {
             verdicts,
-            policy: Arc::clone(payer.policy),
+            outcome: payer.policy.outcome.clone(),
             key: payer.key.clone(),
             limiter: limiter.clone(),
             layer: 0,
@@ -106,21 +107,33 @@ impl Payment {
 impl Ledger {
     /// What was decided about the charges of a plan: by the backend of this limiter or, if `is_local`, by a budget of this process,
     /// which gives no receipts.
-    #[inline]
+    // Written where it stays: a call would move it twice.
+    #[inline(always)]
     pub(crate) fn of(
         limiter: &Limiter,
         entries: Entries<'_>,
         decision: &Decision,
         is_local: bool,
     ) -> Self {
-        if let (Some((payer, _)), [_]) = (entries.sole(), decision.verdicts()) {
+        if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+            let at = (!is_local).then(|| decision.at());
             return Self {
-                verdicts: verdicts_on(entries, decision, is_local),
+                verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
                 payments: SmallVec::from_buf([Payment::of(limiter, payer, 1)]),
             };
         }
+        Self::of_several(limiter, entries, decision, is_local)
+    }
+
+    #[inline(never)]
+    fn of_several(
+        limiter: &Limiter,
+        entries: Entries<'_>,
+        decision: &Decision,
+        is_local: bool,
+    ) -> Self {
         Self {
-            verdicts: verdicts_on(entries, decision, is_local),
+            verdicts: several_verdicts_on(entries, decision, is_local),
             payments: entries
                 .iter()
                 .map(|payer| Payment::of(limiter, payer, payer.limits().len()))
@@ -225,7 +238,7 @@ impl Ledger {
 impl Payment {
     /// How the response decides what the request cost, if that layer charged it.
     fn outcome_in(&self, layer: usize) -> Option<&Outcome> {
-        self.policy.outcome.as_ref().filter(|_| self.layer == layer)
+        self.outcome.as_ref().filter(|_| self.layer == layer)
     }
 }
 

@@ -213,8 +213,8 @@ impl<'a> Payer<'a> {
         }
     }
 
-    #[inline]
-    fn charge(self, limit: &'a Limit) -> Charge<'a> {
+    #[inline(always)]
+    pub(super) fn charge(self, limit: &'a Limit) -> Charge<'a> {
         Charge {
             scope: limit.scope,
             quota: &limit.quota,

@@ -7,7 +7,7 @@
 
 use http::HeaderMap;
 
-use super::line::{Line, list};
+use super::super::line::{Line, list};
 use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, has_fields, quotas};
 use crate::answer::HeaderForm;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 
-use super::line::{Line, list};
+use super::super::line::{Line, list};
 use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
 use crate::answer::texts::texts;
@@ -24,8 +24,6 @@ pub(super) fn append(
     tightest: &PolicyVerdict,
     told: Option<u64>,
 ) {
-    // One growth rather than several.
-    headers.reserve(2);
     headers.append(RATE_LIMIT, state(tightest, told));
     headers.append(RATE_LIMIT_POLICY, policies(report));
 }

@@ -6,9 +6,9 @@
 //! RateLimit-Reset: 5               X-RateLimit-Reset: 1767225605
 //! ```
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 
-use super::line::Line;
+use super::super::line::integer;
 use super::standing::Standing;
 
 /// The names of the limit, of what remains, and of the time.
@@ -41,10 +41,4 @@ pub(super) fn write(headers: &mut HeaderMap, names: &Names, standing: Standing) 
     for (name, number) in names.iter().zip([limit, remaining, seconds]) {
         headers.insert(name, integer(number));
     }
-}
-
-fn integer(number: u64) -> HeaderValue {
-    let mut line = Line::new();
-    line.integer(number);
-    line.value()
 }

@@ -34,14 +34,21 @@ impl Line {
         self.text(itoa::Buffer::new().format(number.min(MOST)));
     }
 
-    pub(in crate::answer) fn value(&self) -> HeaderValue {
+    pub(super) fn value(&self) -> HeaderValue {
         value(&self.bytes[..self.len])
     }
 }
 
 /// Names are checked to be a part of ASCII that needs no escape, and the rest is written here.
-pub(in crate::answer) fn value(bytes: &[u8]) -> HeaderValue {
+fn value(bytes: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(bytes).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// A number, as a value.
+pub(super) fn integer(number: u64) -> HeaderValue {
+    let mut line = Line::new();
+    line.integer(number);
+    line.value()
 }
 
 /// The members of a list, as one value.
