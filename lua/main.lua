@@ -8,10 +8,8 @@ local DECIDE, CREDIT, DEBIT, RESET = 0, 1, 2, 3
 local states, last, removed = {}, {}, {}
 local rules, keys, admitted = {}, {}, 0
 
--- GET fails on what is no string; MGET shows it as missing, and SET would destroy it. An empty text is no state of ours.
-if type(found[1]) == 'table' then
-  found[1] = ''
-end
+-- GET fails on what is no string, and what it says then is as long as no state; MGET shows it as missing, and SET would destroy
+-- it. An empty text is no state of ours.
 local missing = {}
 for i = 1, #KEYS do
   if not found[i] then
