@@ -30,7 +30,7 @@ const BUDGETS: &[(Scenario, i64)] = &[
     (Scenario::TollgateTyped, 3_215),
     (Scenario::TollgateVaried, 3_435),
     (Scenario::TollgateDenied, 3_520),
-    (Scenario::TollgateIpv6, 1_290),
+    (Scenario::TollgateIpv6, 905),
     (Scenario::TollgatePost, 765),
     (Scenario::TollgatePostHeaders, 3_480),
     (Scenario::TollgateOneRoute, 1_950),

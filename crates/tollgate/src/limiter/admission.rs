@@ -1,5 +1,6 @@
 //! The one way of a request through a limiter: covered by policies, decided by the backend, and ruled on if the backend fails.
 
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -136,7 +137,11 @@ impl Limiter {
             if let Some(sole) = policies.requests.sole()
                 && let Some((limit, peer)) = sole.peer(request)
             {
-                let key = Key::from(peer);
+                let key = match peer {
+                    // Nothing to group.
+                    SocketAddr::V4(peer) => Key::from(*peer.ip()),
+                    SocketAddr::V6(peer) => self.client_key(IpAddr::V6(*peer.ip())),
+                };
                 let payer = sole.paid_by(&key);
                 let answer = self.0.backend.decide(&[payer.charge(limit)]);
                 return self.answered(Entries::Sole(&payer), answer, conclude);

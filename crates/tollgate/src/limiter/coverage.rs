@@ -1,6 +1,6 @@
 //! Policies of one kind, and how those are found that cover a request.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::observer::Observers;
@@ -19,7 +19,7 @@ use crate::{Key, Policy, RequestView};
 ///
 /// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a request
 ///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for, and there is no plan: the
-///   layer takes 713 instructions of a request, the decision among them, where one with a route takes 1,874.
+///   layer takes 709 instructions of a request, the decision among them, where one with a route takes 1,874.
 /// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as one.
 /// * **each**: otherwise all are asked, one by one.
 ///
@@ -67,12 +67,12 @@ impl Sole {
 
     /// The only quota, and the address that pays, if that is all there is to be found.
     #[inline(always)]
-    pub(super) fn peer<'a>(&'a self, request: &RequestView<'a>) -> Option<(&'a Limit, Ipv4Addr)> {
+    pub(super) fn peer<'a>(
+        &'a self,
+        request: &RequestView<'a>,
+    ) -> Option<(&'a Limit, &'a SocketAddr)> {
         let limit = self.by_peer.as_ref()?;
-        match peer_at_hand(request.extensions()) {
-            Some(SocketAddr::V4(peer)) => Some((limit, *peer.ip())),
-            _ => None,
-        }
+        Some((limit, peer_at_hand(request.extensions())?))
     }
 
     /// Who pays, if the request is covered and says so. The last way can do without.
