@@ -153,9 +153,9 @@ fn forbidden(command: &str, said: &str) -> BackendError {
 fn within_script(said: &str) -> &str {
     let behind = said
         .starts_with("Error running script")
-        .then(|| said.rsplit_once(SCRIPT_S_OWN));
+        .then(|| said.split_once(&format!("{SCRIPT_S_OWN} ")));
     let (_, line) = behind.flatten().unwrap_or(("", said));
-    match line.trim_start().split_once(": ") {
+    match line.split_once(": ") {
         Some((number, of_command)) if number.parse::<u32>().is_ok() => of_command,
         _ => said,
     }
@@ -177,7 +177,7 @@ fn lacking(said: &str) -> Option<String> {
     match named {
         Some(named) => Some(format!(
             "our user may not run {}: add +{named} (NOPERM)",
-            named.to_uppercase()
+            named.to_uppercase().replace('|', " ")
         )),
         None => is_about_keys(said).then(|| KEYS.to_owned()),
     }
