@@ -49,8 +49,10 @@ impl Clocks {
         let (Some(folder), Some(ahead_us)) = (&self.folder, self.ahead_us.get_mut(number)) else {
             return Err("this clock cannot be set".into());
         };
+        // Not before it is: a folder that is full leaves the clock as it was.
+        clock::set(folder, port, *ahead_us + by_us)?;
         *ahead_us += by_us;
-        clock::set(folder, port, *ahead_us)
+        Ok(())
     }
 
     /// This server decides now. If its clock is another, that became so after somebody last looked.
