@@ -35,7 +35,7 @@ impl fmt::Display for Capability {
             Self::Held => "limits that are held",
             Self::Waits => "waiting in line",
             Self::Bans => "bans",
-            Self::Once => "doing nothing twice",
+            Self::Once => "charges that count once",
         })
     }
 }

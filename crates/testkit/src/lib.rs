@@ -8,12 +8,16 @@
 #![expect(
     clippy::panic,
     clippy::expect_used,
+    clippy::missing_panics_doc,
     reason = "a test that cannot have its server has failed"
 )]
 
 mod binary;
 mod clock;
 mod cluster;
+mod log;
+#[cfg(feature = "models")]
+pub mod models;
 mod network;
 mod pool;
 mod proxy;
@@ -26,6 +30,7 @@ mod tls;
 pub use binary::server_binary;
 pub use clock::shift_clock;
 pub use cluster::Cluster;
+pub use log::Log;
 pub use network::{Network, Weather};
 pub use pool::{Lent, Pool};
 pub use proxy::{Fault, Proxy};

@@ -45,83 +45,59 @@
 //! | `tls` | `key::PeerCertificate`: an identity from the certificate that a caller shows to tonic |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
 
-#[cfg(feature = "axum")]
-mod annotation;
-mod answer;
-mod attached;
-mod body;
-mod buffer;
-mod client;
-#[cfg(feature = "serde")]
-pub mod config;
-mod error;
-pub mod key;
-mod layer;
-mod limiter;
-mod matching;
-mod policy;
-#[cfg(feature = "proto")]
-pub mod proto;
-mod report;
-mod request;
-mod settings;
-mod status;
-mod sync;
-
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decide,
     Decision, FailureKind, ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome,
     ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, SystemClock, Timestamp, Unit,
     Verdict,
 };
+#[cfg(feature = "tonic")]
+pub use tollgate_grpc::{
+    MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService, RateLimitInterceptor,
+};
+#[cfg(feature = "macros")]
+pub use tollgate_http::rate_limit;
+pub use tollgate_http::{
+    AnswerBody, AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, BufferBodyLayer,
+    BufferBodyService, BufferFuture, BufferedBody, GrpcAnswers, GrpcCode, GrpcStatus, HeaderForm,
+    IntoAnswer, Jitter, PlainText, ProblemJson, RateLimitHeaders, RateLimitLayer, RateLimitService,
+    RateLimitStatus, Refusal, RefusalReason, Respond, ResponseBody, ResponseFuture, SeeOther,
+    SettleError, Watched,
+};
+#[cfg(feature = "axum")]
+pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};
+pub use tollgate_limiter::{
+    Block, Cause, Check, CheckError, CheckFuture, Checked, ClientAddress, ClientIp, ConfigError,
+    Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks, Observer, OnFailure,
+    OnMissing, PeerAddr, Policy, PolicyVerdict, Quotas, RequestView, ResponseView, Share, Tiers,
+    TrustedProxies, Unknown,
+};
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder, StateName};
 
-#[cfg(feature = "macros")]
-pub use self::annotation::rate_limit;
-#[cfg(feature = "axum")]
-pub use self::annotation::{Guard, MethodRouterExt, RouteQuotas};
-pub use self::answer::{
-    AnswerBody, GrpcAnswers, GrpcCode, GrpcStatus, HeaderForm, IntoAnswer, Jitter, PlainText,
-    ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond, SeeOther,
-};
-pub use self::body::{
-    AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, ResponseBody, Watched,
-};
-pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
-pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
-pub use self::error::ConfigError;
-pub use self::key::ClientIp;
-#[cfg(feature = "tonic")]
-pub use self::layer::{
-    MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService, RateLimitInterceptor,
-};
-pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
-pub use self::limiter::{
-    Cause, Check, CheckError, CheckFuture, Checked, Event, Limiter, LimiterBuilder, Observer,
-};
-pub use self::policy::{
-    Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers, Unknown,
-};
-pub use self::report::PolicyVerdict;
-pub use self::request::{PeerAddr, RequestView};
-pub use self::status::{RateLimitStatus, SettleError};
+#[cfg(feature = "proto")]
+pub use tollgate_grpc::proto;
+#[cfg(feature = "serde")]
+pub use tollgate_limiter::config;
+pub use tollgate_limiter::key;
 
 /// What [`rate_limit`] writes into handlers. Nothing to be named by hand.
 #[cfg(feature = "axum")]
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::annotation::limits::*;
-    pub use crate::annotation::method::*;
-    pub use crate::annotation::rule::*;
+    #[cfg(feature = "tonic")]
+    pub use tollgate_grpc::method::*;
+    #[cfg(not(feature = "tonic"))]
+    pub use tollgate_http::annotation::no_method::*;
+    pub use tollgate_http::annotation::{limits::*, rule::*};
 }
 
 /// The parser of gRPC's frames, to be tried with arbitrary bytes. Nothing to be used.
 #[cfg(feature = "tonic")]
 #[doc(hidden)]
 pub mod __frames {
-    pub use crate::layer::frames::*;
+    pub use tollgate_grpc::__frames::*;
 }
 
 /// The README's examples, compiled and run with the tests.

@@ -12,9 +12,9 @@ mod common;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::{get, post};
-use common::log::Log;
 use common::served::{Served, Whole};
 use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, Tiers, rate_limit};
+use tollgate_testkit::Log;
 
 #[rate_limit("9/hour")]
 async fn login() -> &'static str {

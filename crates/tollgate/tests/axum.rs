@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::{MethodRouter, get};
 use axum::{Router, body::Body};
-use common::log::Log;
 use common::{Waiting, at_a_standstill, header};
 use http::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
@@ -22,6 +21,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::key::Global;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tollgate_testkit::Log;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
 async fn hello() -> &'static str {

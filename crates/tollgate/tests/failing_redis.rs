@@ -3,16 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(unreachable_pub, reason = "other tests share it in a module")]
-#[path = "common/log.rs"]
-mod log;
-
 use std::time::Duration;
-
-use log::Log;
 
 use tokio::time::{sleep, timeout};
 use tollgate::{Limiter, OnFailure, Policy, Quota, RedisBackend, Share};
-use tollgate_testkit::Standalone;
+use tollgate_testkit::{Log, Standalone};
 
 fn policy(name: &str, rule: OnFailure) -> Policy {
     Policy::new(name, Quota::per_hour(4)).on_failure(rule)

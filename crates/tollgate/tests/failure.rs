@@ -10,11 +10,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::log::Log;
 use common::{Body, Strict, Waiting, at_a_standstill, from, header};
 use http::Response;
 use http_body_util::BodyExt;
 use tollgate::{CheckError, FailureKind, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Share};
+use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
 const DOWN: Option<FailureKind> = Some(FailureKind::Unreachable);

@@ -10,7 +10,6 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::log::Log;
 use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Method, Request, StatusCode};
 use tollgate::key::{Global, Header};
@@ -18,6 +17,7 @@ use tollgate::{
     Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure,
     OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers, Verdict,
 };
+use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
 /// What was heard of one quota or policy: its name, how it came about, and whether it was denied if it was asked.

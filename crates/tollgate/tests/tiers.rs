@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::log::Log;
 use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Request, Response};
 use tokio::sync::Semaphore;
@@ -23,6 +22,7 @@ use tollgate::{
     Algorithm, Block, Key, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Tiers,
     Unknown,
 };
+use tollgate_testkit::Log;
 use tower::{Layer, Service, ServiceExt};
 
 fn limiter(policy: Policy) -> Limiter {

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::log::Log;
 use common::{Strict, at_a_standstill, from, header};
 use tokio::time::{Instant, advance, sleep};
 use tollgate::key::Header;
 use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Tiers, Unknown};
+use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
 /// What the policy's own quota holds, and what that of the tier `gold` holds.

@@ -12,11 +12,11 @@ mod common;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use common::log::Log;
 use common::served::Served;
 use http::Request;
 use tollgate::key::{Global, Header};
 use tollgate::{ClientAddress, Hops, Limiter, Networks, Policy, Quota, RateLimitLayer};
+use tollgate_testkit::Log;
 use tower::ServiceExt;
 
 const QUOTA: Quota = Quota::per_hour(1_000_000);

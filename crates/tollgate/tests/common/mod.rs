@@ -7,7 +7,6 @@
     reason = "each test file uses its part"
 )]
 
-pub mod log;
 #[cfg(feature = "serde")]
 pub mod registry;
 #[cfg(feature = "axum")]

@@ -4,11 +4,11 @@ use tollgate::key::Global;
 use tollgate::{
     Limiter, LimiterBuilder, MessageLimitLayer, Messages, Policy, Quota, RateLimitLayer,
 };
+use tollgate_testkit::Log;
 use tollgate_testkit::shop::{Order, OrdersClient, OrdersServer, Shop};
 use tonic::transport::{Channel, Server};
 
 use super::{limiter, three};
-use crate::common::log::Log;
 use crate::serving::{Served, client, incoming};
 
 #[test]

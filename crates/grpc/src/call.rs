@@ -1,0 +1,43 @@
+//! A call as those see it who come after tonic: without its method, path and protocol.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response};
+use tollgate_http::RefusalReason;
+use tollgate_http::transport::{Config, Dialect};
+use tollgate_limiter::RequestView;
+use tollgate_limiter::transport::Report;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
+
+/// The head of the request that a call once was. Every call is a POST, and its path is in the extensions, if anywhere.
+pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method = Method::POST;
+    head.headers = metadata.into_headers();
+    head.extensions = extensions;
+    if Dialect::of(&RequestView::of_parts(&head)).is_none() {
+        // Whatever the caller says: what comes here is a call.
+        let grpc = HeaderValue::from_static("application/grpc");
+        head.headers.insert(CONTENT_TYPE, grpc);
+    }
+    head
+}
+
+/// The answer to a call that has begun: in gRPC, whatever the call said that it was.
+pub(crate) fn refuse_call(
+    config: &Config,
+    reason: RefusalReason<'_>,
+    report: Report<'_>,
+) -> Response<Bytes> {
+    let head = call_head(MetadataMap::new(), Extensions::new());
+    config.refuse_begun(reason, report, RequestView::of_parts(&head))
+}
+
+/// What the layer would answer to a refused call, as a status.
+pub(crate) fn refusal_status(headers: &HeaderMap) -> Status {
+    let status = Status::from_header_map(headers);
+    // It has one, since it answers a call.
+    status.unwrap_or_else(|| Status::new(Code::Unavailable, ""))
+}

@@ -1,0 +1,142 @@
+//! The limiter as an interceptor of tonic's.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tollgate_core::{
+    Answer, Backend, Capabilities, Charge, Decide, ImmediateBackend, Key, Receipt, Scope,
+};
+use tollgate_http::{GrpcAnswers, RateLimitLayer};
+use tollgate_limiter::transport::{Admission, Asked};
+use tollgate_limiter::{ConfigError, LimiterBuilder, Policy};
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+use tonic::service::Interceptor;
+
+use crate::call::{call_head, refusal_status};
+
+/// Limits the calls to a service that is made with tonic's `with_interceptor`.
+///
+/// An interceptor cannot wait, and sees neither the method that is called nor the answer. So the backend must be one that
+/// always answers at once, and policies that would have to wait or to know more are refused when it is built. Around whole
+/// servers, for methods, and on Redis there is [`RateLimitLayer`], which also goes around a single service:
+/// `RateLimitLayer::new(..).layer(OrdersServer::new(..))` can be served like the service itself.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryBackend, Policy, Quota, RateLimitInterceptor};
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// let policies = Limiter::builder().policy(Policy::new("orders", Quota::per_second(10)));
+/// let interceptor = RateLimitInterceptor::new(policies, MemoryBackend::new())?;
+/// # Ok(()) }
+/// ```
+///
+/// A service is given it with `OrdersServer::with_interceptor(orders, interceptor)`. Clones share their budgets. The answer to
+/// a refused call is the layer's; calls that pass are answered without RateLimit fields, which an interceptor cannot write.
+/// Metadata and extensions are all that a key of your own sees.
+#[derive(Clone, Debug)]
+#[must_use = "an interceptor does nothing until a service has it"]
+pub struct RateLimitInterceptor {
+    layer: RateLimitLayer,
+}
+
+impl RateLimitInterceptor {
+    /// An interceptor of these policies, for which this backend decides, whatever other the builder was given.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, a key that stands in
+    /// either or in a body, a closure that is to see the request ([`when`](tollgate_limiter::Policy::when),
+    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), an async key or tiers that are asked for, or a charge for messages or by the response.
+    pub fn new(
+        limiter: LimiterBuilder,
+        backend: impl ImmediateBackend,
+    ) -> Result<Self, ConfigError> {
+        let limiter = limiter
+            .backend(Immediate(backend))
+            .refusing(beyond_an_interceptor)
+            .build()?;
+        Ok(Self {
+            layer: RateLimitLayer::new(limiter),
+        })
+    }
+
+    /// What the answers to refused calls say beyond the status.
+    pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
+        self.layer = self.layer.grpc(answers);
+        self
+    }
+
+    fn decide(&self, request: &mut Request<()>) -> Result<(), Status> {
+        let config = &self.layer.config();
+        let limiter = &config.limiter;
+        let mut answer = None;
+        let admission = limiter.admit(&limiter.view(request), Asked::Covering, |ruling| {
+            config.conclude(request, &ruling, &mut answer)
+        });
+        match (admission, answer) {
+            (_, Some(refused)) => Err(status(&refused)),
+            (Admission::Ruled(Some(passage)), None) => {
+                passage.enter(request);
+                Ok(())
+            }
+            // No policy waits, nor does `Immediate`: those that could were refused when this was built.
+            (Admission::Ruled(None) | Admission::Pending(_), None) => Ok(()),
+        }
+    }
+}
+
+/// Why a policy cannot be an interceptor's.
+fn beyond_an_interceptor(policy: &Policy) -> Option<ConfigError> {
+    let reason = policy.beyond_an_interceptor()?;
+    Some(ConfigError::Interceptor {
+        policy: policy.name().into(),
+        reason,
+    })
+}
+
+impl Interceptor for RateLimitInterceptor {
+    fn call(&mut self, call: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        let (metadata, extensions, ()) = call.into_parts();
+        let mut request = Request::from_parts(call_head(metadata, extensions), ());
+        self.decide(&mut request)?;
+        let (parts, ()) = request.into_parts();
+        let metadata = MetadataMap::from_headers(parts.headers);
+        Ok(tonic::Request::from_parts(metadata, parts.extensions, ()))
+    }
+}
+
+/// What the layer would answer, as a status.
+fn status(refused: &Response<Full<Bytes>>) -> Status {
+    refusal_status(refused.headers())
+}
+
+/// A backend that keeps its word: it is only ever asked for what it answers at once.
+#[derive(Debug)]
+struct Immediate<B>(B);
+
+impl<B: ImmediateBackend> Backend for Immediate<B> {
+    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+        Answer::now(self.0.decide_now(charges))
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+
+    fn place(&self) -> Option<String> {
+        self.0.place()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+}

@@ -1,0 +1,118 @@
+//! A body whose messages are charged.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, SizeHint};
+use pin_project_lite::pin_project;
+use tollgate_http::{BodyWatch, ResponseBody};
+
+pub(super) use super::passes::BoxError;
+use super::passes::Passes;
+use super::received::Received;
+use super::sent::Sent;
+
+pin_project! {
+    /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). That of a call whose messages
+    /// are not charged, and of what is no call, is as it was.
+    pub struct MessageBody<B> {
+        #[pin]
+        body: B,
+        charged: Charged,
+    }
+}
+
+#[derive(Debug)]
+enum Charged {
+    Not,
+    Received(Box<Received>),
+    Sent(Box<Sent>),
+}
+
+impl<B> MessageBody<B> {
+    pub(super) fn plain(body: B) -> Self {
+        Self {
+            body,
+            charged: Charged::Not,
+        }
+    }
+
+    pub(super) fn received(body: B, received: Received) -> Self {
+        Self {
+            body,
+            charged: Charged::Received(Box::new(received)),
+        }
+    }
+
+    pub(super) fn sent(body: B, sent: Sent) -> Self {
+        Self {
+            body,
+            charged: Charged::Sent(Box::new(sent)),
+        }
+    }
+}
+
+impl<B> Body for MessageBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passes> {
+        let this = self.project();
+        match this.charged {
+            Charged::Not => {
+                let frame = this.body.poll_frame(cx);
+                frame.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Charged::Received(received) => received.poll_frame(this.body, cx),
+            Charged::Sent(sent) => sent.poll_frame(this.body, cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.charged {
+            Charged::Not => self.body.is_end_stream(),
+            Charged::Received(received) => received.is_end_stream(&self.body),
+            Charged::Sent(sent) => sent.is_end_stream(&self.body),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.charged {
+            Charged::Not => self.body.size_hint(),
+            Charged::Received(received) => received.size_hint(&self.body),
+            // It may end early.
+            Charged::Sent(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl<B> ResponseBody for MessageBody<B>
+where
+    B: ResponseBody + Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    fn from_bytes(bytes: Bytes) -> Self {
+        Self::plain(B::from_bytes(bytes))
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        Self {
+            body: self.body.watched(watch),
+            charged: self.charged,
+        }
+    }
+}
+
+impl<B> fmt::Debug for MessageBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageBody")
+            .field("charged", &self.charged)
+            .finish_non_exhaustive()
+    }
+}

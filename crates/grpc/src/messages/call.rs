@@ -1,0 +1,90 @@
+//! What the two directions of a call know of each other: whether the call was refused while it ran.
+
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use tollgate_http::RefusalReason;
+use tollgate_http::transport::Config;
+use tollgate_limiter::transport::Report;
+use tonic::Status;
+
+use super::meter::Excess;
+use crate::call::{refusal_status, refuse_call};
+use crate::sync::{Mutex, MutexGuard};
+
+/// A call whose messages are charged.
+#[derive(Clone, Debug)]
+pub(super) struct Call(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: Arc<Config>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The answer to a call that is over its quota.
+    refusal: Option<Response<Bytes>>,
+    /// Whoever answers: first the future of the response, then its body.
+    answering: Option<Waker>,
+}
+
+impl Call {
+    pub(super) fn new(config: &Arc<Config>) -> Self {
+        Self(Arc::new(Shared {
+            config: Arc::clone(config),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Refuses the call, unless that was done already, and wakes whoever answers.
+    pub(super) fn refuse(&self, excess: &Excess) -> Status {
+        let config = &self.0.config;
+        let refusal = match excess {
+            Excess::Quota(ledger) => {
+                refuse_call(config, RefusalReason::QuotaExceeded, ledger.report())
+            }
+            Excess::Undecided => refuse_call(config, RefusalReason::Undecided, Report::default()),
+            Excess::Refused(refusal) => (**refusal).clone(),
+        };
+        let status = refusal_status(refusal.headers());
+        let mut state = self.state();
+        state.refusal.get_or_insert(refusal);
+        if let Some(answering) = state.answering.take() {
+            drop(state);
+            answering.wake();
+        }
+        status
+    }
+
+    /// The answer, if the call was refused. Otherwise whoever asks is woken when it is.
+    pub(super) fn refusal(&self, cx: &Context<'_>) -> Option<Response<Bytes>> {
+        let mut state = self.state();
+        if state.refusal.is_none() {
+            match &mut state.answering {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        state.refusal.clone()
+    }
+
+    /// The same as trailers, of a stream that has begun.
+    pub(super) fn trailers(&self, cx: &Context<'_>) -> Option<HeaderMap> {
+        let refusal = self.refusal(cx)?;
+        let ours = refusal.headers().iter();
+        // The others are not for trailers.
+        let ours = ours.filter(|(name, _)| name.as_str().starts_with("grpc-"));
+        Some(
+            ours.map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        )
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,180 @@
+//! The response to a call whose messages are charged, on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tollgate_http::ResponseBody;
+use tollgate_http::transport::Deadline;
+use tollgate_limiter::transport::{Plan, Refused, Resolving as Planning};
+use tower_service::Service;
+
+use super::body::{BoxError, MessageBody};
+use super::opening::{Answering, Settings, open};
+
+pin_project! {
+    /// The response of a [`MessageLimitService`](super::MessageLimitService).
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct MessageLimitFuture<S, B>
+    where
+        S: Service<Request<MessageBody<B>>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum State<S, B>
+    where
+        S: Service<Request<MessageBody<B>>>,
+    {
+        // Somebody has been asked who the caller is. In a box, so that nobody else carries it around.
+        Resolving { resolving: Option<Box<Resolving<S, B>>> },
+        Calling { #[pin] call: S::Future, answering: Option<Box<Answering>> },
+        Refused { response: Option<S::Response> },
+    }
+}
+
+/// Which policies charge the messages, or why the call is refused.
+type Planned = Result<Plan, Refused>;
+
+/// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
+pub(super) struct Resolving<S, B> {
+    pub(super) planning: Planning,
+    pub(super) settings: Settings,
+    pub(super) ready: S,
+    pub(super) request: Request<B>,
+    /// The caller's.
+    pub(super) deadline: Option<Deadline>,
+}
+
+impl<S, B> Resolving<S, B> {
+    /// What is planned, or the answer to a caller who has waited for as long as it said.
+    fn poll<R: ResponseBody>(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Planned, Response<R>>> {
+        let config = &self.settings.config;
+        let view = config.limiter.view(&self.request);
+        let limiter = &config.limiter;
+        if let Poll::Ready(planned) = limiter.poll_plan(&mut self.planning, cx, Some(&view)) {
+            return Poll::Ready(Ok(planned));
+        }
+        let Some(deadline) = &mut self.deadline else {
+            return Poll::Pending;
+        };
+        ready!(deadline.poll(cx));
+        Poll::Ready(Err(config.too_late(&self.request)))
+    }
+}
+
+impl<S, B> MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    pub(super) fn resolving(resolving: Resolving<S, B>) -> Self {
+        Self {
+            state: State::Resolving {
+                resolving: Some(Box::new(resolving)),
+            },
+        }
+    }
+
+    pub(super) fn calling(call: S::Future, answering: Option<Box<Answering>>) -> Self {
+        Self {
+            state: State::Calling { call, answering },
+        }
+    }
+
+    pub(super) fn refused(response: S::Response) -> Self {
+        Self {
+            state: State::Refused {
+                response: Some(response),
+            },
+        }
+    }
+}
+
+impl<S, B, R> Future for MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>, Response = Response<R>>,
+    R: ResponseBody + Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    type Output = Result<Response<MessageBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                Projected::Resolving { resolving } => {
+                    let planned = match resolving {
+                        Some(resolving) => ready!(resolving.poll(cx)),
+                        // Polled again after a panic further in.
+                        None => return Poll::Pending,
+                    };
+                    let Some(resolved) = resolving.take() else {
+                        return Poll::Pending;
+                    };
+                    let Resolving {
+                        settings,
+                        mut ready,
+                        request,
+                        ..
+                    } = *resolved;
+                    let opened = planned.and_then(|planned| open(&settings, request, planned));
+                    state.set(match opened {
+                        Ok((request, answering)) => State::Calling {
+                            call: ready.call(request),
+                            answering,
+                        },
+                        Err(response) => State::Refused {
+                            response: Some(response),
+                        },
+                    });
+                }
+                Projected::Calling { call, answering } => {
+                    // Whoever has sent too much is told so, whatever the service makes of it.
+                    if let Some(answering) = answering
+                        && let Some(refusal) = answering.call.refusal(cx)
+                    {
+                        let refusal = refusal.map(R::from_bytes).map(MessageBody::plain);
+                        return Poll::Ready(Ok(refusal));
+                    }
+                    let response = ready!(call.poll(cx))?;
+                    return Poll::Ready(Ok(match answering.take() {
+                        None => response.map(MessageBody::plain),
+                        Some(answering) => answering.answer(response),
+                    }));
+                }
+                Projected::Refused { response } => {
+                    // Empty only if polled after its end.
+                    let response = response.take();
+                    return response.map_or(Poll::Pending, |response| {
+                        Poll::Ready(Ok(response.map(MessageBody::plain)))
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for MessageLimitFuture<S, B>
+where
+    S: Service<Request<MessageBody<B>>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Resolving { .. } => "MessageLimitFuture(resolving)",
+            State::Calling { .. } => "MessageLimitFuture(calling)",
+            State::Refused { .. } => "MessageLimitFuture(refused)",
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! What the messages of one direction of a call have to pay.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use tokio::time::{Sleep, sleep};
+use tollgate_core::{BackendError, Decide, Decision, Key, Mode, Verdict};
+use tollgate_limiter::transport::{Fallback, Ledger, Limit, Plan};
+use tollgate_limiter::{Limiter, Messages, Policy};
+
+use super::account::Account;
+use super::amount::Amount;
+
+/// Charges messages, one after the other, under all policies of a plan together.
+///
+/// A backend that answers at once is asked for each message, so that nothing is ever taken ahead. One that waits is asked for
+/// blocks, which grow as long as they are used up, and what is left of the last one is given back at the end.
+pub(super) struct Meter {
+    limiter: Limiter,
+    plan: Plan,
+    /// In the order of the plan.
+    accounts: Vec<Account>,
+    /// Whether the backend has been seen to wait.
+    waits: bool,
+    step: Step,
+}
+
+enum Step {
+    Ready,
+    Deciding(Decide),
+    /// Nothing is left, as this says, and nobody is asked before that can have changed.
+    Holding(Pin<Box<Sleep>>, Ledger),
+}
+
+/// Why a stream ends.
+#[derive(Debug)]
+pub(super) enum Excess {
+    /// It is over a quota whose policy says so, or that it can never meet.
+    Quota(Ledger),
+    /// Nobody could decide, and a policy refuses then.
+    Undecided,
+    /// It was refused before it began, if it is a call.
+    Refused(Box<Response<Bytes>>),
+}
+
+/// What comes of an answer.
+enum Ruled {
+    Paid,
+    /// Less would have passed, or is asked for to see whether it would.
+    AskAgain,
+    Hold(Duration, Ledger),
+    Excess(Excess),
+}
+
+/// A block that comes so soon is waited for. Who is at the limit gets no more by asking for less in between, and asks more often.
+const SOON: Duration = Duration::from_millis(50);
+
+impl Meter {
+    /// Nothing, if no policy has a say.
+    pub(super) fn new(limiter: &Limiter, plan: Plan) -> Option<Self> {
+        if plan.is_empty() {
+            return None;
+        }
+        let accounts = plan
+            .entries()
+            .payers()
+            .zip(plan.costs())
+            .filter_map(|((policy, _, limits), cost)| Account::new(policy, limits, cost));
+        Some(Self {
+            accounts: accounts.collect(),
+            limiter: limiter.clone(),
+            plan,
+            waits: false,
+            step: Step::Ready,
+        })
+    }
+
+    /// The most bytes that can be paid for at once, if bytes are charged.
+    pub(super) fn most_bytes(&self) -> Option<u64> {
+        self.accounts.iter().filter_map(Account::most_bytes).min()
+    }
+
+    /// Pays for `amount`. It is to be asked for the same until it is ready.
+    pub(super) fn poll_pay(
+        &mut self,
+        amount: Amount,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Excess>> {
+        loop {
+            let answer = match &mut self.step {
+                Step::Ready => {
+                    for account in &mut self.accounts {
+                        account.ask(amount, self.waits);
+                    }
+                    if self.accounts.iter().all(Account::has_enough) {
+                        break;
+                    }
+                    self.plan.ask(self.accounts.iter().map(Account::asked));
+                    match self.limiter.decide(self.plan.entries()).try_now() {
+                        Ok(answer) => answer,
+                        Err(decide) => {
+                            self.waits = true;
+                            self.step = Step::Deciding(decide);
+                            continue;
+                        }
+                    }
+                }
+                Step::Deciding(decide) => ready!(Pin::new(decide).poll(cx)),
+                Step::Holding(wait, _) => {
+                    ready!(wait.as_mut().poll(cx));
+                    self.step = Step::Ready;
+                    continue;
+                }
+            };
+            self.step = Step::Ready;
+            match self.rule(answer) {
+                Ruled::Paid => break,
+                Ruled::AskAgain => {}
+                Ruled::Hold(wait, why) => self.step = Step::Holding(Box::pin(sleep(wait)), why),
+                Ruled::Excess(excess) => return Poll::Ready(Err(excess)),
+            }
+        }
+        for account in &mut self.accounts {
+            account.spend();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Why what has not been paid for cannot wait any longer, if that cannot be.
+    pub(super) fn give_up(&mut self) -> Excess {
+        match mem::replace(&mut self.step, Step::Ready) {
+            Step::Holding(_, why) => Excess::Quota(why),
+            Step::Deciding(_) | Step::Ready => Excess::Undecided,
+        }
+    }
+
+    fn rule(&mut self, answer: Result<Decision, BackendError>) -> Ruled {
+        match self.limiter.judge(self.plan.entries(), answer) {
+            Ok(decision) if decision.is_admitted() => {
+                let payers = payers(&self.plan, &decision);
+                for (account, (_, key, limits, verdicts)) in self.accounts.iter_mut().zip(payers) {
+                    account.take(key, limits, verdicts, decision.at());
+                }
+                Ruled::Paid
+            }
+            Ok(decision) => self.refused(&decision),
+            Err(Fallback::Decide(local)) => {
+                let (plan, decision) = &*local;
+                if decision.is_admitted() {
+                    self.take_on_trust()
+                } else if self.asked_ahead() {
+                    self.content_with(0)
+                } else {
+                    self.excess(plan, decision, true)
+                }
+            }
+            Err(Fallback::Pass(_)) => self.take_on_trust(),
+            Err(Fallback::Refuse(_)) => Ruled::Excess(Excess::Undecided),
+        }
+    }
+
+    fn refused(&mut self, decision: &Decision) -> Ruled {
+        if !self.asked_ahead() {
+            return self.excess(&self.plan, decision, false);
+        }
+        let ledger = Ledger::of(&self.limiter, self.plan.entries(), decision, false);
+        let ends = self.accounts.iter().any(Account::ends);
+        if let Some(wait) = ledger.report().retry_after()
+            && wait <= SOON
+            && !ends
+        {
+            return Ruled::Hold(wait, ledger);
+        }
+        let payers = payers(&self.plan, decision);
+        let accounts = self.accounts.iter().zip(payers);
+        let enough = accounts.map(|(account, (.., verdicts))| account.could_do_with(verdicts));
+        let Some(enough) = enough.collect::<Option<Vec<_>>>() else {
+            // Whoever is told to wait is told how long for this message, and not for a block.
+            return self.content_with(0);
+        };
+        for (account, most) in self.accounts.iter_mut().zip(enough) {
+            account.content_with(most);
+        }
+        Ruled::AskAgain
+    }
+
+    /// What a refusal of no more than was needed comes to.
+    fn excess(&self, plan: &Plan, decision: &Decision, is_local: bool) -> Ruled {
+        let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
+        let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
+            let ends = policy.messages().is_some_and(Messages::excess_ends);
+            policy.mode() == Mode::Enforce && ends && refuses(verdicts)
+        });
+        let ledger = Ledger::of(&self.limiter, plan.entries(), decision, is_local);
+        match ledger.report().retry_after() {
+            Some(wait) if !ends => Ruled::Hold(wait, ledger),
+            _ => Ruled::Excess(Excess::Quota(ledger)),
+        }
+    }
+
+    fn asked_ahead(&self) -> bool {
+        self.accounts.iter().any(Account::asked_ahead)
+    }
+
+    fn content_with(&mut self, most: u64) -> Ruled {
+        for account in &mut self.accounts {
+            account.content_with(most);
+        }
+        Ruled::AskAgain
+    }
+
+    fn take_on_trust(&mut self) -> Ruled {
+        for account in &mut self.accounts {
+            account.take_on_trust();
+        }
+        Ruled::Paid
+    }
+}
+
+/// What is left ahead comes back, whether the stream has ended or the caller has gone.
+impl Drop for Meter {
+    fn drop(&mut self) {
+        for account in &mut self.accounts {
+            account.close(&self.limiter);
+        }
+    }
+}
+
+/// The policies of a plan, with their verdicts.
+fn payers<'a>(
+    plan: &'a Plan,
+    decision: &'a Decision,
+) -> impl Iterator<Item = (&'a Policy, &'a Key, &'a [Limit], &'a [Verdict])> {
+    let mut rest = decision.verdicts();
+    plan.entries().payers().map(move |(policy, key, limits)| {
+        let (verdicts, others) = rest.split_at(limits.len().min(rest.len()));
+        rest = others;
+        (policy, key, limits, verdicts)
+    })
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter")
+            .field("accounts", &self.accounts)
+            .field(
+                "step",
+                &match self.step {
+                    Step::Ready => "ready",
+                    Step::Deciding(_) => "deciding",
+                    Step::Holding(..) => "holding",
+                },
+            )
+            .finish_non_exhaustive()
+    }
+}

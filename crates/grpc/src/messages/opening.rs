@@ -1,0 +1,149 @@
+//! The beginning of a call: whether it is one, and what is put before its messages and after its answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tollgate_http::transport::{Config, Dialect, closed};
+use tollgate_http::{GrpcCode, RefusalReason, ResponseBody};
+use tollgate_limiter::Messages;
+use tollgate_limiter::transport::{Plan, Refused, Report};
+
+use super::body::MessageBody;
+use super::call::Call;
+use super::meter::Meter;
+use super::received::Received;
+use super::says::{Says, is_encoded};
+use super::sent::Sent;
+use crate::call::refuse_call;
+
+/// What the services of one layer share.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) config: Arc<Config>,
+    /// So many bytes of each stream that is held back.
+    pub(super) read_ahead: usize,
+    /// Whether the operator was told that the layer is in the wrong place.
+    pub(super) warned_of_misplacing: Arc<AtomicBool>,
+}
+
+/// A request that goes on to the service. Nothing is to be done with the answer if no policy charges messages.
+pub(super) type Opened<B> = (Request<MessageBody<B>>, Option<Box<Answering>>);
+
+/// What is to be done with the answer to a call.
+#[derive(Debug)]
+pub(super) struct Answering {
+    pub(super) call: Call,
+    sent: Option<Meter>,
+    /// Whether it is known to be a call. If not, the answer tells.
+    is_certain: bool,
+    /// What is answered instead, if it was one.
+    refusal: Option<Box<Response<Bytes>>>,
+}
+
+impl Answering {
+    pub(super) fn answer<R>(self, response: Response<R>) -> Response<MessageBody<R>>
+    where
+        R: ResponseBody,
+    {
+        // A server of gRPC says so in every answer, or no client would read it.
+        if !self.is_certain && Says::of(response.headers()) == Says::Other {
+            return response.map(MessageBody::plain);
+        }
+        if let Some(refusal) = self.refusal {
+            return refusal.map(R::from_bytes).map(MessageBody::plain);
+        }
+        response.map(|body| MessageBody::sent(body, Sent::new(self.sent, self.call)))
+    }
+}
+
+/// Puts a gate before what the caller sends, or refuses the call.
+///
+/// A call is what says so, and whatever is asked of a path that a policy for messages names. Under a policy without a path it is
+/// found out on the way: a body is messages for as long as a decoder of gRPC would go on, and an answer if it says so.
+pub(super) fn open<B, R: ResponseBody>(
+    settings: &Settings,
+    request: Request<B>,
+    planned: Result<Plan, Refused>,
+) -> Result<Opened<B>, Response<R>> {
+    let config = &settings.config;
+    let limiter = &config.limiter;
+    let view = limiter.view(&request);
+    let says = Says::of(view.headers());
+    if planned.as_ref().is_ok_and(Plan::is_empty) {
+        return Ok((request.map(MessageBody::plain), None));
+    }
+    let is_certain = says != Says::Other || limiter.names_messages_of(&view);
+    if is_certain && let Err(refused) = &planned {
+        let reason = RefusalReason::of(refused);
+        return Err(config.refuse(&request, reason, None));
+    }
+    if let Says::Web(dialect) = says {
+        let response = closed(dialect, GrpcCode::Internal, settings.misplaced(TRANSLATED));
+        return Err(response.map(R::from_bytes));
+    }
+    if is_certain && is_encoded(view.headers()) {
+        let response = closed(
+            Dialect::Native,
+            GrpcCode::Internal,
+            settings.misplaced(ENCODED),
+        );
+        return Err(response.map(R::from_bytes));
+    }
+    let call = Call::new(config);
+    let read_ahead = settings.read_ahead;
+    let (received, sent, refusal) = match planned {
+        Err(refused) => {
+            let reason = RefusalReason::of(&refused);
+            let refusal = Box::new(refuse_call(config, reason, Report::default()));
+            let received = Received::tentative(Err(refusal.clone()), call.clone(), read_ahead);
+            (Some(received), None, Some(refusal))
+        }
+        Ok(plan) => {
+            let meter = |are_asked: fn(Messages) -> bool| {
+                let plan = plan
+                    .entries()
+                    .only(|policy| policy.messages().is_some_and(are_asked));
+                Meter::new(limiter, plan)
+            };
+            let received = meter(Messages::are_received).map(|meter| {
+                if is_certain {
+                    Received::new(meter, call.clone(), read_ahead)
+                } else {
+                    Received::tentative(Ok(meter), call.clone(), read_ahead)
+                }
+            });
+            (received, meter(Messages::are_sent), None)
+        }
+    };
+    let request = match received {
+        None => request.map(MessageBody::plain),
+        Some(received) => request.map(|body| MessageBody::received(body, received)),
+    };
+    let answering = Answering {
+        call,
+        sent,
+        is_certain,
+        refusal,
+    };
+    Ok((request, Some(Box::new(answering))))
+}
+
+impl Settings {
+    /// Tells the operator once: callers could have it said as often as they like.
+    #[cold]
+    fn misplaced(&self, why: &'static str) -> &'static str {
+        if !self.warned_of_misplacing.swap(true, Ordering::Relaxed) {
+            tracing::error!("{why}");
+        }
+        why
+    }
+}
+
+/// Frames of grpc-web may be base64, and end otherwise. Passing them uncharged would be a way around the limit.
+const TRANSLATED: &str = "messages of grpc-web cannot be charged: MessageLimitLayer goes inside of the layer that translates it";
+
+/// The same holds for what a layer further in might decompress.
+const ENCODED: &str = "messages of a body that is encoded as a whole cannot be charged: MessageLimitLayer goes inside of the \
+                       layer that decodes it";

@@ -1,0 +1,103 @@
+//! What is wrong with a contract.
+
+use std::error::Error;
+use std::fmt;
+
+use prost_reflect::DescriptorError;
+use tollgate_core::QuotaError;
+use tollgate_limiter::ConfigError;
+
+/// Why limits cannot be read from a contract, or do not fit it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ProtoError {
+    /// This is no file descriptor set, or it lacks its imports.
+    Descriptors(DescriptorError),
+    /// The option of a method or service is wrong.
+    Option {
+        /// The method or service.
+        place: String,
+        /// What is wrong with it.
+        wrong: Wrong,
+    },
+    /// A policy covers none of the methods that there are.
+    NoSuchMethod {
+        /// The policy's name.
+        policy: String,
+        /// The path that no method has.
+        route: String,
+    },
+}
+
+/// What is wrong with an option.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Wrong {
+    /// There is no quota of that burst.
+    Burst(QuotaError),
+    /// A burst stands beside a text that is not one quota.
+    BurstOfSeveral {
+        /// The text.
+        quota: String,
+    },
+    /// A policy of that name and those quotas cannot be built.
+    Policy(ConfigError),
+    /// It does not say whose messages are charged.
+    Direction,
+    /// It has a field that this version does not know.
+    Unknown,
+    /// The extension is not the one of `tollgate/v1/limit.proto`.
+    Shape,
+}
+
+impl From<QuotaError> for Wrong {
+    fn from(error: QuotaError) -> Self {
+        Self::Burst(error)
+    }
+}
+
+impl From<ConfigError> for Wrong {
+    fn from(error: ConfigError) -> Self {
+        Self::Policy(error)
+    }
+}
+
+impl fmt::Display for ProtoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Descriptors(_) => f.write_str("the file descriptor set cannot be read"),
+            Self::Option { place, wrong } => write!(f, "{place}: the limit is wrong: {wrong}"),
+            Self::NoSuchMethod { policy, route } => {
+                write!(f, "policy {policy:?}: there is no method {route:?}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Burst(error) => error.fmt(f),
+            Self::BurstOfSeveral { quota } => write!(
+                f,
+                "`burst` is that of one quota, and `quota` is {quota:?}; each of several says its burst itself, as in \"10/s burst \
+                 50; 1000/day\""
+            ),
+            Self::Policy(error) => error.fmt(f),
+            Self::Direction => f.write_str(
+                "it does not say whose messages are charged: `of` is RECEIVED, SENT or BOTH",
+            ),
+            Self::Unknown => f.write_str("it has a field that this version does not know"),
+            Self::Shape => f.write_str("it is not of the message in tollgate/v1/limit.proto"),
+        }
+    }
+}
+
+impl Error for ProtoError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Descriptors(error) => Some(error),
+            Self::Option { .. } | Self::NoSuchMethod { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The policies of a handler or route, made of what it says and of where it is mounted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_core::{MAX_CHARGES, is_name};
+use tollgate_limiter::transport::MOST_LOG_ENTRIES;
+use tollgate_limiter::{ConfigError, Limiter, Policy};
+
+use super::claim::Claim;
+use super::misuse::What;
+use super::rule::{Own, Rule};
+use super::site::{Site, described};
+
+/// What policies are built of.
+pub(super) struct Build<'a> {
+    limiter: &'a Limiter,
+    /// Which names are taken in this limiter by other handlers and routes.
+    taken: &'a HashMap<String, Claim>,
+    site: &'a dyn Site,
+    method: &'static str,
+    route: &'a str,
+    claims: Vec<(String, Claim)>,
+}
+
+type Policies = Arc<[Arc<Policy>]>;
+
+impl<'a> Build<'a> {
+    pub(super) fn new(
+        limiter: &'a Limiter,
+        taken: &'a HashMap<String, Claim>,
+        site: &'a dyn Site,
+        method: &'static str,
+        route: &'a str,
+    ) -> Self {
+        Self {
+            limiter,
+            taken,
+            site,
+            method,
+            route,
+            claims: Vec::new(),
+        }
+    }
+
+    /// The policies, and the names that they take.
+    pub(super) fn policies(mut self) -> Result<(Policies, Vec<(String, Claim)>), What> {
+        let mut nameless = 0;
+        let mut policies = Vec::new();
+        for (index, rule) in self.site.rules().into_iter().enumerate() {
+            let policy = match rule {
+                Rule::Named { policy, cost } => self.policy_of_the_limiter(&policy, cost)?,
+                Rule::Inline(own) => {
+                    nameless += usize::from(own.name.is_none());
+                    Arc::new(self.policy_of_its_own(index, own, nameless)?)
+                }
+            };
+            policies.push(policy);
+        }
+        let quotas = policies.iter().map(|policy| policy.most_limits()).sum();
+        if quotas > MAX_CHARGES {
+            return Err(What::TooManyQuotas { quotas });
+        }
+        let entries = policies
+            .iter()
+            .map(|policy| policy.most_log_entries())
+            .sum();
+        if entries > MOST_LOG_ENTRIES {
+            let most = MOST_LOG_ENTRIES;
+            return Err(What::Config(ConfigError::TooManyLogEntries {
+                entries,
+                most,
+            }));
+        }
+        Ok((policies.into(), self.claims))
+    }
+
+    fn policy_of_the_limiter(&self, name: &str, cost: Option<u64>) -> Result<Arc<Policy>, What> {
+        let unknown = || What::UnknownPolicy {
+            policy: name.into(),
+        };
+        let policy = self.limiter.policy(name).ok_or_else(unknown)?;
+        Ok(match cost {
+            Some(cost) => {
+                let policy = Policy::clone(&policy).cost(cost);
+                policy.check_cost().map_err(What::Config)?;
+                Arc::new(policy)
+            }
+            None => policy,
+        })
+    }
+
+    fn policy_of_its_own(
+        &mut self,
+        index: usize,
+        own: Own,
+        nameless: usize,
+    ) -> Result<Policy, What> {
+        let (name, mount) = match own.name {
+            Some(name) => (name, None),
+            None => (
+                self.name_of_route(nameless)?,
+                Some((self.method, self.route.into())),
+            ),
+        };
+        let policy = Policy::try_new(&name, own.quotas).map_err(What::Config)?;
+        let policy = (own.finish)(policy);
+        policy.check_key().map_err(What::Config)?;
+        for limit in policy.limits() {
+            let claim = Claim {
+                owner: self.site.owner(),
+                index,
+                mount: mount.clone(),
+                who: described(self.site, self.route),
+                place: self.site.place(),
+            };
+            self.claim(limit.label.quota(), claim)?;
+        }
+        Ok(policy)
+    }
+
+    fn name_of_route(&self, nameless: usize) -> Result<String, What> {
+        if self.route.is_empty() {
+            return Err(What::NoRoute);
+        }
+        let mut name = self.site.name(self.method, self.route);
+        if nameless > 1 {
+            name = format!("{name}-{nameless}");
+        }
+        if is_name(&name) {
+            Ok(name)
+        } else {
+            Err(What::NoName { name })
+        }
+    }
+
+    fn claim(&mut self, name: &str, claim: Claim) -> Result<(), What> {
+        let policies = self.limiter.policies();
+        let mut quotas = policies.iter().flat_map(|policy| policy.limits().iter());
+        if quotas.any(|limit| limit.label.quota() == name || limit.label.policy() == name) {
+            return Err(What::NameOfPolicy { name: name.into() });
+        }
+        let by_others = self.taken.get(name);
+        let by_itself = self.claims.iter().find(|(taken, _)| taken == name);
+        if let Some(taken) = by_others.or(by_itself.map(|(_, claim)| claim))
+            && !taken.is_the_same(&claim)
+        {
+            let (name, by) = (name.into(), Box::new(taken.clone()));
+            return Err(if taken.is_around(&claim) {
+                What::LimitedTwice { name, by }
+            } else {
+                What::NameTaken { name, by }
+            });
+        }
+        self.claims.push((name.into(), claim));
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! A request that comes to a handler or route that has limits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+
+use super::misuse::{Misuse, What};
+use super::registry::Registry;
+use super::site::Site;
+use crate::layer::Further;
+
+/// Why a request may not go on.
+#[derive(Debug)]
+pub enum Closed {
+    /// Its limits cannot be enforced.
+    Misused(Arc<Misuse>),
+    /// They refuse it, with this answer.
+    Refused(Response<Bytes>),
+}
+
+/// Whether the request may go on that came to the site where it is mounted at `route`.
+///
+/// # Errors
+///
+/// If it may not.
+pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), Closed> {
+    let Some(further) = Further::of(parts) else {
+        let misuse = Misuse::new(site, route, What::NoLayer).log(site);
+        return Err(Closed::Misused(Arc::new(misuse)));
+    };
+    let limiter = further.limiter();
+    let registry = limiter.attached().get(Registry::default);
+    let policies = registry
+        .policies(limiter, site, &parts.method, route)
+        .map_err(Closed::Misused)?;
+    let decided = further.decide(parts, &policies).await;
+    decided.map_err(Closed::Refused)
+}

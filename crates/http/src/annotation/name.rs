@@ -1,0 +1,67 @@
+//! What a limit is called that has no name.
+
+use http::Method;
+
+/// The name for a limit on this route, for methods of one family: `post/login`, `get/users/_id_`. It need not be a name that a policy may have, since
+/// routes may be longer, and need not be the only one, since what names cannot hold is `_`.
+pub fn of_route(method: &str, route: &str) -> String {
+    let method = method.to_ascii_lowercase();
+    let route = route.chars().map(|c| match c.to_ascii_lowercase() {
+        c if c.is_ascii_alphanumeric() || "-_./".contains(c) => c,
+        _ => '_',
+    });
+    method.chars().chain(route).collect()
+}
+
+/// The methods that have budgets of their own. `HEAD` is a `GET` whose answer is not looked at. Of methods that HTTP does not
+/// know a caller can think up as many as they like, so they are one.
+pub(super) fn family(method: &Method) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::CONNECT => "CONNECT",
+        Method::TRACE => "TRACE",
+        _ => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollgate_core::{MAX_NAME_LEN, is_name};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_route_that_is_short_enough_makes_a_name(route in "/.{0,80}") {
+            let name = of_route("POST", &route);
+            prop_assert_eq!(is_name(&name), name.len() <= MAX_NAME_LEN, "{}", name);
+        }
+    }
+
+    #[test]
+    fn routes_are_named_by_method_and_path() {
+        let cases = [
+            (Method::POST, "/login", "post/login"),
+            (Method::GET, "/", "get/"),
+            (Method::HEAD, "/users/{id}", "get/users/_id_"),
+            (Method::DELETE, "/Files/{*path}", "delete/files/__path_"),
+            (Method::PUT, "/ü~a", "put/__a"),
+        ];
+        for (method, route, expected) in cases {
+            assert_eq!(of_route(family(&method), route), expected);
+        }
+    }
+
+    #[test]
+    fn pitfall_methods_that_a_caller_thinks_up_as_so_many_budgets() {
+        let invented = |name: &str| Method::from_bytes(name.as_bytes()).unwrap();
+        assert_eq!(family(&invented("FOO")), family(&invented("BAR")));
+        assert_eq!(of_route(family(&invented("FOO")), "/any"), "other/any");
+    }
+}

@@ -1,0 +1,69 @@
+//! The RateLimit fields of draft-ietf-httpapi-ratelimit-headers-11.
+//!
+//! ```text
+//! RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
+//! RateLimit: "burst";r=50;t=30
+//! ```
+
+use std::ptr;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue};
+use tollgate_limiter::PolicyVerdict;
+use tollgate_limiter::transport::{Label, Report};
+
+use super::super::line::{Line, list};
+use super::standing::Standing;
+use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
+use crate::answer::texts::texts;
+
+/// Adds how the tightest quota stands, and every quota's policy.
+pub(super) fn append(
+    headers: &mut HeaderMap,
+    report: Report<'_>,
+    tightest: &PolicyVerdict,
+    told: Option<u64>,
+) {
+    headers.append(RATE_LIMIT, state(tightest, told));
+    headers.append(RATE_LIMIT_POLICY, policies(report));
+}
+
+/// Adds how every quota stands, and its policy.
+pub(super) fn append_all(headers: &mut HeaderMap, report: Report<'_>, told: Option<u64>) {
+    let tightest = report.tightest();
+    let states = quotas(report).into_iter().filter_map(|quota| {
+        // Of several charges the last one knows best how the quota stands.
+        let verdicts = report.enforced();
+        let one = verdicts
+            .filter(|one| Arc::ptr_eq(one.label(), quota))
+            .last()?;
+        // The wait that is told is that of the longest refusal.
+        let is_tightest = tightest.is_some_and(|tightest| ptr::eq(tightest, one));
+        Some(state(one, told.filter(|_| is_tightest)))
+    });
+    headers.append(RATE_LIMIT, list(states));
+    headers.append(RATE_LIMIT_POLICY, policies(report));
+}
+
+/// Every quota's policy.
+fn policies(report: Report<'_>) -> HeaderValue {
+    let member = |label: &Label| texts(label).member.clone();
+    match report.sole() {
+        Some(sole) => member(sole.label()),
+        None => list(quotas(report).iter().map(|label| member(label))),
+    }
+}
+
+/// How a quota stands. Time is left out where it does not help to come back, as there is no `Retry-After`: the time until the
+/// budget is full would be read as one to come back at.
+pub(in crate::answer) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
+    let standing = Standing::of(one, told);
+    let mut member = Line::new();
+    member.text(&texts(one.label()).state);
+    member.integer(standing.remaining);
+    if !standing.never {
+        member.text(";t=");
+        member.integer(standing.seconds);
+    }
+    member.value()
+}

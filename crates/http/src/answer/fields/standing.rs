@@ -1,0 +1,82 @@
+//! How a budget stands, in the numbers that headers have.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+use tollgate_core::Timestamp;
+use tollgate_limiter::PolicyVerdict;
+
+use super::super::retry_after::{told_seconds, whole_seconds};
+
+/// How a budget stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    /// Whole seconds until it is full again or, to a refused caller, until it comes back.
+    pub(super) seconds: u64,
+    /// It does not help to come back: the request costs more than a full budget holds.
+    pub(super) never: bool,
+    /// The same, exactly.
+    wait: Duration,
+}
+
+impl Standing {
+    /// To a refused caller nothing is left, whatever a cheaper request could still get, and the time is that of
+    /// `Retry-After`, which is `told`, so that the two never disagree.
+    #[inline]
+    pub(super) fn of(one: &PolicyVerdict, told: Option<u64>) -> Self {
+        let verdict = one.verdict();
+        let stands = |remaining, wait| Self {
+            limit: verdict.limit(),
+            remaining,
+            seconds: whole_seconds(wait),
+            never: false,
+            wait,
+        };
+        if !one.refuses() {
+            return stands(verdict.remaining(), verdict.reset_after());
+        }
+        match verdict.retry_after() {
+            Some(wait) => Self {
+                seconds: told.unwrap_or_else(|| whole_seconds(wait)),
+                ..stands(0, wait)
+            },
+            None => Self {
+                never: true,
+                ..stands(0, verdict.reset_after())
+            },
+        }
+    }
+
+    /// The same with its time since the Unix epoch, by the clock of the backend that decided `at`; by this machine's, if
+    /// that is not known, which is when the backend failed.
+    pub(super) fn until(self, at: Option<Timestamp>) -> Self {
+        let now = at.map_or_else(
+            || SystemTime::now().duration_since(UNIX_EPOCH),
+            |at| Ok(Duration::from_micros(at.as_micros())),
+        );
+        // As exact as is known, so that the time does not wobble from answer to answer.
+        let wait = if told_seconds(self.wait) >= self.seconds {
+            self.wait
+        } else {
+            Duration::from_secs(self.seconds)
+        };
+        let until = now.unwrap_or_default().saturating_add(wait);
+        Self {
+            seconds: whole_seconds(until),
+            ..self
+        }
+    }
+}
+
+/// What a response tells a caller to wait whom this verdict refuses. That may be longer than need be, and may be the user's
+/// own word.
+pub(super) fn told_wait(headers: &HeaderMap, tightest: &PolicyVerdict) -> Option<u64> {
+    if !tightest.refuses() {
+        return None;
+    }
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.parse().ok()
+}

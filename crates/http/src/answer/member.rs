@@ -1,0 +1,63 @@
+//! The members of the `RateLimit-Policy` field, which say what a quota is.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use tollgate_core::Quota;
+
+use super::retry_after::whole_seconds;
+
+pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// A quota's member of the `RateLimit-Policy` field.
+///
+/// `q` is what a full budget holds and `w` is how long it takes to refill, so that the two agree with the `r` that a caller
+/// sees counting down: 10/s with a burst of 50 is 50 in 5 seconds.
+pub(super) fn policy_member(name: &str, quota: &Quota) -> HeaderValue {
+    let seconds = refill_seconds(quota);
+    value(&format!("\"{name}\";q={};w={seconds}", quota.capacity()))
+}
+
+/// How long it takes an empty budget to refill: in headers, never nothing.
+fn refill_seconds(quota: &Quota) -> u64 {
+    let refill_us =
+        u128::from(quota.capacity()) * quota.period().as_micros() / u128::from(quota.limit());
+    let refill = Duration::from_micros(u64::try_from(refill_us).unwrap_or(u64::MAX));
+    whole_seconds(refill).max(1)
+}
+
+/// A quota's member of the `RateLimit-Policy` field, which has no name.
+pub(super) fn plain_policy_member(quota: &Quota) -> HeaderValue {
+    let seconds = refill_seconds(quota);
+    value(&format!("{};w={seconds}", quota.capacity()))
+}
+
+/// Names are checked to be a part of ASCII that needs no escape, and the rest is written here.
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::Algorithm;
+
+    #[test]
+    fn a_member_says_what_a_full_budget_holds_and_how_long_it_takes_to_refill() {
+        let cases = [
+            (Quota::per_minute(100), "\"x\";q=100;w=60"),
+            (Quota::per_second(10).burst(50), "\"x\";q=50;w=5"),
+            (Quota::per_second(10).burst(1), "\"x\";q=1;w=1"),
+            (Quota::per_second(3).burst(10), "\"x\";q=10;w=4"),
+            (Quota::new(5, Duration::from_millis(100)), "\"x\";q=5;w=1"),
+            (
+                Quota::per_day(1000).using(Algorithm::SlidingWindow),
+                "\"x\";q=1000;w=86400",
+            ),
+        ];
+        for (quota, expected) in cases {
+            assert_eq!(policy_member("x", &quota), expected);
+        }
+    }
+}

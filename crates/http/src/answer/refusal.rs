@@ -1,0 +1,146 @@
+//! A request that is refused.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Response, StatusCode};
+use tollgate_limiter::key::KeyMissing;
+use tollgate_limiter::transport::{Refused, Report};
+use tollgate_limiter::{Block, PolicyVerdict, RequestView};
+
+use super::answer_body::AnswerBody;
+use super::jitter::Drawn;
+
+/// A request that is refused, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    reason: RefusalReason<'a>,
+    report: Report<'a>,
+    request: RequestView<'a>,
+    jitter: Option<Drawn>,
+    asks_for_credentials: bool,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum RefusalReason<'a> {
+    /// The caller is over a quota.
+    QuotaExceeded,
+    /// The backend failed, or nobody could say in which tier the caller is, and a policy says that requests are refused then.
+    Undecided,
+    /// The request does not say who it is from, and a policy insists on it.
+    Unidentified(&'a KeyMissing),
+    /// The caller is on a policy's block list, or in a tier that a [limit of 0](tollgate_limiter::Quotas::none) refuses.
+    Blocked(Block),
+}
+
+impl<'a> RefusalReason<'a> {
+    /// The reason that callers are told.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of(refused: &'a Refused) -> Self {
+        match refused {
+            Refused::Unidentified(missing) => Self::Unidentified(missing),
+            Refused::Blocked(how) => Self::Blocked(*how),
+            Refused::TierUnknown | Refused::Unavailable(_) => Self::Undecided,
+        }
+    }
+}
+
+impl<'a> Refusal<'a> {
+    pub(super) fn new(
+        reason: RefusalReason<'a>,
+        report: Report<'a>,
+        request: RequestView<'a>,
+        jitter: Option<Drawn>,
+    ) -> Self {
+        Self {
+            reason,
+            report,
+            request,
+            jitter,
+            asks_for_credentials: false,
+        }
+    }
+
+    /// The same under a layer that asks callers for credentials who do not say who they are.
+    pub(super) fn asking_for_credentials(self, asks_for_credentials: bool) -> Self {
+        Self {
+            asks_for_credentials,
+            ..self
+        }
+    }
+
+    pub(super) fn asks_for_credentials(&self) -> bool {
+        self.asks_for_credentials
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> RefusalReason<'a> {
+        self.reason
+    }
+
+    /// The status that says so.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.reason {
+            RefusalReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalReason::Unidentified(_) if self.asks_for_credentials => StatusCode::UNAUTHORIZED,
+            RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
+            RefusalReason::Blocked(how) => how.status(),
+        }
+    }
+
+    /// A response with the status that says so, and this body of the [type](AnswerBody) that it is: text is
+    /// `text/plain; charset=utf-8`.
+    #[must_use]
+    pub fn response(&self, body: impl Into<AnswerBody>) -> Response<Bytes> {
+        let AnswerBody {
+            bytes,
+            content_type,
+        } = body.into();
+        let mut response = Response::new(bytes);
+        *response.status_mut() = self.status();
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    }
+
+    /// How long the caller is told to wait: until the same request would pass if nothing else arrives, and the layer's
+    /// [`Jitter`](crate::Jitter). `None` if it never would, or nobody knows.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let wait = self.report.retry_after();
+        wait.map(|wait| self.told(wait))
+    }
+
+    /// The quotas that the request would exceed.
+    pub fn violated(&self) -> impl Iterator<Item = &'a PolicyVerdict> + use<'a> {
+        let verdicts = self.report.verdicts();
+        verdicts.iter().filter(|one| one.refuses())
+    }
+
+    /// The refused request's head.
+    #[must_use]
+    pub fn request(&self) -> RequestView<'a> {
+        self.request
+    }
+
+    /// What the caller is told of this wait.
+    #[inline]
+    pub(super) fn told(&self, wait: Duration) -> Duration {
+        self.jitter.map_or(wait, |drawn| drawn.lengthen(wait))
+    }
+
+    /// Whether what the caller is told is longer than it has to be.
+    pub(super) fn has_jitter(&self) -> bool {
+        self.jitter.is_some()
+    }
+
+    pub(super) fn report(&self) -> Report<'a> {
+        self.report
+    }
+}

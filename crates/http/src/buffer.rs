@@ -1,0 +1,115 @@
+//! A layer that reads the beginning of request bodies, for keys that stand in them.
+
+mod body;
+mod future;
+
+use std::mem;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Body;
+use tollgate_limiter::transport::{ContentType, SeenBody};
+use tower_layer::Layer;
+use tower_service::Service;
+
+pub use self::body::BufferedBody;
+pub use self::future::BufferFuture;
+
+/// Reads request bodies up to a limit before they go on, so that policies further in can use
+/// [`FormField`](tollgate_limiter::key::FormField) and, with the feature `json`, `JsonField`. It goes outside of a
+/// [`RateLimitLayer`](crate::RateLimitLayer), which itself never reads a body.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, routing::post};
+/// use tollgate::key::FormField;
+/// use tollgate::{BufferBodyLayer, Policy, Quota, RateLimitLayer};
+///
+/// let login = Policy::new("login", Quota::per_minute(5)).route("/login").key(FormField::new("user"));
+/// let app: Router = Router::new()
+///     .route("/login", post(|body: String| async { body }))
+///     .layer(RateLimitLayer::new(login))
+///     // Outside the limiter, so that it has read when the limiter looks.
+///     .layer(BufferBodyLayer::new(16 * 1024));
+/// # }
+/// ```
+///
+/// # What it reads, and what not
+///
+/// * Only bodies that say they are JSON or a form. Others go on unread, and so does everything about a request but its body.
+/// * A body goes on as it came: the same bytes, trailers and errors, the same length if one was stated.
+/// * A body longer than the limit goes on whole, but is not kept: the field is then [ambiguous](tollgate_limiter::key::KeyMissing::ambiguous),
+///   since the handler may find it, and no policy lets the request pass for it. So it is in a body that ends in an error, and in one
+///   that goes on unread, unless it is empty.
+/// * Nobody is waited for longer than the inner service would wait. Put a timeout outside against callers that send slowly.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct BufferBodyLayer {
+    limit: usize,
+}
+
+impl BufferBodyLayer {
+    /// Reads bodies of up to `limit` bytes. Each request that is waiting may hold as much.
+    pub fn new(limit: usize) -> Self {
+        Self { limit }
+    }
+}
+
+impl<S> Layer<S> for BufferBodyLayer {
+    type Service = BufferBodyService<S>;
+
+    fn layer(&self, inner: S) -> BufferBodyService<S> {
+        BufferBodyService {
+            inner,
+            limit: self.limit,
+        }
+    }
+}
+
+/// A service whose request bodies have been read: what a [`BufferBodyLayer`] makes.
+#[derive(Clone, Debug)]
+pub struct BufferBodyService<S> {
+    inner: S,
+    limit: usize,
+}
+
+impl<S, B> Service<Request<B>> for BufferBodyService<S>
+where
+    S: Service<Request<BufferedBody<B>>> + Clone,
+    B: Body<Data = Bytes> + Unpin,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BufferFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> BufferFuture<S, B> {
+        if let Some(seen) = seen_at_once(&request) {
+            let mut request = request.map(BufferedBody::unread);
+            request.extensions_mut().insert(seen);
+            return BufferFuture::calling(self.inner.call(request));
+        }
+        // The clone has not been asked whether it is ready, so it is the one that stays behind.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        BufferFuture::reading(ready, request, self.limit)
+    }
+}
+
+const OF_ANOTHER_KIND: &str = "the body is neither a form nor JSON by its content type";
+
+/// What is known of a body of which nothing has to be read.
+fn seen_at_once<B: Body>(request: &Request<B>) -> Option<SeenBody> {
+    let body = request.body();
+    if body.is_end_stream() || body.size_hint().exact() == Some(0) {
+        Some(SeenBody::Whole(Bytes::new()))
+    } else if ContentType::of(request.headers()).is_none() {
+        Some(SeenBody::Unread(OF_ANOTHER_KIND))
+    } else {
+        None
+    }
+}

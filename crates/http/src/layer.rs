@@ -1,0 +1,258 @@
+//! The tower layer.
+
+mod conclusion;
+#[cfg(feature = "tonic")]
+mod deadline;
+#[cfg(feature = "axum")]
+mod further;
+mod future;
+#[cfg(feature = "tonic")]
+mod named;
+mod service;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_limiter::Limiter;
+use tower_layer::Layer;
+
+pub use self::conclusion::Passage;
+#[cfg(feature = "tonic")]
+pub use self::deadline::Deadline;
+#[cfg(feature = "axum")]
+pub(crate) use self::further::Further;
+pub use self::future::ResponseFuture;
+pub use self::service::RateLimitService;
+
+use http::HeaderValue;
+
+use crate::answer::{
+    Answers, GrpcAnswers, IntoAnswer, Jitter, ProblemJson, RateLimitHeaders, Refusal, Respond,
+};
+use crate::settings::Config;
+
+/// Limits the requests to the service that it wraps.
+///
+/// The shortest form limits each client address, in memory:
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, routing::get};
+/// use tollgate::{Quota, RateLimitLayer};
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(Quota::per_second(10)));
+/// # }
+/// ```
+///
+/// and the longest is still a sentence:
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// use axum::{Router, routing::get};
+/// use tollgate::key::{Global, Header};
+/// use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+///
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("api", Quota::per_second(10).burst(50)).key(Header::new("x-api-key")))
+///     .policy(Policy::new("everything", Quota::per_second(5_000)).key(Global))
+///     .build()?;
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(limiter).without_headers());
+/// # Ok(()) }
+/// # #[cfg(not(feature = "axum"))] fn main() {}
+/// ```
+///
+/// The layer goes around a whole router, a route, a method router, a `ServiceBuilder`'s stack, a tonic server or one service of
+/// it. Clones of it, and of the services that it makes, share their budgets.
+///
+/// # What it does to the service
+///
+/// A refused request never reaches it. Its errors, its readiness and its request bodies pass through as they are. It must be
+/// `Clone`, because a backend that waits takes the service that was found ready along with the request.
+///
+/// # What callers are told
+///
+#[doc = include_str!("answer/outcomes.md")]
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct RateLimitLayer {
+    config: Arc<Config>,
+}
+
+impl RateLimitLayer {
+    /// What the services of this layer share, for other transports.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// A layer around a [`Limiter`], or a [`Policy`](tollgate_limiter::Policy) or [`Quota`](tollgate_core::Quota) that is all of one.
+    pub fn new(limiter: impl Into<Limiter>) -> Self {
+        Self {
+            config: Arc::new(Config {
+                limiter: limiter.into(),
+                answers: Answers::default(),
+                status: true,
+            }),
+        }
+    }
+
+    /// Answers refused requests in another form than [`ProblemJson`](crate::ProblemJson): as
+    /// [`PlainText`](crate::PlainText), with a redirect to a waiting room ([`SeeOther`](crate::SeeOther)), or in one of your
+    /// own.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer, SeeOther};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond(SeeOther::at("/waiting-room"));
+    /// ```
+    pub fn respond(mut self, respond: impl Respond) -> Self {
+        self.answers(|answers| answers.respond(respond));
+        self
+    }
+
+    /// Answers refused requests with what a closure makes of them: a response of text or bytes, or with the feature `axum` whatever
+    /// a handler might return.
+    ///
+    /// The answer gets `Retry-After`, `Cache-Control: no-store` and the RateLimit fields, where it does not have them already. It
+    /// need not be a refusal:
+    ///
+    /// ```
+    /// use http::Response;
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// const CACHED: &str = "the front page, as it was a minute ago";
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|_| Response::new(CACHED));
+    ///
+    /// // The usual status, another body:
+    /// let layer = RateLimitLayer::new(Quota::per_second(10))
+    ///     .respond_with(|refusal| refusal.response("slow down, please\n"));
+    ///
+    /// # #[cfg(feature = "axum")] {
+    /// // What a handler might return:
+    /// use axum::Json;
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| {
+    ///     let seconds = refusal.retry_after().map(|wait| wait.as_secs());
+    ///     (refusal.status(), Json(vec![seconds]))
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// The body has to be there when the closure returns, and to be no larger than 1 MiB. One that has to be waited for is replaced
+    /// by the usual answer, and an error in the log says so.
+    pub fn respond_with<Via, A: IntoAnswer<Via>>(
+        self,
+        respond: impl Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
+    ) -> Self {
+        self.respond(move |refusal: &Refusal<'_>| {
+            respond(refusal).into_answer().unwrap_or_else(|| {
+                tracing::error!("the body of an answer to a refused request has to be waited for; the usual answer is sent");
+                ProblemJson.respond(refusal)
+            })
+        })
+    }
+
+    /// Asks callers for credentials who do not say who they are, under [`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny): 401 with this
+    /// `WWW-Authenticate` rather than 403, and `UNAUTHENTICATED` over gRPC.
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use tollgate::key::Header;
+    /// use tollgate::{OnMissing, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_second(10))
+    ///     .key(Header::new("authorization"))
+    ///     .on_missing(OnMissing::Deny);
+    /// let layer = RateLimitLayer::new(policy).challenge(HeaderValue::from_static("Bearer"));
+    /// ```
+    ///
+    /// It is not the default, because a 401 has to name a scheme, which only the operator knows, and a key that is no credential has
+    /// none.
+    pub fn challenge(mut self, challenge: HeaderValue) -> Self {
+        self.answers(|answers| answers.challenge(challenge));
+        self
+    }
+
+    /// Tells callers how their budgets stand in another [form](crate::HeaderForm) than draft-11, in several, of all policies
+    /// rather than the tightest, or only when little is left: see [`RateLimitHeaders`].
+    ///
+    /// ```
+    /// use tollgate::{HeaderForm, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).headers(HeaderForm::Legacy);
+    /// ```
+    pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
+        self.answers(|answers| answers.headers(Some(headers.into())));
+        self
+    }
+
+    /// What refusals over gRPC say beyond the status: see [`GrpcAnswers`].
+    pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
+        self.answers(|all| all.grpc(answers));
+        self
+    }
+
+    /// Leaves the RateLimit fields out. `Retry-After` stays: whoever is refused is told when to come back.
+    pub fn without_headers(mut self) -> Self {
+        self.answers(|answers| answers.headers(None));
+        self
+    }
+
+    /// Lets pages in browsers read the headers that this layer writes: it names them, and `Retry-After`, in
+    /// `Access-Control-Expose-Headers`, beside those that are named there already.
+    ///
+    /// Whatever else CORS needs belongs outside the limiter, or a page could not even read that it was refused. A `CorsLayer`
+    /// of tower-http that has `expose_headers` of its own replaces these: name them there instead.
+    pub fn expose_headers(mut self) -> Self {
+        self.answers(Answers::expose);
+        self
+    }
+
+    /// Tells refused callers to wait longer than they have to, each a little differently, so that they do not all come back
+    /// at once: see [`Jitter`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_minute(100)).jitter(Duration::from_secs(5));
+    /// ```
+    pub fn jitter(mut self, jitter: impl Into<Jitter>) -> Self {
+        self.answers(|answers| answers.jitter(jitter.into()));
+        self
+    }
+
+    /// Does not put a [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves the allocation of one.
+    pub fn without_status(mut self) -> Self {
+        Arc::make_mut(&mut self.config).status = false;
+        self
+    }
+
+    fn answers(&mut self, change: impl FnOnce(&mut Answers)) {
+        change(&mut Arc::make_mut(&mut self.config).answers);
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimitService<S>;
+
+    fn layer(&self, inner: S) -> RateLimitService<S> {
+        RateLimitService::new(inner, Arc::clone(&self.config))
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer")
+            .field("config", &self.config)
+            .finish()
+    }
+}

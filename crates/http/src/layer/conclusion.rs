@@ -1,0 +1,225 @@
+//! What follows from a ruling: the request goes on, with what is to be done once there is a response, or it is answered.
+
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tollgate_limiter::transport::{Decided, Ledger, Report, Ruling};
+use tollgate_limiter::{RequestView, ResponseView};
+
+#[cfg(feature = "tonic")]
+use crate::answer::too_late;
+use crate::answer::{RefusalReason, has_fields_on};
+use crate::body::BodyWatch;
+use crate::settings::Config;
+use crate::{RateLimitStatus, ResponseBody};
+
+/// What is still to be done once there is a response to a request that passed.
+#[derive(Debug)]
+pub(super) struct Completion {
+    status: RateLimitStatus,
+    /// Whether the response says how budgets stand.
+    writes: bool,
+    /// Whether the response may change what the request cost.
+    settles: bool,
+}
+
+impl Completion {
+    pub(super) fn complete<R: ResponseBody>(&self, response: &mut Response<R>) {
+        let status = &self.status;
+        if self.settles && status.settle_by_response(&ResponseView::of(response)) {
+            let settled = status.clone();
+            let watch = BodyWatch::new(move |sent| settled.settle_by_bytes(sent));
+            let body = mem::replace(response.body_mut(), R::from_bytes(Bytes::new()));
+            *response.body_mut() = body.watched(watch);
+        }
+        if self.writes
+            && has_fields_on(response.status())
+            && let Some(config) = status.config()
+        {
+            status.read(|report| config.answers.write(response.headers_mut(), report));
+        }
+    }
+}
+
+/// A request that passes, with the handle that it carries or leaves behind.
+#[derive(Debug)]
+pub struct Passage {
+    /// Nothing, if neither the response nor a handler is told of anything.
+    status: Option<RateLimitStatus>,
+    /// Whether the request carries the handle.
+    carries: bool,
+    writes: bool,
+    settles: bool,
+}
+
+impl Passage {
+    const NOTHING: Self = Self {
+        status: None,
+        carries: false,
+        writes: false,
+        settles: false,
+    };
+
+    /// Puts the handle into a request whose response is not looked at.
+    pub fn enter<B>(self, request: &mut Request<B>) {
+        drop(self.into_completion(request));
+    }
+
+    /// Puts the handle into the request. What is returned is still to be done once there is a response.
+    #[inline]
+    pub(super) fn into_completion<B>(self, request: &mut Request<B>) -> Option<Completion> {
+        let Self {
+            status,
+            carries,
+            writes,
+            settles,
+        } = self;
+        let status = status?;
+        if !carries {
+            return Some(Completion {
+                status,
+                writes,
+                settles,
+            });
+        }
+        let completion = (writes || settles).then(|| Completion {
+            status: status.clone(),
+            writes,
+            settles,
+        });
+        request.extensions_mut().insert(status);
+        completion
+    }
+}
+
+impl Config {
+    /// How a request goes on. One that is refused does not, and `answer` is what it is answered: responses are large, and are written
+    /// where they stay.
+    #[inline(always)]
+    pub fn conclude<B, R: ResponseBody>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        ruling: &Ruling<'_>,
+        answer: &mut Option<Response<R>>,
+    ) -> Option<Passage> {
+        if self.is_silent() && matches!(ruling, Ruling::Admitted(_)) {
+            return Some(Passage::NOTHING);
+        }
+        self.conclude_aloud(request, ruling, answer)
+    }
+
+    /// Whether neither a request that passes nor its response is told of anything.
+    #[inline(always)]
+    fn is_silent(&self) -> bool {
+        !self.status && !self.answers.have_headers() && !self.limiter.has_outcomes()
+    }
+
+    fn conclude_aloud<B, R: ResponseBody>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        ruling: &Ruling<'_>,
+        answer: &mut Option<Response<R>>,
+    ) -> Option<Passage> {
+        let (reason, decided) = match ruling {
+            Ruling::Admitted(decided) => return Some(self.let_in(request, Some(*decided))),
+            // Limits further in may still want the handle.
+            Ruling::Uncharged => return Some(self.let_in(request, None)),
+            Ruling::Undecided(error) => {
+                tracing::debug!(%error, "passed undecided");
+                return Some(self.let_in(request, None));
+            }
+            Ruling::Denied(decided) => (RefusalReason::QuotaExceeded, Some(*decided)),
+            Ruling::Refused(refused) => (RefusalReason::of(refused), None),
+        };
+        *answer = Some(self.refuse(request, reason, decided));
+        None
+    }
+
+    fn let_in<B>(self: &Arc<Self>, request: &Request<B>, decided: Option<Decided<'_>>) -> Passage {
+        let own = self.answers.write_on(request);
+        let settles = if self.status {
+            // A handler may name other policies.
+            self.limiter.has_outcomes()
+        } else {
+            self.limiter.has_outcomes() && decided.is_some_and(Decided::has_outcomes)
+        };
+        if !self.status && !own && !settles {
+            return Passage::NOTHING;
+        }
+        match request.extensions().get::<RateLimitStatus>() {
+            None => Passage {
+                status: Some(RateLimitStatus::outermost(
+                    self,
+                    own,
+                    decided.map_or_else(Ledger::default, Decided::ledger),
+                )),
+                carries: self.status,
+                writes: own,
+                settles,
+            },
+            Some(outer) => self.let_further_in(outer, own, settles, decided),
+        }
+    }
+
+    #[inline(never)]
+    fn let_further_in(
+        self: &Arc<Self>,
+        outer: &RateLimitStatus,
+        own: bool,
+        settles: bool,
+        decided: Option<Decided<'_>>,
+    ) -> Passage {
+        let ledger = decided.map_or_else(Ledger::default, Decided::ledger);
+        Passage {
+            status: Some(outer.further_in(self, own, ledger)),
+            carries: true,
+            // One of several layers writes, for all that are further in.
+            writes: own && !outer.is_written(),
+            settles,
+        }
+    }
+
+    /// The answer to a call that has begun. Headers that say how budgets stand came before it, or never will.
+    #[must_use]
+    pub fn refuse_begun(
+        &self,
+        reason: RefusalReason<'_>,
+        report: Report<'_>,
+        call: RequestView<'_>,
+    ) -> Response<Bytes> {
+        self.answers.refuse(reason, report, call, false)
+    }
+
+    /// The answer to a refused request.
+    pub fn refuse<B, R: ResponseBody>(
+        &self,
+        request: &Request<B>,
+        reason: RefusalReason<'_>,
+        decided: Option<Decided<'_>>,
+    ) -> Response<R> {
+        let view = self.limiter.view(request);
+        let outer = request.extensions().get::<RateLimitStatus>();
+        let writes =
+            self.answers.write_on(request) && !outer.is_some_and(RateLimitStatus::is_written);
+        let verdicts = decided.map(Decided::verdicts).unwrap_or_default();
+        let report = Report::of(&verdicts);
+        let response = self.answers.refuse(reason, report, view, writes);
+        if let Some(outer) = outer {
+            // A refused request costs nothing: what layers further out took for it comes back.
+            outer.give_back();
+            outer.enter(decided.map(Decided::ledger).unwrap_or_default());
+        }
+        response.map(R::from_bytes)
+    }
+
+    /// The answer to a call whose caller has waited for as long as it said that it would.
+    #[cfg(feature = "tonic")]
+    pub fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
+        if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
+            outer.give_back();
+        }
+        too_late(&self.limiter.view(request)).map(R::from_bytes)
+    }
+}

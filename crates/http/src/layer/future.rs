@@ -1,0 +1,201 @@
+//! The response of a limited service, on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tollgate_limiter::transport::Pending;
+use tower_service::Service;
+
+use super::conclusion::Completion;
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
+use crate::ResponseBody;
+use crate::settings::Config;
+
+pin_project! {
+    /// The response of a [`RateLimitService`](super::RateLimitService).
+    ///
+    /// Dropping it leaves nothing behind: a decision that has not been sent to the backend is withdrawn, one that was sent
+    /// is given back when it arrives.
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum State<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // The request passed.
+        Calling { #[pin] call: S::Future, completion: Option<Completion> },
+        // The request waits, or was refused. What waits is in a box: it is large, and few requests wait.
+        Aside { waiting: Option<Box<Waiting<S, B>>>, response: Option<S::Response> },
+    }
+}
+
+/// A request that waits for an answer, and the service that was found ready for it.
+pub(super) struct Waiting<S, B> {
+    pub(super) pending: Box<Pending>,
+    pub(super) config: Arc<Config>,
+    pub(super) ready: S,
+    pub(super) request: Request<B>,
+    /// The caller's.
+    #[cfg(feature = "tonic")]
+    pub(super) deadline: Option<Deadline>,
+}
+
+impl<S, B> Waiting<S, B> {
+    /// Either what is to be done once there is a response, or the answer to a refused request.
+    fn poll<R: ResponseBody>(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Completion>, Option<Response<R>>>> {
+        let limiter = &self.config.limiter;
+        let view = limiter.view(&self.request);
+        let mut answer = None;
+        let ruled = self.pending.poll(cx, limiter, Some(&view), |ruling| {
+            self.config.conclude(&self.request, &ruling, &mut answer)
+        });
+        if let Poll::Ready(passage) = ruled {
+            return Poll::Ready(match passage {
+                Some(passage) => Ok(passage.into_completion(&mut self.request)),
+                None => Err(answer),
+            });
+        }
+        #[cfg(feature = "tonic")]
+        if let Some(deadline) = &mut self.deadline {
+            ready!(deadline.poll(cx));
+            return Poll::Ready(Err(Some(self.config.too_late(&self.request))));
+        }
+        Poll::Pending
+    }
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(super) fn waiting(waiting: Waiting<S, B>) -> Self {
+        Self {
+            state: State::Aside {
+                waiting: Some(Box::new(waiting)),
+                response: None,
+            },
+        }
+    }
+
+    pub(super) fn calling(call: S::Future, completion: Option<Completion>) -> Self {
+        Self {
+            state: State::Calling { call, completion },
+        }
+    }
+
+    pub(super) fn refused(answer: Option<S::Response>) -> Self {
+        Self {
+            state: State::Aside {
+                waiting: None,
+                response: answer,
+            },
+        }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: ResponseBody,
+{
+    type Output = Result<Response<R>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        match state.as_mut().project() {
+            Projected::Calling { call, completion } => poll_call(call, completion.as_ref(), cx),
+            Projected::Aside { .. } => state.poll_aside(cx),
+        }
+    }
+}
+
+/// The response of the service, with what was still to be done.
+#[inline]
+fn poll_call<F, R, E>(
+    call: Pin<&mut F>,
+    completion: Option<&Completion>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<R>, E>>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: ResponseBody,
+{
+    let Some(completion) = completion else {
+        return call.poll(cx);
+    };
+    let mut polled = call.poll(cx);
+    if let Poll::Ready(Ok(response)) = &mut polled {
+        completion.complete(response);
+    }
+    polled
+}
+
+impl<S, B, R> State<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: ResponseBody,
+{
+    /// The answer to a refused request, or what becomes of one that waits.
+    #[inline(never)]
+    fn poll_aside(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, S::Error>> {
+        let Projected::Aside { waiting, response } = self.as_mut().project() else {
+            return Poll::Pending;
+        };
+        if let Some(response) = response.take() {
+            return Poll::Ready(Ok(response));
+        }
+        let outcome = match waiting {
+            Some(waiting) => ready!(waiting.poll(cx)),
+            // Polled after its end.
+            None => return Poll::Pending,
+        };
+        let Some(mut waiting) = waiting.take() else {
+            return Poll::Pending;
+        };
+        let completion = match outcome {
+            Ok(completion) => completion,
+            Err(answer) => return answer.map_or(Poll::Pending, |answer| Poll::Ready(Ok(answer))),
+        };
+        let call = waiting.ready.call(waiting.request);
+        self.set(Self::Calling { call, completion });
+        match self.project() {
+            Projected::Calling { call, completion } => poll_call(call, completion.as_ref(), cx),
+            Projected::Aside { .. } => Poll::Pending,
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Calling { .. } => "ResponseFuture(calling)",
+            State::Aside { waiting: None, .. } => "ResponseFuture(refused)",
+            State::Aside { .. } => "ResponseFuture(waiting)",
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! The limited service.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tollgate_limiter::transport::{Admission, Asked, Pending};
+use tower_service::Service;
+
+use super::ResponseFuture;
+#[cfg(feature = "tonic")]
+use super::deadline::Deadline;
+use super::future::Waiting;
+use crate::ResponseBody;
+use crate::settings::Config;
+
+/// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
+///
+/// It is a `Service` if the response body of the service within is a [`ResponseBody`]. Where it is not, `.oneshot(..)` or `.call(..)`
+/// fails with E0599 (trait bounds of the method were not satisfied, or no such method was found), in which rustc does not name the
+/// body: add an [`AnyBodyLayer`](crate::AnyBodyLayer) between the two, as below.
+///
+/// ```compile_fail,E0599
+/// # use bytes::Bytes;
+/// # use http::{Request, Response};
+/// # use http_body_util::{BodyExt, Empty};
+/// # use tollgate::{Quota, RateLimitLayer};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// # let files = service_fn(|_: Request<()>| async {
+/// #     Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new().map_frame(|frame| frame)))
+/// # });
+/// let limited = RateLimitLayer::new(Quota::per_second(10)).layer(files);
+/// let answer = limited.oneshot(Request::new(()));
+/// ```
+///
+/// ```
+/// # use bytes::Bytes;
+/// # use http::{Request, Response};
+/// # use http_body_util::{BodyExt, Empty};
+/// # use tollgate::{AnyBodyLayer, Quota, RateLimitLayer};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// # let files = service_fn(|_: Request<()>| async {
+/// #     Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new().map_frame(|frame| frame)))
+/// # });
+/// let limited = RateLimitLayer::new(Quota::per_second(10)).layer(AnyBodyLayer.layer(files));
+/// let answer = limited.oneshot(Request::new(()));
+/// ```
+#[derive(Clone, Debug)]
+pub struct RateLimitService<S> {
+    inner: S,
+    config: Arc<Config>,
+}
+
+impl<S> RateLimitService<S> {
+    pub(super) fn new(inner: S, config: Arc<Config>) -> Self {
+        Self { inner, config }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for RateLimitService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: ResponseBody,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
+        let limiter = &self.config.limiter;
+        let view = limiter.view(&request);
+        let mut answer = None;
+        let admission = limiter.admit(&view, Asked::Covering, |ruling| {
+            self.config.conclude(&request, &ruling, &mut answer)
+        });
+        match admission {
+            Admission::Ruled(Some(passage)) => {
+                let completion = passage.into_completion(&mut request);
+                ResponseFuture::calling(self.inner.call(request), completion)
+            }
+            Admission::Ruled(None) => self.refused(answer),
+            Admission::Pending(pending) => self.wait(pending, request),
+        }
+    }
+}
+
+impl<S> RateLimitService<S> {
+    fn wait<B>(&mut self, pending: Box<Pending>, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        // The clone has not been asked whether it is ready, so it is the one that stays behind.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        ResponseFuture::waiting(Waiting {
+            pending,
+            #[cfg(feature = "tonic")]
+            deadline: Deadline::of(&self.config.limiter.view(&request)),
+            config: Arc::clone(&self.config),
+            ready,
+            request,
+        })
+    }
+
+    fn refused<B>(&mut self, answer: Option<S::Response>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        // The inner service was found ready and will not be called. What readiness holds, such as the permit of a concurrency
+        // limit, must not be kept until the next request on this connection, which may never come.
+        self.inner = self.inner.clone();
+        ResponseFuture::refused(answer)
+    }
+}

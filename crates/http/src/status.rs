@@ -1,0 +1,239 @@
+//! What handlers see of the decisions about their request.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use tollgate_limiter::transport::{Ledger, Report};
+use tollgate_limiter::{PolicyVerdict, ResponseView};
+
+use crate::settings::Config;
+use crate::sync::{Mutex, MutexGuard};
+
+/// The decisions about this request so far, for its handler to read.
+///
+/// A [`RateLimitLayer`](crate::RateLimitLayer) puts it into the request's extensions. Under axum it is an extractor; a
+/// handler that wants to work without the layer as well takes an `Option` of it.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, routing::get};
+/// use tollgate::{Quota, RateLimitLayer, RateLimitStatus};
+///
+/// async fn search(status: RateLimitStatus) -> String {
+///     match status.tightest() {
+///         Some(tightest) => format!("{} searches left", tightest.verdict().remaining()),
+///         None => "as many searches as you like".to_owned(),
+///     }
+/// }
+///
+/// let app: Router = Router::new()
+///     .route("/search", get(search))
+///     .layer(RateLimitLayer::new(Quota::per_minute(10)));
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct RateLimitStatus(Arc<Handle>);
+
+/// What the handles of one layer on one request share: a pointer's size is all that a request, its handler and its response carry.
+#[derive(Debug, Default)]
+struct Handle {
+    charges: Charges,
+    /// What the layer was told; nothing, if none made the handle.
+    config: Option<Arc<Config>>,
+    /// How many layers are further out.
+    depth: usize,
+    /// Whether one of all these layers writes headers for what took part.
+    writes: bool,
+}
+
+/// What all layers around the handler have charged.
+#[derive(Debug)]
+enum Charges {
+    /// As it stands in the handle of the outermost layer,
+    Here(Mutex<Ledger>),
+    /// which this is.
+    Outermost(RateLimitStatus),
+}
+
+impl Default for Charges {
+    fn default() -> Self {
+        Self::Here(Mutex::default())
+    }
+}
+
+impl RateLimitStatus {
+    /// The handle of a layer with no other around it, which may write headers on the response. It begins with what that layer has
+    /// decided.
+    // Written where it stays: a call would move it once more.
+    #[inline(always)]
+    pub(crate) fn outermost(config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
+        Self(Arc::new(Handle {
+            charges: Charges::Here(Mutex::new(ledger)),
+            config: Some(Arc::clone(config)),
+            depth: 0,
+            writes,
+        }))
+    }
+
+    /// The handle of a layer within the one that has this handle.
+    pub(crate) fn further_in(&self, config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
+        let outermost = match &self.0.charges {
+            Charges::Here(_) => self,
+            Charges::Outermost(outermost) => outermost,
+        };
+        let status = Self(Arc::new(Handle {
+            charges: Charges::Outermost(outermost.clone()),
+            config: Some(Arc::clone(config)),
+            depth: self.0.depth + usize::from(self.0.config.is_some()),
+            writes: writes || self.0.writes,
+        }));
+        status.enter(ledger);
+        status
+    }
+
+    /// Whether a layer writes headers for what took part.
+    pub(crate) fn is_written(&self) -> bool {
+        self.0.writes
+    }
+
+    /// What the nearest layer was told.
+    #[inline]
+    pub(crate) fn config(&self) -> Option<&Arc<Config>> {
+        self.0.config.as_ref()
+    }
+
+    #[inline]
+    fn depth(&self) -> usize {
+        self.0.depth
+    }
+
+    #[inline]
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        match &self.0.charges {
+            Charges::Here(ledger) => ledger.lock().unwrap_or_else(PoisonError::into_inner),
+            Charges::Outermost(outermost) => outermost.ledger(),
+        }
+    }
+
+    /// Lets `read` see what the nearest layer and those further in have decided.
+    #[inline]
+    pub(crate) fn read<T>(&self, read: impl FnOnce(Report<'_>) -> T) -> T {
+        read(self.ledger().report_from(self.depth()))
+    }
+
+    /// Enters what the nearest layer has decided, or a limit within it.
+    pub(crate) fn enter(&self, ledger: Ledger) {
+        self.ledger().append(ledger, self.depth());
+    }
+
+    /// Gives back what the request was charged so far: something further in refuses it.
+    pub(crate) fn give_back(&self) {
+        self.ledger().give_back();
+    }
+
+    /// Lets the response say what the policies of the nearest layer charge. Returns whether some charge by its body.
+    pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
+        self.ledger().settle_by_response(self.depth(), response)
+    }
+
+    /// So much of the body was sent.
+    pub(crate) fn settle_by_bytes(&self, sent: u64) {
+        self.ledger().settle_by_bytes(self.depth(), sent);
+    }
+
+    /// States what the request really cost under a policy, now that it is known: the tokens of an answer, the rows of a
+    /// query. What was charged too much comes back, as far as it [would still count](tollgate_core::Receipt), and what was charged
+    /// too little is taken, past what is left if need be: a debt, which those who come later have to wait for.
+    ///
+    /// It may be called at any time, from a handler or from the stream that it returned, and again when the cost has grown.
+    /// What was raised so is not lowered again.
+    ///
+    /// ```
+    /// use tollgate::RateLimitStatus;
+    ///
+    /// async fn complete(status: RateLimitStatus) -> String {
+    ///     let (answer, tokens) = ("42".to_owned(), 7_500_000);
+    ///     if let Err(error) = status.settle("tokens", tokens) {
+    ///         eprintln!("not charged: {error}");
+    ///     }
+    ///     answer
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the policy took no part in this request. During an outage, when nothing was charged or a budget of this process
+    /// decided, there is nothing to be settled, and that is no error.
+    pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
+        let mut ledger = self.ledger();
+        let undecided = self.config().is_some() && ledger.report().verdicts().is_empty();
+        if ledger.settle(policy, cost) || undecided {
+            Ok(())
+        } else {
+            Err(SettleError::new(policy))
+        }
+    }
+
+    /// One verdict for each quota of each policy that took part.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<PolicyVerdict> {
+        self.ledger().report().verdicts().to_vec()
+    }
+
+    /// The verdict that the headers speak of: of the enforced quotas the one with the least share of its budget left.
+    /// `None` if none took part, or the backend failed and the request passed undecided.
+    #[must_use]
+    pub fn tightest(&self) -> Option<PolicyVerdict> {
+        self.ledger().report().tightest().cloned()
+    }
+}
+
+/// Why a cost was not settled: the policy took no part in the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettleError {
+    policy: String,
+}
+
+impl SettleError {
+    fn new(policy: &str) -> Self {
+        Self {
+            policy: policy.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for SettleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy {:?}: took no part in this request", self.policy)
+    }
+}
+
+impl Error for SettleError {}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> axum::extract::FromRequestParts<S> for RateLimitStatus {
+    type Rejection = (http::StatusCode, &'static str);
+
+    async fn from_request_parts(
+        parts: &mut http::request::Parts,
+        _state: &S,
+    ) -> Result<Self, Self::Rejection> {
+        parts.extensions.get().cloned().ok_or((
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "this handler reads its RateLimitStatus: add a RateLimitLayer around it that has one",
+        ))
+    }
+}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> axum::extract::OptionalFromRequestParts<S> for RateLimitStatus {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut http::request::Parts,
+        _state: &S,
+    ) -> Result<Option<Self>, Self::Rejection> {
+        Ok(parts.extensions.get().cloned())
+    }
+}

@@ -1,0 +1,17 @@
+//! What another transport over HTTP needs of this one: `tollgate-grpc` answers with it, and limits methods as handlers are limited.
+//!
+//! What is here may change with any version of Tollgate: it is made for Tollgate's own crates.
+
+#[cfg(feature = "axum")]
+pub use crate::annotation::entrance::{Closed, enter};
+#[cfg(feature = "axum")]
+pub use crate::annotation::name::of_route;
+#[cfg(feature = "axum")]
+pub use crate::annotation::site::{Owner, Site};
+pub use crate::answer::Dialect;
+#[cfg(feature = "tonic")]
+pub use crate::answer::closed;
+#[cfg(feature = "tonic")]
+pub use crate::layer::Deadline;
+pub use crate::layer::Passage;
+pub use crate::settings::Config;

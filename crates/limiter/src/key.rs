@@ -1,0 +1,339 @@
+//! Whose budget a request spends.
+//!
+//! A [`KeyExtractor`] finds an identity in the head of a request. Here are the usual ones, and several of them at once are a
+//! tuple:
+//!
+//! | extractor | whose budget |
+//! | --- | --- |
+//! | [`ClientIp`] | the caller's address, as far as the limiter [trusts](crate::ClientAddress) what it is told |
+//! | [`Header`], [`Cookie`], [`Query`] | what the caller sent there: an API key, a session |
+//! | [`BearerToken`], [`BasicUser`] | what `Authorization` says: the token, or the user without the password |
+//! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
+//! | [`Method`], [`Host`] | what the request is for |
+//! | [`FormField`], and `JsonField` with the feature `json` | what stands in the body, behind a `BufferBodyLayer` |
+//! | `Metadata`, with the feature `tonic` | what a gRPC caller sent there, binary values included |
+//! | `PeerCertificate`, with the feature `tls` | the caller's certificate: its common name, DNS name or URI |
+//! | [`Extension`] | what an outer layer found: an authenticated user |
+//! | [`from_fn`] | whatever a closure makes of the request |
+//! | [`from_async_fn`] | whatever somebody has to be asked for: see [`Policy::key_async`](crate::Policy::key_async) |
+//! | [`Global`] | everybody's |
+//!
+//! Each reads as the extractors of axum, axum-extra and tonic read, so that what a handler takes for one caller has one budget,
+//! however it is written. What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing). Absent
+//! is one thing, and ambiguous another: see [`KeyMissing`].
+
+mod authorization;
+mod basic_user;
+mod bearer_token;
+mod client_ip;
+mod cookie;
+mod extension;
+mod form_field;
+mod found;
+mod global;
+mod header;
+mod host;
+#[cfg(feature = "json")]
+mod json_field;
+mod later;
+mod lenient;
+mod list;
+mod matched_route;
+#[cfg(feature = "tonic")]
+mod metadata;
+mod method;
+mod missing;
+mod path_param;
+#[cfg(feature = "tls")]
+mod peer_certificate;
+mod query;
+mod seen_body;
+mod shape;
+mod told;
+mod typed;
+
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::basic_user::BasicUser;
+pub use self::bearer_token::BearerToken;
+pub use self::client_ip::ClientIp;
+pub use self::cookie::Cookie;
+pub use self::extension::Extension;
+pub use self::form_field::FormField;
+pub use self::found::Found;
+pub use self::global::Global;
+pub use self::header::Header;
+pub use self::host::Host;
+#[cfg(feature = "json")]
+pub use self::json_field::JsonField;
+pub use self::later::{AsyncKeyExtractor, FromAsyncFn, KeyFuture, from_async_fn};
+pub use self::list::KeyList;
+pub use self::matched_route::MatchedRoute;
+#[cfg(feature = "tonic")]
+pub use self::metadata::{InvalidMetadataName, Metadata};
+pub use self::method::Method;
+pub use self::missing::KeyMissing;
+pub use self::path_param::PathParam;
+#[cfg(feature = "tls")]
+pub use self::peer_certificate::PeerCertificate;
+pub use self::query::Query;
+pub use self::seen_body::{ContentType, SeenBody};
+#[doc(hidden)]
+pub use self::shape::KeyShape;
+#[cfg(feature = "serde")]
+pub(crate) use self::typed::one_form;
+
+use crate::{Key, RequestView};
+
+/// Finds the identity whose budget a request spends.
+///
+/// ```
+/// use tollgate::key::{KeyExtractor, KeyMissing};
+/// use tollgate::{Key, Policy, Quota, RequestView};
+///
+/// /// The tenant that an outer layer found in the session.
+/// #[derive(Clone)]
+/// struct Tenant(u64);
+///
+/// struct ByTenant;
+///
+/// impl KeyExtractor for ByTenant {
+///     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+///         let tenant = request.extensions().get::<Tenant>();
+///         tenant.map(|tenant| Key::from(tenant.0)).ok_or(KeyMissing::new("tenant"))
+///     }
+/// }
+///
+/// let policy = Policy::new("reports", Quota::per_hour(10)).key(ByTenant);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say whose budget a request spends",
+    note = "use `ClientIp`, `Header::new(\"x-api-key\")`, `Global`, a tuple of these, `key::from_fn(|request| ..)`, or \
+            implement `KeyExtractor`; what has to be waited for (`key::from_async_fn`) is for `Policy::key_async`"
+)]
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The identity, or what could not be found.
+    ///
+    /// # Errors
+    ///
+    /// If the request does not say who it is from, or says it so that readers could differ
+    /// ([`KeyMissing::ambiguous`]). The policy decides what that means.
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
+
+    /// Whether it looks for what only a whole request has: a path, a host, a body. An interceptor of gRPC's sees none of them.
+    #[doc(hidden)]
+    fn needs_whole_request(&self) -> bool {
+        false
+    }
+
+    /// What identities it finds: others are refused where a policy is asked by hand.
+    #[doc(hidden)]
+    fn shape(&self) -> KeyShape {
+        KeyShape::Any
+    }
+
+    /// Why it finds no identity in any request under a policy: wrong when the limiter is built, rather than missing in each request.
+    /// `params` are those that the policy's paths have, if no route of axum's may have others.
+    #[doc(hidden)]
+    fn flaw(&self, _params: Option<&[&str]>) -> Option<String> {
+        None
+    }
+}
+
+/// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
+#[derive(Clone)]
+pub(crate) enum Source {
+    ClientIp,
+    Other(Arc<dyn KeyExtractor>),
+    Later(Arc<dyn AsyncKeyExtractor>),
+}
+
+impl Source {
+    /// If somebody has to be waited for.
+    pub(crate) fn later(&self) -> Option<&dyn AsyncKeyExtractor> {
+        match self {
+            Self::Later(key) => Some(&**key),
+            Self::ClientIp | Self::Other(_) => None,
+        }
+    }
+
+    /// What identities it finds.
+    pub(crate) fn shape(&self) -> KeyShape {
+        match self {
+            Self::ClientIp => KeyShape::Address,
+            Self::Other(key) => key.shape(),
+            Self::Later(key) => key.shape(),
+        }
+    }
+
+    /// Why it finds no identity in any request: see [`KeyExtractor::flaw`].
+    pub(crate) fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+        match self {
+            Self::ClientIp => None,
+            Self::Other(key) => key.flaw(params),
+            Self::Later(key) => key.flaw(params),
+        }
+    }
+
+    pub(crate) fn is_client_ip(&self) -> bool {
+        matches!(self, Self::ClientIp)
+    }
+
+    /// Whether it looks for what only a whole request has.
+    pub(crate) fn needs_whole_request(&self) -> bool {
+        match self {
+            Self::Other(key) => key.needs_whole_request(),
+            Self::ClientIp | Self::Later(_) => false,
+        }
+    }
+
+    pub(crate) fn new<K: KeyExtractor>(key: K) -> Self {
+        if TypeId::of::<K>() == TypeId::of::<ClientIp>() {
+            Self::ClientIp
+        } else {
+            Self::Other(Arc::new(key))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match self {
+            Self::ClientIp => ClientIp.extract(request),
+            Self::Other(key) => key.extract(request),
+            Self::Later(_) => Err(KeyMissing::new("key that has to be waited for")),
+        }
+    }
+}
+
+/// An extractor from a closure: `None` if the request does not say who it is from.
+///
+/// ```
+/// use tollgate::{Policy, Quota, key};
+///
+/// let by_version = key::from_fn(|request| request.uri().path().split('/').nth(1).map(str::to_owned));
+/// let policy = Policy::new("per-version", Quota::per_second(100)).key(by_version);
+/// ```
+///
+/// Where the request could be read in several ways it says [`KeyMissing::ambiguous`], so that a policy lets nobody pass for it:
+///
+/// ```
+/// use tollgate::key::{self, KeyMissing};
+/// use tollgate::{Key, OnMissing, Policy, Quota};
+///
+/// let by_trace = key::from_fn(|request| {
+///     let mut lines = request.headers().get_all("x-trace").iter();
+///     match (lines.next(), lines.next()) {
+///         (Some(only), None) => Ok(Key::bytes(only.as_bytes().trim_ascii())),
+///         (None, _) => Err(KeyMissing::new("trace")),
+///         _ => Err(KeyMissing::new("trace").ambiguous("it has several lines")),
+///     }
+/// });
+/// let policy = Policy::new("per-trace", Quota::per_second(100)).key(by_trace).on_missing(OnMissing::Pass);
+/// ```
+pub fn from_fn<F, R>(find: F) -> FromFn<F>
+where
+    F: Fn(&RequestView<'_>) -> R + Send + Sync + 'static,
+    R: Found,
+{
+    FromFn(find)
+}
+
+/// What [`from_fn`] makes.
+#[derive(Clone, Copy)]
+pub struct FromFn<F>(F);
+
+impl<F> fmt::Debug for FromFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("key::from_fn(..)")
+    }
+}
+
+impl<F, R> KeyExtractor for FromFn<F>
+where
+    F: Fn(&RequestView<'_>) -> R + Send + Sync + 'static,
+    R: Found,
+{
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        (self.0)(request).into_key()
+    }
+}
+
+/// The key of several parts, if all are there. One that is ambiguous goes before those that are missing.
+pub(crate) fn whole(parts: &[Result<Key, KeyMissing>]) -> Result<Key, KeyMissing> {
+    let mut missing = parts.iter().filter_map(|part| part.as_ref().err());
+    let Some(first) = missing.next() else {
+        return Ok(Key::tuple(parts.iter().flatten()));
+    };
+    let ambiguous = std::iter::once(first)
+        .chain(missing)
+        .find(|part| part.is_ambiguous());
+    Err(ambiguous.unwrap_or(first).clone())
+}
+
+macro_rules! tuple {
+    ($($name:ident),+) => {
+        /// All of them together name the caller: every combination has a budget of its own. One that is missing makes
+        /// the whole key missing, and one that is ambiguous makes it ambiguous.
+        impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
+            fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                whole(&[$($name.extract(request)),+])
+            }
+
+            fn needs_whole_request(&self) -> bool {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                $($name.needs_whole_request())||+
+            }
+
+            fn shape(&self) -> KeyShape {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                KeyShape::Parts(vec![$($name.shape()),+])
+            }
+
+            fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
+                #[expect(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)+) = self;
+                None$(.or_else(|| $name.flaw(params)))+
+            }
+        }
+    };
+}
+
+tuple!(A, B);
+tuple!(A, B, C);
+tuple!(A, B, C, D);
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn a_tuple_needs_all_of_its_parts() {
+        let both = (Header::new("x-tenant"), Header::new("x-user"));
+        let request = |tenant: Option<&str>, user: &str| {
+            let mut request = Request::builder().header("x-user", user);
+            if let Some(tenant) = tenant {
+                request = request.header("x-tenant", tenant);
+            }
+            both.extract(&RequestView::of(&request.body(()).unwrap()))
+        };
+
+        assert_eq!(request(None, "a").unwrap_err().what(), "header x-tenant");
+        assert_eq!(request(Some("t"), "a"), request(Some("t"), "a"));
+        assert_ne!(request(Some("a_b"), "c"), request(Some("a"), "b_c"));
+    }
+
+    #[test]
+    fn a_closure_that_finds_nothing_finds_no_key() {
+        let none = from_fn(|_| None::<Key>);
+        let request = Request::new(());
+        assert!(none.extract(&RequestView::of(&request)).is_err());
+    }
+}

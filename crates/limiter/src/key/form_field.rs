@@ -1,0 +1,71 @@
+//! A field of a form.
+
+use std::borrow::Cow;
+
+use http::Method;
+
+use super::seen_body::SeenBody;
+use super::told::Told;
+use super::typed::one_form;
+use super::{KeyExtractor, KeyMissing, KeyShape};
+use crate::{Key, RequestView};
+
+/// A field of the form that the request's body is, behind a `BufferBodyLayer`.
+///
+/// It is decoded as axum's `Form` decodes it; what is not UTF-8 is replaced, and a number or a UUID is [its value](super::Query). As
+/// for `Form`, the form of a `GET` is its query, and
+/// that of a `HEAD` is both.
+///
+/// It is missing if there is none of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if there are several
+/// with different values, and if the body has not been read, so that nobody knows: because it is too long, or neither a form nor
+/// JSON by its content type, or because there is no such layer outside of the limiter.
+#[derive(Clone, Debug)]
+pub struct FormField {
+    name: Box<str>,
+    missing: KeyMissing,
+}
+
+impl FormField {
+    /// The field of this name, as it is when decoded.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            missing: KeyMissing::shared(format!("form field {name}")),
+        }
+    }
+}
+
+/// The values of a name in what is encoded as a form.
+pub(super) fn values<'f>(form: &'f [u8], name: &'f str) -> impl Iterator<Item = Cow<'f, [u8]>> {
+    let pairs = form_urlencoded::parse(form).filter(move |(found, _)| found == name);
+    pairs.map(|(_, value)| match (one_form(value.as_bytes()), value) {
+        (Some(form), _) => Cow::Owned(form),
+        (None, Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+        (None, Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+    })
+}
+
+impl KeyExtractor for FormField {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let query = match *request.method() {
+            Method::GET | Method::HEAD => request.uri().query().unwrap_or_default(),
+            _ => "",
+        };
+        let in_query = values(query.as_bytes(), &self.name);
+        match SeenBody::of(request) {
+            // Whatever the body says it is: some handlers do not ask.
+            Ok(body) => Told::by(in_query.chain(values(body, &self.name))).key(&self.missing),
+            // Also a form in the query: who reads the body might see another.
+            Err(why) => Err(self.missing.clone().ambiguous(why)),
+        }
+    }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
+    }
+}

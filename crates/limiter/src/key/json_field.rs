@@ -1,0 +1,236 @@
+//! A field of a JSON document.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+
+use super::seen_body::{ContentType, SeenBody};
+use super::told::SEVERAL;
+use super::typed::one_form;
+use super::{KeyExtractor, KeyMissing, KeyShape};
+use crate::{Key, RequestView};
+
+/// Up to here each whole number is one of those that readers of floating point have, and no other.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A field of the JSON document (`application/json` or `application/…+json`) that the request's body is, behind a
+/// `BufferBodyLayer`.
+///
+/// The value may be a text, or a whole number, which is the same identity as the text of its digits, so that `7`, `7.0` and `"7"`
+/// are one caller. A text that is a number or a UUID is [its value](super::Query), too.
+///
+/// It is missing if there is no such field, if it is `null`, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if it is
+/// anything else; if there are several fields of one name on the way with different values, because readers of JSON do not agree on
+/// which of them counts; if there is a list on the way where the path has a name, because serde reads structs from lists as well;
+/// and if the body has not been read, so that nobody knows: because it is too long, not well-formed, or neither JSON nor a form by
+/// its content type, or because there is no such layer outside of the limiter.
+///
+/// ```
+/// use tollgate::key::JsonField;
+/// use tollgate::{Policy, Quota};
+///
+/// let policy = Policy::new("invite", Quota::per_hour(3)).key(JsonField::new("user.email"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct JsonField {
+    path: Box<[Box<str>]>,
+    missing: KeyMissing,
+}
+
+impl JsonField {
+    /// The field at this path: names with dots between them, for lists the number of the element, from 0. With a JSON pointer
+    /// (`"/user/email"`) no limiter is built.
+    #[must_use]
+    pub fn new(path: &str) -> Self {
+        Self {
+            path: path.split('.').map(Into::into).collect(),
+            missing: KeyMissing::shared(format!("JSON field {path}")),
+        }
+    }
+
+    fn find(&self, request: &RequestView<'_>) -> Told {
+        let body = match SeenBody::of(request) {
+            Ok([]) => return Told::Nothing,
+            Ok(body) => body,
+            Err(why) => return Told::Ambiguous(why),
+        };
+        let mut document = serde_json::Deserializer::from_slice(body);
+        let found = Field(&self.path).deserialize(&mut document);
+        match found.and_then(|found| document.end().map(|()| found)) {
+            // Whatever the body says it is: some handlers do not ask.
+            Ok(found) => found,
+            Err(_) if ContentType::of(request.headers()) == Some(ContentType::Json) => {
+                Told::Ambiguous("the body is no JSON")
+            }
+            Err(_) => Told::Nothing,
+        }
+    }
+}
+
+/// What a document, or a part of it, says.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Nothing,
+    One(Key),
+    Ambiguous(&'static str),
+}
+
+/// Looks for the field at a path, and at nothing beside it.
+struct Field<'p>(&'p [Box<str>]);
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = Told;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Told, D::Error> {
+        if self.0.is_empty() {
+            return Value::deserialize(deserializer).map(|value| identity(&value));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Field<'_> {
+    type Value = Told;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Told, A::Error> {
+        let mut found = None;
+        while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
+            match self.0 {
+                [first, rest @ ..] if **first == *name => {
+                    let value = fields.next_value_seed(Field(rest))?;
+                    found = match found {
+                        Some(other) if other != value => Some(Told::Ambiguous(SEVERAL)),
+                        _ => Some(value),
+                    };
+                }
+                _ => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found.unwrap_or(Told::Nothing))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Told, A::Error> {
+        let Some((first, rest)) = self.0.split_first() else {
+            return Ok(Told::Nothing);
+        };
+        let wanted = first.parse::<usize>().ok();
+        let (mut found, mut index) = (Told::Nothing, 0_usize);
+        loop {
+            if wanted == Some(index) {
+                match list.next_element_seed(Field(rest))? {
+                    Some(value) => found = value,
+                    None => return Ok(found),
+                }
+            } else if list.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(found);
+            } else if wanted.is_none() {
+                found = Told::Ambiguous("there is a list where its name should be");
+            }
+            index += 1;
+        }
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Told, E> {
+        Ok(Told::Nothing)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Told, E> {
+        Ok(Told::Nothing)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Told, E> {
+        Ok(Told::Nothing)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Told, E> {
+        Ok(Told::Nothing)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Told, E> {
+        Ok(Told::Nothing)
+    }
+
+    fn visit_unit<E>(self) -> Result<Told, E> {
+        Ok(Told::Nothing)
+    }
+}
+
+/// What the field has to be.
+fn identity(value: &Value) -> Told {
+    match value {
+        Value::Null => Told::Nothing,
+        Value::String(text) if text.is_empty() => Told::Nothing,
+        Value::String(text) => Told::One(match one_form(text.as_bytes()) {
+            Some(form) => Key::bytes(&form),
+            None => Key::from(text.as_str()),
+        }),
+        Value::Number(number) => match whole(number) {
+            Some(digits) => Told::One(Key::from(digits)),
+            None => Told::Ambiguous("it is no whole number that all readers have"),
+        },
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            Told::Ambiguous("it is neither a text nor a number")
+        }
+    }
+}
+
+/// The digits of a whole number. Readers of floating point do not tell `7` from `7.0`, nor large numbers from their neighbours.
+fn whole(number: &Number) -> Option<String> {
+    let value = number.as_f64()?;
+    let is_integer = number.is_u64() || number.is_i64();
+    if value.abs() > EXACT {
+        return is_integer.then(|| number.to_string());
+    }
+    let digits = value.to_string();
+    let is_whole = !digits.contains(['.', 'e']);
+    is_whole.then(|| {
+        if digits == "-0" {
+            "0".to_owned()
+        } else {
+            digits
+        }
+    })
+}
+
+impl KeyExtractor for JsonField {
+    fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match self.find(request) {
+            Told::One(key) => Ok(key),
+            Told::Nothing => Err(self.missing.clone()),
+            Told::Ambiguous(why) => Err(self.missing.clone().ambiguous(why)),
+        }
+    }
+
+    fn needs_whole_request(&self) -> bool {
+        true
+    }
+
+    fn shape(&self) -> KeyShape {
+        KeyShape::Bytes
+    }
+
+    /// A JSON pointer is refused. With a dot in it, it may be names that begin with a slash.
+    fn flaw(&self, _: Option<&[&str]>) -> Option<String> {
+        let [only] = &*self.path else {
+            return None;
+        };
+        let pointer = only.strip_prefix('/')?;
+        let names = match pointer {
+            "" => "user.email".to_owned(),
+            _ => pointer
+                .replace('/', ".")
+                .replace("~1", "/")
+                .replace("~0", "~"),
+        };
+        Some(format!(
+            "JSON field {only:?}: is a JSON pointer; write the names with dots between them, as in {names:?}"
+        ))
+    }
+}

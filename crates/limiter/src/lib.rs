@@ -1,0 +1,38 @@
+//! Who pays and whether they may: policies, keys, and the limiter that decides about a request.
+//!
+//! A [`Limiter`] has one entry for requests: the head of a request goes in, an admission comes out. This crate reads heads of
+//! requests (`http`) and knows no service, no answer and no header that is written. A transport brings those: `tollgate-http` is
+//! the one for tower and axum, `tollgate-grpc` the one for tonic, and [`transport`] is what either is built on.
+//!
+//! **Users write `tollgate`**, which has everything here under one name. This crate is for those who build a transport.
+
+mod attached;
+mod client;
+#[cfg(feature = "serde")]
+pub mod config;
+mod error;
+pub mod key;
+mod limiter;
+mod matching;
+mod policy;
+mod report;
+mod request;
+mod sync;
+pub mod transport;
+
+pub use tollgate_core::{
+    Algorithm, Answer, Backend, BackendError, Charge, Decision, FailureKind, Key, KeyKind, Mode,
+    Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Unit, Verdict,
+};
+
+pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};
+pub use self::error::ConfigError;
+pub use self::key::ClientIp;
+pub use self::limiter::{
+    Cause, Check, CheckError, CheckFuture, Checked, Event, Limiter, LimiterBuilder, Observer,
+};
+pub use self::policy::{
+    Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers, Unknown,
+};
+pub use self::report::PolicyVerdict;
+pub use self::request::{PeerAddr, RequestView};

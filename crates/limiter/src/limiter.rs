@@ -1,0 +1,374 @@
+//! Policies, a backend, and the rule for when the backend fails: the one way in which a request is decided, whoever asks.
+
+mod admission;
+mod builder;
+mod check;
+mod coverage;
+mod decided;
+mod fallback;
+mod health;
+#[cfg(test)]
+mod health_tests;
+mod ledger;
+mod local;
+mod messages;
+mod observer;
+mod outages;
+mod plan;
+mod planning;
+mod snapshot;
+mod terms;
+mod watch;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::Guard;
+use http::Request;
+use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
+
+pub use self::admission::{Admission, Asked, Pending, Ruling};
+pub use self::builder::LimiterBuilder;
+pub use self::check::{Check, CheckError, CheckFuture, Checked};
+pub use self::decided::Decided;
+pub use self::fallback::Fallback;
+use self::health::Health;
+pub use self::ledger::{Ledger, Verdicts};
+use self::local::LocalBudgets;
+use self::observer::Observers;
+pub use self::observer::{Cause, Event, Observer};
+pub use self::plan::{Entries, Plan};
+pub use self::planning::Refused;
+pub use self::planning::{Planned, Resolving};
+use self::snapshot::Snapshot;
+use self::terms::Terms;
+
+use crate::attached::Attached;
+use crate::report::PolicyVerdict;
+use crate::sync::ArcSwap;
+use crate::{ConfigError, Key, Policy, Quota, RequestView};
+
+/// Policies, a backend, and what happens while the backend cannot decide.
+///
+/// The layer, and everything else that limits, goes through a limiter. It is cheap to clone, and clones share their
+/// budgets. It needs no HTTP:
+///
+/// ```
+/// use tollgate::{Limiter, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("send-mail", Quota::per_hour(20).burst(2)))
+///     .policy(Policy::new("export", [Quota::per_minute(1), Quota::per_day(10)]))
+///     .build()?;
+///
+/// let user = "user-4711";
+/// assert!(limiter.check("send-mail", user).await?.is_allowed());
+/// assert!(limiter.check("send-mail", user).await?.is_allowed());
+/// let third = limiter.check("send-mail", user).await?;
+/// assert!(!third.is_allowed());
+/// assert_eq!(third.retry_after().map(|wait| wait.as_secs_f64().ceil()), Some(180.0));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Limiter(Arc<Inner>);
+
+/// Six full logs. All logs that a request meets are read in one call, which keeps a shared server from others for less than a
+/// millisecond, see `tollgate-redis`.
+pub const MOST_LOG_ENTRIES: usize = 6 * 1024;
+
+struct Inner {
+    snapshot: ArcSwap<Snapshot>,
+    /// How often the policies were replaced.
+    generation: AtomicU64,
+    /// Whether a policy charges by the response, of those now or before.
+    has_outcomes: AtomicBool,
+    terms: Terms,
+    backend: Arc<dyn Backend>,
+    local: LocalBudgets,
+    health: Health,
+    observers: Observers,
+    warned_of_missing_peer: AtomicBool,
+    /// Whether a layer charges messages.
+    attends_messages: AtomicBool,
+    /// The policies that handlers and routes have brought along.
+    attached: Attached,
+}
+
+impl Limiter {
+    /// A limiter to be built from policies and, if not the one in memory, a backend.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
+    }
+
+    /// Decides whether the identity `key` may do once more what the policy named `policy` limits, and counts it if so.
+    ///
+    /// Nothing is read from any request: the policy's conditions and key are not asked. Its lists and tiers hold, since they are
+    /// about identities. See [`Check`] for other costs and for asking without counting.
+    pub fn check(&self, policy: &str, key: impl Into<Key>) -> Check<'_> {
+        Check::new(self, policy, key.into())
+    }
+
+    /// Gives back at most `n` of a charge, and only what would still count: see [`Receipt`].
+    pub fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.backend.credit(receipt, n);
+    }
+
+    /// Takes `n` more from the budget that was charged, past its capacity if need be.
+    pub fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.backend.debit(receipt, n);
+    }
+
+    /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full.
+    ///
+    /// A policy whose [key](Policy::key) was never stated takes any text, since [`check`](Self::check) charges it, and so does this:
+    /// a text that was never charged has nothing to be forgotten. Where the key is stated to be the client's address, text is an
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of that name, if no request under it ever has an identity such as `key` (text, where its key is an
+    /// address), or if the backend cannot do it.
+    pub async fn reset(&self, policy: &str, key: impl Into<Key> + Send) -> Result<(), CheckError> {
+        let key = key.into();
+        let unknown = || CheckError::UnknownPolicy {
+            policy: policy.into(),
+        };
+        let policy = self.policy(policy).ok_or_else(unknown)?;
+        self.fits(&policy, &key)?;
+        for scope in policy.scopes() {
+            let reset = self.0.backend.reset(scope, &key);
+            reset.await.map_err(CheckError::Unavailable)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets in which tier the identity `key` is under a policy whose [tiers are asked for](crate::Tiers::by_async), to be called
+    /// when a customer's plan has changed: the next request of the identity waits for a new answer. An answer that is under way
+    /// is not remembered. Each process remembers for itself, and has to be told.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of that name, or no request under it ever has an identity such as `key`.
+    pub fn forget_tier(&self, policy: &str, key: impl Into<Key>) -> Result<(), CheckError> {
+        let unknown = || CheckError::UnknownPolicy {
+            policy: policy.into(),
+        };
+        let policy = self.policy(policy).ok_or_else(unknown)?;
+        let key = key.into();
+        self.fits(&policy, &key)?;
+        policy.forget_tier(&key);
+        Ok(())
+    }
+
+    /// Whether a request under the policy may have this identity.
+    fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
+        match policy.misfit(key, &self.0.terms.client) {
+            None => Ok(()),
+            Some(reason) => Err(CheckError::WrongKey {
+                policy: policy.name().into(),
+                reason,
+            }),
+        }
+    }
+
+    /// How many decisions the backend has failed to make, whatever became of the requests: to be watched.
+    ///
+    /// The log says when an outage begins (a warning), each minute that it lasts, and when it ends: where the backend is, why it
+    /// does not decide, for how long, and how many requests passed undecided. Two warnings are ten seconds apart at least; what
+    /// begins in between is told afterwards, if it lasts, and counted in any case. Requests write these lines: where none comes
+    /// an outage is not told, and its end is told by the first that is decided.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.0.health.failures()
+    }
+
+    /// The identity that [`ClientIp`](crate::ClientIp) makes of an address under this limiter, for [`check`](Self::check) and
+    /// [`reset`](Self::reset).
+    #[must_use]
+    pub fn client_key(&self, address: IpAddr) -> Key {
+        self.0.terms.client.key(address)
+    }
+
+    /// The policies, in the order in which they were added.
+    #[must_use]
+    pub fn policies(&self) -> Vec<Arc<Policy>> {
+        self.snapshot().policies.to_vec()
+    }
+
+    /// Replaces all policies by these, for this limiter and its clones, between two requests. Budgets go on: what makes a budget is
+    /// the policy's name, the position of the quota and its algorithm, and not its limit. A request that was let in before is settled
+    /// under the policies as they were then.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("mail", Quota::per_hour(2)));
+    /// limiter.check("mail", "alice").await?;
+    ///
+    /// limiter.replace([Policy::new("mail", Quota::per_hour(10))])?;
+    /// // Half of the budget was spent, and so half of the new one is, before this.
+    /// assert_eq!(limiter.check("mail", "alice").await?.remaining(), 4);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If [`LimiterBuilder::build`] would refuse the policies. Then those before stay.
+    pub fn replace(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), ConfigError> {
+        let policies = policies.into_iter().collect();
+        let snapshot = Snapshot::new(policies, &self.0.terms)?;
+        if snapshot.has_outcomes {
+            self.0.has_outcomes.store(true, Ordering::Relaxed);
+        }
+        self.0.snapshot.store(Arc::new(snapshot));
+        self.0.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Looks for policies that annotations, [`check`](Self::check) or `RateLimitStatus::settle` will ask for
+    /// by name, to be called when the server starts: what is missing would be seen by the first request otherwise.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("search", Quota::per_second(5)).on_demand())
+    ///     .build()?;
+    /// limiter.expects(["search"])?;
+    /// assert!(limiter.expects(["serach"]).is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of one of these names.
+    pub fn expects<'a>(
+        &self,
+        policies: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), ConfigError> {
+        let mut names = policies.into_iter();
+        match names.find(|name| self.policy(name).is_none()) {
+            Some(name) => Err(ConfigError::UnknownPolicy {
+                policy: name.chars().take(MAX_NAME_LEN).collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The policy of this name, if there is one.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<Arc<Policy>> {
+        self.snapshot().policy(name).cloned()
+    }
+
+    #[inline]
+    fn snapshot(&self) -> Guard<Arc<Snapshot>> {
+        self.0.snapshot.load()
+    }
+
+    /// The head of a request, with what this limiter trusts.
+    #[doc(hidden)]
+    #[inline]
+    pub fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
+        RequestView::of(request).trusting(&self.0.terms.client)
+    }
+
+    /// The head of a request that lies in parts, with what this limiter trusts.
+    #[doc(hidden)]
+    pub fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
+        RequestView::of_parts(parts).trusting(&self.0.terms.client)
+    }
+
+    /// What modules further up keep with this limiter.
+    #[doc(hidden)]
+    pub fn attached(&self) -> &Attached {
+        &self.0.attached
+    }
+
+    /// How often the policies were replaced.
+    #[doc(hidden)]
+    pub fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a response may change what its request cost.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_outcomes(&self) -> bool {
+        self.0.has_outcomes.load(Ordering::Relaxed)
+    }
+
+    /// A charge was corrected.
+    pub(crate) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
+        self.0.observers.settled(verdict, key);
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policies", &self.snapshot().policies)
+            .field("client_address", &self.0.terms.client)
+            .field("backend", &self.0.backend)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one policy of this limiter, in memory.
+///
+/// # Panics
+///
+/// If [`LimiterBuilder::build`] would refuse the policy. What comes from outside goes through that.
+impl From<Policy> for Limiter {
+    fn from(policy: Policy) -> Self {
+        match Self::builder().policy(policy).build() {
+            Ok(limiter) => limiter,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A limiter of one policy named `default`: this quota for each client address, in memory.
+impl From<Quota> for Limiter {
+    fn from(quota: Quota) -> Self {
+        Policy::new("default", quota).into()
+    }
+}
+
+impl From<&Self> for Limiter {
+    fn from(limiter: &Self) -> Self {
+        limiter.clone()
+    }
+}
+
+impl Limiter {
+    fn new(
+        policies: Snapshot,
+        terms: Terms,
+        backend: Arc<dyn Backend>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            has_outcomes: AtomicBool::new(policies.has_outcomes),
+            snapshot: ArcSwap::from_pointee(policies),
+            generation: AtomicU64::new(0),
+            terms,
+            backend,
+            local: LocalBudgets::default(),
+            health: Health::default(),
+            observers: Observers::new(observer),
+            warned_of_missing_peer: AtomicBool::new(false),
+            attends_messages: AtomicBool::new(false),
+            attached: Attached::default(),
+        }))
+    }
+}

@@ -1,0 +1,405 @@
+//! The one way of a request through a limiter: covered by policies, decided by the backend, and ruled on if the backend fails.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tollgate_core::{Answer, BackendError, Decide, Decision};
+
+use super::observer::Cause;
+use super::plan::Entries;
+use super::planning::{Planned, Refused, Resolving};
+use super::snapshot::Snapshot;
+use super::{Decided, Fallback, Limiter, Plan, coverage};
+use crate::key::ClientIp;
+use crate::{Key, Policy, RequestView};
+
+/// What a caller made of the ruling on its request, or a request that has to wait for one.
+#[derive(Debug)]
+pub enum Admission<T> {
+    /// What the caller made of the ruling.
+    Ruled(T),
+    /// In a box: it is large, and few requests wait.
+    Pending(Box<Pending>),
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Ruling<'a> {
+    /// No quota has a say in it.
+    Uncharged,
+    /// Every enforced quota had room.
+    Admitted(Decided<'a>),
+    /// A quota had no room.
+    Denied(Decided<'a>),
+    /// The backend failed, and the request passes.
+    Undecided(BackendError),
+    /// No quota was asked, and the request is refused.
+    Refused(Refused),
+}
+
+/// The policies that a request is put before.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// Those of the limiter that cover it.
+    Covering,
+    /// Those of a handler or route, wherever the limiter has them from.
+    Handler(&'a [Arc<Policy>]),
+}
+
+/// A request that waits for an answer. Dropping it leaves nothing behind: a decision that was not sent is withdrawn, one that was
+/// sent is given back when it arrives.
+#[derive(Debug)]
+pub struct Pending(Step);
+
+#[derive(Debug)]
+enum Step {
+    /// Who the request is from is not known yet, or in which tier that is.
+    Resolving(Resolving),
+    /// The backend was asked.
+    Deciding(Decide, Plan),
+}
+
+impl Pending {
+    /// What `conclude` makes of the ruling on the request, which is the one that was put before this limiter; there is none if the
+    /// key was brought along.
+    pub fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        limiter: &Limiter,
+        request: Option<&RequestView<'_>>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Poll<T> {
+        loop {
+            match &mut self.0 {
+                Step::Resolving(resolving) => {
+                    match ready!(resolving.poll(cx, request, &limiter.0.observers)) {
+                        Ok(plan) if plan.is_empty() => {
+                            return Poll::Ready(conclude(Ruling::Uncharged));
+                        }
+                        Ok(plan) => self.0 = Step::Deciding(limiter.decide(plan.entries()), plan),
+                        Err(refused) => return Poll::Ready(conclude(Ruling::Refused(refused))),
+                    }
+                }
+                Step::Deciding(decide, plan) => {
+                    let answer = ready!(Pin::new(decide).poll(cx));
+                    return Poll::Ready(limiter.rule(plan.entries(), answer, conclude));
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Ruling<'a> {
+    #[inline]
+    fn of(
+        limiter: &'a Limiter,
+        entries: Entries<'a>,
+        decision: &'a Decision,
+        is_local: bool,
+    ) -> Self {
+        let decided = Decided {
+            limiter,
+            entries,
+            decision,
+            is_local,
+        };
+        if decision.is_admitted() {
+            Self::Admitted(decided)
+        } else {
+            Self::Denied(decided)
+        }
+    }
+}
+
+impl Limiter {
+    /// Puts a request before policies, asks the backend, and hands the ruling to `conclude`: plans and decisions are large, and are
+    /// looked at where they lie.
+    #[doc(hidden)]
+    // Every request comes here, and once: a call would cost as much again.
+    #[inline(always)]
+    pub fn admit<T>(
+        &self,
+        request: &RequestView<'_>,
+        asked: Asked<'_>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let policies = self.snapshot();
+        if let Asked::Covering = asked {
+            if let Some(policy) = policies.messages.policies.first() {
+                self.warn_of_unattended_messages(policy);
+            }
+            let terms = &self.0.terms;
+            policies.requests.watch(request, terms, &policies.proxies);
+            // Most limiters and most requests: charged here, and where everything lies.
+            if let Some(sole) = policies.requests.sole()
+                && let Some((limit, peer)) = sole.peer(request)
+            {
+                let key = match peer {
+                    // Nothing to group.
+                    SocketAddr::V4(peer) => Key::from(*peer.ip()),
+                    SocketAddr::V6(peer) => self.client_key(IpAddr::V6(*peer.ip())),
+                };
+                let payer = sole.paid_by(&key);
+                let answer = self.0.backend.decide(&[payer.charge(limit)]);
+                return self.answered(Entries::Sole(&payer), answer, conclude);
+            }
+        }
+        self.admit_planned(&policies, *request, asked, conclude)
+    }
+
+    #[inline(never)]
+    fn admit_planned<T>(
+        &self,
+        policies: &Snapshot,
+        request: RequestView<'_>,
+        asked: Asked<'_>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let (terms, observers) = (&self.0.terms, &self.0.observers);
+        let planned = match asked {
+            Asked::Covering => {
+                if let Some(sole) = policies.requests.sole()
+                    && let Some(key) = sole.key(&request)
+                {
+                    let payer = sole.paid_by(&key);
+                    return self.ask(Entries::Sole(&payer), conclude);
+                }
+                policies.requests.plan(&request, terms, observers)
+            }
+            Asked::Handler(policies) => coverage::plan_at_handler(policies, &request, observers),
+        };
+        self.go_on(self.warned(planned), conclude)
+    }
+
+    /// Asks the backend.
+    fn ask<T>(&self, entries: Entries<'_>, conclude: impl FnOnce(Ruling<'_>) -> T) -> Admission<T> {
+        self.answered(entries, self.decide(entries), conclude)
+    }
+
+    /// Goes on with the answer of the backend, which is there if that is in memory.
+    #[inline(always)]
+    fn answered<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Decide,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let Some(Ok(decision)) = answer.peek() else {
+            return self.wait_or_rule(entries, answer, conclude);
+        };
+        self.hear(entries, decision);
+        Admission::Ruled(conclude(Ruling::of(self, entries, decision, false)))
+    }
+
+    #[inline(never)]
+    fn wait_or_rule<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Decide,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        match answer.try_now() {
+            Ok(answer) => Admission::Ruled(self.rule(entries, answer, conclude)),
+            Err(decide) => {
+                let deciding = Step::Deciding(decide, entries.to_plan());
+                Admission::Pending(Box::new(Pending(deciding)))
+            }
+        }
+    }
+
+    /// Asks the backend about what was planned.
+    #[inline(never)]
+    pub(super) fn go_on<T>(
+        &self,
+        planned: Result<Planned, Refused>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let ruling = match planned {
+            Ok(Planned::Now(plan)) if plan.is_empty() => Ruling::Uncharged,
+            Ok(Planned::Now(plan)) => return self.ask(plan.entries(), conclude),
+            Ok(Planned::Later(resolving)) => {
+                return Admission::Pending(Box::new(Pending(Step::Resolving(resolving))));
+            }
+            Err(refused) => Ruling::Refused(refused),
+        };
+        Admission::Ruled(conclude(ruling))
+    }
+
+    pub(super) fn warned(&self, plan: Result<Planned, Refused>) -> Result<Planned, Refused> {
+        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
+            self.warn_of_missing_peer();
+        }
+        plan
+    }
+
+    #[cold]
+    fn warn_of_missing_peer(&self) {
+        if !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                missing = ClientIp::MISSING,
+                "the server does not say who its peers are, so all callers share one budget; serve the router with \
+                 `.into_make_service_with_connect_info::<SocketAddr>()`, or in tests add `MockConnectInfo` outside the \
+                 limiter; callers over a Unix socket have no address, so limit them by another key"
+            );
+        }
+    }
+
+    #[inline]
+    fn warn_of_unattended_messages(&self, policy: &Policy) {
+        let attended = &self.0.attends_messages;
+        if !attended.load(Ordering::Relaxed) && !attended.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                policy = policy.name(),
+                "messages pass uncharged: add `MessageLimitLayer::new(limiter)` to the server, which charges them"
+            );
+        }
+    }
+
+    /// Asks the backend.
+    #[doc(hidden)]
+    #[inline]
+    pub fn decide(&self, entries: Entries<'_>) -> Answer<Decision> {
+        entries.with_charges(|charges| self.0.backend.decide(charges))
+    }
+
+    /// Hears what the backend decided, or says what the failure rule makes of its failure. Every decision comes through here, and is
+    /// told from here.
+    #[doc(hidden)]
+    pub fn judge(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+    ) -> Result<Decision, Fallback> {
+        match answer {
+            Ok(decision) => {
+                self.hear(entries, &decision);
+                Ok(decision)
+            }
+            Err(error) => Err(self.fall_back(entries, error)),
+        }
+    }
+
+    /// The first half of that: what the backend decided.
+    #[inline(always)]
+    fn hear(&self, entries: Entries<'_>, decision: &Decision) {
+        self.backend_answered();
+        let observers = &self.0.observers;
+        observers.decided(entries, decision, Cause::Backend);
+    }
+
+    #[cold]
+    fn fall_back(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
+        let observers = &self.0.observers;
+        let place = || self.0.backend.place();
+        self.0.health.failed(Instant::now(), &error, place);
+        let fallback = self.0.local.rule_without_backend(entries, error);
+        match &fallback {
+            Fallback::Decide(local) => observers.decided(local.0.entries(), &local.1, Cause::Local),
+            Fallback::Pass(_) => {
+                self.0.health.passed();
+                observers.undecided(entries, Cause::PassedUndecided);
+            }
+            Fallback::Refuse(_) => observers.undecided(entries, Cause::RefusedUndecided),
+        }
+        // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
+        // stops them.
+        self.0.health.fails_still();
+        fallback
+    }
+
+    fn rule<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        let (decision, local);
+        conclude(match self.judge(entries, answer) {
+            Ok(decided) => {
+                decision = decided;
+                Ruling::of(self, entries, &decision, false)
+            }
+            Err(Fallback::Decide(decided)) => {
+                local = decided;
+                Ruling::of(self, local.0.entries(), &local.1, true)
+            }
+            Err(Fallback::Pass(error)) => Ruling::Undecided(error),
+            Err(Fallback::Refuse(error)) => Ruling::Refused(Refused::Unavailable(error)),
+        })
+    }
+
+    /// The backend is well: local budgets stand still.
+    #[inline]
+    fn backend_answered(&self) {
+        if self.0.health.is_failing() {
+            self.recovered();
+        }
+    }
+
+    #[cold]
+    fn recovered(&self) {
+        // In this order: an outage that begins in between is seen by the next decision.
+        let place = || self.0.backend.place();
+        self.0.health.recovered(Instant::now(), place);
+        self.0.local.backend_answered();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use tollgate_core::{FailureKind, Timestamp};
+
+    use super::super::plan::{Ask, Entry};
+    use super::*;
+    use crate::{OnFailure, Quota, Share};
+
+    /// A thread hears of a failure while another hears of a decision: whichever is first, the next decision stops the clock.
+    #[test]
+    fn local_budgets_stand_still_after_a_decision_whatever_else_was_heard_meanwhile() {
+        const ROUNDS: usize = 20_000;
+        let local = OnFailure::Local(Share::WHOLE);
+        let policy = Policy::new("local", Quota::per_hour(1)).on_failure(local);
+        let limiter = Limiter::from(policy);
+        let policy = limiter.policy("local").expect("it has one");
+        let mut plan = Plan::default();
+        plan.push(Entry::new(&policy, Key::from("anyone"), Ask::ONCE));
+        let fails = || {
+            let error = BackendError::new(FailureKind::Unreachable, "");
+            let _fallback = limiter.judge(plan.entries(), Err(error));
+        };
+        let decides = || {
+            let decision = tollgate_core::decide(Timestamp::from_micros(0), &[], &mut [][..]);
+            let _decided = limiter.judge(plan.entries(), Ok(decision));
+        };
+        let (begin, end) = (Barrier::new(3), Barrier::new(3));
+        thread::scope(|scope| {
+            for rule in [&fails as &(dyn Fn() + Sync), &decides] {
+                let (begin, end) = (&begin, &end);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        begin.wait();
+                        rule();
+                        end.wait();
+                    }
+                });
+            }
+            let mut ran_on = 0;
+            for _ in 0..ROUNDS {
+                // What is known from before is that the backend fails, as in the middle of an outage.
+                fails();
+                begin.wait();
+                end.wait();
+                decides();
+                ran_on += usize::from(limiter.0.local.are_running());
+            }
+            assert_eq!(ran_on, 0, "of {ROUNDS}");
+        });
+    }
+}

@@ -1,0 +1,351 @@
+//! How a limiter is built.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::Backend;
+use tollgate_memory::MemoryBackend;
+
+use super::Limiter;
+use super::observer::Observer;
+use super::snapshot::Snapshot;
+use super::terms::Terms;
+use crate::{ClientAddress, ConfigError, Policy};
+
+/// Collects what a [`Limiter`] is made of.
+#[derive(Default)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct LimiterBuilder {
+    policies: Vec<Policy>,
+    terms: Terms,
+    backend: Option<Arc<dyn Backend>>,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl LimiterBuilder {
+    /// Adds a policy. A request is charged by every policy that covers it, all or nothing.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
+        self
+    }
+
+    /// Adds policies.
+    pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
+        self.policies.extend(policies);
+        self
+    }
+
+    /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
+    pub fn client_address(mut self, address: ClientAddress) -> Self {
+        self.terms.client = address;
+        self
+    }
+
+    /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
+    /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    pub fn ignore_path_case(mut self) -> Self {
+        self.terms.ignores_path_case = true;
+        self
+    }
+
+    /// Exempts CORS preflights from every policy. [`Policy::exempt_preflights`] says what that frees, and for which callers.
+    pub fn exempt_preflights(mut self) -> Self {
+        self.terms.exempts_preflights = true;
+        self
+    }
+
+    /// Exempts calls to gRPC's health and reflection services from every policy. [`Policy::exempt_health_checks`] says what that
+    /// frees, and for which callers.
+    pub fn exempt_health_checks(mut self) -> Self {
+        self.terms.exempts_health_checks = true;
+        self
+    }
+
+    /// Takes it for no mistake if there is no policy: all limits stand at handlers and routes.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let layer = RateLimitLayer::new(Limiter::builder().allow_no_policies().build()?);
+    /// # Ok(()) }
+    /// ```
+    pub fn allow_no_policies(mut self) -> Self {
+        self.terms.may_be_empty = true;
+        self
+    }
+
+    /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
+    pub fn backend(mut self, backend: impl Backend) -> Self {
+        self.backend = Some(Arc::new(backend));
+        self
+    }
+
+    /// Tells an [`Observer`] of every decision, however it comes about: by the backend, by a budget of this process or by a list, for a
+    /// request, a message or a [check](Limiter::check), enforced or on trial.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tollgate::{Event, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let denials = Arc::new(AtomicU64::new(0));
+    /// let count = Arc::clone(&denials);
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("mail", Quota::per_hour(1)))
+    ///     .observe(move |event: &Event<'_>| {
+    ///         if event.verdict().is_some_and(|verdict| verdict.is_denied()) {
+    ///             count.fetch_add(1, Ordering::Relaxed);
+    ///         }
+    ///     })
+    ///     .build()?;
+    ///
+    /// limiter.check("mail", "alice").await?;
+    /// limiter.check("mail", "alice").await?;
+    /// assert_eq!(denials.load(Ordering::Relaxed), 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Refuses policies for which this has a reason, now and when they are replaced.
+    #[doc(hidden)]
+    pub fn refusing(mut self, refuses: fn(&Policy) -> Option<ConfigError>) -> Self {
+        self.terms.refuses = Some(refuses);
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
+    /// none pass, if a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them.
+    pub fn build(self) -> Result<Limiter, ConfigError> {
+        let backend = self
+            .backend
+            .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
+        let terms = Terms {
+            offered: backend.capabilities(),
+            ..self.terms
+        };
+        let policies = Snapshot::new(self.policies, &terms)?;
+        Ok(Limiter::new(policies, terms, backend, self.observer))
+    }
+}
+
+impl fmt::Debug for LimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterBuilder")
+            .field("policies", &self.policies)
+            .field("terms", &self.terms)
+            .field("backend", &self.backend)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use tollgate_core::{Capabilities, Capability, MAX_CHARGES};
+
+    use super::*;
+    use crate::{Algorithm, Quota, Tiers};
+
+    const QUOTA: Quota = Quota::per_second(1);
+
+    fn refusal(policies: impl IntoIterator<Item = Policy>) -> String {
+        Limiter::builder()
+            .policies(policies)
+            .build()
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_policy_that_needs_more_than_the_backend_can_is_refused_with_both() {
+        let plain = Policy::new("uploads", QUOTA);
+        let mut held = plain.clone();
+        held.needed = Capabilities::none().with(Capability::Held);
+
+        assert_eq!(
+            refusal([held.clone()]),
+            "policy \"uploads\": the backend does not support limits that are held"
+        );
+        let limiter = Limiter::from(plain);
+        assert!(limiter.replace([held]).is_err());
+    }
+
+    #[test]
+    fn a_limiter_without_policies_is_refused() {
+        assert_eq!(refusal([]), "a limiter without policies limits nothing");
+    }
+
+    #[test]
+    fn two_policies_of_one_name_are_refused() {
+        let policies = [
+            Policy::new("login", QUOTA),
+            Policy::new("login", Quota::per_day(9)),
+        ];
+        assert_eq!(
+            refusal(policies),
+            "policy \"login\": there are two of this name"
+        );
+    }
+
+    #[test]
+    fn two_quotas_of_one_name_are_refused() {
+        let clash = [
+            Policy::new("api", [QUOTA, QUOTA]),
+            Policy::new("api-2", QUOTA),
+        ];
+        assert_eq!(
+            refusal(clash),
+            "policies \"api\" and \"api-2\": headers call a quota of both \"api-2\"; give one of them another name"
+        );
+        let twice = [Policy::new("api", [("day", QUOTA), ("day", QUOTA)])];
+        assert_eq!(
+            refusal(twice),
+            "policy \"api\": headers call two of its quotas \"api-day\""
+        );
+
+        // Each policy has names of its own, and so has each of its tiers.
+        let day = || [("second", QUOTA), ("day", Quota::per_day(9))];
+        let tiers = Tiers::by_key([("a", "gold")]).tier("gold", day());
+        let policies = [
+            Policy::new("api", day()).tiers(tiers),
+            Policy::new("web", day()),
+        ];
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+        let tiers = Tiers::by_key([("a", "gold")]).tier("gold", [QUOTA, QUOTA]);
+        let of_a_tier = [
+            Policy::new("api", QUOTA).tiers(tiers),
+            Policy::new("api-2", QUOTA),
+        ];
+        assert!(refusal(of_a_tier).contains("headers call a quota of both \"api-2\""));
+    }
+
+    #[test]
+    fn larger_logs_than_a_call_may_read_are_refused() {
+        let log = Quota::per_day(1024).using(Algorithm::SlidingLog);
+        let logs = |policies: usize| (0..policies).map(|n| Policy::new(&format!("p{n}"), log));
+        assert!(Limiter::builder().policies(logs(6)).build().is_ok());
+        assert_eq!(
+            refusal(logs(7)),
+            "sliding logs of 7168 entries could meet in one request, and at most 6144 are read together; a rolling window \
+             takes less"
+        );
+
+        // Those on paths of their own never meet.
+        let apart = logs(7).map(|policy| {
+            let path = format!("/{}", policy.name());
+            policy.route(&path)
+        });
+        assert!(Limiter::builder().policies(apart).build().is_ok());
+
+        let tiers = Tiers::by_key([("a", "gold")]).tier("gold", vec![log; 7]);
+        let policy = Policy::new("tiers", Quota::per_second(1)).tiers(tiers);
+        assert!(refusal([policy]).starts_with("sliding logs of 7168"));
+    }
+
+    #[test]
+    fn more_quotas_than_a_call_may_carry_are_refused() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA));
+        assert_eq!(
+            refusal(policies),
+            "33 quotas could meet in one request, and at most 32 are decided together"
+        );
+    }
+
+    #[test]
+    fn policies_on_demand_do_not_meet_unless_they_are_asked_for_together() {
+        let policies = (0..=MAX_CHARGES).map(|n| Policy::new(&format!("p{n}"), QUOTA).on_demand());
+        assert!(Limiter::builder().policies(policies).build().is_ok());
+
+        let alone = Policy::new("big", vec![QUOTA; MAX_CHARGES + 1]).on_demand();
+        assert!(refusal([alone]).starts_with("33 quotas could meet"));
+    }
+
+    #[test]
+    fn a_cost_that_no_budget_of_the_policy_ever_holds_is_refused() {
+        let policy = || Policy::new("big", [Quota::per_second(5), Quota::per_day(9).burst(2)]);
+        assert!(Limiter::builder().policy(policy().cost(2)).build().is_ok());
+        for policy in [policy(), policy().shadow(), policy().on_demand()] {
+            assert_eq!(
+                refusal([policy.cost(3)]),
+                "policy \"big\": a cost of 3 never passes: a full budget of \"big-2\" holds 2"
+            );
+        }
+        // What a request makes of it is for the request's verdict to say.
+        assert!(
+            Limiter::builder()
+                .policy(policy().cost_by(|_| 3))
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_cost_that_no_budget_of_a_tier_ever_holds_is_refused() {
+        let tiers = Tiers::by_key([("a", "free")]).tier("free", Quota::per_second(2));
+        let policy = Policy::new("big", Quota::per_second(5))
+            .tiers(tiers)
+            .cost(3);
+        assert_eq!(
+            refusal([policy]),
+            "policy \"big\": tier \"free\": a full budget holds less than a request costs, so that none would ever pass"
+        );
+    }
+
+    #[test]
+    fn a_policy_that_covers_no_request_is_refused() {
+        let policy = || Policy::new("p", QUOTA);
+        let none = [
+            policy().method(Method::GET).exempt_method(Method::GET),
+            policy().method(Method::HEAD).exempt_method(Method::GET),
+            policy().route("/a/{id}").exempt_route("/a/{name}"),
+        ];
+        for policy in none {
+            let error = refusal([policy]);
+            assert!(
+                error.starts_with("policy \"p\": covers no request: "),
+                "{error}"
+            );
+        }
+        let some = [
+            policy().method(Method::GET).exempt_method(Method::HEAD),
+            policy()
+                .method(Method::GET)
+                .method(Method::PUT)
+                .exempt_method(Method::PUT),
+            policy().route("/a/{id}").exempt_route("/a/me"),
+            policy().exempt_method(Method::GET).exempt_route("/a"),
+        ];
+        for policy in some {
+            assert!(Limiter::builder().policy(policy).build().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_policy_of_grpc_methods_and_http_methods_is_refused() {
+        let policy = || Policy::new("place", QUOTA).grpc("shop.v1.Orders/Place");
+        for policy in [
+            policy().method(Method::POST),
+            policy().exempt_method(Method::OPTIONS),
+        ] {
+            let error = refusal([policy]);
+            let begins = "policy \"place\": gRPC method \"/shop.v1.Orders/Place\": runs whatever";
+            assert!(error.starts_with(begins), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_limiter_without_policies_can_be_meant() {
+        let limiter = Limiter::builder().allow_no_policies().build().unwrap();
+        assert_eq!(limiter.policies().len(), 0);
+    }
+}

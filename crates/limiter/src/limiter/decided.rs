@@ -1,0 +1,39 @@
+//! What was decided about a request, before it is written down.
+
+use tollgate_core::Decision;
+
+use super::ledger::{Verdicts, verdicts_on};
+use super::plan::Entries;
+use super::{Ledger, Limiter};
+
+/// A decision, with what it was about, where they lie. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
+/// corrected.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    pub(super) limiter: &'a Limiter,
+    pub(super) entries: Entries<'a>,
+    pub(super) decision: &'a Decision,
+    /// Whether a budget of this process decided.
+    pub(super) is_local: bool,
+}
+
+impl Decided<'_> {
+    /// Whether a response may change what the request cost.
+    pub fn has_outcomes(self) -> bool {
+        let mut policies = self.entries.policies();
+        policies.any(|policy| policy.outcome.is_some())
+    }
+
+    /// The verdicts alone.
+    #[inline]
+    pub fn verdicts(self) -> Verdicts {
+        verdicts_on(self.entries, self.decision, self.is_local)
+    }
+
+    /// What was paid, to be shown, corrected or given back later.
+    #[inline(always)]
+    #[must_use]
+    pub fn ledger(self) -> Ledger {
+        Ledger::of(self.limiter, self.entries, self.decision, self.is_local)
+    }
+}

@@ -1,0 +1,16 @@
+//! What becomes of a request while the backend cannot decide.
+
+use tollgate_core::{BackendError, Decision};
+
+use super::Plan;
+
+/// What the failure rule makes of a request.
+#[derive(Debug)]
+pub enum Fallback {
+    /// A budget of this process decided about those policies of the plan that ask for it.
+    Decide(Box<(Plan, Decision)>),
+    /// Every policy says that the request passes.
+    Pass(BackendError),
+    /// A policy says that the request is refused.
+    Refuse(BackendError),
+}

@@ -1,0 +1,246 @@
+//! What a request was charged so far, and what it takes to undo that.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Receipt, Timestamp, Verdict};
+
+use super::Limiter;
+use super::plan::{Entries, Payer};
+use crate::policy::{Label, Limit, Outcome};
+use crate::report::{PolicyVerdict, Report};
+use crate::{Key, ResponseView};
+
+/// The verdicts on a request, and who paid. Nearly always one, in the order in which they were given.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    verdicts: Verdicts,
+    /// In the order of the verdicts.
+    payments: SmallVec<[Payment; 1]>,
+}
+
+/// Nearly always one.
+pub type Verdicts = SmallVec<[PolicyVerdict; 1]>;
+
+/// Who paid for some verdicts that follow each other, which are those of one policy.
+#[derive(Debug)]
+struct Payment {
+    verdicts: usize,
+    /// How the response decides what the request cost, if it does.
+    outcome: Option<Outcome>,
+    key: Key,
+    limiter: Limiter,
+    /// How many layers are further out than the one that charged it.
+    layer: usize,
+    /// Whether it was raised after the fact. What a debit took no receipt gives back, so it is not lowered again.
+    raised: bool,
+}
+
+/// The verdicts by themselves, for a request of which nothing is remembered.
+#[inline]
+pub(super) fn verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
+    if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+        let at = (!is_local).then(|| decision.at());
+        return SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]);
+    }
+    several_verdicts_on(entries, decision, is_local)
+}
+
+#[inline(never)]
+fn several_verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
+    let verdicts = decision.verdicts().iter().enumerate();
+    let limits = entries.iter().flat_map(|payer| {
+        let limits = payer.limits().iter();
+        limits.map(move |limit| (payer, limit))
+    });
+    let named = limits
+        .zip(verdicts)
+        .map(|((payer, limit), (position, verdict))| {
+            let at = (!is_local).then(|| decision.verdict_at(position));
+            verdict_on(payer, limit, verdict, at)
+        });
+    named.collect()
+}
+
+#[inline]
+fn verdict_on(
+    payer: Payer<'_>,
+    limit: &Limit,
+    verdict: &Verdict,
+    at: Option<Timestamp>,
+) -> PolicyVerdict {
+    PolicyVerdict::new(Arc::clone(&limit.label), payer.mode(), *verdict, at)
+}
+
+impl Payment {
+    #[inline]
+    fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize) -> Self {
+        Self {
+            verdicts,
+            outcome: payer.policy.outcome.clone(),
+            key: payer.key.clone(),
+            limiter: limiter.clone(),
+            layer: 0,
+            raised: false,
+        }
+    }
+
+    fn correct(&mut self, verdict: &mut PolicyVerdict, cost: u64) {
+        let taken = verdict.verdict().taken();
+        let Some(receipt) = verdict.receipt(&self.key) else {
+            return;
+        };
+        if self.raised && cost < taken {
+            return;
+        }
+        self.raised |= cost > taken;
+        if cost < taken {
+            self.limiter.credit(receipt, taken - cost);
+        } else if cost > taken {
+            self.limiter.debit(&receipt, cost - taken);
+        }
+        verdict.correct_to(cost);
+        self.limiter.settled(verdict, &self.key);
+    }
+}
+
+impl Ledger {
+    /// What was decided about the charges of a plan: by the backend of this limiter or, if `is_local`, by a budget of this process,
+    /// which gives no receipts.
+    // Written where it stays: a call would move it twice.
+    #[inline(always)]
+    pub fn of(
+        limiter: &Limiter,
+        entries: Entries<'_>,
+        decision: &Decision,
+        is_local: bool,
+    ) -> Self {
+        if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+            let at = (!is_local).then(|| decision.at());
+            return Self {
+                verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
+                payments: SmallVec::from_buf([Payment::of(limiter, payer, 1)]),
+            };
+        }
+        Self::of_several(limiter, entries, decision, is_local)
+    }
+
+    #[inline(never)]
+    fn of_several(
+        limiter: &Limiter,
+        entries: Entries<'_>,
+        decision: &Decision,
+        is_local: bool,
+    ) -> Self {
+        Self {
+            verdicts: several_verdicts_on(entries, decision, is_local),
+            payments: entries
+                .iter()
+                .map(|payer| Payment::of(limiter, payer, payer.limits().len()))
+                .collect(),
+        }
+    }
+
+    /// All verdicts.
+    #[inline]
+    pub fn report(&self) -> Report<'_> {
+        Report::of(&self.verdicts)
+    }
+
+    /// The verdicts of a layer and of those further in.
+    #[inline]
+    pub fn report_from(&self, layer: usize) -> Report<'_> {
+        if layer == 0 {
+            return self.report();
+        }
+        let further_out = self.payments.iter().take_while(|one| one.layer < layer);
+        let skipped: usize = further_out.map(|one| one.verdicts).sum();
+        Report::of(self.verdicts.get(skipped..).unwrap_or_default())
+    }
+
+    /// The proofs of what was taken.
+    pub(crate) fn receipts(&self) -> Vec<Receipt> {
+        let mut verdicts = self.verdicts.iter();
+        let mut receipts = Vec::new();
+        for payment in &self.payments {
+            let verdicts = verdicts.by_ref().take(payment.verdicts);
+            receipts.extend(verdicts.filter_map(|one| one.receipt(&payment.key)));
+        }
+        receipts
+    }
+
+    /// Adds what was decided further in about the same request, for the layer with so many others around it.
+    pub fn append(&mut self, inner: Self, layer: usize) {
+        self.verdicts.extend(inner.verdicts);
+        let payments = inner.payments.into_iter();
+        self.payments
+            .extend(payments.map(|payment| Payment { layer, ..payment }));
+    }
+
+    /// Gives everything back: a layer or a limit further in refuses the request, and a refused request costs nothing.
+    pub fn give_back(&mut self) {
+        self.correct(&mut |_, _| Some(0));
+    }
+
+    /// Makes the charges of a policy what the request really cost. Returns whether the policy took part.
+    pub fn settle(&mut self, policy: &str, cost: u64) -> bool {
+        let mut settled: SmallVec<[Arc<Label>; 4]> = SmallVec::new();
+        self.correct(&mut |_, verdict| {
+            if verdict.policy() != policy {
+                return None;
+            }
+            // Charged by the layer, and by the handler once more: together they cost what is said.
+            let label = verdict.label();
+            if settled.iter().any(|one| Arc::ptr_eq(one, label)) {
+                return Some(0);
+            }
+            settled.push(Arc::clone(label));
+            Some(cost)
+        });
+        !settled.is_empty()
+    }
+
+    /// Makes the charges of a layer what the response says that they should be. Returns whether some depend on its body.
+    pub fn settle_by_response(&mut self, layer: usize, response: &ResponseView<'_>) -> bool {
+        let mut depends_on_body = false;
+        self.correct(&mut |payment, _| match payment.outcome_in(layer)? {
+            Outcome::CountIf(counts) => (!counts(response)).then_some(0),
+            Outcome::Cost(cost) => cost(response),
+            Outcome::Sent(_) => {
+                depends_on_body = true;
+                None
+            }
+        });
+        depends_on_body
+    }
+
+    /// Makes the charges of a layer what so many bytes of a body cost.
+    pub fn settle_by_bytes(&mut self, layer: usize, sent: u64) {
+        self.correct(&mut |payment, _| match payment.outcome_in(layer)? {
+            Outcome::Sent(cost) => Some(cost(sent)),
+            _ => None,
+        });
+    }
+
+    /// Credits or debits each charge to what `cost` says it is. A charge that was not taken stays as it is.
+    fn correct(&mut self, cost: &mut Cost<'_>) {
+        let mut verdicts = self.verdicts.iter_mut();
+        for payment in &mut self.payments {
+            for verdict in verdicts.by_ref().take(payment.verdicts) {
+                if let Some(cost) = cost(payment, verdict) {
+                    payment.correct(verdict, cost);
+                }
+            }
+        }
+    }
+}
+
+impl Payment {
+    /// How the response decides what the request cost, if that layer charged it.
+    fn outcome_in(&self, layer: usize) -> Option<&Outcome> {
+        self.outcome.as_ref().filter(|_| self.layer == layer)
+    }
+}
+
+/// What a charge should be, if it should be anything else than it is.
+type Cost<'a> = dyn FnMut(&Payment, &PolicyVerdict) -> Option<u64> + 'a;

@@ -1,0 +1,59 @@
+//! The policies that charge the messages of calls. A call is planned for once, and each of its messages decided by that plan.
+
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use super::planning::{Planned, Refused, Resolving};
+use super::{Limiter, Plan};
+use crate::RequestView;
+use crate::matching::PathForms;
+use crate::request::Routing;
+
+impl Limiter {
+    /// Whether some policy is for messages.
+    #[doc(hidden)]
+    pub fn has_messages(&self) -> bool {
+        !self.snapshot().messages.policies.is_empty()
+    }
+
+    /// A layer charges messages.
+    #[doc(hidden)]
+    pub fn attend_messages(&self) {
+        self.0.attends_messages.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a policy for messages names the path, so that every request to it is a call.
+    #[doc(hidden)]
+    pub fn names_messages_of(&self, call: &RequestView<'_>) -> bool {
+        let ignores_case = self.0.terms.ignores_path_case;
+        let path = PathForms::of(call.original_uri().path(), ignores_case);
+        self.snapshot().messages.policies.iter().any(|policy| {
+            let routes = policy.patterns().routes;
+            let routing = Routing {
+                path: &path,
+                routes,
+                is_exact: false,
+            };
+            routing.covering().is_some()
+        })
+    }
+
+    /// Which policies cover the messages of a call, whose budgets they spend, and how much.
+    #[doc(hidden)]
+    pub fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planned, Refused> {
+        let (policies, terms) = (self.snapshot(), &self.0.terms);
+        policies.messages.watch(call, terms, &policies.proxies);
+        let planned = policies.messages.plan(call, terms, &self.0.observers);
+        self.warned(planned)
+    }
+    /// The plan for the messages of a call, once it is known who pays.
+    #[doc(hidden)]
+    pub fn poll_plan(
+        &self,
+        resolving: &mut Resolving,
+        cx: &mut Context<'_>,
+        request: Option<&RequestView<'_>>,
+    ) -> Poll<Result<Plan, Refused>> {
+        resolving.poll(cx, request, &self.0.observers)
+    }
+}

@@ -1,0 +1,230 @@
+//! What a request will be charged: which policies, whose budgets, how much.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Charge, Mode};
+
+use crate::policy::{Grant, Limit};
+use crate::{Key, Policy};
+
+/// The policies that cover a request, with their keys. Nearly always one.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    entries: SmallVec<[Entry; 1]>,
+    /// Whether a policy asked for the peer's address in vain.
+    pub(super) misses_peer: bool,
+}
+
+/// One policy, and who pays.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    policy: Arc<Policy>,
+    key: Key,
+    ask: Ask,
+}
+
+/// How a policy is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) tier: Option<usize>,
+    pub(super) cost: u64,
+    /// Whether it is only asked whether the cost would pass.
+    pub(super) probe: bool,
+}
+
+#[cfg(test)]
+impl Ask {
+    pub(super) const ONCE: Self = Self {
+        tier: None,
+        cost: 1,
+        probe: false,
+    };
+}
+
+/// An entry, wherever its parts lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Payer<'a> {
+    pub(super) policy: &'a Arc<Policy>,
+    pub(super) key: &'a Key,
+    pub(super) ask: Ask,
+}
+
+impl Plan {
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// What it charges.
+    #[inline]
+    #[must_use]
+    pub fn entries(&self) -> Entries<'_> {
+        Entries::Planned(&self.entries)
+    }
+
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
+        self.entries.into_iter()
+    }
+
+    /// Whether it charges nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What each policy of the plan asks of its quotas.
+    #[cfg(feature = "tonic")]
+    pub fn costs(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().map(|entry| entry.ask.cost)
+    }
+
+    /// Makes each policy ask for another cost, in their order.
+    pub fn ask(&mut self, costs: impl IntoIterator<Item = u64>) {
+        for (entry, cost) in self.entries.iter_mut().zip(costs) {
+            entry.ask.cost = cost;
+        }
+    }
+}
+
+/// The entries of a plan.
+#[derive(Clone, Copy, Debug)]
+pub enum Entries<'a> {
+    /// The only one, where there is no need for a plan.
+    Sole(&'a Payer<'a>),
+    /// As many as were planned.
+    Planned(&'a [Entry]),
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn iter(self) -> impl Iterator<Item = Payer<'a>> + Clone {
+        let (sole, planned) = match self {
+            Self::Sole(payer) => (Some(*payer), &[][..]),
+            Self::Planned(entries) => (None, entries),
+        };
+        sole.into_iter().chain(planned.iter().map(Entry::payer))
+    }
+
+    /// The only quota and who pays, if no other is asked: the usual call.
+    #[inline(always)]
+    pub(super) fn sole(self) -> Option<(Payer<'a>, &'a Limit)> {
+        let payer = match self {
+            Self::Sole(payer) => *payer,
+            Self::Planned([entry]) => entry.payer(),
+            Self::Planned(_) => return None,
+        };
+        match payer.limits() {
+            [limit] => Some((payer, limit)),
+            _ => None,
+        }
+    }
+
+    /// A plan of them, which outlives the request's head.
+    pub(super) fn to_plan(self) -> Plan {
+        let entries = self.iter().map(Payer::to_entry);
+        Plan {
+            entries: entries.collect(),
+            misses_peer: false,
+        }
+    }
+
+    /// The policies of the plan.
+    pub(super) fn policies(self) -> impl Iterator<Item = &'a Policy> {
+        self.iter().map(|payer| &**payer.policy)
+    }
+
+    /// The policies of the plan, each with the key that pays and the quotas of that key's tier.
+    pub fn payers(self) -> impl Iterator<Item = (&'a Policy, &'a Key, &'a [Limit])> {
+        self.iter()
+            .map(|payer| (&**payer.policy, payer.key, payer.limits()))
+    }
+
+    /// The quotas of the plan in the order of its charges, each with the key that pays and how it is asked.
+    pub(super) fn quotas(self) -> impl Iterator<Item = (&'a Limit, &'a Key, Mode)> {
+        self.iter().flat_map(|payer| {
+            let limits = payer.limits().iter();
+            limits.map(move |limit| (limit, payer.key, payer.mode()))
+        })
+    }
+
+    /// The part of the plan that concerns the policies for which `keep` holds.
+    pub fn only(self, keep: impl Fn(&Policy) -> bool) -> Plan {
+        let kept = self.iter().filter(|payer| keep(payer.policy));
+        Plan {
+            entries: kept.map(Payer::to_entry).collect(),
+            misses_peer: false,
+        }
+    }
+
+    /// Calls `f` with a charge for each quota of each policy of the plan.
+    #[inline(always)]
+    pub(super) fn with_charges<T>(self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
+        match self.sole() {
+            Some((payer, limit)) => f(&[payer.charge(limit)]),
+            None => f(&self.charges()),
+        }
+    }
+
+    #[inline(never)]
+    fn charges(self) -> SmallVec<[Charge<'a>; 4]> {
+        let charges = self.iter().flat_map(|payer| {
+            let limits = payer.limits().iter();
+            limits.map(move |limit| payer.charge(limit))
+        });
+        charges.collect()
+    }
+}
+
+impl Entry {
+    pub(super) fn new(policy: &Arc<Policy>, key: Key, ask: Ask) -> Self {
+        Self {
+            policy: Arc::clone(policy),
+            key: key.compact(),
+            ask,
+        }
+    }
+
+    #[inline]
+    fn payer(&self) -> Payer<'_> {
+        Payer {
+            policy: &self.policy,
+            key: &self.key,
+            ask: self.ask,
+        }
+    }
+}
+
+impl<'a> Payer<'a> {
+    fn to_entry(self) -> Entry {
+        Entry::new(self.policy, self.key.clone(), self.ask)
+    }
+
+    /// The quotas of the tier that the key is in.
+    #[inline]
+    pub(super) fn limits(self) -> &'a [Limit] {
+        match self.policy.grant(self.ask.tier) {
+            Some(Grant::Limits(limits)) => limits,
+            // A tier without limits is in no plan.
+            _ => &self.policy.limits,
+        }
+    }
+
+    #[inline]
+    pub(super) fn mode(self) -> Mode {
+        if self.ask.probe {
+            Mode::Probe
+        } else {
+            self.policy.mode()
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn charge(self, limit: &'a Limit) -> Charge<'a> {
+        Charge {
+            scope: limit.scope,
+            quota: &limit.quota,
+            key: self.key,
+            cost: self.ask.cost,
+            mode: self.mode(),
+        }
+    }
+}

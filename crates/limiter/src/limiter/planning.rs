@@ -1,0 +1,289 @@
+//! From a request to a plan: which policies cover it, who it is from, and in which tier that is.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tollgate_core::BackendError;
+
+use super::observer::{Cause, Observers};
+use super::plan::{Ask, Entry, Plan};
+use crate::key::{ClientIp, KeyFuture, KeyMissing};
+use crate::matching::PathForms;
+use crate::policy::{FoundTier, Listed, TierUnknown};
+use crate::request::Routing;
+use crate::{Block, Key, OnMissing, Policy, RequestView};
+
+/// Why a request is refused that no quota refuses.
+#[derive(Debug)]
+pub enum Refused {
+    /// A policy insists on knowing who it is from.
+    Unidentified(KeyMissing),
+    /// The caller is on a policy's block list, or a limit of 0 refuses it.
+    Blocked(Block),
+    /// The caller's tier is not known, and a policy insists on it.
+    TierUnknown,
+    /// The backend failed, and a policy refuses then.
+    Unavailable(BackendError),
+}
+
+/// A plan that is ready, or one that waits for an answer.
+#[derive(Debug)]
+pub enum Planned {
+    /// The plan.
+    Now(Plan),
+    /// Who the request is from has to be asked for.
+    Later(Resolving),
+}
+
+/// The policies that cover a request, of which some do not know yet who it is from.
+pub struct Resolving {
+    /// In the order of the policies.
+    found: Vec<Found>,
+    misses_peer: bool,
+}
+
+/// What one policy found out about a request.
+pub(super) enum Found {
+    /// The policy does not concern it.
+    Nothing,
+    Entry(Entry),
+    /// The policy waits for the key,
+    Key(Arc<Policy>, KeyFuture),
+    /// or for the key's tier.
+    Tier(Arc<Policy>, Key, FoundTier, Ask),
+}
+
+/// Where a limit stands, and so what is exempt from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Site {
+    /// A policy that covers the request by its conditions. The operator's exemptions hold.
+    Layer,
+    /// A limit that stands where the request has arrived. Nothing is exempt: whatever the request looks like, what it runs is known.
+    Handler,
+}
+
+/// Matches first: the policy names the key. A missing key is an error only under a policy that insists on one.
+pub(super) fn plan<'p>(
+    candidates: impl Iterator<Item = &'p Arc<Policy>>,
+    request: &RequestView<'_>,
+    path: Option<&PathForms<'_>>,
+    site: Site,
+    observers: &Observers,
+) -> Result<Planned, Refused> {
+    let mut plan = Plan::default();
+    let mut waiting: Option<Vec<Found>> = None;
+    for policy in candidates {
+        if site == Site::Layer && policy.exemptions.free(request) {
+            observers.untouched(policy, None, Cause::Exempt);
+            continue;
+        }
+        let (routing, routed);
+        let request = match path {
+            Some(path) => {
+                routing = Routing {
+                    path,
+                    routes: policy.patterns().routes,
+                    is_exact: false,
+                };
+                routed = request.routed(&routing);
+                &routed
+            }
+            None => request,
+        };
+        if !policy.covers(request) {
+            continue;
+        }
+        let found = match policy.key.later() {
+            Some(later) => Found::Key(Arc::clone(policy), later.extract(request)),
+            None => {
+                let key = policy.key.extract(request);
+                with_key(policy, key, request, &mut plan.misses_peer, observers)?
+            }
+        };
+        match (&mut waiting, found) {
+            (_, Found::Nothing) => {}
+            (None, Found::Entry(entry)) => plan.push(entry),
+            (None, later) => {
+                let ready = mem::take(&mut plan);
+                plan.misses_peer = ready.misses_peer;
+                let mut found: Vec<_> = ready.into_entries().map(Found::Entry).collect();
+                found.push(later);
+                waiting = Some(found);
+            }
+            (Some(waiting), found) => waiting.push(found),
+        }
+    }
+    Ok(match waiting {
+        None => Planned::Now(plan),
+        Some(found) => Planned::Later(Resolving {
+            found,
+            misses_peer: plan.misses_peer,
+        }),
+    })
+}
+
+/// The plan of one policy that is asked for by name, for a key that the caller brings along.
+pub(super) fn plan_for_key(
+    policy: &Arc<Policy>,
+    key: Key,
+    ask: Ask,
+    observers: &Observers,
+) -> Result<Planned, Refused> {
+    let mut plan = Plan::default();
+    match with_payer(policy, key, None, ask, observers)? {
+        Found::Nothing => {}
+        Found::Entry(entry) => plan.push(entry),
+        later => {
+            return Ok(Planned::Later(Resolving {
+                found: vec![later],
+                misses_peer: false,
+            }));
+        }
+    }
+    Ok(Planned::Now(plan))
+}
+
+fn with_key(
+    policy: &Arc<Policy>,
+    key: Result<Key, KeyMissing>,
+    request: &RequestView<'_>,
+    misses_peer: &mut bool,
+    observers: &Observers,
+) -> Result<Found, Refused> {
+    let key = match key {
+        Ok(key) => key,
+        Err(missing) => match policy.on_missing {
+            OnMissing::Share => {
+                *misses_peer |= missing.what() == ClientIp::MISSING;
+                Key::missing()
+            }
+            // What is there but cannot be told is never passed: a handler may read it.
+            OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
+            OnMissing::Pass => return Ok(Found::Nothing),
+            // A policy on trial refuses nothing.
+            OnMissing::Deny if policy.shadow => return Ok(Found::Nothing),
+            OnMissing::Deny => {
+                observers.untouched(policy, None, Cause::Unidentified);
+                return Err(Refused::Unidentified(missing));
+            }
+        },
+    };
+    with_payer(
+        policy,
+        key,
+        Some(request),
+        Ask {
+            tier: None,
+            cost: policy.cost.of(request),
+            probe: false,
+        },
+        observers,
+    )
+}
+
+fn with_payer(
+    policy: &Arc<Policy>,
+    key: Key,
+    request: Option<&RequestView<'_>>,
+    ask: Ask,
+    observers: &Observers,
+) -> Result<Found, Refused> {
+    match policy.listed(&key) {
+        Listed::Nowhere => {}
+        Listed::Exempt => {
+            observers.untouched(policy, Some(&key), Cause::Exempt);
+            return Ok(Found::Nothing);
+        }
+        Listed::Blocked(how) => {
+            observers.untouched(policy, Some(&key), Cause::Blocked);
+            // A policy on trial refuses nothing.
+            if !policy.shadow {
+                return Err(Refused::Blocked(how));
+            }
+        }
+    }
+    match policy.tier_of(&key, request) {
+        FoundTier::Now(tier) => with_tier(policy, tier, key, ask, observers),
+        later @ FoundTier::Later(_) => Ok(Found::Tier(Arc::clone(policy), key, later, ask)),
+    }
+}
+
+fn with_tier(
+    policy: &Arc<Policy>,
+    tier: Result<Option<usize>, TierUnknown>,
+    key: Key,
+    ask: Ask,
+    observers: &Observers,
+) -> Result<Found, Refused> {
+    let tier = match tier {
+        Ok(tier) => tier,
+        // A policy on trial refuses nothing.
+        Err(TierUnknown) if policy.shadow => None,
+        Err(TierUnknown) => {
+            observers.untouched(policy, Some(&key), Cause::TierUnknown);
+            return Err(Refused::TierUnknown);
+        }
+    };
+    if policy.refuses(tier) {
+        observers.untouched(policy, Some(&key), Cause::Blocked);
+        return Err(Refused::Blocked(Block::Forbidden));
+    }
+    if policy.is_free(tier) {
+        observers.untouched(policy, Some(&key), Cause::Exempt);
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Entry(Entry::new(policy, key, Ask { tier, ..ask })))
+}
+
+impl Resolving {
+    /// Polls all answers that have not come yet. `request` is the one that was planned for; there is none if the key was brought
+    /// along.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: Option<&RequestView<'_>>,
+        observers: &Observers,
+    ) -> Poll<Result<Plan, Refused>> {
+        let mut waits = false;
+        for found in &mut self.found {
+            loop {
+                let next = match found {
+                    Found::Key(policy, key) => match (key.as_mut().poll(cx), request) {
+                        (Poll::Ready(key), Some(request)) => {
+                            with_key(policy, key, request, &mut self.misses_peer, observers)
+                        }
+                        _ => break waits = true,
+                    },
+                    Found::Tier(policy, key, tier, ask) => match tier.poll(cx) {
+                        Poll::Ready(tier) => with_tier(policy, tier, key.clone(), *ask, observers),
+                        Poll::Pending => break waits = true,
+                    },
+                    Found::Nothing | Found::Entry(_) => break,
+                };
+                match next {
+                    Ok(next) => *found = next,
+                    Err(refused) => return Poll::Ready(Err(refused)),
+                }
+            }
+        }
+        if waits {
+            return Poll::Pending;
+        }
+        let mut plan = Plan::default();
+        plan.misses_peer = self.misses_peer;
+        for found in self.found.drain(..) {
+            if let Found::Entry(entry) = found {
+                plan.push(entry);
+            }
+        }
+        Poll::Ready(Ok(plan))
+    }
+}
+
+impl fmt::Debug for Resolving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolving").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! The policies of a limiter, with everything that follows from them: an immutable value, which is replaced as a whole.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tollgate_core::MAX_CHARGES;
+
+use super::MOST_LOG_ENTRIES;
+use super::coverage::Coverage;
+use super::terms::Terms;
+use super::watch::ProxyWatch;
+use crate::matching::{Matcher, Pattern};
+use crate::{ConfigError, Policy};
+
+/// The policies of a limiter.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    /// All, in the order in which they were added.
+    pub(super) policies: Box<[Arc<Policy>]>,
+    /// Those that cover requests: all but the ones on demand and those for messages.
+    pub(super) requests: Coverage,
+    /// Those for messages.
+    pub(super) messages: Coverage,
+    /// Whether a response may change what its request cost.
+    pub(super) has_outcomes: bool,
+    pub(super) proxies: ProxyWatch,
+}
+
+impl Snapshot {
+    /// The policies, if they are fit to be a limiter's.
+    pub(super) fn new(mut policies: Vec<Policy>, terms: &Terms) -> Result<Self, ConfigError> {
+        if policies.is_empty() && !terms.may_be_empty {
+            return Err(ConfigError::NoPolicy);
+        }
+        check_names(&policies)?;
+        let grpc = policies.iter().flat_map(Policy::grpc_patterns);
+        let grpc: Arc<[Pattern]> = grpc.cloned().collect();
+        for policy in &mut policies {
+            if terms.ignores_path_case {
+                policy.ignore_path_case();
+            }
+            let preflights = terms.exempts_preflights;
+            let health_checks = terms.exempts_health_checks;
+            policy.exemptions.extend(preflights, health_checks, &grpc);
+            if policy.messages.is_some() {
+                policy.exemptions.charge_preflights();
+            }
+            policy.check_cost()?;
+            policy.check_coverage()?;
+            policy.check_key()?;
+            policy.check_identities(&terms.client)?;
+            if let Some(capability) = terms.offered.missing(policy.needed).next() {
+                return Err(ConfigError::Capability {
+                    policy: policy.name().into(),
+                    capability,
+                });
+            }
+            if let Some(error) = terms.refuses.and_then(|refuses| refuses(policy)) {
+                return Err(error);
+            }
+        }
+        check_messages(&policies)?;
+        let message_matcher = matcher(&policies, Policy::is_for_messages);
+        let matcher = matcher(&policies, Policy::is_for_requests);
+        check_numbers(&policies, matcher.as_ref(), message_matcher.as_ref())?;
+        let policies: Box<[Arc<Policy>]> = policies.into_iter().map(Arc::new).collect();
+        let proxies = ProxyWatch::new(&policies);
+        let coverage = |are_asked: fn(&Policy) -> bool, matcher: Option<Matcher>| {
+            let policies = policies.iter().filter(|policy| are_asked(policy));
+            Coverage::new(policies.cloned().collect(), matcher, terms, &proxies)
+        };
+        Ok(Self {
+            requests: coverage(Policy::is_for_requests, matcher),
+            messages: coverage(Policy::is_for_messages, message_matcher),
+            has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
+            proxies,
+            policies,
+        })
+    }
+
+    pub(super) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+        let mut policies = self.policies.iter();
+        policies.find(|policy| policy.name() == name)
+    }
+}
+
+/// The patterns of all these policies as one router.
+fn matcher(policies: &[Policy], are_asked: fn(&Policy) -> bool) -> Option<Matcher> {
+    let matched = policies.iter().filter(|policy| are_asked(policy));
+    let patterns: Vec<_> = matched.map(Policy::patterns).collect();
+    Matcher::new(&patterns)
+}
+
+/// No name twice: neither of policies nor of quotas.
+fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
+    let mut names = HashSet::new();
+    for policy in policies {
+        if !names.insert(policy.name()) {
+            return Err(ConfigError::DuplicatePolicy {
+                policy: policy.name().into(),
+            });
+        }
+    }
+    let mut labels = HashMap::new();
+    for policy in policies {
+        let own = policy.limits.iter().map(|limit| (None, limit));
+        let tiers = policy.tiers.iter().flat_map(|tiers| tiers.limits());
+        let mut of_policy = HashSet::new();
+        for (tier, limit) in own.chain(tiers.map(|(tier, limit)| (Some(tier), limit))) {
+            let label = limit.label.quota();
+            // A caller is in one tier, so that each may call its quotas as the others do.
+            let is_new = of_policy.insert((tier, label));
+            let other = labels.insert(label, policy.name());
+            let other = other.filter(|other| *other != policy.name() || !is_new);
+            if let Some(other) = other {
+                return Err(ConfigError::DuplicateQuota {
+                    quota: label.to_owned(),
+                    policies: [other.into(), policy.name().into()],
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a message costs is known when it passes, and never by a response.
+fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
+    let waits = |policy: &&Policy| policy.messages.is_some() && policy.outcome.is_some();
+    match policies.iter().find(waits) {
+        Some(policy) => Err(ConfigError::Messages {
+            policy: policy.name().into(),
+            reason: "charges messages, for which no response can say what they cost",
+        }),
+        None => Ok(()),
+    }
+}
+
+/// No more quotas than are decided together, whatever is asked for.
+fn check_numbers(
+    policies: &[Policy],
+    matcher: Option<&Matcher>,
+    message_matcher: Option<&Matcher>,
+) -> Result<(), ConfigError> {
+    let most = |weight: fn(&Policy) -> usize| {
+        let on_demand = policies.iter().filter(|policy| policy.on_demand);
+        let together = [
+            together(policies, matcher, Policy::is_for_requests, weight),
+            together(policies, message_matcher, Policy::is_for_messages, weight),
+        ];
+        on_demand.map(weight).chain(together).fold(0, usize::max)
+    };
+    let quotas = most(Policy::most_limits);
+    if quotas > MAX_CHARGES {
+        return Err(ConfigError::TooManyQuotas { quotas });
+    }
+    let entries = most(Policy::most_log_entries);
+    if entries > MOST_LOG_ENTRIES {
+        let most = MOST_LOG_ENTRIES;
+        return Err(ConfigError::TooManyLogEntries { entries, most });
+    }
+    Ok(())
+}
+
+/// How much of these policies can meet.
+fn together(
+    policies: &[Policy],
+    matcher: Option<&Matcher>,
+    are_asked: fn(&Policy) -> bool,
+    weight: fn(&Policy) -> usize,
+) -> usize {
+    let policies: Vec<_> = policies.iter().filter(|policy| are_asked(policy)).collect();
+    let weight = |policy: usize| weight(policies[policy]);
+    match matcher {
+        Some(matcher) => matcher.heaviest(weight),
+        None => (0..policies.len()).map(weight).sum(),
+    }
+}

@@ -1,0 +1,19 @@
+//! What a limiter was told beside its policies.
+
+use tollgate_core::Capabilities;
+
+use crate::{ClientAddress, ConfigError, Policy};
+
+/// What a limiter was told beside its policies, for as long as it lives.
+#[derive(Debug, Default)]
+pub(super) struct Terms {
+    pub(super) client: ClientAddress,
+    pub(super) ignores_path_case: bool,
+    pub(super) exempts_preflights: bool,
+    pub(super) exempts_health_checks: bool,
+    pub(super) may_be_empty: bool,
+    /// What the backend can beyond quotas.
+    pub(super) offered: Capabilities,
+    /// Why a policy cannot be one of this limiter's.
+    pub(super) refuses: Option<fn(&Policy) -> Option<ConfigError>>,
+}

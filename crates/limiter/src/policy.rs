@@ -1,0 +1,369 @@
+//! Which requests, whose budget, how much, and what happens otherwise.
+
+mod conditions;
+mod cost;
+mod exemptions;
+mod failure;
+mod grpc;
+mod host;
+mod label;
+mod limit;
+mod lists;
+mod messages;
+mod name;
+mod outcome;
+mod tiers;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::Capabilities;
+
+use self::conditions::Conditions;
+pub(crate) use self::cost::Cost;
+use self::exemptions::Exemptions;
+pub use self::failure::{OnFailure, Share};
+pub use self::label::Label;
+pub use self::limit::Limit;
+pub use self::limit::Quotas;
+pub use self::limit::is_none;
+#[cfg(feature = "serde")]
+pub(crate) use self::limit::why_no_quota;
+pub use self::lists::Block;
+pub(crate) use self::lists::Listed;
+use self::lists::Lists;
+pub use self::messages::Messages;
+use self::name::check_name;
+pub(crate) use self::outcome::Outcome;
+pub use self::outcome::ResponseView;
+pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
+pub use self::tiers::{Tiers, Unknown};
+
+use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
+use crate::{ClientAddress, ConfigError, Key, Mode, RequestView};
+
+/// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
+///
+/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](crate::ClientIp),
+/// lets those who have none share one budget, is enforced, and lets requests pass while the backend fails.
+///
+/// ```
+/// use tollgate::key::Header;
+/// use tollgate::{OnFailure, OnMissing, Policy, Quota};
+///
+/// let api = Policy::new("api", [Quota::per_second(10).burst(50), Quota::per_day(100_000)])
+///     .key(Header::new("x-api-key"))
+///     .on_missing(OnMissing::Deny)
+///     .on_failure(OnFailure::Deny)
+///     .route("/api/{*path}");
+/// ```
+///
+/// Several quotas are decided together, all or nothing, and so are several policies on one request.
+#[derive(Clone)]
+pub struct Policy {
+    pub(crate) name: Arc<str>,
+    pub(crate) limits: Arc<[Limit]>,
+    pub(crate) key: key::Source,
+    /// What identities that finds.
+    pub(crate) shape: KeyShape,
+    conditions: Option<Arc<Conditions>>,
+    pub(crate) exemptions: Exemptions,
+    lists: Option<Arc<Lists>>,
+    pub(crate) tiers: Option<Arc<tiers::Resolved>>,
+    pub(crate) cost: Cost,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) messages: Option<Messages>,
+    pub(crate) shadow: bool,
+    pub(crate) on_demand: bool,
+    pub(crate) on_missing: OnMissing,
+    pub(crate) on_failure: OnFailure,
+    /// What the backend has to be able to do beyond quotas.
+    pub(crate) needed: Capabilities,
+}
+
+/// What it means that a request does not say whose budget it spends.
+///
+/// It may say nothing at all, or say it so that readers differ: two cookies of one name, a body that is too long to be read. Such a
+/// request is [ambiguous](crate::key::KeyMissing::ambiguous), and no rule lets it pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
+#[non_exhaustive]
+pub enum OnMissing {
+    /// All of them share one budget. The default: leaving the header out is then no way around the limit, as it would be
+    /// with [`Pass`](Self::Pass), and callers that never knew of it still get an answer, which they would not with
+    /// [`Deny`](Self::Deny).
+    #[default]
+    Share,
+    /// The policy does not apply to requests without an identity. For limits on something that not everybody has, such as a
+    /// session. What is ambiguous is not absent, since the handler may read what the limiter cannot tell: all such requests
+    /// share one budget, as with [`Share`](Self::Share).
+    Pass,
+    /// The request is refused, also if its identity is ambiguous: 403, since no waiting helps. Not 401, which has to say how to authenticate
+    /// (`WWW-Authenticate`), and that is not the limiter's to know: an answer of your own
+    /// (`RateLimitLayer::respond_with`) can.
+    Deny,
+}
+
+impl Policy {
+    /// A policy of this name, with one [`Quota`](crate::Quota) or several.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the name is not one or there is no quota: see [`try_new`](Self::try_new).
+    #[track_caller]
+    pub fn new(name: &str, quotas: impl Into<Quotas>) -> Self {
+        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
+        match Self::try_new(name, quotas) {
+            Ok(policy) => policy,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A policy of this name, with one [`Quota`](crate::Quota) or several.
+    ///
+    /// The name stands in headers, logs and Redis keys. It is at most 64 of `a-z`, `0-9`, `-`, `_`, `.` and `/`, and starts
+    /// with a letter or digit.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not one, or there is no quota.
+    pub fn try_new(name: &str, quotas: impl Into<Quotas>) -> Result<Self, ConfigError> {
+        check_name(name)?;
+        let limits = quotas.into().into_limits(name)?;
+        Ok(Self {
+            name: name.into(),
+            limits,
+            key: key::Source::ClientIp,
+            shape: KeyShape::Unstated,
+            conditions: None,
+            exemptions: Exemptions::default(),
+            lists: None,
+            tiers: None,
+            cost: Cost::ONE,
+            outcome: None,
+            messages: None,
+            shadow: false,
+            on_demand: false,
+            on_missing: OnMissing::default(),
+            on_failure: OnFailure::default(),
+            needed: Capabilities::none(),
+        })
+    }
+
+    /// Whose budget a request spends.
+    #[must_use]
+    pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.key = key::Source::new(key);
+        self.shape = self.key.shape();
+        self
+    }
+
+    /// What a request costs. 1 unless this says otherwise; 0 makes each request a peek, which always passes. More than a full
+    /// budget of one of its quotas holds is refused when the limiter is built.
+    #[must_use]
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = Cost::Fixed(cost);
+        self
+    }
+
+    /// What a request costs, by what its head says: the length of its body, the size of the page that it asks for.
+    ///
+    /// ```
+    /// use http::header::CONTENT_LENGTH;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let uploads = Policy::new("uploads", Quota::per_hour(1 << 30)).cost_by(|request| {
+    ///     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    ///     length.and_then(|length| length.parse().ok()).unwrap_or(1 << 20)
+    /// });
+    /// ```
+    #[must_use]
+    pub fn cost_by(
+        mut self,
+        cost: impl Fn(&RequestView<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.cost = Cost::By(Arc::new(cost));
+        self
+    }
+
+    /// On trial: decided and reported, never enforced, and never in the way of policies that are.
+    #[must_use]
+    pub fn shadow(mut self) -> Self {
+        self.shadow = true;
+        self
+    }
+
+    /// Whose budget a request spends, as somebody says who has to be asked. A [check](crate::Limiter::check) brings the
+    /// identity along.
+    ///
+    /// ```
+    /// use tollgate::{ClientIp, Policy, Quota, key};
+    ///
+    /// # async fn account_of(session: Option<String>) -> Option<u64> { None }
+    /// let by_account = key::from_async_fn(|request| {
+    ///     let session = request.headers().get("x-session").and_then(|value| value.to_str().ok());
+    ///     account_of(session.map(str::to_owned))
+    /// });
+    /// // Each account from each address. What has to be waited for stands last.
+    /// let policy = Policy::new("reports", Quota::per_hour(10)).key_async((ClientIp, by_account));
+    /// ```
+    #[must_use]
+    pub fn key_async(mut self, key: impl AsyncKeyExtractor) -> Self {
+        self.key = key::Source::Later(Arc::new(key));
+        self.shape = self.key.shape();
+        self
+    }
+
+    /// Charged only where it is asked for by name: by an annotation, a route, or [`check`](crate::Limiter::check). The layer
+    /// does not charge requests under it, whatever they are.
+    ///
+    /// Where it is asked for takes the place of its [routes](Self::route). Its other conditions hold as ever, and so do its
+    /// lists.
+    #[must_use]
+    pub fn on_demand(mut self) -> Self {
+        self.on_demand = true;
+        self
+    }
+
+    /// What it means that a request does not say whose budget it spends.
+    #[must_use]
+    pub fn on_missing(mut self, rule: OnMissing) -> Self {
+        self.on_missing = rule;
+        self
+    }
+
+    /// What happens while the backend cannot decide.
+    #[must_use]
+    pub fn on_failure(mut self, rule: OnFailure) -> Self {
+        self.on_failure = rule;
+        self
+    }
+
+    /// Why no request under a limiter that finds its clients in this way ever has this identity; nothing if one may.
+    pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
+        self.shape.misfit(key, client)
+    }
+
+    /// Refuses lists and tiers that name identities which no request ever has: they would never hold.
+    pub(crate) fn check_identities(&self, client: &ClientAddress) -> Result<(), ConfigError> {
+        let misfit = |(place, key): (&'static str, &Key)| Some((place, self.misfit(key, client)?));
+        let of_tiers = self.tiers.iter().flat_map(|tiers| tiers.identities());
+        let mut misfits = of_tiers.filter_map(|key| misfit(("tiers", key)));
+        match misfits.next().or_else(|| self.find_listed(misfit)) {
+            None => Ok(()),
+            Some((place, reason)) => Err(ConfigError::Identity {
+                policy: self.name.to_string(),
+                place,
+                reason,
+            }),
+        }
+    }
+
+    /// Whether nothing but a request's key has to be found, if the policy covers it.
+    /// Which messages it charges, if it is for messages.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn messages(&self) -> Option<Messages> {
+        self.messages
+    }
+
+    /// The quotas of callers without a tier, in their order.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tiers.is_none()
+            && self.lists.is_none()
+            && self.key.later().is_none()
+            && self.cost.fixed().is_some()
+            && !self.exemptions.any()
+            && !self.limits.is_empty()
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How its quotas are asked.
+    #[doc(hidden)]
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        if self.shadow {
+            Mode::Shadow
+        } else {
+            Mode::Enforce
+        }
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("name", &self.name)
+            .field(
+                "quotas",
+                &self
+                    .limits
+                    .iter()
+                    .map(|limit| limit.quota)
+                    .collect::<Vec<_>>(),
+            )
+            .field("conditions", &self.conditions)
+            .field("exemptions", &self.exemptions)
+            .field("tiers", &self.tiers)
+            .field("cost", &self.cost)
+            .field("outcome", &self.outcome)
+            .field("messages", &self.messages)
+            .field("shadow", &self.shadow)
+            .field("on_demand", &self.on_demand)
+            .field("on_missing", &self.on_missing)
+            .field("on_failure", &self.on_failure)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn a_policy_without_quota_is_refused() {
+        let error = Policy::try_new("login", Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "policy \"login\": no quota");
+    }
+
+    #[test]
+    fn names_that_headers_and_keys_could_not_carry_are_refused() {
+        for name in [
+            "",
+            "Login",
+            "log in",
+            "-login",
+            "lögin",
+            "a\"b",
+            &"x".repeat(65),
+        ] {
+            let error = Policy::try_new(name, Quota::per_second(1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("is no name"), "{name:?}: {error}");
+        }
+        for name in ["login", "2fa", "api/v1.search_users-all", &"x".repeat(64)] {
+            Policy::try_new(name, Quota::per_second(1)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Which requests a policy covers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+
+use super::Policy;
+use super::host::{HostPattern, is_any_host};
+use crate::client::NetworkList;
+use crate::key::{KeyExtractor, KeyList};
+use crate::matching::{Pattern, Patterns};
+use crate::{ConfigError, RequestView};
+
+/// What must hold for a policy to cover a request. Plain data, but for the closures.
+#[derive(Clone, Default)]
+pub(crate) struct Conditions {
+    routes: Vec<Pattern>,
+    /// Those of the routes that name methods of gRPC.
+    grpc: Vec<Pattern>,
+    exempt_routes: Vec<Pattern>,
+    methods: Vec<Method>,
+    exempt_methods: Vec<Method>,
+    hosts: Vec<HostPattern>,
+    exempt_networks: Vec<NetworkList>,
+    when: Vec<Arc<Condition>>,
+}
+
+type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
+
+/// Which requests it covers: all, unless one of these says otherwise. Several routes, methods or hosts are alternatives;
+/// conditions of different kinds must all hold.
+impl Policy {
+    /// Covers only requests to this path, or to one of those that several calls name. It is a pattern in axum's syntax,
+    /// `/users/{id}` or `/files/{*path}`, and axum's own router matches it.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let login = Policy::new("login", Quota::per_minute(5)).route("/login").method(Method::POST);
+    /// let files = Policy::new("files", Quota::per_second(100)).route("/files").route("/files/{*path}");
+    /// ```
+    ///
+    /// The path is the caller's, also within `nest` and before axum has routed the request. Whatever axum routes to a
+    /// pattern, the policy covers, and beyond that the forms of a path that somebody might take for the same one: `%61` is
+    /// `a`, doubled slashes count as one and a slash at the end as none. Upper and lower case differ, unless the limiter was
+    /// told to [ignore case](crate::LimiterBuilder::ignore_path_case). `.` and `..` are names like any other.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `pattern` is none. What comes from outside goes through [`try_route`](Self::try_route).
+    #[must_use]
+    #[track_caller]
+    pub fn route(self, pattern: &str) -> Self {
+        built(self.try_route(pattern))
+    }
+
+    /// Covers only requests to this path: see [`route`](Self::route).
+    ///
+    /// # Errors
+    ///
+    /// If `pattern` is none.
+    pub fn try_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
+        let patterns = self.patterns_of(pattern)?;
+        self.conditions_mut().routes.extend(patterns);
+        let conditions = self.conditions.iter();
+        let routes = conditions.flat_map(|conditions| conditions.routes.iter());
+        for service in routes.filter_map(Pattern::starts_with) {
+            self.exemptions.name_service(service);
+        }
+        Ok(self)
+    }
+
+    /// Covers no request to this path, whatever [`route`](Self::route) says: a health check.
+    ///
+    /// The path is exempt as axum's router takes it and in no other form. `/health/`, `//health` and `/%68ealth` lead to
+    /// another handler, if to any (a fallback, a route with a wildcard), and are charged; so is `/Health`, whether or not the
+    /// limiter [ignores case](crate::LimiterBuilder::ignore_path_case).
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `pattern` is none. What comes from outside goes through
+    /// [`try_exempt_route`](Self::try_exempt_route).
+    #[must_use]
+    #[track_caller]
+    pub fn exempt_route(self, pattern: &str) -> Self {
+        built(self.try_exempt_route(pattern))
+    }
+
+    /// Covers no request to this path.
+    ///
+    /// # Errors
+    ///
+    /// If `pattern` is none.
+    pub fn try_exempt_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
+        let as_written = self.patterns_of(pattern)?.next();
+        self.conditions_mut().exempt_routes.extend(as_written);
+        Ok(self)
+    }
+
+    /// Covers only requests of this method, or of one of those that several calls name. `GET` includes `HEAD`, as it does
+    /// for axum's `get`: the handler runs for both.
+    ///
+    /// A gRPC server runs its methods whatever the HTTP method is. So a policy that [names them](Self::grpc) cannot have this: it is
+    /// refused when the limiter is built.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.conditions_mut().methods.push(method);
+        self
+    }
+
+    /// Covers no request of this method. `GET` includes `HEAD`. Handlers that answer every method (`any(..)`, a fallback) run for it for
+    /// nothing then, and so does each method of a gRPC server.
+    ///
+    /// A policy that [names gRPC methods](Self::grpc) cannot have this: it is refused when the limiter is built.
+    #[must_use]
+    pub fn exempt_method(mut self, method: Method) -> Self {
+        self.conditions_mut().exempt_methods.push(method);
+        self
+    }
+
+    /// Covers only requests to this host, or to one of those that several calls name: `api.example.com`, or
+    /// `*.example.com` for every name below. Case does not matter, nor does a dot at the end, and the port is not part of it.
+    ///
+    /// The caller may say anything, and several things at once. **The policy covers a request that can be read to be for the host in
+    /// any way**: by the target, by any of several `Host` lines, by `Forwarded` and `X-Forwarded-Host`, which axum-extra's `Host`
+    /// reads before all others, or by a part of what one of these says (`user@host`, `a, b`, `%61`). So nothing that is ambiguous
+    /// gets around it. A request may then be covered by policies for several hosts, and each charges it.
+    /// [`RequestView::host`] is the strict side, for conditions that let pass: it names a host only if there is one way to read it.
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `host` is none. What comes from outside goes through [`try_host`](Self::try_host).
+    #[must_use]
+    #[track_caller]
+    pub fn host(self, host: &str) -> Self {
+        built(self.try_host(host))
+    }
+
+    /// Covers only requests to this host: see [`host`](Self::host).
+    ///
+    /// # Errors
+    ///
+    /// If `host` is none.
+    pub fn try_host(mut self, host: &str) -> Result<Self, ConfigError> {
+        let host = HostPattern::parse(host).map_err(|reason| ConfigError::Host {
+            policy: self.name.to_string(),
+            host: host.chars().take(64).collect(),
+            reason,
+        })?;
+        self.conditions_mut().hosts.push(host);
+        Ok(self)
+    }
+
+    /// Covers no request from these networks. The list may be replaced while it is in use. A caller without address is in
+    /// none.
+    #[must_use]
+    pub fn exempt_networks(mut self, networks: impl Into<NetworkList>) -> Self {
+        self.conditions_mut().exempt_networks.push(networks.into());
+        self
+    }
+
+    /// Covers no request of which the list has what `what` finds: a route, a method, a host, whatever a key can be made of. The
+    /// list may change while it is in use. A route, and what stands in a path, is found only in the form in which axum routes it.
+    ///
+    /// ```
+    /// use tollgate::key::{KeyList, MatchedRoute, Method};
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let (routes, methods) = (KeyList::new(), KeyList::new());
+    /// let policy = Policy::new("api", Quota::per_second(10))
+    ///     .exempt_by(MatchedRoute, &routes)
+    ///     .exempt_by(Method, &methods);
+    ///
+    /// // Later, from anywhere.
+    /// routes.insert("/reports/{id}");
+    /// methods.insert("DELETE");
+    /// ```
+    #[must_use]
+    pub fn exempt_by(self, what: impl KeyExtractor, list: impl Into<KeyList>) -> Self {
+        let list = list.into();
+        let has = move |request: &RequestView<'_>| {
+            let found = what.extract(request);
+            found.is_ok_and(|found| list.contains(&found))
+        };
+        self.when(move |request| match request.routing() {
+            // Other forms of a path widen what is covered, and never what is exempt.
+            Some(routing) => !has(&request.routed(&routing.exact())),
+            None => !has(request),
+        })
+    }
+
+    /// Covers only requests for which `condition` holds, and those of all other calls.
+    #[must_use]
+    pub fn when(
+        mut self,
+        condition: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.conditions_mut().when.push(Arc::new(condition));
+        self
+    }
+
+    /// Whether what does not depend on the path holds.
+    #[inline]
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.conditions.is_some()
+    }
+
+    pub(crate) fn covers(&self, request: &RequestView<'_>) -> bool {
+        self.conditions
+            .as_ref()
+            .is_none_or(|conditions| conditions.hold(request))
+    }
+
+    /// Whether any request could be covered, as far as the lists of what is covered and what is not tell.
+    pub(crate) fn check_coverage(&self) -> Result<(), ConfigError> {
+        let Some(conditions) = &self.conditions else {
+            return Ok(());
+        };
+        if let Some(grpc) = conditions.grpc.first()
+            && !(conditions.methods.is_empty() && conditions.exempt_methods.is_empty())
+        {
+            return Err(ConfigError::GrpcMethod {
+                policy: self.name.to_string(),
+                method: grpc.as_str().chars().take(128).collect(),
+                reason: "runs whatever the HTTP method of a call is, so that `.method(..)` and `.exempt_method(..)` would leave ways \
+                         around the policy; leave them out, or give them to a policy of its own",
+            });
+        }
+        match conditions.contradiction() {
+            None => Ok(()),
+            Some(reason) => Err(ConfigError::CoversNothing {
+                policy: self.name.to_string(),
+                reason,
+            }),
+        }
+    }
+
+    /// Refuses a key that finds no identity in any request.
+    #[doc(hidden)]
+    pub fn check_key(&self) -> Result<(), ConfigError> {
+        match self.key.flaw(self.only_params().as_deref()) {
+            None => Ok(()),
+            Some(reason) => Err(ConfigError::Key {
+                policy: self.name.to_string(),
+                reason,
+            }),
+        }
+    }
+
+    /// The parameters that paths have under this policy. Nothing where a route of axum's may have others: if the policy has no
+    /// routes, if one of them ends in a parameter for all the rest, or if the policy is asked for by name.
+    fn only_params(&self) -> Option<Vec<&str>> {
+        let routes = self.patterns().routes;
+        let is_open = self.on_demand || routes.is_empty() || routes.iter().any(Pattern::has_rest);
+        (!is_open).then(|| {
+            let mut params: Vec<_> = routes.iter().flat_map(Pattern::params).collect();
+            params.sort_unstable();
+            params.dedup();
+            params
+        })
+    }
+
+    /// The patterns of paths.
+    pub(crate) fn patterns(&self) -> Patterns<'_> {
+        match &self.conditions {
+            None => Patterns::default(),
+            Some(conditions) => Patterns {
+                routes: &conditions.routes,
+                exempt: &conditions.exempt_routes,
+            },
+        }
+    }
+
+    /// Whether it looks at what the request is for.
+    pub(crate) fn has_targets(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|conditions| {
+            let routes = [&conditions.routes, &conditions.exempt_routes];
+            routes.iter().any(|routes| !routes.is_empty()) || !conditions.hosts.is_empty()
+        })
+    }
+
+    /// Whether it asks closures.
+    pub(crate) fn has_closures(&self) -> bool {
+        let conditions = self.conditions.as_ref();
+        conditions.is_some_and(|conditions| !conditions.when.is_empty())
+    }
+
+    /// Remembers that the last route names methods of gRPC.
+    pub(super) fn mark_grpc(&mut self) {
+        let conditions = self.conditions_mut();
+        conditions.grpc.extend(conditions.routes.last().cloned());
+    }
+
+    /// The routes that name methods of gRPC.
+    #[doc(hidden)]
+    pub fn grpc_patterns(&self) -> &[Pattern] {
+        self.conditions.as_ref().map_or(&[], |all| &all.grpc)
+    }
+
+    /// Makes the patterns of paths that are covered match whatever the case.
+    pub(crate) fn ignore_path_case(&mut self) {
+        if self.conditions.is_some() {
+            for pattern in &mut self.conditions_mut().routes {
+                pattern.ignore_case();
+            }
+        }
+    }
+
+    fn conditions_mut(&mut self) -> &mut Conditions {
+        Arc::make_mut(self.conditions.get_or_insert_default())
+    }
+
+    /// The pattern, and if it has slashes too many the one without them: the router takes it at its word, for which a
+    /// parameter may be empty before a slash at the end.
+    fn patterns_of(
+        &self,
+        text: &str,
+    ) -> Result<impl Iterator<Item = Pattern> + use<>, ConfigError> {
+        let pattern = Pattern::parse(text).map_err(|reason| ConfigError::Route {
+            policy: self.name.to_string(),
+            route: text.chars().take(128).collect(),
+            reason,
+        })?;
+        let tidied = pattern.tidied();
+        Ok([Some(pattern), tidied].into_iter().flatten())
+    }
+}
+
+impl Conditions {
+    /// What rules every request out.
+    fn contradiction(&self) -> Option<&'static str> {
+        let mut methods = self.methods.iter();
+        let mut routes = self.routes.iter().map(Pattern::route);
+        let exempt: Vec<String> = self.exempt_routes.iter().map(Pattern::route).collect();
+        if !self.methods.is_empty() && methods.all(|method| has(&self.exempt_methods, method)) {
+            Some("all its methods are exempt")
+        } else if !self.routes.is_empty() && routes.all(|route| exempt.contains(&route)) {
+            Some("all its routes are exempt")
+        } else {
+            None
+        }
+    }
+
+    fn hold(&self, request: &RequestView<'_>) -> bool {
+        (self.methods.is_empty() || has(&self.methods, request.method()))
+            && !has(&self.exempt_methods, request.method())
+            && (self.hosts.is_empty() || self.is_for_host(request))
+            && (self.exempt_networks.is_empty() || !self.is_from_exempt_network(request))
+            && self.when.iter().all(|condition| condition(request))
+    }
+
+    fn is_for_host(&self, request: &RequestView<'_>) -> bool {
+        is_any_host(request, |host| {
+            self.hosts.iter().any(|pattern| pattern.matches(host))
+        })
+    }
+
+    fn is_from_exempt_network(&self, request: &RequestView<'_>) -> bool {
+        let address = request.client_ip();
+        address.is_some_and(|address| {
+            let mut lists = self.exempt_networks.iter();
+            lists.any(|list| list.contains(address))
+        })
+    }
+}
+
+fn has(methods: &[Method], method: &Method) -> bool {
+    methods.contains(method) || (method == Method::HEAD && methods.contains(&Method::GET))
+}
+
+#[track_caller]
+fn built(result: Result<Policy, ConfigError>) -> Policy {
+    match result {
+        Ok(policy) => policy,
+        #[expect(
+            clippy::panic,
+            reason = "literals fail while they are built, by design"
+        )]
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl fmt::Debug for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conditions")
+            .field("routes", &self.routes)
+            .field("exempt_routes", &self.exempt_routes)
+            .field("methods", &self.methods)
+            .field("exempt_methods", &self.exempt_methods)
+            .field("hosts", &self.hosts)
+            .field("exempt_networks", &self.exempt_networks)
+            .field("closures", &self.when.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    #[test]
+    fn what_is_no_route_or_host_is_refused_and_names_the_policy() {
+        let policy = || Policy::new("login", Quota::per_second(1));
+        let cases = [
+            (
+                policy().try_route("login"),
+                "policy \"login\": route \"login\": does not start with /",
+            ),
+            (
+                policy().try_exempt_route("/:id"),
+                "policy \"login\": route \"/:id\": has the old syntax: write {name} or {*name}",
+            ),
+            (
+                policy().try_host("http://x"),
+                "policy \"login\": host \"http://x\": is no name or address without port",
+            ),
+        ];
+        for (result, expected) in cases {
+            assert_eq!(result.unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "policy \"login\": route \"login\"")]
+    fn a_wrong_literal_fails_while_it_is_built() {
+        drop(Policy::new("login", Quota::per_second(1)).route("login"));
+    }
+}

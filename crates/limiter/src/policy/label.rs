@@ -1,0 +1,65 @@
+//! How a quota is called, and what is made of its name once and for all.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::attached::Attached;
+use crate::{Quota, Scope};
+
+/// A quota's names, its rule, and where its states are: what verdicts and receipts say of it.
+///
+/// It belongs to a policy and lives as long as somebody speaks of it, so that policies that are replaced leave nothing behind.
+pub struct Label {
+    policy: Box<str>,
+    quota: Box<str>,
+    rule: Quota,
+    scope: Scope,
+    attached: Attached,
+}
+
+impl Label {
+    pub(super) fn new(policy: &str, scope: Scope, quota: &str, rule: &Quota) -> Arc<Self> {
+        Arc::new(Self {
+            policy: policy.into(),
+            quota: quota.into(),
+            rule: *rule,
+            scope,
+            attached: Attached::default(),
+        })
+    }
+
+    /// The policy's name.
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// The quota's name in headers: the policy's for its first, and unique within a limiter.
+    pub fn quota(&self) -> &str {
+        &self.quota
+    }
+
+    /// The quota itself.
+    pub fn rule(&self) -> &Quota {
+        &self.rule
+    }
+
+    /// Where its states are.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// What answers have rendered of it.
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Label")
+            .field("policy", &self.policy)
+            .field("quota", &self.quota)
+            .field("rule", &self.rule)
+            .finish_non_exhaustive()
+    }
+}

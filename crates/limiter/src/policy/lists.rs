@@ -1,0 +1,102 @@
+//! Identities that a policy treats otherwise.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::Policy;
+use crate::Key;
+use crate::key::KeyList;
+
+/// The identities that a policy exempts and those that it refuses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lists {
+    exempt: Vec<KeyList>,
+    blocked: Vec<(KeyList, Block)>,
+}
+
+/// How an identity on a block list is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// 403: it has no business here, and need not come back.
+    Forbidden,
+    /// 429 without `Retry-After`: it has behaved badly, and nobody says when that is forgotten.
+    TooManyRequests,
+}
+
+/// What a policy's lists say about an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    Nowhere,
+    Exempt,
+    Blocked(Block),
+}
+
+impl Block {
+    /// The status that says so.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+}
+
+impl Policy {
+    /// Does not apply to the identities on this list, which may change while it is in use. Being exempt goes before being
+    /// [blocked](Self::block_keys).
+    #[must_use]
+    pub fn exempt_keys(mut self, list: impl Into<KeyList>) -> Self {
+        self.lists_mut().exempt.push(list.into());
+        self
+    }
+
+    /// Refuses the identities on this list outright, whatever they have left; nothing is charged. The list may change while
+    /// it is in use. A policy on trial refuses nobody.
+    ///
+    /// An identity that cannot be told ([`KeyMissing::ambiguous`](crate::key::KeyMissing::ambiguous)) is on no list: two cookies of
+    /// one name, one of them blocked, spend the shared budget. [`OnMissing::Deny`](crate::OnMissing::Deny) refuses them.
+    #[must_use]
+    pub fn block_keys(mut self, list: impl Into<KeyList>, how: Block) -> Self {
+        self.lists_mut().blocked.push((list.into(), how));
+        self
+    }
+
+    #[inline]
+    pub(crate) fn listed(&self, key: &Key) -> Listed {
+        match &self.lists {
+            None => Listed::Nowhere,
+            Some(lists) => lists.find(key),
+        }
+    }
+
+    /// What `find` finds first in the lists as they are now.
+    pub(crate) fn find_listed<T>(
+        &self,
+        find: impl Fn((&'static str, &Key)) -> Option<T>,
+    ) -> Option<T> {
+        let lists = self.lists.as_ref()?;
+        let exempt = lists.exempt.iter().map(|list| ("exempt_keys", list));
+        let blocked = lists.blocked.iter().map(|(list, _)| ("block_keys", list));
+        let mut lists = exempt.chain(blocked);
+        lists.find_map(|(place, list)| list.find_map(|key| find((place, key))))
+    }
+
+    fn lists_mut(&mut self) -> &mut Lists {
+        Arc::make_mut(self.lists.get_or_insert_default())
+    }
+}
+
+impl Lists {
+    fn find(&self, key: &Key) -> Listed {
+        if self.exempt.iter().any(|list| list.contains(key)) {
+            return Listed::Exempt;
+        }
+        let mut blocked = self.blocked.iter();
+        match blocked.find(|(list, _)| list.contains(key)) {
+            Some((_, how)) => Listed::Blocked(*how),
+            None => Listed::Nowhere,
+        }
+    }
+}

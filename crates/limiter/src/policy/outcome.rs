@@ -1,0 +1,134 @@
+//! What a request really cost, once there is a response.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, StatusCode};
+
+use super::Policy;
+
+/// The head of a response, for a policy to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseView<'a> {
+    status: StatusCode,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> ResponseView<'a> {
+    /// The head of `response`.
+    #[must_use]
+    pub fn of<B>(response: &'a Response<B>) -> Self {
+        Self {
+            status: response.status(),
+            headers: response.headers(),
+        }
+    }
+
+    /// The status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The headers, without those of the layer.
+    #[must_use]
+    pub fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+}
+
+/// How the response decides what the request cost.
+#[derive(Clone)]
+pub(crate) enum Outcome {
+    /// It counts if this holds, and costs nothing otherwise.
+    CountIf(Arc<CountIf>),
+    /// It costs what this says; what it says nothing about, as it was charged.
+    Cost(Arc<CostOf>),
+    /// It costs what this makes of the bytes of the body.
+    Sent(Arc<CostOfBytes>),
+}
+
+type CountIf = dyn Fn(&ResponseView<'_>) -> bool + Send + Sync;
+type CostOf = dyn Fn(&ResponseView<'_>) -> Option<u64> + Send + Sync;
+type CostOfBytes = dyn Fn(u64) -> u64 + Send + Sync;
+
+/// What it costs in the end. Each request is charged [what it costs](Policy::cost) *before* it is served, and corrected when
+/// its response is there: so a thousand logins at once, none of which has failed yet, do not slip through a limit on failed
+/// ones. A request without a response, because the service failed or the caller went away, stays as it was charged.
+///
+/// Of several of these on one policy the last counts.
+impl Policy {
+    /// Counts only requests whose response is like this: failed logins.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let logins = Policy::new("failed-logins", Quota::per_minute(5))
+    ///     .route("/login")
+    ///     .count_if(|response| response.status() == 401);
+    /// ```
+    #[must_use]
+    pub fn count_if(
+        mut self,
+        counts: impl Fn(&ResponseView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.outcome = Some(Outcome::CountIf(Arc::new(counts)));
+        self
+    }
+
+    /// Gives back what a request was charged whose response is like this: a server's own errors are free.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let api = Policy::new("api", Quota::per_day(1_000)).free_if(|response| response.status().is_server_error());
+    /// ```
+    #[must_use]
+    pub fn free_if(self, free: impl Fn(&ResponseView<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.count_if(move |response| !free(response))
+    }
+
+    /// Charges what the response says that the request has cost. `None`: as it was charged.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let tokens = Policy::new("tokens", Quota::per_minute(100_000)).cost(500).settle_by(|response| {
+    ///     response.headers().get("x-tokens-used")?.to_str().ok()?.parse().ok()
+    /// });
+    /// ```
+    ///
+    /// A handler that knows the cost itself, perhaps only when its stream has ended, calls
+    /// `RateLimitStatus::settle`.
+    #[must_use]
+    pub fn settle_by(
+        mut self,
+        cost: impl Fn(&ResponseView<'_>) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        self.outcome = Some(Outcome::Cost(Arc::new(cost)));
+        self
+    }
+
+    /// Charges what `cost` makes of the number of bytes that were sent, when the body has ended, or the caller has gone.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let traffic = Policy::new("kilobytes", Quota::per_hour(100_000)).settle_by_bytes(|bytes| bytes.div_ceil(1024));
+    /// ```
+    #[must_use]
+    pub fn settle_by_bytes(mut self, cost: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+        self.outcome = Some(Outcome::Sent(Arc::new(cost)));
+        self
+    }
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CountIf(_) => "count_if(..)",
+            Self::Cost(_) => "settle_by(..)",
+            Self::Sent(_) => "settle_by_bytes(..)",
+        })
+    }
+}

@@ -1,0 +1,524 @@
+//! Quotas that depend on who is asking.
+
+mod asked;
+mod states;
+
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use self::asked::{AnswerFuture, Asked, Asks, DEADLINE};
+use super::{Limit, Policy, Quotas};
+use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
+
+/// Who gets other quotas than a policy's own.
+///
+/// An identity is in one tier, or in none and has the policy's own quotas. Tiers share the states of the policy's budgets as far
+/// as they can, so that an identity that changes tier gets no fresh budget. Windows and logs keep the count of what was spent.
+/// The bucket of [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an identity that has spent
+/// half of the small budget has half of the large one left.
+///
+/// Buckets share a state if their full budgets take times to refill that are within a factor of eight: 60 a minute and 100 a
+/// minute do, and 60 a minute and 100 a second do not. A tier that is further off has a state of its own, which all tiers
+/// share that are within the factor of each other. (Each tier, the closest to the policy's own quota first, joins the first
+/// state all of whose quotas are within the factor of its own.) So do quotas of another algorithm, or windows of another
+/// length. **An identity that moves to a tier with a state of its own finds there what it left there**: at most one full budget
+/// of the new tier the first time, and the old state when it returns.
+///
+/// ```
+/// use tollgate::key::Header;
+/// use tollgate::{Policy, Quota, Tiers};
+///
+/// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key")).tiers(
+///     Tiers::by_key([("partner-a", "gold"), ("monitoring", "staff")])
+///         .tier("gold", Quota::per_second(1_000))
+///         .unlimited("staff"),
+/// );
+/// ```
+#[derive(Clone)]
+#[must_use = "tiers do nothing until a policy has them"]
+pub struct Tiers {
+    grants: Vec<(String, Option<Quotas>)>,
+    source: Source,
+    deadline: Option<Duration>,
+    unknown: Option<Unknown>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Map(HashMap<Key, String>),
+    Now(Arc<NameNow>),
+    Later(Arc<Asks>, Duration),
+}
+
+type NameNow = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
+
+/// What holds for an identity whose tier has never been known, while it cannot be asked for: see [`Tiers::unknown`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unknown {
+    /// The policy's own quotas. The default: the service goes on, and an outage of what is asked is no way to more.
+    #[default]
+    OwnQuotas,
+    /// The quotas of this tier.
+    Tier(String),
+    /// The request is refused with 503, as by [`OnFailure::Deny`](crate::OnFailure::Deny). A policy on trial refuses nobody, and
+    /// takes its own quotas.
+    Deny,
+}
+
+impl Tiers {
+    /// The tier of each identity by its name.
+    pub fn by_key<K: Into<Key>, T: Into<String>>(tiers: impl IntoIterator<Item = (K, T)>) -> Self {
+        let tiers = tiers.into_iter();
+        Self::of(Source::Map(
+            tiers
+                .map(|(key, tier)| (key.into().compact(), tier.into()))
+                .collect(),
+        ))
+    }
+
+    /// The tier that a function names: by the identity, or by what an outer layer has put into the request, which is
+    /// missing when a [check](crate::Limiter::check) asks. The identity is as the caller sent it, whatever its length
+    /// ([`Key::text`]), and one of several parts has them by position ([`Key::parts`]).
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, Tiers};
+    /// #[derive(Clone)]
+    /// struct Plan(&'static str);
+    ///
+    /// let tiers = Tiers::by(|_key, request| Some(request?.extensions().get::<Plan>()?.0))
+    ///     .tier("gold", Quota::per_second(1_000));
+    /// # let _ = Policy::new("api", Quota::per_second(10)).tiers(tiers);
+    /// ```
+    pub fn by<F, T>(name: F) -> Self
+    where
+        F: Fn(&Key, Option<&RequestView<'_>>) -> Option<T> + Send + Sync + 'static,
+        T: Into<String>,
+    {
+        let name =
+            move |key: &Key, request: Option<&RequestView<'_>>| name(key, request).map(Into::into);
+        Self::of(Source::Now(Arc::new(name)))
+    }
+
+    /// The tier that a function names after having asked a database or another service: `Ok(None)` if the identity is in
+    /// none, and an error if the function cannot say.
+    ///
+    /// * **An answer is remembered** for `remember_for`, of at most ten thousand identities. After that the next request is
+    ///   served by the old answer, while a task asks again; so is every request until there is a new answer, however long that
+    ///   takes. With a `remember_for` of zero nothing is remembered, and every request waits for an answer.
+    /// * **Requests that wait for one identity** ask once. A request that leaves ends no question, since a task of Tokio's asks.
+    ///   At most 1,024 identities are asked for at a time.
+    /// * **A request waits** for the [`deadline`](Self::deadline) at most, which is 250 ms unless set. An answer that comes within
+    ///   ten times as long is still remembered.
+    /// * **A failure** is an error, a missed deadline, or a panic of the function. It is never remembered as "in no tier". The
+    ///   identity is not asked for during the next second. After five failures in a row one identity is asked for in each
+    ///   second, until there is an answer. The log has a warning when failures begin, at most one a minute, with the error's
+    ///   own text, and a line when they end.
+    /// * **An identity that has never been known** and cannot be asked for has what [`unknown`](Self::unknown) says: the policy's
+    ///   own quotas unless set.
+    /// * **A plan that has changed** is told to [`Limiter::forget_tier`](crate::Limiter::forget_tier).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Key, Policy, Quota, Tiers};
+    /// # async fn plan_of(account: &[u8]) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
+    /// let tiers = Tiers::by_async(Duration::from_secs(60), async |key: Key| plan_of(key.content()).await)
+    ///     .tier("gold", Quota::per_second(1_000));
+    /// # let _ = Policy::new("api", Quota::per_second(10)).tiers(tiers);
+    /// ```
+    pub fn by_async<F, A, T, E>(remember_for: Duration, name: F) -> Self
+    where
+        F: Fn(Key) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Option<T>, E>> + Send + 'static,
+        T: Into<String>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let asks = move |key: Key| -> AnswerFuture {
+            let name = name(key);
+            Box::pin(async move {
+                let name = name.await.map_err(Into::into)?;
+                Ok(name.map(Into::into))
+            })
+        };
+        Self::of(Source::Later(Arc::new(asks), remember_for))
+    }
+
+    /// How long a request waits for the answer of [`by_async`](Self::by_async). 250 ms unless set: longer than a query takes,
+    /// and short enough that the callers of a service whose database hangs are still served.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// What holds for an identity that [`by_async`](Self::by_async) has never known and cannot ask for.
+    pub fn unknown(mut self, rule: Unknown) -> Self {
+        self.unknown = Some(rule);
+        self
+    }
+
+    /// A tier, and its quotas. [`Quotas::none`] refuses all that is in it.
+    pub fn tier(mut self, name: impl Into<String>, quotas: impl Into<Quotas>) -> Self {
+        self.grants.push((name.into(), Some(quotas.into())));
+        self
+    }
+
+    /// A tier that the policy does not limit.
+    pub fn unlimited(mut self, name: impl Into<String>) -> Self {
+        self.grants.push((name.into(), None));
+        self
+    }
+
+    const fn of(source: Source) -> Self {
+        Self {
+            grants: Vec::new(),
+            source,
+            deadline: None,
+            unknown: None,
+        }
+    }
+}
+
+impl fmt::Debug for Tiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.grants.iter().map(|(name, _)| name);
+        f.write_str("Tiers")?;
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Policy {
+    /// Gives some identities other quotas than those of the policy: see [`Tiers`].
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the tiers are not sound: see [`try_tiers`](Self::try_tiers).
+    #[must_use]
+    #[track_caller]
+    pub fn tiers(self, tiers: Tiers) -> Self {
+        match self.try_tiers(tiers) {
+            Ok(policy) => policy,
+            #[expect(
+                clippy::panic,
+                reason = "literals fail while they are built, by design"
+            )]
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Gives some identities other quotas than those of the policy: see [`Tiers`].
+    ///
+    /// # Errors
+    ///
+    /// If two tiers have one name, one has no quota, or an identity is in a tier that there is none of.
+    pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
+        let tiers = Resolved::new(&self.name, &self.limits, tiers)?;
+        self.tiers = Some(Arc::new(tiers));
+        Ok(self)
+    }
+}
+
+impl Policy {
+    /// Where the states of an identity can be, in whatever tier it is.
+    pub(crate) fn scopes(&self) -> HashSet<Scope> {
+        let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
+        limits.map(|limit| limit.scope).collect()
+    }
+
+    /// The tier of an identity.
+    pub(crate) fn tier_of(&self, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
+        match &self.tiers {
+            Some(tiers) => tiers.find(key, request),
+            None => FoundTier::Now(Ok(None)),
+        }
+    }
+
+    /// Forgets which tier an identity is in, if that was asked for.
+    pub(crate) fn forget_tier(&self, key: &Key) {
+        let asked = self.tiers.as_ref().and_then(|tiers| tiers.asked());
+        if let Some(asked) = asked {
+            asked.forget(key);
+        }
+    }
+
+    /// What a tier gets; nothing of the policy's own quotas.
+    pub(crate) fn grant(&self, tier: Tier) -> Option<&Grant> {
+        self.tiers.as_ref()?.grant(tier?)
+    }
+
+    /// Whether a limit of 0 refuses every request of a tier. A policy on trial refuses nobody.
+    pub(crate) fn refuses(&self, tier: Tier) -> bool {
+        let has_none = match self.grant(tier) {
+            Some(grant) => matches!(grant, Grant::Nothing),
+            None => self.limits.is_empty(),
+        };
+        has_none && !self.shadow
+    }
+
+    /// Whether no quota of a policy limits a tier.
+    pub(crate) fn is_free(&self, tier: Tier) -> bool {
+        match self.grant(tier) {
+            Some(grant) => grant.limits().is_empty(),
+            None => self.limits.is_empty(),
+        }
+    }
+
+    /// The most quotas that a request can meet in it.
+    #[doc(hidden)]
+    pub fn most_limits(&self) -> usize {
+        let of_tiers = self.tiers.as_ref().map_or(0, |tiers| tiers.most_limits());
+        self.limits.len().max(of_tiers)
+    }
+
+    /// The most entries of sliding logs that a request can meet in it.
+    #[doc(hidden)]
+    pub fn most_log_entries(&self) -> usize {
+        let of_tiers = self
+            .tiers
+            .as_ref()
+            .map_or(0, |tiers| tiers.most_log_entries());
+        log_entries(&self.limits).max(of_tiers)
+    }
+}
+
+fn log_entries(limits: &[Limit]) -> usize {
+    let logs = limits.iter().map(|limit| limit.quota);
+    let logs = logs.filter(|quota| quota.algorithm() == Algorithm::SlidingLog);
+    logs.map(|quota| usize::try_from(quota.capacity()).unwrap_or(usize::MAX))
+        .fold(0, usize::saturating_add)
+}
+
+/// The tiers of a policy, ready to be asked.
+pub(crate) struct Resolved {
+    grants: Vec<(String, Grant)>,
+    source: Finder,
+    warned: AtomicBool,
+}
+
+/// What a tier gets.
+#[derive(Clone, Debug)]
+pub(crate) enum Grant {
+    Limits(Arc<[Limit]>),
+    Unlimited,
+    Nothing,
+}
+
+impl Grant {
+    fn limits(&self) -> &[Limit] {
+        match self {
+            Self::Limits(limits) => limits,
+            Self::Unlimited | Self::Nothing => &[],
+        }
+    }
+}
+
+/// What an empty name would name.
+const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are those of identities that are in no tier; state them in \
+                       the policy, and leave the identities out of the tiers";
+
+enum Finder {
+    Map(HashMap<Key, usize>),
+    Now(Arc<NameNow>),
+    Later(Asked),
+}
+
+/// The place of a tier among its policy's; nothing for the policy's own quotas.
+pub(crate) type Tier = Option<usize>;
+
+/// The tier of an identity is not known, and a policy says that its requests are refused then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TierUnknown;
+
+/// A tier that is known now, or will be.
+pub(crate) enum FoundTier {
+    Now(Result<Tier, TierUnknown>),
+    Later(Pin<Box<dyn Future<Output = Result<Tier, TierUnknown>> + Send>>),
+}
+
+impl FoundTier {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tier, TierUnknown>> {
+        match self {
+            Self::Now(tier) => Poll::Ready(*tier),
+            Self::Later(tier) => tier.as_mut().poll(cx),
+        }
+    }
+}
+
+impl Resolved {
+    fn new(policy: &str, own: &[Limit], tiers: Tiers) -> Result<Self, ConfigError> {
+        let refuse = |tier: &str, reason: &str| {
+            Err(ConfigError::Tier {
+                policy: policy.to_owned(),
+                tier: tier.to_owned(),
+                reason: reason.to_owned(),
+            })
+        };
+        let mut grants: Vec<(String, Grant)> = Vec::new();
+        for (name, quotas) in tiers.grants {
+            if name.is_empty() {
+                return refuse(&name, NO_TIER);
+            }
+            if grants.iter().any(|(other, _)| *other == name) {
+                return refuse(&name, "there are two of this name");
+            }
+            let grant = match quotas {
+                Some(quotas) if quotas.is_none() => Grant::Nothing,
+                Some(quotas) => match quotas.into_limits(policy) {
+                    Err(ConfigError::NoQuota { .. }) => return refuse(&name, "no quota"),
+                    Err(ConfigError::Quota { text, reason, .. }) => {
+                        return refuse(&name, &format!("quota {text:?}: {reason}"));
+                    }
+                    limits => Grant::Limits(limits?),
+                },
+                None => Grant::Unlimited,
+            };
+            grants.push((name, grant));
+        }
+        states::tell_apart(policy, own, &mut grants);
+        let asks = matches!(tiers.source, Source::Later(..));
+        let reason = match tiers.deadline {
+            _ if !asks && (tiers.deadline.is_some() || tiers.unknown.is_some()) => {
+                Some("nobody is asked for them, so that a deadline and `unknown` mean nothing")
+            }
+            Some(Duration::ZERO) => Some("a deadline of 0 waits for no answer"),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            return Err(ConfigError::Tiers {
+                policy: policy.to_owned(),
+                reason,
+            });
+        }
+        let place = |name: &str| grants.iter().position(|(other, _)| other == name);
+        let source = match tiers.source {
+            Source::Map(map) => {
+                let mut places = HashMap::new();
+                for (key, tier) in map {
+                    let Some(place) = place(&tier) else {
+                        let reason = match &*tier {
+                            "" => NO_TIER,
+                            _ => "an identity is in it, and there is none of this name",
+                        };
+                        return refuse(&tier, reason);
+                    };
+                    places.insert(key, place);
+                }
+                Finder::Map(places)
+            }
+            Source::Now(name) => Finder::Now(name),
+            // Clones may have got other tiers since: what is remembered are places among these.
+            Source::Later(asks, remember_for) => Finder::Later(Asked {
+                policy: policy.to_owned(),
+                asks,
+                remember_for,
+                deadline: tiers.deadline.unwrap_or(DEADLINE),
+                unknown: match tiers.unknown.unwrap_or_default() {
+                    Unknown::OwnQuotas => Ok(None),
+                    Unknown::Deny => Err(TierUnknown),
+                    Unknown::Tier(tier) => match place(&tier) {
+                        None => {
+                            let reason = match &*tier {
+                                "" => NO_TIER,
+                                _ => {
+                                    "identities of no known tier are in it, and there is none of this name"
+                                }
+                            };
+                            return refuse(&tier, reason);
+                        }
+                        place => Ok(place),
+                    },
+                },
+                memory: Mutex::default(),
+            }),
+        };
+        Ok(Self {
+            grants,
+            source,
+            warned: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether somebody has to be waited for.
+    pub(crate) fn is_later(&self) -> bool {
+        self.asked().is_some()
+    }
+
+    fn grant(&self, tier: usize) -> Option<&Grant> {
+        self.grants.get(tier).map(|(_, grant)| grant)
+    }
+
+    /// The quotas of all tiers, by their tier's name.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
+        self.grants.iter().flat_map(|(name, grant)| {
+            let limits = grant.limits().iter();
+            limits.map(|limit| (name.as_str(), limit))
+        })
+    }
+
+    /// The identities whose tiers are stated.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &Key> {
+        let stated = match &self.source {
+            Finder::Map(places) => Some(places.keys()),
+            Finder::Now(_) | Finder::Later(_) => None,
+        };
+        stated.into_iter().flatten()
+    }
+
+    /// The most quotas that any tier has.
+    fn most_limits(&self) -> usize {
+        let lengths = self.grants.iter().map(|(_, grant)| grant.limits().len());
+        lengths.max().unwrap_or(0)
+    }
+
+    /// The most entries that the sliding logs of any tier have.
+    fn most_log_entries(&self) -> usize {
+        let grants = self.grants.iter();
+        let entries = grants.map(|(_, grant)| log_entries(grant.limits()));
+        entries.max().unwrap_or(0)
+    }
+
+    /// The tier of an identity.
+    fn find(self: &Arc<Self>, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
+        match &self.source {
+            Finder::Map(places) => FoundTier::Now(Ok(places.get(key).copied())),
+            Finder::Now(name) => FoundTier::Now(Ok(self.place(name(key, request)))),
+            Finder::Later(asked) => asked.find(self, key),
+        }
+    }
+
+    /// Who is asked, if somebody is.
+    fn asked(&self) -> Option<&Asked> {
+        match &self.source {
+            Finder::Later(asked) => Some(asked),
+            Finder::Map(_) | Finder::Now(_) => None,
+        }
+    }
+
+    /// A function may name a tier that there is none of. Nobody gets more by that: the policy's own quotas hold.
+    fn place(&self, name: Option<String>) -> Tier {
+        let name = name?;
+        let place = self.grants.iter().position(|(other, _)| *other == name);
+        if place.is_none() && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                tier = name,
+                "there is no such tier: the policy's own quotas hold"
+            );
+        }
+        place
+    }
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.grants.iter().map(|(name, grant)| (name, grant)))
+            .finish()
+    }
+}

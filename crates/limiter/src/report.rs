@@ -1,0 +1,165 @@
+//! What was decided about a request, quota by quota: what handlers see and headers say.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Charge, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
+
+use crate::Key;
+use crate::policy::Label;
+
+/// The verdict of one quota of one policy on this request.
+#[derive(Clone)]
+pub struct PolicyVerdict {
+    label: Arc<Label>,
+    mode: Mode,
+    verdict: Verdict,
+    /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give back.
+    at: Option<Timestamp>,
+}
+
+impl PolicyVerdict {
+    /// The verdict of the quota of this name, decided at this time by the backend's clock.
+    #[doc(hidden)]
+    pub fn new(label: Arc<Label>, mode: Mode, verdict: Verdict, at: Option<Timestamp>) -> Self {
+        Self {
+            label,
+            mode,
+            verdict,
+            at,
+        }
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        self.label.policy()
+    }
+
+    /// The quota's name, as it stands in headers: the policy's, unless the policy has several.
+    #[must_use]
+    pub fn quota(&self) -> &str {
+        self.label.quota()
+    }
+
+    /// Whether the request depended on it; `false` for a policy on trial.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.mode == Mode::Enforce
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// What the quota and its policy are called.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn label(&self) -> &Arc<Label> {
+        &self.label
+    }
+
+    /// When it was decided, by the backend's clock.
+    #[doc(hidden)]
+    pub fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    /// The proof that `key` was charged, if it was.
+    #[doc(hidden)]
+    pub fn receipt(&self, key: &Key) -> Option<Receipt> {
+        let charge = Charge {
+            scope: self.label.scope(),
+            quota: self.label.rule(),
+            key,
+            cost: self.verdict.taken(),
+            mode: self.mode,
+        };
+        Receipt::of(&charge, &self.verdict, self.at?)
+    }
+
+    /// What it really cost is this.
+    pub(crate) fn correct_to(&mut self, cost: u64) {
+        self.verdict = self.verdict.corrected_to(cost);
+    }
+
+    /// Whether the request depended on it, and it was asked.
+    pub(crate) fn counts(&self) -> bool {
+        self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
+    }
+
+    /// Whether this is one of those for which the request was refused.
+    #[doc(hidden)]
+    pub fn refuses(&self) -> bool {
+        self.is_enforced() && self.verdict.is_denied()
+    }
+}
+
+impl fmt::Debug for PolicyVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyVerdict")
+            .field("quota", &self.quota())
+            .field("mode", &self.mode)
+            .field("verdict", &self.verdict)
+            .finish()
+    }
+}
+
+/// The verdicts on one request. Nearly always one or two.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report<'a>(&'a [PolicyVerdict]);
+
+impl<'a> Report<'a> {
+    /// A report of these verdicts.
+    #[must_use]
+    pub fn of(verdicts: &'a [PolicyVerdict]) -> Self {
+        Self(verdicts)
+    }
+
+    /// All verdicts, in the order of the charges.
+    #[must_use]
+    pub fn verdicts(self) -> &'a [PolicyVerdict] {
+        self.0
+    }
+
+    /// The only verdict, if the request depended on it.
+    pub fn sole(self) -> Option<&'a PolicyVerdict> {
+        match self.0 {
+            [sole] if sole.counts() => Some(sole),
+            _ => None,
+        }
+    }
+
+    /// The verdicts that the request depended on and that were asked.
+    pub fn enforced(self) -> impl Iterator<Item = &'a PolicyVerdict> {
+        self.0.iter().filter(|one| one.counts())
+    }
+
+    /// The verdict that says most about the request, which is the one that headers speak of: of those that refuse it the one
+    /// with the longest wait, one that never passes before all others; otherwise the one with the least share left.
+    pub fn tightest(self) -> Option<&'a PolicyVerdict> {
+        self.enforced().reduce(|best, one| {
+            if one.verdict.is_tighter_than(&best.verdict) {
+                one
+            } else {
+                best
+            }
+        })
+    }
+
+    /// How long until the refused request would pass; `None` if it never would, or was not refused.
+    pub fn retry_after(self) -> Option<Duration> {
+        let refusals = self.0.iter().filter(|one| one.refuses());
+        let longest = refusals.filter_map(|one| match one.verdict.outcome() {
+            Outcome::Deny(after) => Some(after),
+            _ => None,
+        });
+        match longest.max() {
+            Some(RetryAfter::Micros(us)) => Some(Duration::from_micros(us)),
+            _ => None,
+        }
+    }
+}
