@@ -7,7 +7,7 @@ use tollgate_core::{
     Answer, Backend, Capabilities, Charge, Decide, ImmediateBackend, Key, Receipt, Scope,
 };
 use tollgate_http::{GrpcAnswers, RateLimitLayer};
-use tollgate_limiter::transport::{Admission, Asked};
+use tollgate_limiter::transport::{Admission, PolicySet};
 use tollgate_limiter::{ConfigError, LimiterBuilder, Policy};
 use tonic::Status;
 use tonic::metadata::MetadataMap;
@@ -71,7 +71,7 @@ impl RateLimitInterceptor {
         let config = &self.layer.config();
         let limiter = &config.limiter;
         let mut answer = None;
-        let admission = limiter.admit(&limiter.view(request), Asked::Covering, |ruling| {
+        let admission = limiter.admit(&limiter.view(request), PolicySet::Covering, |ruling| {
             config.conclude(request, &ruling, &mut answer)
         });
         match (admission, answer) {

@@ -3,17 +3,17 @@
 mod account;
 mod amount;
 mod body;
+mod body_item;
+mod body_kind;
 mod call;
 pub(crate) mod frames;
 mod future;
 mod gate;
 mod meter;
 mod opening;
-mod passes;
 mod read_ahead;
-mod received;
-mod says;
-mod sent;
+mod received_body;
+mod sent_body;
 mod service;
 
 use std::fmt;

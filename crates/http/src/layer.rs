@@ -3,9 +3,9 @@
 mod conclusion;
 #[cfg(feature = "tonic")]
 mod deadline;
-#[cfg(feature = "axum")]
-mod further;
 mod future;
+#[cfg(feature = "axum")]
+mod inner_limits;
 #[cfg(feature = "tonic")]
 mod named;
 mod service;
@@ -19,9 +19,9 @@ use tower_layer::Layer;
 pub use self::conclusion::Passage;
 #[cfg(feature = "tonic")]
 pub use self::deadline::Deadline;
-#[cfg(feature = "axum")]
-pub(crate) use self::further::Further;
 pub use self::future::ResponseFuture;
+#[cfg(feature = "axum")]
+pub(crate) use self::inner_limits::InnerLimits;
 pub use self::service::RateLimitService;
 
 use http::HeaderValue;

@@ -47,9 +47,9 @@ mod path_param;
 #[cfg(feature = "tls")]
 mod peer_certificate;
 mod query;
+mod reading;
 mod seen_body;
 mod shape;
-mod told;
 mod typed;
 
 use std::any::TypeId;

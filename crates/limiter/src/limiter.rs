@@ -4,11 +4,11 @@ mod admission;
 mod builder;
 mod check;
 mod coverage;
-mod decided;
 mod fallback;
 mod health;
 #[cfg(test)]
 mod health_tests;
+mod judgement;
 mod ledger;
 mod local;
 mod messages;
@@ -29,19 +29,19 @@ use arc_swap::Guard;
 use http::Request;
 use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
-pub use self::admission::{Admission, Asked, Pending, Ruling};
+pub use self::admission::{Admission, Pending, PolicySet, Ruling};
 pub use self::builder::LimiterBuilder;
 pub use self::check::{Check, CheckError, CheckFuture, Checked};
-pub use self::decided::Decided;
 pub use self::fallback::Fallback;
 use self::health::Health;
+pub use self::judgement::Judgement;
 pub use self::ledger::{Ledger, Verdicts};
 use self::local::LocalBudgets;
 use self::observer::Observers;
 pub use self::observer::{Cause, Event, Observer};
 pub use self::plan::{Entries, Plan};
-pub use self::planning::Refused;
-pub use self::planning::{Planned, Resolving};
+pub use self::planning::Rejection;
+pub use self::planning::{PendingPlan, Planning};
 use self::snapshot::Snapshot;
 use self::terms::Terms;
 

@@ -30,7 +30,7 @@ pub use self::limit::is_none;
 #[cfg(feature = "serde")]
 pub(crate) use self::limit::why_no_quota;
 pub use self::lists::Block;
-pub(crate) use self::lists::Listed;
+pub(crate) use self::lists::Listing;
 use self::lists::Lists;
 pub use self::messages::Messages;
 use self::name::check_name;
@@ -69,7 +69,7 @@ pub struct Policy {
     conditions: Option<Arc<Conditions>>,
     pub(crate) exemptions: Exemptions,
     lists: Option<Arc<Lists>>,
-    pub(crate) tiers: Option<Arc<tiers::Resolved>>,
+    pub(crate) tiers: Option<Arc<tiers::TierTable>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) messages: Option<Messages>,

@@ -2,9 +2,9 @@
 //!
 //! | step | what a transport writes |
 //! | --- | --- |
-//! | ask | [`Asked`], then `Limiter::admit`: an [`Admission`], at once or [`Pending`] |
-//! | refuse | [`Refused`] says why, and a [`Report`] what each quota said: the transport makes its answer of both |
-//! | let through | [`Decided`] holds the verdicts; a [`Ledger`] keeps what may still be corrected or given back |
+//! | ask | [`PolicySet`], then `Limiter::admit`: an [`Admission`], at once or [`Pending`] |
+//! | refuse | [`Rejection`] says why, and a [`Report`] what each quota said: the transport makes its answer of both |
+//! | let through | [`Judgement`] holds the verdicts; a [`Ledger`] keeps what may still be corrected or given back |
 //! | charge parts | a [`Plan`] once for a stream, and a judgement for each message of it |
 //!
 //! What is here may change with any version of Tollgate: it is made for Tollgate's own transports.
@@ -12,8 +12,8 @@
 pub use crate::attached::Attached;
 pub use crate::key::{ContentType, SeenBody};
 pub use crate::limiter::{
-    Admission, Asked, Decided, Entries, Fallback, Ledger, MOST_LOG_ENTRIES, Pending, Plan, Planned,
-    Refused, Resolving, Ruling, Verdicts,
+    Admission, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES, Pending, PendingPlan, Plan,
+    Planning, PolicySet, Rejection, Ruling, Verdicts,
 };
 pub use crate::matching::Pattern;
 pub use crate::policy::{Label, Limit, is_none};

@@ -22,7 +22,7 @@ use crate::link::{Link, Origin};
 use crate::redirect::Redirect;
 use crate::server::{self, Address};
 use crate::slot;
-use crate::slots::{Hope, Slots};
+use crate::slots::{Prospect, Slots};
 use crate::stats::Counters;
 use crate::sync::{AtomicBool, Handle, Instant, RwLock, sleep, sleep_until};
 use crate::wire::{Outcome, Request};
@@ -129,7 +129,7 @@ impl Cluster {
         alive.or(nodes.first()).cloned()
     }
 
-    fn make(&self, address: Address, hope: Hope) -> Arc<Dispatch> {
+    fn make(&self, address: Address, hope: Prospect) -> Arc<Dispatch> {
         let mut link = self.link.clone();
         if let Origin::Server(seed) = &self.link.origin {
             link.origin = Origin::Server(Arc::new(server::at(seed, address)));
@@ -142,7 +142,7 @@ impl Cluster {
             Some(peers),
             Arc::clone(&self.counters),
         );
-        if hope == Hope::None {
+        if hope == Prospect::None {
             node.not_connected(&unready("the node was replaced because it did not answer"));
         }
         node.open_from(0);

@@ -10,7 +10,7 @@ use crate::dispatch::Limits;
 use crate::error::ConnectError;
 use crate::name::Names;
 use crate::script::Script;
-use crate::server::{Credentials, Papers};
+use crate::server::{Credentials, TlsFiles};
 
 /// Sets up a [`RedisBackend`].
 ///
@@ -32,7 +32,7 @@ use crate::server::{Credentials, Papers};
 pub struct RedisBackendBuilder {
     topology: Topology,
     credentials: Credentials,
-    papers: Papers,
+    papers: TlsFiles,
     client_name: String,
     names: Names,
     partitions: u16,
@@ -54,7 +54,7 @@ impl RedisBackendBuilder {
         Self {
             topology,
             credentials: Credentials::default(),
-            papers: Papers::default(),
+            papers: TlsFiles::default(),
             client_name: "tollgate".to_owned(),
             names: Names::new("tollgate".to_owned()),
             partitions: 64,

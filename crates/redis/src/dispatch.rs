@@ -22,7 +22,7 @@ use crate::connection::Connection;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{CreditSink, Job, gone};
 use crate::link::Link;
-use crate::queue::{Fill, Turn};
+use crate::queue::{Batch, Fill};
 use crate::redirect::Redirect;
 use crate::stats::Counters;
 use crate::sync::{Handle, Instant, Mutex, MutexGuard, sleep_until};
@@ -307,7 +307,7 @@ impl Dispatch {
     }
 
     /// As much of what waits as one call may carry, and those for whom it would come too late.
-    fn batch(&self, state: &mut Traffic, now: Instant) -> Turn {
+    fn batch(&self, state: &mut Traffic, now: Instant) -> Batch {
         let (mut keys, mut weight, mut count) = (0, 0, 0);
         let fits = |job: &Job, fill: Fill| {
             let parts = if fill == Fill::Half { 2 } else { 1 };

@@ -46,7 +46,7 @@ pub(crate) enum Fill {
 
 /// What a call takes along.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct Batch {
     pub(crate) jobs: Vec<Job>,
     /// Those who wait and would have their answer too late.
     pub(crate) late: Vec<Job>,
@@ -96,8 +96,8 @@ impl Queue {
         now: Instant,
         answered_at: Instant,
         mut fits: impl FnMut(&Job, Fill) -> bool,
-    ) -> Turn {
-        let mut turn = Turn::default();
+    ) -> Batch {
+        let mut turn = Batch::default();
         let Some(route) = self.turns.pop_front() else {
             return turn;
         };

@@ -16,7 +16,7 @@ pub(crate) struct Handle {
 
 /// The runtime lasts for as long as this does.
 #[derive(Debug)]
-pub(crate) struct Entered<'a> {
+pub(crate) struct RuntimeGuard<'a> {
     _runtime: EnterGuard<'a>,
     _lasts: RwLockReadGuard<'a, bool>,
 }
@@ -40,9 +40,9 @@ impl Handle {
     }
 
     /// Lets timers of the runtime be polled from elsewhere; not once it has ended, when they would panic.
-    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+    pub(crate) fn enter(&self) -> Option<RuntimeGuard<'_>> {
         let lasts = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        (!*lasts).then(|| Entered {
+        (!*lasts).then(|| RuntimeGuard {
             _runtime: self.runtime.enter(),
             _lasts: lasts,
         })

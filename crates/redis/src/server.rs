@@ -32,19 +32,19 @@ impl fmt::Debug for Credentials {
 
 /// The papers for TLS, as PEM.
 #[derive(Clone, Default)]
-pub(crate) struct Papers {
+pub(crate) struct TlsFiles {
     pub(crate) authority: Option<Vec<u8>>,
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Papers {
+impl TlsFiles {
     fn is_empty(&self) -> bool {
         self.authority.is_none() && self.client.is_none()
     }
 }
 
 #[cfg(feature = "tls")]
-impl Papers {
+impl TlsFiles {
     /// Each is of the kind that it is set as. The library takes a file without any certificate for an authority that
     /// trusts nobody.
     fn check(&self) -> Result<(), ConnectError> {
@@ -76,7 +76,7 @@ impl Papers {
     }
 }
 
-impl fmt::Debug for Papers {
+impl fmt::Debug for TlsFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Papers")
             .field("authority", &self.authority.is_some())
@@ -86,7 +86,7 @@ impl fmt::Debug for Papers {
 }
 
 /// Reads a URL. An error never repeats it: it may hold a password.
-pub(crate) fn parse(url: &str, papers: &Papers) -> Result<ConnectionInfo, ConnectError> {
+pub(crate) fn parse(url: &str, papers: &TlsFiles) -> Result<ConnectionInfo, ConnectError> {
     let wants_tls = url.starts_with("rediss:") || url.starts_with("valkeys:");
     if wants_tls && !cfg!(feature = "tls") {
         return Err(ConnectError::setting(
@@ -115,12 +115,12 @@ pub(crate) fn parse(url: &str, papers: &Papers) -> Result<ConnectionInfo, Connec
 }
 
 #[cfg(not(feature = "tls"))]
-fn secure(info: ConnectionInfo, _papers: &Papers) -> Result<ConnectionInfo, ConnectError> {
+fn secure(info: ConnectionInfo, _papers: &TlsFiles) -> Result<ConnectionInfo, ConnectError> {
     Ok(info)
 }
 
 #[cfg(feature = "tls")]
-fn secure(info: ConnectionInfo, papers: &Papers) -> Result<ConnectionInfo, ConnectError> {
+fn secure(info: ConnectionInfo, papers: &TlsFiles) -> Result<ConnectionInfo, ConnectError> {
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
     }

@@ -26,7 +26,7 @@ pub(crate) struct Slots {
 
 /// Whether a node that is named is worth waiting for before it has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hope {
+pub(crate) enum Prospect {
     Some,
     None,
 }
@@ -44,13 +44,17 @@ impl Slots {
     pub(crate) fn node(
         &mut self,
         address: Address,
-        make: impl FnOnce(Address, Hope) -> Arc<Dispatch>,
+        make: impl FnOnce(Address, Prospect) -> Arc<Dispatch>,
     ) -> Arc<Dispatch> {
         let silent = &self.silent;
         let node = self.nodes.entry(address).or_insert_with_key(|address| {
             let replaced_at = silent.get(address);
             let is_silent = replaced_at.is_some_and(|at| Instant::now() < *at + HEARSAY);
-            let hope = if is_silent { Hope::None } else { Hope::Some };
+            let hope = if is_silent {
+                Prospect::None
+            } else {
+                Prospect::Some
+            };
             make(address.clone(), hope)
         });
         Arc::clone(node)
@@ -68,7 +72,7 @@ impl Slots {
     pub(crate) fn replace(
         &mut self,
         ranges: Vec<Range>,
-        mut make: impl FnMut(Address, Hope) -> Arc<Dispatch>,
+        mut make: impl FnMut(Address, Prospect) -> Arc<Dispatch>,
     ) -> Vec<Arc<Dispatch>> {
         let mut old = std::mem::take(&mut self.nodes);
         self.owners = vec![None; usize::from(SLOTS)];

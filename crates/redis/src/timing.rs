@@ -129,7 +129,7 @@ impl Far {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let origin = server::parse("redis://127.0.0.1:1/", &server::Papers::default()).unwrap();
+        let origin = server::parse("redis://127.0.0.1:1/", &server::TlsFiles::default()).unwrap();
         let link = Link {
             origin: Origin::Server(Arc::new(origin)),
             kind: Kind::Single,

@@ -49,7 +49,7 @@ use model::world::{Mood, WORLD};
 use model::{connection, error, hello, link, script, slot, stats, sync, wire};
 use product::{cluster, dispatch, inline_call, job, queue, redirect, server, slots};
 use redirect::Redirect;
-use slots::{Hope, Slots};
+use slots::{Prospect, Slots};
 use sync::Handle;
 use wire::{Outcome, Request};
 
@@ -282,7 +282,10 @@ fn a_node_that_is_replaced_takes_nobody_along() {
 /// Who has not heard that a node was replaced names it again, and may be asked next.
 #[test]
 fn who_was_replaced_while_silent_is_not_waited_for_when_named_again() {
-    for (first, hope) in [(Mood::Silent, Hope::None), (Mood::Answers, Hope::Some)] {
+    for (first, hope) in [
+        (Mood::Silent, Prospect::None),
+        (Mood::Answers, Prospect::Some),
+    ] {
         in_many_orders(1, async move || {
             let runtime = Handle::default();
             let (mut slots, mut hopes) = (Slots::default(), Vec::new());
@@ -296,7 +299,7 @@ fn who_was_replaced_while_silent_is_not_waited_for_when_named_again() {
                     dispatch(&runtime, if connects { LIMITS.connections } else { 0 })
                 }));
             }
-            assert_eq!(hopes, [Hope::Some, Hope::Some, hope]);
+            assert_eq!(hopes, [Prospect::Some, Prospect::Some, hope]);
         });
     }
 }

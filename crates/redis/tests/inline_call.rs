@@ -39,15 +39,15 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
     use loom::thread::{self, JoinHandle};
 
-    pub(crate) struct Entered;
+    pub(crate) struct RuntimeGuard;
 
     /// A runtime with a thread for each task.
     #[derive(Clone, Default)]
     pub(crate) struct Handle(pub(crate) Arc<Mutex<Vec<JoinHandle<()>>>>);
 
     impl Handle {
-        pub(crate) fn enter(&self) -> Option<Entered> {
-            Some(Entered)
+        pub(crate) fn enter(&self) -> Option<RuntimeGuard> {
+            Some(RuntimeGuard)
         }
 
         pub(crate) fn spawn(&self, run: impl Future<Output = ()> + 'static) {

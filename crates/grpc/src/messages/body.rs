@@ -9,10 +9,10 @@ use http_body::{Body, SizeHint};
 use pin_project_lite::pin_project;
 use tollgate_http::{BodyWatch, ResponseBody};
 
-pub(super) use super::passes::BoxError;
-use super::passes::Passes;
-use super::received::Received;
-use super::sent::Sent;
+use super::body_item::BodyItem;
+pub(super) use super::body_item::BoxError;
+use super::received_body::ReceivedBody;
+use super::sent_body::SentBody;
 
 pin_project! {
     /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). That of a call whose messages
@@ -20,36 +20,36 @@ pin_project! {
     pub struct MessageBody<B> {
         #[pin]
         body: B,
-        charged: Charged,
+        charged: ChargedBody,
     }
 }
 
 #[derive(Debug)]
-enum Charged {
+enum ChargedBody {
     Not,
-    Received(Box<Received>),
-    Sent(Box<Sent>),
+    Received(Box<ReceivedBody>),
+    Sent(Box<SentBody>),
 }
 
 impl<B> MessageBody<B> {
     pub(super) fn plain(body: B) -> Self {
         Self {
             body,
-            charged: Charged::Not,
+            charged: ChargedBody::Not,
         }
     }
 
-    pub(super) fn received(body: B, received: Received) -> Self {
+    pub(super) fn received(body: B, received: ReceivedBody) -> Self {
         Self {
             body,
-            charged: Charged::Received(Box::new(received)),
+            charged: ChargedBody::Received(Box::new(received)),
         }
     }
 
-    pub(super) fn sent(body: B, sent: Sent) -> Self {
+    pub(super) fn sent(body: B, sent: SentBody) -> Self {
         Self {
             body,
-            charged: Charged::Sent(Box::new(sent)),
+            charged: ChargedBody::Sent(Box::new(sent)),
         }
     }
 }
@@ -62,32 +62,32 @@ where
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passes> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BodyItem> {
         let this = self.project();
         match this.charged {
-            Charged::Not => {
+            ChargedBody::Not => {
                 let frame = this.body.poll_frame(cx);
                 frame.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
-            Charged::Received(received) => received.poll_frame(this.body, cx),
-            Charged::Sent(sent) => sent.poll_frame(this.body, cx),
+            ChargedBody::Received(received) => received.poll_frame(this.body, cx),
+            ChargedBody::Sent(sent) => sent.poll_frame(this.body, cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.charged {
-            Charged::Not => self.body.is_end_stream(),
-            Charged::Received(received) => received.is_end_stream(&self.body),
-            Charged::Sent(sent) => sent.is_end_stream(&self.body),
+            ChargedBody::Not => self.body.is_end_stream(),
+            ChargedBody::Received(received) => received.is_end_stream(&self.body),
+            ChargedBody::Sent(sent) => sent.is_end_stream(&self.body),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.charged {
-            Charged::Not => self.body.size_hint(),
-            Charged::Received(received) => received.size_hint(&self.body),
+            ChargedBody::Not => self.body.size_hint(),
+            ChargedBody::Received(received) => received.size_hint(&self.body),
             // It may end early.
-            Charged::Sent(_) => SizeHint::default(),
+            ChargedBody::Sent(_) => SizeHint::default(),
         }
     }
 }

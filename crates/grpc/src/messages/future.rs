@@ -11,11 +11,11 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tollgate_http::ResponseBody;
 use tollgate_http::transport::Deadline;
-use tollgate_limiter::transport::{Plan, Refused, Resolving as Planning};
+use tollgate_limiter::transport::{PendingPlan, Plan, Rejection};
 use tower_service::Service;
 
 use super::body::{BoxError, MessageBody};
-use super::opening::{Answering, Settings, open};
+use super::opening::{AnswerPlan, Settings, open};
 
 pin_project! {
     /// The response of a [`MessageLimitService`](super::MessageLimitService).
@@ -36,18 +36,18 @@ pin_project! {
         S: Service<Request<MessageBody<B>>>,
     {
         // Somebody has been asked who the caller is. In a box, so that nobody else carries it around.
-        Resolving { resolving: Option<Box<Resolving<S, B>>> },
-        Calling { #[pin] call: S::Future, answering: Option<Box<Answering>> },
+        Resolving { resolving: Option<Box<PendingCall<S, B>>> },
+        Calling { #[pin] call: S::Future, answering: Option<Box<AnswerPlan>> },
         Refused { response: Option<S::Response> },
     }
 }
 
 /// Which policies charge the messages, or why the call is refused.
-type Planned = Result<Plan, Refused>;
+type PlanResult = Result<Plan, Rejection>;
 
 /// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
-pub(super) struct Resolving<S, B> {
-    pub(super) planning: Planning,
+pub(super) struct PendingCall<S, B> {
+    pub(super) planning: PendingPlan,
     pub(super) settings: Settings,
     pub(super) ready: S,
     pub(super) request: Request<B>,
@@ -55,12 +55,12 @@ pub(super) struct Resolving<S, B> {
     pub(super) deadline: Option<Deadline>,
 }
 
-impl<S, B> Resolving<S, B> {
+impl<S, B> PendingCall<S, B> {
     /// What is planned, or the answer to a caller who has waited for as long as it said.
     fn poll<R: ResponseBody>(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Planned, Response<R>>> {
+    ) -> Poll<Result<PlanResult, Response<R>>> {
         let config = &self.settings.config;
         let view = config.limiter.view(&self.request);
         let limiter = &config.limiter;
@@ -79,7 +79,7 @@ impl<S, B> MessageLimitFuture<S, B>
 where
     S: Service<Request<MessageBody<B>>>,
 {
-    pub(super) fn resolving(resolving: Resolving<S, B>) -> Self {
+    pub(super) fn resolving(resolving: PendingCall<S, B>) -> Self {
         Self {
             state: State::Resolving {
                 resolving: Some(Box::new(resolving)),
@@ -87,7 +87,7 @@ where
         }
     }
 
-    pub(super) fn calling(call: S::Future, answering: Option<Box<Answering>>) -> Self {
+    pub(super) fn calling(call: S::Future, answering: Option<Box<AnswerPlan>>) -> Self {
         Self {
             state: State::Calling { call, answering },
         }
@@ -123,7 +123,7 @@ where
                     let Some(resolved) = resolving.take() else {
                         return Poll::Pending;
                     };
-                    let Resolving {
+                    let PendingCall {
                         settings,
                         mut ready,
                         request,

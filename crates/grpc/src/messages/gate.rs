@@ -51,7 +51,7 @@ pub(super) enum Direction {
 
 /// What the gate has.
 #[derive(Debug)]
-pub(super) enum Passing {
+pub(super) enum GateItem {
     /// These bytes pass.
     Bytes(Bytes),
     /// It waits for what comes.
@@ -124,7 +124,7 @@ impl Gate {
     }
 
     /// What passes next. After an excess nothing does.
-    pub(super) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<Passing, Excess>> {
+    pub(super) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<GateItem, Excess>> {
         if let Some(excess) = self.excess.take() {
             return Poll::Ready(Err(excess));
         }
@@ -156,13 +156,13 @@ impl Gate {
                 Piece::Begin { bytes, .. } => {
                     self.cleared += bytes;
                     let began = self.frames.last_prefix(PREFIX - bytes);
-                    return Poll::Ready(Ok(Passing::Bytes(Bytes::copy_from_slice(began))));
+                    return Poll::Ready(Ok(GateItem::Bytes(Bytes::copy_from_slice(began))));
                 }
                 // Not before it is known what it begins.
                 Piece::Prefix(bytes) => {
                     let passing = self.pass();
                     self.chunk.advance(bytes);
-                    if let Passing::Bytes(_) = passing {
+                    if let GateItem::Bytes(_) = passing {
                         return Poll::Ready(Ok(passing));
                     }
                 }
@@ -224,10 +224,10 @@ impl Gate {
     }
 
     /// What is paid for.
-    fn pass(&mut self) -> Passing {
+    fn pass(&mut self) -> GateItem {
         match mem::take(&mut self.cleared) {
-            0 => Passing::Nothing,
-            cleared => Passing::Bytes(self.chunk.split_to(cleared)),
+            0 => GateItem::Nothing,
+            cleared => GateItem::Bytes(self.chunk.split_to(cleared)),
         }
     }
 }

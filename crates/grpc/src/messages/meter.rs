@@ -50,7 +50,7 @@ pub(super) enum Excess {
 }
 
 /// What comes of an answer.
-enum Ruled {
+enum MeterRuling {
     Paid,
     /// Less would have passed, or is asked for to see whether it would.
     AskAgain,
@@ -120,10 +120,12 @@ impl Meter {
             };
             self.step = Step::Ready;
             match self.rule(answer) {
-                Ruled::Paid => break,
-                Ruled::AskAgain => {}
-                Ruled::Hold(wait, why) => self.step = Step::Holding(Box::pin(sleep(wait)), why),
-                Ruled::Excess(excess) => return Poll::Ready(Err(excess)),
+                MeterRuling::Paid => break,
+                MeterRuling::AskAgain => {}
+                MeterRuling::Hold(wait, why) => {
+                    self.step = Step::Holding(Box::pin(sleep(wait)), why);
+                }
+                MeterRuling::Excess(excess) => return Poll::Ready(Err(excess)),
             }
         }
         for account in &mut self.accounts {
@@ -140,14 +142,14 @@ impl Meter {
         }
     }
 
-    fn rule(&mut self, answer: Result<Decision, BackendError>) -> Ruled {
+    fn rule(&mut self, answer: Result<Decision, BackendError>) -> MeterRuling {
         match self.limiter.judge(self.plan.entries(), answer) {
             Ok(decision) if decision.is_admitted() => {
                 let payers = payers(&self.plan, &decision);
                 for (account, (_, key, limits, verdicts)) in self.accounts.iter_mut().zip(payers) {
                     account.take(key, limits, verdicts, decision.at());
                 }
-                Ruled::Paid
+                MeterRuling::Paid
             }
             Ok(decision) => self.refused(&decision),
             Err(Fallback::Decide(local)) => {
@@ -161,11 +163,11 @@ impl Meter {
                 }
             }
             Err(Fallback::Pass(_)) => self.take_on_trust(),
-            Err(Fallback::Refuse(_)) => Ruled::Excess(Excess::Undecided),
+            Err(Fallback::Refuse(_)) => MeterRuling::Excess(Excess::Undecided),
         }
     }
 
-    fn refused(&mut self, decision: &Decision) -> Ruled {
+    fn refused(&mut self, decision: &Decision) -> MeterRuling {
         if !self.asked_ahead() {
             return self.excess(&self.plan, decision, false);
         }
@@ -175,7 +177,7 @@ impl Meter {
             && wait <= SOON
             && !ends
         {
-            return Ruled::Hold(wait, ledger);
+            return MeterRuling::Hold(wait, ledger);
         }
         let payers = payers(&self.plan, decision);
         let accounts = self.accounts.iter().zip(payers);
@@ -187,11 +189,11 @@ impl Meter {
         for (account, most) in self.accounts.iter_mut().zip(enough) {
             account.content_with(most);
         }
-        Ruled::AskAgain
+        MeterRuling::AskAgain
     }
 
     /// What a refusal of no more than was needed comes to.
-    fn excess(&self, plan: &Plan, decision: &Decision, is_local: bool) -> Ruled {
+    fn excess(&self, plan: &Plan, decision: &Decision, is_local: bool) -> MeterRuling {
         let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
         let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
             let ends = policy.messages().is_some_and(Messages::excess_ends);
@@ -199,8 +201,8 @@ impl Meter {
         });
         let ledger = Ledger::of(&self.limiter, plan.entries(), decision, is_local);
         match ledger.report().retry_after() {
-            Some(wait) if !ends => Ruled::Hold(wait, ledger),
-            _ => Ruled::Excess(Excess::Quota(ledger)),
+            Some(wait) if !ends => MeterRuling::Hold(wait, ledger),
+            _ => MeterRuling::Excess(Excess::Quota(ledger)),
         }
     }
 
@@ -208,18 +210,18 @@ impl Meter {
         self.accounts.iter().any(Account::asked_ahead)
     }
 
-    fn content_with(&mut self, most: u64) -> Ruled {
+    fn content_with(&mut self, most: u64) -> MeterRuling {
         for account in &mut self.accounts {
             account.content_with(most);
         }
-        Ruled::AskAgain
+        MeterRuling::AskAgain
     }
 
-    fn take_on_trust(&mut self) -> Ruled {
+    fn take_on_trust(&mut self) -> MeterRuling {
         for account in &mut self.accounts {
             account.take_on_trust();
         }
-        Ruled::Paid
+        MeterRuling::Paid
     }
 }
 

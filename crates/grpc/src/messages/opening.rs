@@ -8,14 +8,14 @@ use http::{Request, Response};
 use tollgate_http::transport::{Config, Dialect, closed};
 use tollgate_http::{GrpcCode, RefusalReason, ResponseBody};
 use tollgate_limiter::Messages;
-use tollgate_limiter::transport::{Plan, Refused, Report};
+use tollgate_limiter::transport::{Plan, Rejection, Report};
 
 use super::body::MessageBody;
+use super::body_kind::{BodyKind, is_encoded};
 use super::call::Call;
 use super::meter::Meter;
-use super::received::Received;
-use super::says::{Says, is_encoded};
-use super::sent::Sent;
+use super::received_body::ReceivedBody;
+use super::sent_body::SentBody;
 use crate::call::refuse_call;
 
 /// What the services of one layer share.
@@ -29,11 +29,11 @@ pub(super) struct Settings {
 }
 
 /// A request that goes on to the service. Nothing is to be done with the answer if no policy charges messages.
-pub(super) type Opened<B> = (Request<MessageBody<B>>, Option<Box<Answering>>);
+pub(super) type OpenCall<B> = (Request<MessageBody<B>>, Option<Box<AnswerPlan>>);
 
 /// What is to be done with the answer to a call.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct AnswerPlan {
     pub(super) call: Call,
     sent: Option<Meter>,
     /// Whether it is known to be a call. If not, the answer tells.
@@ -42,19 +42,19 @@ pub(super) struct Answering {
     refusal: Option<Box<Response<Bytes>>>,
 }
 
-impl Answering {
+impl AnswerPlan {
     pub(super) fn answer<R>(self, response: Response<R>) -> Response<MessageBody<R>>
     where
         R: ResponseBody,
     {
         // A server of gRPC says so in every answer, or no client would read it.
-        if !self.is_certain && Says::of(response.headers()) == Says::Other {
+        if !self.is_certain && BodyKind::of(response.headers()) == BodyKind::Other {
             return response.map(MessageBody::plain);
         }
         if let Some(refusal) = self.refusal {
             return refusal.map(R::from_bytes).map(MessageBody::plain);
         }
-        response.map(|body| MessageBody::sent(body, Sent::new(self.sent, self.call)))
+        response.map(|body| MessageBody::sent(body, SentBody::new(self.sent, self.call)))
     }
 }
 
@@ -65,21 +65,21 @@ impl Answering {
 pub(super) fn open<B, R: ResponseBody>(
     settings: &Settings,
     request: Request<B>,
-    planned: Result<Plan, Refused>,
-) -> Result<Opened<B>, Response<R>> {
+    planned: Result<Plan, Rejection>,
+) -> Result<OpenCall<B>, Response<R>> {
     let config = &settings.config;
     let limiter = &config.limiter;
     let view = limiter.view(&request);
-    let says = Says::of(view.headers());
+    let says = BodyKind::of(view.headers());
     if planned.as_ref().is_ok_and(Plan::is_empty) {
         return Ok((request.map(MessageBody::plain), None));
     }
-    let is_certain = says != Says::Other || limiter.names_messages_of(&view);
+    let is_certain = says != BodyKind::Other || limiter.names_messages_of(&view);
     if is_certain && let Err(refused) = &planned {
         let reason = RefusalReason::of(refused);
         return Err(config.refuse(&request, reason, None));
     }
-    if let Says::Web(dialect) = says {
+    if let BodyKind::Web(dialect) = says {
         let response = closed(dialect, GrpcCode::Internal, settings.misplaced(TRANSLATED));
         return Err(response.map(R::from_bytes));
     }
@@ -97,7 +97,7 @@ pub(super) fn open<B, R: ResponseBody>(
         Err(refused) => {
             let reason = RefusalReason::of(&refused);
             let refusal = Box::new(refuse_call(config, reason, Report::default()));
-            let received = Received::tentative(Err(refusal.clone()), call.clone(), read_ahead);
+            let received = ReceivedBody::tentative(Err(refusal.clone()), call.clone(), read_ahead);
             (Some(received), None, Some(refusal))
         }
         Ok(plan) => {
@@ -109,9 +109,9 @@ pub(super) fn open<B, R: ResponseBody>(
             };
             let received = meter(Messages::are_received).map(|meter| {
                 if is_certain {
-                    Received::new(meter, call.clone(), read_ahead)
+                    ReceivedBody::new(meter, call.clone(), read_ahead)
                 } else {
-                    Received::tentative(Ok(meter), call.clone(), read_ahead)
+                    ReceivedBody::tentative(Ok(meter), call.clone(), read_ahead)
                 }
             });
             (received, meter(Messages::are_sent), None)
@@ -121,7 +121,7 @@ pub(super) fn open<B, R: ResponseBody>(
         None => request.map(MessageBody::plain),
         Some(received) => request.map(|body| MessageBody::received(body, received)),
     };
-    let answering = Answering {
+    let answering = AnswerPlan {
         call,
         sent,
         is_certain,

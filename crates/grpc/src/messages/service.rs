@@ -8,12 +8,12 @@ use http::{Request, Response};
 use http_body::Body;
 use tollgate_http::ResponseBody;
 use tollgate_http::transport::Deadline;
-use tollgate_limiter::transport::{Plan, Planned, Refused};
+use tollgate_limiter::transport::{Plan, Planning, Rejection};
 use tonic::server::NamedService;
 use tower_service::Service;
 
 use super::body::{BoxError, MessageBody};
-use super::future::{MessageLimitFuture, Resolving};
+use super::future::{MessageLimitFuture, PendingCall};
 use super::opening::{Settings, open};
 
 /// A service whose calls' messages are charged: what a [`MessageLimitLayer`](super::MessageLimitLayer) makes.
@@ -52,12 +52,12 @@ where
             return MessageLimitFuture::calling(call, None);
         }
         match limiter.plan_messages(&limiter.view(&request)) {
-            Ok(Planned::Now(plan)) => self.go_on(request, Ok(plan)),
-            Ok(Planned::Later(planning)) => {
+            Ok(Planning::Now(plan)) => self.go_on(request, Ok(plan)),
+            Ok(Planning::Later(planning)) => {
                 // The clone has not been asked whether it is ready, so it is the one that stays behind.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                MessageLimitFuture::resolving(Resolving {
+                MessageLimitFuture::resolving(PendingCall {
                     planning,
                     settings: self.settings.clone(),
                     ready,
@@ -74,7 +74,7 @@ impl<S> MessageLimitService<S> {
     fn go_on<B, R>(
         &mut self,
         request: Request<B>,
-        planned: Result<Plan, Refused>,
+        planned: Result<Plan, Rejection>,
     ) -> MessageLimitFuture<S, B>
     where
         S: Service<Request<MessageBody<B>>, Response = Response<R>> + Clone,

@@ -9,7 +9,7 @@ use tollgate_limiter::{ConfigError, Limiter, Policy};
 
 use super::claim::Claim;
 use super::misuse::What;
-use super::rule::{Own, Rule};
+use super::rule::{OwnPolicy, Rule};
 use super::site::{Site, described};
 
 /// What policies are built of.
@@ -93,7 +93,7 @@ impl<'a> Build<'a> {
     fn policy_of_its_own(
         &mut self,
         index: usize,
-        own: Own,
+        own: OwnPolicy,
         nameless: usize,
     ) -> Result<Policy, What> {
         let (name, mount) = match own.name {

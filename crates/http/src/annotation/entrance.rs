@@ -9,7 +9,7 @@ use http::request::Parts;
 use super::misuse::{Misuse, What};
 use super::registry::Registry;
 use super::site::Site;
-use crate::layer::Further;
+use crate::layer::InnerLimits;
 
 /// Why a request may not go on.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub enum Closed {
 ///
 /// If it may not.
 pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), Closed> {
-    let Some(further) = Further::of(parts) else {
+    let Some(further) = InnerLimits::of(parts) else {
         let misuse = Misuse::new(site, route, What::NoLayer).log(site);
         return Err(Closed::Misused(Arc::new(misuse)));
     };

@@ -6,14 +6,14 @@ use std::marker::PhantomData;
 use tollgate_core::Quota;
 use tollgate_limiter::key::KeyExtractor;
 
-use super::rule::{Own, Rule};
+use super::rule::{OwnPolicy, Rule};
 
 /// Types are all that there is: no value says more, and none is ever made.
-type Says<T> = PhantomData<fn() -> T>;
+type Phantom<T> = PhantomData<fn() -> T>;
 
 /// 16 bytes of text, the first in the highest bits, and the text that follows them. Fewer stand in the lower bits.
 #[derive(Debug)]
-pub struct Chars<const BYTES: u128, Rest>(Says<Rest>);
+pub struct Chars<const BYTES: u128, Rest>(Phantom<Rest>);
 
 /// The end of a text.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ pub trait Limits: 'static {
 
 /// A handler of this name, in this place, with this list of limits.
 #[derive(Debug)]
-pub struct Handler<Name, Place, List>(Says<(Name, Place, List)>);
+pub struct Handler<Name, Place, List>(Phantom<(Name, Place, List)>);
 
 impl<Name: Text, Place: Text, List: Rules> Limits for Handler<Name, Place, List> {
     fn handler() -> String {
@@ -143,7 +143,7 @@ pub trait IsRule: 'static {
 
 /// A limit with a quota of its own.
 #[derive(Debug)]
-pub struct Inline<Quota, Name, Key, Cost, const SHADOW: bool>(Says<(Quota, Name, Key, Cost)>);
+pub struct Inline<Quota, Name, Key, Cost, const SHADOW: bool>(Phantom<(Quota, Name, Key, Cost)>);
 
 impl<Q, Name, Key, Cost, const SHADOW: bool> IsRule for Inline<Q, Name, Key, Cost, SHADOW>
 where
@@ -153,7 +153,7 @@ where
     Cost: MaybeCost,
 {
     fn rule() -> Rule {
-        Rule::Inline(Own {
+        Rule::Inline(OwnPolicy {
             quotas: Quota::parse_all(&text::<Q>()).unwrap_or_default(),
             name: Name::get(),
             finish: |policy| {
@@ -166,7 +166,7 @@ where
 
 /// A limit that is a policy of the limiter.
 #[derive(Debug)]
-pub struct Named<Policy, Cost>(Says<(Policy, Cost)>);
+pub struct Named<Policy, Cost>(Phantom<(Policy, Cost)>);
 
 impl<P: Text, Cost: MaybeCost> IsRule for Named<P, Cost> {
     fn rule() -> Rule {

@@ -15,13 +15,13 @@ use crate::sync::{ArcSwap, Mutex};
 /// What has been asked for so far: bounded by the handlers of the program and the routes that they are mounted at.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    known: ArcSwap<Known>,
+    known: ArcSwap<Catalog>,
     /// Held by whoever makes the next `known`.
     building: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct Catalog {
     /// Which of the limiter's policies these were built beside: those that were replaced are forgotten.
     generation: u64,
     built: HashMap<Owner, Mounts>,
@@ -51,15 +51,15 @@ impl Registry {
         }
         let building = self.building.lock();
         let _building = building.unwrap_or_else(PoisonError::into_inner);
-        let mut known = Known::clone(&self.known.load());
+        let mut known = Catalog::clone(&self.known.load());
         // Another thread may have been here in between.
         if let Some(built) = known.find(generation, owner, method, route) {
             return built.clone();
         }
         if known.generation != generation {
-            known = Known {
+            known = Catalog {
                 generation,
-                ..Known::default()
+                ..Catalog::default()
             };
         }
         let built = match Build::new(limiter, &known.names, site, method, route).policies() {
@@ -78,7 +78,7 @@ impl Registry {
     }
 }
 
-impl Known {
+impl Catalog {
     fn find(&self, generation: u64, owner: Owner, method: &str, route: &str) -> Option<&Built> {
         if self.generation != generation {
             return None;

@@ -15,7 +15,7 @@ use tollgate_core::Quota;
 
 use super::guard::enter_route;
 use super::name;
-use super::rule::{Own, Rule};
+use super::rule::{OwnPolicy, Rule};
 use super::site::{Owner, Site};
 
 /// Limits on axum's method routers.
@@ -243,7 +243,7 @@ impl Site for RouteLimit {
 
     fn rules(&self) -> Vec<Rule> {
         vec![match &self.what {
-            What::Quotas(quotas) => Rule::Inline(Own {
+            What::Quotas(quotas) => Rule::Inline(OwnPolicy {
                 quotas: quotas.clone(),
                 name: None,
                 finish: |policy| policy,

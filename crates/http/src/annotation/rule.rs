@@ -7,7 +7,7 @@ use tollgate_limiter::Policy;
 #[derive(Debug)]
 pub enum Rule {
     /// A policy of its own.
-    Inline(Own),
+    Inline(OwnPolicy),
     /// A policy of the limiter.
     Named {
         /// Its name.
@@ -19,7 +19,7 @@ pub enum Rule {
 
 /// A policy of a handler's or route's own.
 #[derive(Debug)]
-pub struct Own {
+pub struct OwnPolicy {
     /// What is no quota was refused by the compiler, or when the route was built.
     pub(super) quotas: Vec<Quota>,
     /// If not the route's.

@@ -21,10 +21,10 @@ use tollgate_limiter::Share;
 ///
 /// `Retry-After` has whole seconds, so a jitter of less than one seldom shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jitter(Most);
+pub struct Jitter(JitterBound);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Most {
+enum JitterBound {
     Time(Duration),
     Share(Share),
 }
@@ -32,39 +32,39 @@ enum Most {
 /// At most this much.
 impl From<Duration> for Jitter {
     fn from(most: Duration) -> Self {
-        Self(Most::Time(most))
+        Self(JitterBound::Time(most))
     }
 }
 
 /// At most this share of the wait.
 impl From<Share> for Jitter {
     fn from(most: Share) -> Self {
-        Self(Most::Share(most))
+        Self(JitterBound::Share(most))
     }
 }
 
 /// A jitter, and what chance made of it this time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drawn {
+pub(super) struct JitterDraw {
     jitter: Jitter,
     chance: u64,
 }
 
 impl Jitter {
-    pub(super) fn draw(self) -> Drawn {
-        Drawn {
+    pub(super) fn draw(self) -> JitterDraw {
+        JitterDraw {
             jitter: self,
             chance: chance(),
         }
     }
 }
 
-impl Drawn {
+impl JitterDraw {
     /// The wait that the caller is told.
     pub(super) fn lengthen(self, wait: Duration) -> Duration {
         let most_us = match self.jitter.0 {
-            Most::Time(most) => most.as_micros(),
-            Most::Share(share) => share.part_of(wait.as_micros()),
+            JitterBound::Time(most) => most.as_micros(),
+            JitterBound::Share(share) => share.part_of(wait.as_micros()),
         };
         // As many shares of 2^64 as chance says, which is always below all of it.
         let most_us = u64::try_from(most_us).unwrap_or(u64::MAX);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn chance_reaches_from_nothing_to_the_most() {
-        let told = |jitter: Jitter, chance| Drawn { jitter, chance }.lengthen(SECOND * 8);
+        let told = |jitter: Jitter, chance| JitterDraw { jitter, chance }.lengthen(SECOND * 8);
         for (jitter, most) in [
             (Jitter::from(SECOND * 3), SECOND * 3),
             (Jitter::from(Share::one_in(4)), SECOND * 2),
@@ -131,7 +131,7 @@ mod tests {
             chance: u64,
         ) {
             let (wait, most) = (Duration::from_micros(wait_us), Duration::from_micros(most_us));
-            let told = Drawn { jitter: most.into(), chance }.lengthen(wait);
+            let told = JitterDraw { jitter: most.into(), chance }.lengthen(wait);
             prop_assert!(wait <= told && told <= wait + most);
         }
     }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use tollgate_limiter::key::KeyMissing;
-use tollgate_limiter::transport::{Refused, Report};
+use tollgate_limiter::transport::{Rejection, Report};
 use tollgate_limiter::{Block, PolicyVerdict, RequestView};
 
 use super::answer_body::AnswerBody;
-use super::jitter::Drawn;
+use super::jitter::JitterDraw;
 
 /// A request that is refused, and why.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
     report: Report<'a>,
     request: RequestView<'a>,
-    jitter: Option<Drawn>,
+    jitter: Option<JitterDraw>,
     asks_for_credentials: bool,
 }
 
@@ -40,11 +40,11 @@ impl<'a> RefusalReason<'a> {
     /// The reason that callers are told.
     #[doc(hidden)]
     #[must_use]
-    pub fn of(refused: &'a Refused) -> Self {
+    pub fn of(refused: &'a Rejection) -> Self {
         match refused {
-            Refused::Unidentified(missing) => Self::Unidentified(missing),
-            Refused::Blocked(how) => Self::Blocked(*how),
-            Refused::TierUnknown | Refused::Unavailable(_) => Self::Undecided,
+            Rejection::Unidentified(missing) => Self::Unidentified(missing),
+            Rejection::Blocked(how) => Self::Blocked(*how),
+            Rejection::TierUnknown | Rejection::Unavailable(_) => Self::Undecided,
         }
     }
 }
@@ -54,7 +54,7 @@ impl<'a> Refusal<'a> {
         reason: RefusalReason<'a>,
         report: Report<'a>,
         request: RequestView<'a>,
-        jitter: Option<Drawn>,
+        jitter: Option<JitterDraw>,
     ) -> Self {
         Self {
             reason,

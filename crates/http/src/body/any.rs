@@ -114,7 +114,7 @@ pin_project! {
     #[derive(Debug)]
     pub struct AnyBody<B> {
         #[pin]
-        body: Within<B>,
+        body: Wrapped<B>,
         // Of a limiter each. Hardly ever is there one.
         watches: Vec<BodyWatch>,
     }
@@ -123,7 +123,7 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     #[derive(Debug)]
-    enum Within<B> {
+    enum Wrapped<B> {
         Service { #[pin] body: B },
         // Empty once it was sent.
         Answer { bytes: Bytes },
@@ -134,7 +134,7 @@ impl<B> AnyBody<B> {
     /// Takes any body.
     pub const fn new(body: B) -> Self {
         Self {
-            body: Within::Service { body },
+            body: Wrapped::Service { body },
             watches: Vec::new(),
         }
     }
@@ -175,15 +175,15 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Within::Service { body } => body.is_end_stream(),
-            Within::Answer { bytes } => bytes.is_empty(),
+            Wrapped::Service { body } => body.is_end_stream(),
+            Wrapped::Answer { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Within::Service { body } => body.size_hint(),
-            Within::Answer { bytes } => SizeHint::with_exact(bytes.len() as u64),
+            Wrapped::Service { body } => body.size_hint(),
+            Wrapped::Answer { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }
@@ -195,7 +195,7 @@ where
 {
     fn from_bytes(bytes: Bytes) -> Self {
         Self {
-            body: Within::Answer { bytes },
+            body: Wrapped::Answer { bytes },
             watches: Vec::new(),
         }
     }

@@ -10,12 +10,12 @@ use http_body::{Body, Frame, SizeHint};
 
 /// The request body behind a [`BufferBodyLayer`](crate::BufferBodyLayer): what has been read, and then the rest.
 pub struct BufferedBody<B: Body> {
-    read: Read<B::Error>,
+    read: BodyStart<B::Error>,
     rest: B,
 }
 
 /// What has been read of a body.
-pub(super) struct Read<E> {
+pub(super) struct BodyStart<E> {
     frames: VecDeque<Frame<Bytes>>,
     error: Option<E>,
     bytes: usize,
@@ -23,7 +23,7 @@ pub(super) struct Read<E> {
     is_wanted: bool,
 }
 
-impl<E> Default for Read<E> {
+impl<E> Default for BodyStart<E> {
     fn default() -> Self {
         Self {
             frames: VecDeque::new(),
@@ -34,7 +34,7 @@ impl<E> Default for Read<E> {
     }
 }
 
-impl<E> Read<E> {
+impl<E> BodyStart<E> {
     pub(super) fn push(&mut self, frame: Result<Frame<Bytes>, E>, limit: usize) {
         match frame {
             Ok(frame) => {
@@ -83,10 +83,10 @@ impl<E> Read<E> {
 
 impl<B: Body> BufferedBody<B> {
     pub(super) fn unread(rest: B) -> Self {
-        Self::new(Read::default(), rest)
+        Self::new(BodyStart::default(), rest)
     }
 
-    pub(super) fn new(read: Read<B::Error>, rest: B) -> Self {
+    pub(super) fn new(read: BodyStart<B::Error>, rest: B) -> Self {
         Self { read, rest }
     }
 }

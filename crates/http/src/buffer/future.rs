@@ -13,7 +13,7 @@ use tollgate_limiter::transport::SeenBody;
 use tower_service::Service;
 
 use super::BufferedBody;
-use super::body::Read;
+use super::body::BodyStart;
 
 const TOO_LONG: &str = "the body is longer than is read";
 const FAILED: &str = "the body ended in an error";
@@ -47,7 +47,7 @@ pin_project! {
 struct Reading<S, B: Body> {
     ready: S,
     request: Request<B>,
-    read: Read<B::Error>,
+    read: BodyStart<B::Error>,
     limit: usize,
 }
 
@@ -60,7 +60,7 @@ where
         let reading = Some(Reading {
             ready,
             request,
-            read: Read::default(),
+            read: BodyStart::default(),
             limit,
         });
         Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use tollgate_limiter::transport::{Decided, Ledger, Report, Ruling};
+use tollgate_limiter::transport::{Judgement, Ledger, Report, Ruling};
 use tollgate_limiter::{RequestView, ResponseView};
 
 #[cfg(feature = "tonic")]
@@ -137,13 +137,17 @@ impl Config {
         None
     }
 
-    fn let_in<B>(self: &Arc<Self>, request: &Request<B>, decided: Option<Decided<'_>>) -> Passage {
+    fn let_in<B>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        decided: Option<Judgement<'_>>,
+    ) -> Passage {
         let own = self.answers.write_on(request);
         let settles = if self.status {
             // A handler may name other policies.
             self.limiter.has_outcomes()
         } else {
-            self.limiter.has_outcomes() && decided.is_some_and(Decided::has_outcomes)
+            self.limiter.has_outcomes() && decided.is_some_and(Judgement::has_outcomes)
         };
         if !self.status && !own && !settles {
             return Passage::NOTHING;
@@ -153,7 +157,7 @@ impl Config {
                 status: Some(RateLimitStatus::outermost(
                     self,
                     own,
-                    decided.map_or_else(Ledger::default, Decided::ledger),
+                    decided.map_or_else(Ledger::default, Judgement::ledger),
                 )),
                 carries: self.status,
                 writes: own,
@@ -169,9 +173,9 @@ impl Config {
         outer: &RateLimitStatus,
         own: bool,
         settles: bool,
-        decided: Option<Decided<'_>>,
+        decided: Option<Judgement<'_>>,
     ) -> Passage {
-        let ledger = decided.map_or_else(Ledger::default, Decided::ledger);
+        let ledger = decided.map_or_else(Ledger::default, Judgement::ledger);
         Passage {
             status: Some(outer.further_in(self, own, ledger)),
             carries: true,
@@ -197,19 +201,19 @@ impl Config {
         &self,
         request: &Request<B>,
         reason: RefusalReason<'_>,
-        decided: Option<Decided<'_>>,
+        decided: Option<Judgement<'_>>,
     ) -> Response<R> {
         let view = self.limiter.view(request);
         let outer = request.extensions().get::<RateLimitStatus>();
         let writes =
             self.answers.write_on(request) && !outer.is_some_and(RateLimitStatus::is_written);
-        let verdicts = decided.map(Decided::verdicts).unwrap_or_default();
+        let verdicts = decided.map(Judgement::verdicts).unwrap_or_default();
         let report = Report::of(&verdicts);
         let response = self.answers.refuse(reason, report, view, writes);
         if let Some(outer) = outer {
             // A refused request costs nothing: what layers further out took for it comes back.
             outer.give_back();
-            outer.enter(decided.map(Decided::ledger).unwrap_or_default());
+            outer.enter(decided.map(Judgement::ledger).unwrap_or_default());
         }
         response.map(R::from_bytes)
     }

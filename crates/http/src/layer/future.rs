@@ -41,12 +41,12 @@ pin_project! {
         // The request passed.
         Calling { #[pin] call: S::Future, completion: Option<Completion> },
         // The request waits, or was refused. What waits is in a box: it is large, and few requests wait.
-        Aside { waiting: Option<Box<Waiting<S, B>>>, response: Option<S::Response> },
+        Aside { waiting: Option<Box<WaitingRequest<S, B>>>, response: Option<S::Response> },
     }
 }
 
 /// A request that waits for an answer, and the service that was found ready for it.
-pub(super) struct Waiting<S, B> {
+pub(super) struct WaitingRequest<S, B> {
     pub(super) pending: Box<Pending>,
     pub(super) config: Arc<Config>,
     pub(super) ready: S,
@@ -56,7 +56,7 @@ pub(super) struct Waiting<S, B> {
     pub(super) deadline: Option<Deadline>,
 }
 
-impl<S, B> Waiting<S, B> {
+impl<S, B> WaitingRequest<S, B> {
     /// Either what is to be done once there is a response, or the answer to a refused request.
     fn poll<R: ResponseBody>(
         &mut self,
@@ -87,7 +87,7 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn waiting(waiting: Waiting<S, B>) -> Self {
+    pub(super) fn waiting(waiting: WaitingRequest<S, B>) -> Self {
         Self {
             state: State::Aside {
                 waiting: Some(Box::new(waiting)),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use tollgate_limiter::transport::{Admission, Asked, Pending};
+use tollgate_limiter::transport::{Admission, Pending, PolicySet};
 use tower_service::Service;
 
 use super::ResponseFuture;
 #[cfg(feature = "tonic")]
 use super::deadline::Deadline;
-use super::future::Waiting;
+use super::future::WaitingRequest;
 use crate::ResponseBody;
 use crate::settings::Config;
 
@@ -75,7 +75,7 @@ where
         let limiter = &self.config.limiter;
         let view = limiter.view(&request);
         let mut answer = None;
-        let admission = limiter.admit(&view, Asked::Covering, |ruling| {
+        let admission = limiter.admit(&view, PolicySet::Covering, |ruling| {
             self.config.conclude(&request, &ruling, &mut answer)
         });
         match admission {
@@ -97,7 +97,7 @@ impl<S> RateLimitService<S> {
         // The clone has not been asked whether it is ready, so it is the one that stays behind.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        ResponseFuture::waiting(Waiting {
+        ResponseFuture::waiting(WaitingRequest {
             pending,
             #[cfg(feature = "tonic")]
             deadline: Deadline::of(&self.config.limiter.view(&request)),

@@ -107,7 +107,7 @@ impl KeyConfig {
             [key] => key.build(policy, registry),
             keys => {
                 let parts = keys.iter().map(|key| key.build(policy, registry));
-                let parts = All(parts.collect::<Result<_, _>>()?);
+                let parts = TupleKey(parts.collect::<Result<_, _>>()?);
                 Ok(if parts.0.iter().any(|part| part.later().is_some()) {
                     Source::Later(Arc::new(parts))
                 } else {
@@ -151,9 +151,9 @@ fn typed(text: &str) -> Key {
 }
 
 /// What a tuple of extractors is, when it is known at run time only.
-struct All(Box<[Source]>);
+struct TupleKey(Box<[Source]>);
 
-impl KeyExtractor for All {
+impl KeyExtractor for TupleKey {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let parts = self.0.iter().map(|part| part.extract(request));
         whole(&parts.collect::<Vec<_>>())
@@ -169,7 +169,7 @@ impl KeyExtractor for All {
 }
 
 /// The same where some parts have to be waited for.
-impl AsyncKeyExtractor for All {
+impl AsyncKeyExtractor for TupleKey {
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
         let known = self.0.iter().filter(|part| part.later().is_none());
         let known: Vec<_> = known.map(|part| part.extract(request)).collect();

@@ -24,7 +24,7 @@ pub(super) fn policies_by_name<'de, D: Deserializer<'de>>(
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut policies = Vec::new();
-            while let Some(policy) = list.next_element_seed(Nth(policies.len() + 1))? {
+            while let Some(policy) = list.next_element_seed(Ordinal(policies.len() + 1))? {
                 policies.push(policy);
             }
             Ok(policies)
@@ -35,9 +35,9 @@ pub(super) fn policies_by_name<'de, D: Deserializer<'de>>(
 }
 
 /// The policy that is the first, the second, and so on.
-struct Nth(usize);
+struct Ordinal(usize);
 
-impl<'de> DeserializeSeed<'de> for Nth {
+impl<'de> DeserializeSeed<'de> for Ordinal {
     type Value = PolicyConfig;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PolicyConfig, D::Error> {
@@ -45,7 +45,7 @@ impl<'de> DeserializeSeed<'de> for Nth {
     }
 }
 
-impl<'de> Visitor<'de> for Nth {
+impl<'de> Visitor<'de> for Ordinal {
     type Value = PolicyConfig;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +53,7 @@ impl<'de> Visitor<'de> for Nth {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<PolicyConfig, A::Error> {
-        let policy = Anything.visit_map(fields)?;
+        let policy = AnyValue.visit_map(fields)?;
         let which = match policy.get("name") {
             Some(Value::String(name)) => format!("policy {:?}", shortened(name)),
             _ => format!("policy number {}", self.0),
@@ -74,17 +74,17 @@ fn shortened(text: &str) -> String {
 }
 
 /// What is written, in whatever format, with no name twice in one place.
-struct Written(Value);
+struct Document(Value);
 
-impl<'de> Deserialize<'de> for Written {
+impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Anything).map(Self)
+        deserializer.deserialize_any(AnyValue).map(Self)
     }
 }
 
-struct Anything;
+struct AnyValue;
 
-impl<'de> Visitor<'de> for Anything {
+impl<'de> Visitor<'de> for AnyValue {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Anything {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Written(value)) = list.next_element()? {
+        while let Some(Document(value)) = list.next_element()? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -133,7 +133,7 @@ impl<'de> Visitor<'de> for Anything {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((name, Written(value))) = entries.next_entry::<String, _>()? {
+        while let Some((name, Document(value))) = entries.next_entry::<String, _>()? {
             if map.contains_key(&name) {
                 return Err(A::Error::custom(format_args!(
                     "{:?} is given twice",

@@ -4,7 +4,7 @@ use base64::Engine as _;
 
 use super::authorization::credentials;
 use super::lenient::BASE64;
-use super::told::Told;
+use super::reading::Reading;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -34,7 +34,7 @@ impl KeyExtractor for BasicUser {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let unreadable = || Self::MISSING.ambiguous("it is no base64 of a user and a password");
         let encoded = match credentials(request, "Basic") {
-            Told::One(encoded) => encoded,
+            Reading::One(encoded) => encoded,
             other => return other.key(&Self::MISSING),
         };
         let decoded = BASE64.decode(encoded).map_err(|_| unreadable())?;

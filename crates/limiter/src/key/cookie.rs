@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::header::COOKIE;
 use percent_encoding::percent_decode;
 
-use super::told::Told;
+use super::reading::Reading;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -49,7 +49,7 @@ impl Cookie {
         }
     }
 
-    fn find<'r>(&self, request: &RequestView<'r>) -> Result<Told<Cow<'r, [u8]>>, &'static str> {
+    fn find<'r>(&self, request: &RequestView<'r>) -> Result<Reading<Cow<'r, [u8]>>, &'static str> {
         let mut is_text = true;
         let lines = request.headers().get_all(COOKIE).into_iter();
         let pairs = lines.flat_map(|line| {
@@ -57,7 +57,7 @@ impl Cookie {
             let pairs = line.as_bytes().split(|byte| *byte == b';');
             pairs.map(move |pair| (pair, is_text))
         });
-        let told = Told::by(pairs.filter_map(|(pair, is_in_text)| {
+        let told = Reading::by(pairs.filter_map(|(pair, is_in_text)| {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = pair.split_at_checked(equals)?;
             let value = value.strip_prefix(b"=")?.trim_ascii();

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use super::reading::Reading;
 use super::seen_body::SeenBody;
-use super::told::Told;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
@@ -55,7 +55,7 @@ impl KeyExtractor for FormField {
         let in_query = values(query.as_bytes(), &self.name);
         match SeenBody::of(request) {
             // Whatever the body says it is: some handlers do not ask.
-            Ok(body) => Told::by(in_query.chain(values(body, &self.name))).key(&self.missing),
+            Ok(body) => Reading::by(in_query.chain(values(body, &self.name))).key(&self.missing),
             // Also a form in the query: who reads the body might see another.
             Err(why) => Err(self.missing.clone().ambiguous(why)),
         }

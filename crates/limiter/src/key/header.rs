@@ -3,7 +3,7 @@
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 
-use super::told::SEVERAL;
+use super::reading::SEVERAL;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
+use super::reading::SEVERAL;
 use super::seen_body::{ContentType, SeenBody};
-use super::told::SEVERAL;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
@@ -51,11 +51,11 @@ impl JsonField {
         }
     }
 
-    fn find(&self, request: &RequestView<'_>) -> Told {
+    fn find(&self, request: &RequestView<'_>) -> FieldReading {
         let body = match SeenBody::of(request) {
-            Ok([]) => return Told::Nothing,
+            Ok([]) => return FieldReading::Nothing,
             Ok(body) => body,
-            Err(why) => return Told::Ambiguous(why),
+            Err(why) => return FieldReading::Ambiguous(why),
         };
         let mut document = serde_json::Deserializer::from_slice(body);
         let found = Field(&self.path).deserialize(&mut document);
@@ -63,16 +63,16 @@ impl JsonField {
             // Whatever the body says it is: some handlers do not ask.
             Ok(found) => found,
             Err(_) if ContentType::of(request.headers()) == Some(ContentType::Json) => {
-                Told::Ambiguous("the body is no JSON")
+                FieldReading::Ambiguous("the body is no JSON")
             }
-            Err(_) => Told::Nothing,
+            Err(_) => FieldReading::Nothing,
         }
     }
 }
 
 /// What a document, or a part of it, says.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum FieldReading {
     Nothing,
     One(Key),
     Ambiguous(&'static str),
@@ -82,9 +82,9 @@ enum Told {
 struct Field<'p>(&'p [Box<str>]);
 
 impl<'de> DeserializeSeed<'de> for Field<'_> {
-    type Value = Told;
+    type Value = FieldReading;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Told, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldReading, D::Error> {
         if self.0.is_empty() {
             return Value::deserialize(deserializer).map(|value| identity(&value));
         }
@@ -93,35 +93,35 @@ impl<'de> DeserializeSeed<'de> for Field<'_> {
 }
 
 impl<'de> Visitor<'de> for Field<'_> {
-    type Value = Told;
+    type Value = FieldReading;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Told, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FieldReading, A::Error> {
         let mut found = None;
         while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
             match self.0 {
                 [first, rest @ ..] if **first == *name => {
                     let value = fields.next_value_seed(Field(rest))?;
                     found = match found {
-                        Some(other) if other != value => Some(Told::Ambiguous(SEVERAL)),
+                        Some(other) if other != value => Some(FieldReading::Ambiguous(SEVERAL)),
                         _ => Some(value),
                     };
                 }
                 _ => drop(fields.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(found.unwrap_or(Told::Nothing))
+        Ok(found.unwrap_or(FieldReading::Nothing))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Told, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FieldReading, A::Error> {
         let Some((first, rest)) = self.0.split_first() else {
-            return Ok(Told::Nothing);
+            return Ok(FieldReading::Nothing);
         };
         let wanted = first.parse::<usize>().ok();
-        let (mut found, mut index) = (Told::Nothing, 0_usize);
+        let (mut found, mut index) = (FieldReading::Nothing, 0_usize);
         loop {
             if wanted == Some(index) {
                 match list.next_element_seed(Field(rest))? {
@@ -131,52 +131,52 @@ impl<'de> Visitor<'de> for Field<'_> {
             } else if list.next_element::<IgnoredAny>()?.is_none() {
                 return Ok(found);
             } else if wanted.is_none() {
-                found = Told::Ambiguous("there is a list where its name should be");
+                found = FieldReading::Ambiguous("there is a list where its name should be");
             }
             index += 1;
         }
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Told, E> {
-        Ok(Told::Nothing)
+    fn visit_bool<E>(self, _: bool) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Told, E> {
-        Ok(Told::Nothing)
+    fn visit_i64<E>(self, _: i64) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Told, E> {
-        Ok(Told::Nothing)
+    fn visit_u64<E>(self, _: u64) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Told, E> {
-        Ok(Told::Nothing)
+    fn visit_f64<E>(self, _: f64) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Told, E> {
-        Ok(Told::Nothing)
+    fn visit_str<E>(self, _: &str) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
     }
 
-    fn visit_unit<E>(self) -> Result<Told, E> {
-        Ok(Told::Nothing)
+    fn visit_unit<E>(self) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
     }
 }
 
 /// What the field has to be.
-fn identity(value: &Value) -> Told {
+fn identity(value: &Value) -> FieldReading {
     match value {
-        Value::Null => Told::Nothing,
-        Value::String(text) if text.is_empty() => Told::Nothing,
-        Value::String(text) => Told::One(match one_form(text.as_bytes()) {
+        Value::Null => FieldReading::Nothing,
+        Value::String(text) if text.is_empty() => FieldReading::Nothing,
+        Value::String(text) => FieldReading::One(match one_form(text.as_bytes()) {
             Some(form) => Key::bytes(&form),
             None => Key::from(text.as_str()),
         }),
         Value::Number(number) => match whole(number) {
-            Some(digits) => Told::One(Key::from(digits)),
-            None => Told::Ambiguous("it is no whole number that all readers have"),
+            Some(digits) => FieldReading::One(Key::from(digits)),
+            None => FieldReading::Ambiguous("it is no whole number that all readers have"),
         },
         Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            Told::Ambiguous("it is neither a text nor a number")
+            FieldReading::Ambiguous("it is neither a text nor a number")
         }
     }
 }
@@ -202,9 +202,9 @@ fn whole(number: &Number) -> Option<String> {
 impl KeyExtractor for JsonField {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         match self.find(request) {
-            Told::One(key) => Ok(key),
-            Told::Nothing => Err(self.missing.clone()),
-            Told::Ambiguous(why) => Err(self.missing.clone().ambiguous(why)),
+            FieldReading::One(key) => Ok(key),
+            FieldReading::Nothing => Err(self.missing.clone()),
+            FieldReading::Ambiguous(why) => Err(self.missing.clone().ambiguous(why)),
         }
     }
 

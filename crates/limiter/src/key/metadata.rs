@@ -7,7 +7,7 @@ use base64::Engine as _;
 use http::HeaderName;
 
 use super::lenient::BASE64;
-use super::told::SEVERAL;
+use super::reading::SEVERAL;
 use super::{Header, KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::told::Told;
+use super::reading::Reading;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::matching::{PathForms, captured};
@@ -43,38 +43,38 @@ impl PathParam {
         }
     }
 
-    fn find(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
+    fn find(&self, request: &RequestView<'_>) -> Reading<Vec<u8>> {
         match self.in_routes(request) {
-            Told::Nothing => self.in_matched(request),
+            Reading::Nothing => self.in_matched(request),
             // Which of the routes counts, the router knows.
-            Told::Several => match self.in_matched(request) {
-                Told::Nothing => Told::Several,
+            Reading::Several => match self.in_matched(request) {
+                Reading::Nothing => Reading::Several,
                 matched => matched,
             },
-            one @ Told::One(_) => one,
+            one @ Reading::One(_) => one,
         }
     }
 
     /// What stands there for the name in the policy's own routes.
-    fn in_routes(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
+    fn in_routes(&self, request: &RequestView<'_>) -> Reading<Vec<u8>> {
         let Some(routing) = request.routing() else {
-            return Told::Nothing;
+            return Reading::Nothing;
         };
         let covering = routing.routes.iter().filter_map(|route| {
             let form = routing.form_for(route)?;
             Some(route.capture(form, &self.name))
         });
-        Told::by(covering.flatten().map(plain))
+        Reading::by(covering.flatten().map(plain))
     }
 
     /// What stands there for the name in the route that axum matched.
-    fn in_matched(&self, request: &RequestView<'_>) -> Told<Vec<u8>> {
+    fn in_matched(&self, request: &RequestView<'_>) -> Reading<Vec<u8>> {
         let Some(pattern) = request.matched_path() else {
-            return Told::Nothing;
+            return Reading::Nothing;
         };
         let found = |path: &PathForms<'_>| {
             let captures = captured(pattern, path.as_sent(), &self.name);
-            Told::by(captures.into_iter().map(plain))
+            Reading::by(captures.into_iter().map(plain))
         };
         match request.routing() {
             Some(routing) => found(routing.path),

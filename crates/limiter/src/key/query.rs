@@ -1,7 +1,7 @@
 //! A parameter of the query.
 
 use super::form_field::values;
-use super::told::Told;
+use super::reading::Reading;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -42,7 +42,7 @@ impl Query {
 impl KeyExtractor for Query {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let query = request.uri().query().unwrap_or_default();
-        Told::by(values(query.as_bytes(), &self.name)).key(&self.missing)
+        Reading::by(values(query.as_bytes(), &self.name)).key(&self.missing)
     }
 
     fn needs_whole_request(&self) -> bool {

@@ -11,9 +11,9 @@ use tollgate_core::{Answer, BackendError, Decide, Decision};
 
 use super::observer::Cause;
 use super::plan::Entries;
-use super::planning::{Planned, Refused, Resolving};
+use super::planning::{PendingPlan, Planning, Rejection};
 use super::snapshot::Snapshot;
-use super::{Decided, Fallback, Limiter, Plan, coverage};
+use super::{Fallback, Judgement, Limiter, Plan, coverage};
 use crate::key::ClientIp;
 use crate::{Key, Policy, RequestView};
 
@@ -32,18 +32,18 @@ pub enum Ruling<'a> {
     /// No quota has a say in it.
     Uncharged,
     /// Every enforced quota had room.
-    Admitted(Decided<'a>),
+    Admitted(Judgement<'a>),
     /// A quota had no room.
-    Denied(Decided<'a>),
+    Denied(Judgement<'a>),
     /// The backend failed, and the request passes.
     Undecided(BackendError),
     /// No quota was asked, and the request is refused.
-    Refused(Refused),
+    Refused(Rejection),
 }
 
 /// The policies that a request is put before.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'a> {
+pub enum PolicySet<'a> {
     /// Those of the limiter that cover it.
     Covering,
     /// Those of a handler or route, wherever the limiter has them from.
@@ -58,7 +58,7 @@ pub struct Pending(Step);
 #[derive(Debug)]
 enum Step {
     /// Who the request is from is not known yet, or in which tier that is.
-    Resolving(Resolving),
+    Resolving(PendingPlan),
     /// The backend was asked.
     Deciding(Decide, Plan),
 }
@@ -101,7 +101,7 @@ impl<'a> Ruling<'a> {
         decision: &'a Decision,
         is_local: bool,
     ) -> Self {
-        let decided = Decided {
+        let decided = Judgement {
             limiter,
             entries,
             decision,
@@ -124,11 +124,11 @@ impl Limiter {
     pub fn admit<T>(
         &self,
         request: &RequestView<'_>,
-        asked: Asked<'_>,
+        asked: PolicySet<'_>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         let policies = self.snapshot();
-        if let Asked::Covering = asked {
+        if let PolicySet::Covering = asked {
             if let Some(policy) = policies.messages.policies.first() {
                 self.warn_of_unattended_messages(policy);
             }
@@ -156,12 +156,12 @@ impl Limiter {
         &self,
         policies: &Snapshot,
         request: RequestView<'_>,
-        asked: Asked<'_>,
+        asked: PolicySet<'_>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         let (terms, observers) = (&self.0.terms, &self.0.observers);
         let planned = match asked {
-            Asked::Covering => {
+            PolicySet::Covering => {
                 if let Some(sole) = policies.requests.sole()
                     && let Some(key) = sole.key(&request)
                 {
@@ -170,7 +170,9 @@ impl Limiter {
                 }
                 policies.requests.plan(&request, terms, observers)
             }
-            Asked::Handler(policies) => coverage::plan_at_handler(policies, &request, observers),
+            PolicySet::Handler(policies) => {
+                coverage::plan_at_handler(policies, &request, observers)
+            }
         };
         self.go_on(self.warned(planned), conclude)
     }
@@ -215,13 +217,13 @@ impl Limiter {
     #[inline(never)]
     pub(super) fn go_on<T>(
         &self,
-        planned: Result<Planned, Refused>,
+        planned: Result<Planning, Rejection>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         let ruling = match planned {
-            Ok(Planned::Now(plan)) if plan.is_empty() => Ruling::Uncharged,
-            Ok(Planned::Now(plan)) => return self.ask(plan.entries(), conclude),
-            Ok(Planned::Later(resolving)) => {
+            Ok(Planning::Now(plan)) if plan.is_empty() => Ruling::Uncharged,
+            Ok(Planning::Now(plan)) => return self.ask(plan.entries(), conclude),
+            Ok(Planning::Later(resolving)) => {
                 return Admission::Pending(Box::new(Pending(Step::Resolving(resolving))));
             }
             Err(refused) => Ruling::Refused(refused),
@@ -229,8 +231,8 @@ impl Limiter {
         Admission::Ruled(conclude(ruling))
     }
 
-    pub(super) fn warned(&self, plan: Result<Planned, Refused>) -> Result<Planned, Refused> {
-        if matches!(&plan, Ok(Planned::Now(plan)) if plan.misses_peer) {
+    pub(super) fn warned(&self, plan: Result<Planning, Rejection>) -> Result<Planning, Rejection> {
+        if matches!(&plan, Ok(Planning::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }
         plan
@@ -328,7 +330,7 @@ impl Limiter {
                 Ruling::of(self, local.0.entries(), &local.1, true)
             }
             Err(Fallback::Pass(error)) => Ruling::Undecided(error),
-            Err(Fallback::Refuse(error)) => Ruling::Refused(Refused::Unavailable(error)),
+            Err(Fallback::Refuse(error)) => Ruling::Refused(Rejection::Unavailable(error)),
         })
     }
 
@@ -356,7 +358,7 @@ mod tests {
 
     use tollgate_core::{FailureKind, Timestamp};
 
-    use super::super::plan::{Ask, Entry};
+    use super::super::plan::{Demand, Entry};
     use super::*;
     use crate::{OnFailure, Quota, Share};
 
@@ -369,7 +371,7 @@ mod tests {
         let limiter = Limiter::from(policy);
         let policy = limiter.policy("local").expect("it has one");
         let mut plan = Plan::default();
-        plan.push(Entry::new(&policy, Key::from("anyone"), Ask::ONCE));
+        plan.push(Entry::new(&policy, Key::from("anyone"), Demand::ONCE));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             let _fallback = limiter.judge(plan.entries(), Err(error));

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use tollgate_core::{BackendError, Receipt, Verdict};
 
-use super::plan::Ask;
+use super::plan::Demand;
 use super::planning;
-use super::{Admission, Ledger, Limiter, Pending, Refused, Ruling};
+use super::{Admission, Ledger, Limiter, Pending, Rejection, Ruling};
 use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
@@ -78,7 +78,7 @@ impl<'a> IntoFuture for Check<'a> {
             step: match self.policy {
                 Err(error) => Step::Unknown(error),
                 Ok(policy) => Step::Asked {
-                    ask: Ask {
+                    ask: Demand {
                         tier: None,
                         cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
                         probe: self.probe,
@@ -105,7 +105,7 @@ enum Step {
     Asked {
         policy: Arc<Policy>,
         key: Key,
-        ask: Ask,
+        ask: Demand,
     },
     Pending(Arc<Policy>, Box<Pending>),
     /// The answer was given.
@@ -144,7 +144,7 @@ impl Limiter {
         &self,
         policy: &Arc<Policy>,
         key: Key,
-        ask: Ask,
+        ask: Demand,
     ) -> Admission<Result<Checked, CheckError>> {
         let planned = planning::plan_for_key(policy, key, ask, &self.0.observers);
         self.go_on(planned, |ruling| Checked::of(policy, ruling))
@@ -183,11 +183,11 @@ impl Checked {
                 Outcome::decided(&decided.ledger())
             }
             Ruling::Undecided(error) => Outcome::Undecided(error),
-            Ruling::Refused(Refused::Blocked(how)) => Outcome::Blocked(how),
-            Ruling::Refused(Refused::Unavailable(error)) => {
+            Ruling::Refused(Rejection::Blocked(how)) => Outcome::Blocked(how),
+            Ruling::Refused(Rejection::Unavailable(error)) => {
                 return Err(CheckError::Unavailable(error));
             }
-            Ruling::Refused(Refused::TierUnknown | Refused::Unidentified(_)) => {
+            Ruling::Refused(Rejection::TierUnknown | Rejection::Unidentified(_)) => {
                 return Err(CheckError::TierUnknown {
                     policy: policy.name().into(),
                 });

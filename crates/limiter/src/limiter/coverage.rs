@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::observer::Observers;
-use super::plan::{Ask, Payer};
-use super::planning::{self, Planned, Refused, Site};
+use super::plan::{Demand, Payer};
+use super::planning::{self, Planning, Rejection, Site};
 use super::terms::Terms;
 use super::watch::{ProxyWatch, Watch};
 use crate::matching::{Matcher, PathForms};
@@ -90,7 +90,7 @@ impl Sole {
         Payer {
             policy: &self.policy,
             key,
-            ask: Ask {
+            ask: Demand {
                 tier: None,
                 cost: self.cost,
                 probe: false,
@@ -139,7 +139,7 @@ impl Coverage {
         request: &RequestView<'_>,
         terms: &Terms,
         observers: &Observers,
-    ) -> Result<Planned, Refused> {
+    ) -> Result<Planning, Rejection> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
         if self.matcher.is_none() && !terms.ignores_path_case {
@@ -167,7 +167,7 @@ pub(super) fn plan_at_handler(
     policies: &[Arc<Policy>],
     request: &RequestView<'_>,
     observers: &Observers,
-) -> Result<Planned, Refused> {
+) -> Result<Planning, Rejection> {
     let found = FoundClient::new();
     let request = request.remembering(&found);
     planning::plan(policies.iter(), &request, None, Site::Handler, observers)

@@ -25,12 +25,12 @@ pub(super) struct Health {
     made_at: Instant,
     /// No line is due before, in milliseconds. Read by each failure, so that most of them take no lock.
     due_ms: AtomicU64,
-    told: Mutex<Told>,
+    told: Mutex<LogState>,
 }
 
 /// What the log has heard.
 #[derive(Debug, Default)]
-struct Told {
+struct LogState {
     warned_at: Option<Instant>,
     /// The counts when the log last heard of an end: what short outages cost that were not told is told with the next.
     counted: Counts,
@@ -136,7 +136,7 @@ impl Health {
     }
 }
 
-impl Told {
+impl LogState {
     /// Tells of a failure if a line is due, and gives the time at which the next failure has to ask.
     fn of_failure(
         &mut self,

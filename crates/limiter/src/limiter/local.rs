@@ -112,7 +112,7 @@ mod tests {
 
     use tollgate_core::{FailureKind, ManualClock};
 
-    use super::super::plan::{Ask, Entry, Plan};
+    use super::super::plan::{Demand, Entry, Plan};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
             budgets: Budgets::new(wall.clone()).into(),
         };
         let mut plan = Plan::default();
-        plan.push(Entry::new(&policy, Key::from("anyone"), Ask::ONCE));
+        plan.push(Entry::new(&policy, Key::from("anyone"), Demand::ONCE));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             match local.rule_without_backend(plan.entries(), error) {

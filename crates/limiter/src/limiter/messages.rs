@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::planning::{Planned, Refused, Resolving};
+use super::planning::{PendingPlan, Planning, Rejection};
 use super::{Limiter, Plan};
 use crate::RequestView;
 use crate::matching::PathForms;
@@ -40,7 +40,7 @@ impl Limiter {
 
     /// Which policies cover the messages of a call, whose budgets they spend, and how much.
     #[doc(hidden)]
-    pub fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planned, Refused> {
+    pub fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planning, Rejection> {
         let (policies, terms) = (self.snapshot(), &self.0.terms);
         policies.messages.watch(call, terms, &policies.proxies);
         let planned = policies.messages.plan(call, terms, &self.0.observers);
@@ -50,10 +50,10 @@ impl Limiter {
     #[doc(hidden)]
     pub fn poll_plan(
         &self,
-        resolving: &mut Resolving,
+        resolving: &mut PendingPlan,
         cx: &mut Context<'_>,
         request: Option<&RequestView<'_>>,
-    ) -> Poll<Result<Plan, Refused>> {
+    ) -> Poll<Result<Plan, Rejection>> {
         resolving.poll(cx, request, &self.0.observers)
     }
 }

@@ -21,12 +21,12 @@ pub struct Plan {
 pub struct Entry {
     policy: Arc<Policy>,
     key: Key,
-    ask: Ask,
+    ask: Demand,
 }
 
 /// How a policy is asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(super) struct Demand {
     pub(super) tier: Option<usize>,
     pub(super) cost: u64,
     /// Whether it is only asked whether the cost would pass.
@@ -34,7 +34,7 @@ pub(super) struct Ask {
 }
 
 #[cfg(test)]
-impl Ask {
+impl Demand {
     pub(super) const ONCE: Self = Self {
         tier: None,
         cost: 1,
@@ -47,7 +47,7 @@ impl Ask {
 pub struct Payer<'a> {
     pub(super) policy: &'a Arc<Policy>,
     pub(super) key: &'a Key,
-    pub(super) ask: Ask,
+    pub(super) ask: Demand,
 }
 
 impl Plan {
@@ -175,7 +175,7 @@ impl<'a> Entries<'a> {
 }
 
 impl Entry {
-    pub(super) fn new(policy: &Arc<Policy>, key: Key, ask: Ask) -> Self {
+    pub(super) fn new(policy: &Arc<Policy>, key: Key, ask: Demand) -> Self {
         Self {
             policy: Arc::clone(policy),
             key: key.compact(),

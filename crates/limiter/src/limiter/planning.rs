@@ -8,16 +8,16 @@ use std::task::{Context, Poll};
 use tollgate_core::BackendError;
 
 use super::observer::{Cause, Observers};
-use super::plan::{Ask, Entry, Plan};
+use super::plan::{Demand, Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{FoundTier, Listed, TierUnknown};
+use crate::policy::{FoundTier, Listing, TierUnknown};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RequestView};
 
 /// Why a request is refused that no quota refuses.
 #[derive(Debug)]
-pub enum Refused {
+pub enum Rejection {
     /// A policy insists on knowing who it is from.
     Unidentified(KeyMissing),
     /// The caller is on a policy's block list, or a limit of 0 refuses it.
@@ -30,29 +30,29 @@ pub enum Refused {
 
 /// A plan that is ready, or one that waits for an answer.
 #[derive(Debug)]
-pub enum Planned {
+pub enum Planning {
     /// The plan.
     Now(Plan),
     /// Who the request is from has to be asked for.
-    Later(Resolving),
+    Later(PendingPlan),
 }
 
 /// The policies that cover a request, of which some do not know yet who it is from.
-pub struct Resolving {
+pub struct PendingPlan {
     /// In the order of the policies.
-    found: Vec<Found>,
+    found: Vec<Finding>,
     misses_peer: bool,
 }
 
 /// What one policy found out about a request.
-pub(super) enum Found {
+pub(super) enum Finding {
     /// The policy does not concern it.
     Nothing,
     Entry(Entry),
     /// The policy waits for the key,
     Key(Arc<Policy>, KeyFuture),
     /// or for the key's tier.
-    Tier(Arc<Policy>, Key, FoundTier, Ask),
+    Tier(Arc<Policy>, Key, FoundTier, Demand),
 }
 
 /// Where a limit stands, and so what is exempt from it.
@@ -71,9 +71,9 @@ pub(super) fn plan<'p>(
     path: Option<&PathForms<'_>>,
     site: Site,
     observers: &Observers,
-) -> Result<Planned, Refused> {
+) -> Result<Planning, Rejection> {
     let mut plan = Plan::default();
-    let mut waiting: Option<Vec<Found>> = None;
+    let mut waiting: Option<Vec<Finding>> = None;
     for policy in candidates {
         if site == Site::Layer && policy.exemptions.free(request) {
             observers.untouched(policy, None, Cause::Exempt);
@@ -96,19 +96,19 @@ pub(super) fn plan<'p>(
             continue;
         }
         let found = match policy.key.later() {
-            Some(later) => Found::Key(Arc::clone(policy), later.extract(request)),
+            Some(later) => Finding::Key(Arc::clone(policy), later.extract(request)),
             None => {
                 let key = policy.key.extract(request);
                 with_key(policy, key, request, &mut plan.misses_peer, observers)?
             }
         };
         match (&mut waiting, found) {
-            (_, Found::Nothing) => {}
-            (None, Found::Entry(entry)) => plan.push(entry),
+            (_, Finding::Nothing) => {}
+            (None, Finding::Entry(entry)) => plan.push(entry),
             (None, later) => {
                 let ready = mem::take(&mut plan);
                 plan.misses_peer = ready.misses_peer;
-                let mut found: Vec<_> = ready.into_entries().map(Found::Entry).collect();
+                let mut found: Vec<_> = ready.into_entries().map(Finding::Entry).collect();
                 found.push(later);
                 waiting = Some(found);
             }
@@ -116,8 +116,8 @@ pub(super) fn plan<'p>(
         }
     }
     Ok(match waiting {
-        None => Planned::Now(plan),
-        Some(found) => Planned::Later(Resolving {
+        None => Planning::Now(plan),
+        Some(found) => Planning::Later(PendingPlan {
             found,
             misses_peer: plan.misses_peer,
         }),
@@ -128,21 +128,21 @@ pub(super) fn plan<'p>(
 pub(super) fn plan_for_key(
     policy: &Arc<Policy>,
     key: Key,
-    ask: Ask,
+    ask: Demand,
     observers: &Observers,
-) -> Result<Planned, Refused> {
+) -> Result<Planning, Rejection> {
     let mut plan = Plan::default();
     match with_payer(policy, key, None, ask, observers)? {
-        Found::Nothing => {}
-        Found::Entry(entry) => plan.push(entry),
+        Finding::Nothing => {}
+        Finding::Entry(entry) => plan.push(entry),
         later => {
-            return Ok(Planned::Later(Resolving {
+            return Ok(Planning::Later(PendingPlan {
                 found: vec![later],
                 misses_peer: false,
             }));
         }
     }
-    Ok(Planned::Now(plan))
+    Ok(Planning::Now(plan))
 }
 
 fn with_key(
@@ -151,7 +151,7 @@ fn with_key(
     request: &RequestView<'_>,
     misses_peer: &mut bool,
     observers: &Observers,
-) -> Result<Found, Refused> {
+) -> Result<Finding, Rejection> {
     let key = match key {
         Ok(key) => key,
         Err(missing) => match policy.on_missing {
@@ -161,12 +161,12 @@ fn with_key(
             }
             // What is there but cannot be told is never passed: a handler may read it.
             OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
-            OnMissing::Pass => return Ok(Found::Nothing),
+            OnMissing::Pass => return Ok(Finding::Nothing),
             // A policy on trial refuses nothing.
-            OnMissing::Deny if policy.shadow => return Ok(Found::Nothing),
+            OnMissing::Deny if policy.shadow => return Ok(Finding::Nothing),
             OnMissing::Deny => {
                 observers.untouched(policy, None, Cause::Unidentified);
-                return Err(Refused::Unidentified(missing));
+                return Err(Rejection::Unidentified(missing));
             }
         },
     };
@@ -174,7 +174,7 @@ fn with_key(
         policy,
         key,
         Some(request),
-        Ask {
+        Demand {
             tier: None,
             cost: policy.cost.of(request),
             probe: false,
@@ -187,26 +187,26 @@ fn with_payer(
     policy: &Arc<Policy>,
     key: Key,
     request: Option<&RequestView<'_>>,
-    ask: Ask,
+    ask: Demand,
     observers: &Observers,
-) -> Result<Found, Refused> {
+) -> Result<Finding, Rejection> {
     match policy.listed(&key) {
-        Listed::Nowhere => {}
-        Listed::Exempt => {
+        Listing::Nowhere => {}
+        Listing::Exempt => {
             observers.untouched(policy, Some(&key), Cause::Exempt);
-            return Ok(Found::Nothing);
+            return Ok(Finding::Nothing);
         }
-        Listed::Blocked(how) => {
+        Listing::Blocked(how) => {
             observers.untouched(policy, Some(&key), Cause::Blocked);
             // A policy on trial refuses nothing.
             if !policy.shadow {
-                return Err(Refused::Blocked(how));
+                return Err(Rejection::Blocked(how));
             }
         }
     }
     match policy.tier_of(&key, request) {
         FoundTier::Now(tier) => with_tier(policy, tier, key, ask, observers),
-        later @ FoundTier::Later(_) => Ok(Found::Tier(Arc::clone(policy), key, later, ask)),
+        later @ FoundTier::Later(_) => Ok(Finding::Tier(Arc::clone(policy), key, later, ask)),
     }
 }
 
@@ -214,30 +214,34 @@ fn with_tier(
     policy: &Arc<Policy>,
     tier: Result<Option<usize>, TierUnknown>,
     key: Key,
-    ask: Ask,
+    ask: Demand,
     observers: &Observers,
-) -> Result<Found, Refused> {
+) -> Result<Finding, Rejection> {
     let tier = match tier {
         Ok(tier) => tier,
         // A policy on trial refuses nothing.
         Err(TierUnknown) if policy.shadow => None,
         Err(TierUnknown) => {
             observers.untouched(policy, Some(&key), Cause::TierUnknown);
-            return Err(Refused::TierUnknown);
+            return Err(Rejection::TierUnknown);
         }
     };
     if policy.refuses(tier) {
         observers.untouched(policy, Some(&key), Cause::Blocked);
-        return Err(Refused::Blocked(Block::Forbidden));
+        return Err(Rejection::Blocked(Block::Forbidden));
     }
     if policy.is_free(tier) {
         observers.untouched(policy, Some(&key), Cause::Exempt);
-        return Ok(Found::Nothing);
+        return Ok(Finding::Nothing);
     }
-    Ok(Found::Entry(Entry::new(policy, key, Ask { tier, ..ask })))
+    Ok(Finding::Entry(Entry::new(
+        policy,
+        key,
+        Demand { tier, ..ask },
+    )))
 }
 
-impl Resolving {
+impl PendingPlan {
     /// Polls all answers that have not come yet. `request` is the one that was planned for; there is none if the key was brought
     /// along.
     pub(super) fn poll(
@@ -245,22 +249,22 @@ impl Resolving {
         cx: &mut Context<'_>,
         request: Option<&RequestView<'_>>,
         observers: &Observers,
-    ) -> Poll<Result<Plan, Refused>> {
+    ) -> Poll<Result<Plan, Rejection>> {
         let mut waits = false;
         for found in &mut self.found {
             loop {
                 let next = match found {
-                    Found::Key(policy, key) => match (key.as_mut().poll(cx), request) {
+                    Finding::Key(policy, key) => match (key.as_mut().poll(cx), request) {
                         (Poll::Ready(key), Some(request)) => {
                             with_key(policy, key, request, &mut self.misses_peer, observers)
                         }
                         _ => break waits = true,
                     },
-                    Found::Tier(policy, key, tier, ask) => match tier.poll(cx) {
+                    Finding::Tier(policy, key, tier, ask) => match tier.poll(cx) {
                         Poll::Ready(tier) => with_tier(policy, tier, key.clone(), *ask, observers),
                         Poll::Pending => break waits = true,
                     },
-                    Found::Nothing | Found::Entry(_) => break,
+                    Finding::Nothing | Finding::Entry(_) => break,
                 };
                 match next {
                     Ok(next) => *found = next,
@@ -274,7 +278,7 @@ impl Resolving {
         let mut plan = Plan::default();
         plan.misses_peer = self.misses_peer;
         for found in self.found.drain(..) {
-            if let Found::Entry(entry) = found {
+            if let Finding::Entry(entry) = found {
                 plan.push(entry);
             }
         }
@@ -282,7 +286,7 @@ impl Resolving {
     }
 }
 
-impl fmt::Debug for Resolving {
+impl fmt::Debug for PendingPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolving").finish_non_exhaustive()
     }

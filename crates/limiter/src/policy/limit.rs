@@ -48,10 +48,10 @@ impl Limit {
 /// ];
 /// ```
 #[derive(Clone, Debug)]
-pub struct Quotas(Given);
+pub struct Quotas(QuotaInput);
 
 #[derive(Clone, Debug)]
-enum Given {
+enum QuotaInput {
     These(Vec<(Option<String>, Quota)>),
     None,
     /// A text that is no quota. Who takes it says for which policy it was.
@@ -79,15 +79,15 @@ impl Quotas {
     /// helps. For a tier of blocked customers, or for a policy whose tiers say who may pass. A policy on trial refuses nobody.
     #[must_use]
     pub const fn none() -> Self {
-        Self(Given::None)
+        Self(QuotaInput::None)
     }
 
     pub(super) const fn is_none(&self) -> bool {
-        matches!(self.0, Given::None)
+        matches!(self.0, QuotaInput::None)
     }
 
     fn of(quotas: impl IntoIterator<Item = (Option<String>, Quota)>) -> Self {
-        Self(Given::These(quotas.into_iter().collect()))
+        Self(QuotaInput::These(quotas.into_iter().collect()))
     }
 
     /// The quotas of all texts, each with its name if it has one.
@@ -106,11 +106,11 @@ impl Quotas {
                 }
                 Err(error) => {
                     let text = text.chars().take(128).collect();
-                    return Self(Given::Wrong { text, error });
+                    return Self(QuotaInput::Wrong { text, error });
                 }
             }
         }
-        Self(Given::These(quotas))
+        Self(QuotaInput::These(quotas))
     }
 }
 
@@ -208,9 +208,9 @@ impl Quotas {
     /// None, if every request is refused.
     pub(super) fn into_limits(self, policy: &str) -> Result<Arc<[Limit]>, ConfigError> {
         let quotas = match self.0 {
-            Given::These(quotas) => quotas,
-            Given::None => return Ok(Arc::default()),
-            Given::Wrong { text, error } => {
+            QuotaInput::These(quotas) => quotas,
+            QuotaInput::None => return Ok(Arc::default()),
+            QuotaInput::Wrong { text, error } => {
                 let reason = why_no_quota(&text, &error);
                 return Err(ConfigError::Quota {
                     policy: policy.into(),

@@ -26,7 +26,7 @@ pub enum Block {
 
 /// What a policy's lists say about an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum Listing {
     Nowhere,
     Exempt,
     Blocked(Block),
@@ -64,9 +64,9 @@ impl Policy {
     }
 
     #[inline]
-    pub(crate) fn listed(&self, key: &Key) -> Listed {
+    pub(crate) fn listed(&self, key: &Key) -> Listing {
         match &self.lists {
-            None => Listed::Nowhere,
+            None => Listing::Nowhere,
             Some(lists) => lists.find(key),
         }
     }
@@ -89,14 +89,14 @@ impl Policy {
 }
 
 impl Lists {
-    fn find(&self, key: &Key) -> Listed {
+    fn find(&self, key: &Key) -> Listing {
         if self.exempt.iter().any(|list| list.contains(key)) {
-            return Listed::Exempt;
+            return Listing::Exempt;
         }
         let mut blocked = self.blocked.iter();
         match blocked.find(|(list, _)| list.contains(key)) {
-            Some((_, how)) => Listed::Blocked(*how),
-            None => Listed::Nowhere,
+            Some((_, how)) => Listing::Blocked(*how),
+            None => Listing::Nowhere,
         }
     }
 }

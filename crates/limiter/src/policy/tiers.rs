@@ -1,6 +1,6 @@
 //! Quotas that depend on who is asking.
 
-mod asked;
+mod cache;
 mod states;
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::asked::{AnswerFuture, Asked, Asks, DEADLINE};
+use self::cache::{AnswerFuture, DEADLINE, TierCache, TierLookup};
 use super::{Limit, Policy, Quotas};
 use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
 
@@ -53,11 +53,11 @@ pub struct Tiers {
 #[derive(Clone)]
 enum Source {
     Map(HashMap<Key, String>),
-    Now(Arc<NameNow>),
-    Later(Arc<Asks>, Duration),
+    Now(Arc<TierNamer>),
+    Later(Arc<TierLookup>, Duration),
 }
 
-type NameNow = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
+type TierNamer = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
 
 /// What holds for an identity whose tier has never been known, while it cannot be asked for: see [`Tiers::unknown`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -218,7 +218,7 @@ impl Policy {
     ///
     /// If two tiers have one name, one has no quota, or an identity is in a tier that there is none of.
     pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
-        let tiers = Resolved::new(&self.name, &self.limits, tiers)?;
+        let tiers = TierTable::new(&self.name, &self.limits, tiers)?;
         self.tiers = Some(Arc::new(tiers));
         Ok(self)
     }
@@ -296,7 +296,7 @@ fn log_entries(limits: &[Limit]) -> usize {
 }
 
 /// The tiers of a policy, ready to be asked.
-pub(crate) struct Resolved {
+pub(crate) struct TierTable {
     grants: Vec<(String, Grant)>,
     source: Finder,
     warned: AtomicBool,
@@ -325,8 +325,8 @@ const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are t
 
 enum Finder {
     Map(HashMap<Key, usize>),
-    Now(Arc<NameNow>),
-    Later(Asked),
+    Now(Arc<TierNamer>),
+    Later(TierCache),
 }
 
 /// The place of a tier among its policy's; nothing for the policy's own quotas.
@@ -351,7 +351,7 @@ impl FoundTier {
     }
 }
 
-impl Resolved {
+impl TierTable {
     fn new(policy: &str, own: &[Limit], tiers: Tiers) -> Result<Self, ConfigError> {
         let refuse = |tier: &str, reason: &str| {
             Err(ConfigError::Tier {
@@ -414,7 +414,7 @@ impl Resolved {
             }
             Source::Now(name) => Finder::Now(name),
             // Clones may have got other tiers since: what is remembered are places among these.
-            Source::Later(asks, remember_for) => Finder::Later(Asked {
+            Source::Later(asks, remember_for) => Finder::Later(TierCache {
                 policy: policy.to_owned(),
                 asks,
                 remember_for,
@@ -494,7 +494,7 @@ impl Resolved {
     }
 
     /// Who is asked, if somebody is.
-    fn asked(&self) -> Option<&Asked> {
+    fn asked(&self) -> Option<&TierCache> {
         match &self.source {
             Finder::Later(asked) => Some(asked),
             Finder::Map(_) | Finder::Now(_) => None,
@@ -515,7 +515,7 @@ impl Resolved {
     }
 }
 
-impl fmt::Debug for Resolved {
+impl fmt::Debug for TierTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
             .entries(self.grants.iter().map(|(name, grant)| (name, grant)))

@@ -9,15 +9,15 @@ pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock};
 
 pub(crate) use super::clock::{Instant, sleep, sleep_until, timeout_at};
 
-pub(crate) struct Entered;
+pub(crate) struct RuntimeGuard;
 
 /// A runtime that knows its tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handle(Arc<Mutex<Vec<shuttle::future::JoinHandle<()>>>>);
 
 impl Handle {
-    pub(crate) fn enter(&self) -> Option<Entered> {
-        Some(Entered)
+    pub(crate) fn enter(&self) -> Option<RuntimeGuard> {
+        Some(RuntimeGuard)
     }
 
     /// It lasts for as long as the model does.

@@ -9,7 +9,7 @@ use tollgate_http::transport::Dialect;
 
 /// What a head says that a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum BodyKind {
     /// Messages of gRPC.
     Grpc,
     /// Messages that another layer has to translate first, if there is one.
@@ -18,7 +18,7 @@ pub(super) enum Says {
     Other,
 }
 
-impl Says {
+impl BodyKind {
     /// Upper case does not make another type of it, nor does what stands behind. Of several lines each might be the one that is
     /// believed.
     pub(super) fn of(headers: &HeaderMap) -> Self {
@@ -60,32 +60,32 @@ mod tests {
     #[test]
     fn content_types_that_a_server_could_take_for_grpc_are_grpc() {
         let cases: [(&[&'static str], _); 13] = [
-            (&[], Says::Other),
-            (&["application/json"], Says::Other),
-            (&["text/application/grpc"], Says::Other),
-            (&["application/grpc"], Says::Grpc),
-            (&["application/GRPC+proto"], Says::Grpc),
-            (&["application/grpcx"], Says::Grpc),
-            (&[" application/grpc"], Says::Grpc),
-            (&["application/json", "application/grpc"], Says::Grpc),
-            (&["application/grpc-web"], Says::Web(Dialect::Web)),
-            (&["application/gRPC-Webby"], Says::Web(Dialect::Web)),
+            (&[], BodyKind::Other),
+            (&["application/json"], BodyKind::Other),
+            (&["text/application/grpc"], BodyKind::Other),
+            (&["application/grpc"], BodyKind::Grpc),
+            (&["application/GRPC+proto"], BodyKind::Grpc),
+            (&["application/grpcx"], BodyKind::Grpc),
+            (&[" application/grpc"], BodyKind::Grpc),
+            (&["application/json", "application/grpc"], BodyKind::Grpc),
+            (&["application/grpc-web"], BodyKind::Web(Dialect::Web)),
+            (&["application/gRPC-Webby"], BodyKind::Web(Dialect::Web)),
             (
                 &["application/grpc-web-text+proto"],
-                Says::Web(Dialect::WebText),
+                BodyKind::Web(Dialect::WebText),
             ),
             (
                 &["application/grpc", "application/grpc-web"],
-                Says::Web(Dialect::Web),
+                BodyKind::Web(Dialect::Web),
             ),
-            (&["application/grp"], Says::Other),
+            (&["application/grp"], BodyKind::Other),
         ];
         for (lines, expected) in cases {
             let mut headers = HeaderMap::new();
             for line in lines {
                 headers.append(CONTENT_TYPE, HeaderValue::from_static(line));
             }
-            assert_eq!(Says::of(&headers), expected, "{lines:?}");
+            assert_eq!(BodyKind::of(&headers), expected, "{lines:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ pub(super) const SEVERAL: &str = "it has several values";
 
 /// What the values of one name say together.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told<T> {
+pub(super) enum Reading<T> {
     /// There is none, or all are empty.
     Nothing,
     /// There is one, however often it is there.
@@ -18,7 +18,7 @@ pub(super) enum Told<T> {
     Several,
 }
 
-impl<T: AsRef<[u8]>> Told<T> {
+impl<T: AsRef<[u8]>> Reading<T> {
     pub(super) fn by(mut values: impl Iterator<Item = T>) -> Self {
         let Some(first) = values.next() else {
             return Self::Nothing;

@@ -8,15 +8,15 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
+use super::body_item::{BodyItem, BoxError};
 use super::call::Call;
-use super::gate::{Direction, Gate, Passing};
+use super::gate::{Direction, Gate, GateItem};
 use super::meter::{Excess, Meter};
-use super::passes::{BoxError, Passes};
 use super::read_ahead::ReadAhead;
 
 /// What stands before the body of a request whose messages are charged.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedBody {
     gate: Gate,
     ahead: ReadAhead,
     call: Call,
@@ -28,12 +28,12 @@ pub(super) struct Received {
 enum Rest {
     Open,
     /// This only, behind the data.
-    Last(Passes),
+    Last(BodyItem),
     /// Nothing, or nothing that matters.
     Over,
 }
 
-impl Received {
+impl ReceivedBody {
     pub(super) fn new(meter: Meter, call: Call, read_ahead: usize) -> Self {
         let gate = Gate::new(Direction::Received, Some(meter));
         Self::behind(gate, call, read_ahead)
@@ -62,7 +62,7 @@ impl Received {
         &mut self,
         mut body: Pin<&mut B>,
         cx: &mut Context<'_>,
-    ) -> Poll<Passes>
+    ) -> Poll<BodyItem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
@@ -72,10 +72,10 @@ impl Received {
                 return Poll::Ready(None);
             }
             match self.gate.poll_pass(cx) {
-                Poll::Ready(Ok(Passing::Bytes(bytes))) => {
+                Poll::Ready(Ok(GateItem::Bytes(bytes))) => {
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
-                Poll::Ready(Ok(Passing::Nothing)) => {}
+                Poll::Ready(Ok(GateItem::Nothing)) => {}
                 Poll::Ready(Err(excess)) => return Poll::Ready(self.refuse(&excess)),
                 Poll::Pending => return self.read_ahead(body, cx),
             }
@@ -137,7 +137,7 @@ impl Received {
 
     /// Takes what comes while nothing may pass. h2 counts the small frames that nobody reads, and closes the connection over them,
     /// with everybody else's calls on it.
-    fn read_ahead<B>(&mut self, mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Passes>
+    fn read_ahead<B>(&mut self, mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<BodyItem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
@@ -157,7 +157,7 @@ impl Received {
         Poll::Ready(self.refuse(&excess))
     }
 
-    fn end(&mut self) -> Passes {
+    fn end(&mut self) -> BodyItem {
         if let Some(prefix) = self.gate.end() {
             return Some(Ok(Frame::data(prefix)));
         }
@@ -167,7 +167,7 @@ impl Received {
         }
     }
 
-    fn refuse(&mut self, excess: &Excess) -> Passes {
+    fn refuse(&mut self, excess: &Excess) -> BodyItem {
         self.rest = Rest::Over;
         self.ahead = ReadAhead::of(0);
         Some(Err(self.call.refuse(excess).into()))

@@ -9,4 +9,4 @@ use http_body::Frame;
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What the body yields.
-pub(super) type Passes = Option<Result<Frame<Bytes>, BoxError>>;
+pub(super) type BodyItem = Option<Result<Frame<Bytes>, BoxError>>;

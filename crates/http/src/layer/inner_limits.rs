@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tollgate_limiter::transport::{Admission, Asked, Ledger, Ruling};
+use tollgate_limiter::transport::{Admission, Ledger, PolicySet, Ruling};
 use tollgate_limiter::{Limiter, Policy};
 
 #[cfg(feature = "tonic")]
@@ -21,12 +21,12 @@ use crate::settings::Config;
 /// The handle that a layer has put into a request, with what the layer was told. Of several layers it is the nearest one's: another
 /// one around all of them does not change whose policies handlers name.
 #[derive(Debug)]
-pub(crate) struct Further<'a> {
+pub(crate) struct InnerLimits<'a> {
     status: &'a RateLimitStatus,
     config: &'a Arc<Config>,
 }
 
-impl<'a> Further<'a> {
+impl<'a> InnerLimits<'a> {
     /// Nothing, if there is no layer around, or it was told to leave requests as they are.
     pub(crate) fn of(parts: &'a Parts) -> Option<Self> {
         let status = parts.extensions.get::<RateLimitStatus>()?;
@@ -47,7 +47,11 @@ impl<'a> Further<'a> {
     ) -> Result<(), Response<Bytes>> {
         let limiter = &self.config.limiter;
         let conclude = |ruling: Ruling<'_>| self.conclude(parts, ruling);
-        match limiter.admit(&limiter.view_of(parts), Asked::Handler(policies), conclude) {
+        match limiter.admit(
+            &limiter.view_of(parts),
+            PolicySet::Handler(policies),
+            conclude,
+        ) {
             Admission::Ruled(refused) => refused.map_or(Ok(()), Err),
             Admission::Pending(mut pending) => {
                 let concluded = |cx: &mut Context<'_>| {

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 
+use super::body_item::{BodyItem, BoxError};
 use super::call::Call;
-use super::gate::{Direction, Gate, Passing};
+use super::gate::{Direction, Gate, GateItem};
 use super::meter::Meter;
-use super::passes::{BoxError, Passes};
 
 /// What stands before the body of a response to a call whose messages are charged. While something is held back, the service is
 /// not asked for more.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SentBody {
     gate: Gate,
     call: Call,
     /// Whether nothing more passes.
@@ -24,7 +24,7 @@ pub(super) struct Sent {
     is_over: bool,
 }
 
-impl Sent {
+impl SentBody {
     pub(super) fn new(meter: Option<Meter>, call: Call) -> Self {
         Self {
             gate: Gate::new(Direction::Sent, meter),
@@ -38,7 +38,7 @@ impl Sent {
         &mut self,
         mut body: Pin<&mut B>,
         cx: &mut Context<'_>,
-    ) -> Poll<Passes>
+    ) -> Poll<BodyItem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
@@ -76,7 +76,7 @@ impl Sent {
     }
 
     /// What passes, if anything does before more has come.
-    fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Option<Passes>> {
+    fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Option<BodyItem>> {
         if self.has_ended {
             return Poll::Ready(Some(None));
         }
@@ -87,8 +87,8 @@ impl Sent {
             return Poll::Ready(Some(self.end_with(trailers)));
         }
         match ready!(self.gate.poll_pass(cx)) {
-            Ok(Passing::Bytes(bytes)) => Poll::Ready(Some(Some(Ok(Frame::data(bytes))))),
-            Ok(Passing::Nothing) => Poll::Ready(None),
+            Ok(GateItem::Bytes(bytes)) => Poll::Ready(Some(Some(Ok(Frame::data(bytes))))),
+            Ok(GateItem::Nothing) => Poll::Ready(None),
             Err(excess) => {
                 self.call.refuse(&excess);
                 let trailers = self.call.trailers(cx).unwrap_or_default();
@@ -97,13 +97,13 @@ impl Sent {
         }
     }
 
-    fn end_with(&mut self, trailers: HeaderMap) -> Passes {
+    fn end_with(&mut self, trailers: HeaderMap) -> BodyItem {
         self.has_ended = true;
         Some(Ok(Frame::trailers(trailers)))
     }
 
     /// What comes after the last message.
-    fn end(&mut self, last: Passes, cx: &Context<'_>) -> Passes {
+    fn end(&mut self, last: BodyItem, cx: &Context<'_>) -> BodyItem {
         match self.call.trailers(cx) {
             Some(trailers) => self.end_with(trailers),
             None => last,

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::{FoundTier, Resolved, Tier, TierUnknown};
+use super::{FoundTier, Tier, TierTable, TierUnknown};
 use crate::Key;
 
 /// How long a request waits for an answer.
@@ -32,15 +32,15 @@ const SAMPLE: usize = 16;
 /// How many are asked for at a time.
 const MOST_AT_A_TIME: usize = 1_024;
 
-pub(super) type Asks = dyn Fn(Key) -> AnswerFuture + Send + Sync;
+pub(super) type TierLookup = dyn Fn(Key) -> AnswerFuture + Send + Sync;
 pub(super) type AnswerFuture =
     Pin<Box<dyn Future<Output = Result<Option<String>, BoxError>> + Send>>;
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Who is asked, what was answered, and the rules.
-pub(super) struct Asked {
+pub(super) struct TierCache {
     pub(super) policy: String,
-    pub(super) asks: Arc<Asks>,
+    pub(super) asks: Arc<TierLookup>,
     pub(super) remember_for: Duration,
     pub(super) deadline: Duration,
     /// What holds for an identity that is not known and cannot be asked for.
@@ -67,22 +67,22 @@ pub(super) struct Memory {
 struct Identity {
     tier: Option<(Tier, Instant)>,
     /// The number of the question that is under way, and where its answer will be.
-    under_way: Option<(u64, watch::Receiver<News>)>,
+    under_way: Option<(u64, watch::Receiver<Progress>)>,
     not_before: Option<Instant>,
     touched: Instant,
 }
 
 #[derive(Clone, Copy)]
-enum News {
+enum Progress {
     None,
     Tier(Tier),
     /// There was no answer, or none in time.
     Nothing,
 }
 
-impl Asked {
+impl TierCache {
     /// What is known, or will be. What was known before is served while it is asked for again.
-    pub(super) fn find(&self, tiers: &Arc<Resolved>, key: &Key) -> FoundTier {
+    pub(super) fn find(&self, tiers: &Arc<TierTable>, key: &Key) -> FoundTier {
         let now = Instant::now();
         let memory = self.memory();
         let identity = memory.identities.get(key);
@@ -104,11 +104,11 @@ impl Asked {
                 let unknown = self.unknown;
                 FoundTier::Later(Box::pin(async move {
                     match news
-                        .wait_for(|news| !matches!(news, News::None))
+                        .wait_for(|news| !matches!(news, Progress::None))
                         .await
                         .as_deref()
                     {
-                        Ok(News::Tier(tier)) => Ok(*tier),
+                        Ok(Progress::Tier(tier)) => Ok(*tier),
                         _ => unknown,
                     }
                 }))
@@ -125,10 +125,10 @@ impl Asked {
     fn ask(
         &self,
         mut memory: MutexGuard<'_, Memory>,
-        tiers: &Arc<Resolved>,
+        tiers: &Arc<TierTable>,
         key: &Key,
         now: Instant,
-    ) -> Option<watch::Receiver<News>> {
+    ) -> Option<watch::Receiver<Progress>> {
         if memory.is_at_rest(key, now) {
             return None;
         }
@@ -138,7 +138,7 @@ impl Asked {
             self.warn(tells, "there is no tokio runtime to ask in");
             return None;
         };
-        let (tells, news) = watch::channel(News::None);
+        let (tells, news) = watch::channel(Progress::None);
         let (number, identity) = memory.ask(key, &news, now);
         drop(memory);
         let question = Question {
@@ -206,7 +206,7 @@ impl Memory {
     }
 
     /// The number of a new question, and how its identity is stored.
-    fn ask(&mut self, key: &Key, news: &watch::Receiver<News>, now: Instant) -> (u64, Key) {
+    fn ask(&mut self, key: &Key, news: &watch::Receiver<Progress>, now: Instant) -> (u64, Key) {
         if self.failures_in_a_row >= OUTAGE {
             self.quiet_until = Some(now + BACK_OFF);
         }
@@ -246,10 +246,10 @@ impl Memory {
 
 /// A question under way. A closure that panics, and a runtime that ends, drop it: then nobody has answered.
 struct Question {
-    tiers: Arc<Resolved>,
+    tiers: Arc<TierTable>,
     key: Key,
     number: u64,
-    tells: watch::Sender<News>,
+    tells: watch::Sender<Progress>,
     is_late: bool,
     is_over: bool,
 }
@@ -287,7 +287,7 @@ impl Question {
             (identity.not_before, identity.under_way) = (None, None);
         }
         drop(memory);
-        self.tells.send_replace(News::Tier(tier));
+        self.tells.send_replace(Progress::Tier(tier));
         if recovers {
             tracing::info!(policy = asked.policy, "tiers can be asked for again");
         }
@@ -306,7 +306,7 @@ impl Question {
             (identity.not_before, identity.under_way) = (Some(now + BACK_OFF), None);
         }
         drop(memory);
-        self.tells.send_replace(News::Nothing);
+        self.tells.send_replace(Progress::Nothing);
         asked.warn(tells, error);
     }
 

@@ -9,7 +9,7 @@ use super::{Ledger, Limiter};
 /// A decision, with what it was about, where they lie. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
 /// corrected.
 #[derive(Clone, Copy, Debug)]
-pub struct Decided<'a> {
+pub struct Judgement<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) entries: Entries<'a>,
     pub(super) decision: &'a Decision,
@@ -17,7 +17,7 @@ pub struct Decided<'a> {
     pub(super) is_local: bool,
 }
 
-impl Decided<'_> {
+impl Judgement<'_> {
     /// Whether a response may change what the request cost.
     pub fn has_outcomes(self) -> bool {
         let mut policies = self.entries.policies();
