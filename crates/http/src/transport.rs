@@ -1,6 +1,7 @@
-//! What another transport over HTTP needs of this one: `tollgate-grpc` answers with it, and limits methods as handlers are limited.
+//! The parts of this transport that another one over HTTP needs: `tollgate-grpc` answers with them, and limits methods as handlers
+//! are limited.
 //!
-//! What is here may change with any version of Tollgate: it is made for Tollgate's own crates.
+//! This module may change with any version of Tollgate: it is made for Tollgate's own crates.
 
 #[cfg(feature = "axum")]
 pub use crate::annotation::entrance::{Closed, enter};

@@ -2,12 +2,12 @@
 //!
 //! | step | what a transport writes |
 //! | --- | --- |
-//! | ask | [`PolicySet`], then `Limiter::admit`: an [`Admission`], at once or [`Pending`] |
-//! | refuse | [`Rejection`] says why, and a [`Report`] what each quota said: the transport makes its answer of both |
-//! | let through | [`Judgement`] holds the verdicts; a [`Ledger`] keeps what may still be corrected or given back |
-//! | charge parts | a [`Plan`] once for a stream, and a judgement for each message of it |
+//! | ask | `Limiter::admit` with a [`PolicySet`]: the [`Admission`] holds what the transport made of the [`Ruling`], or waits for it as [`Pending`] |
+//! | refuse | a [`Rejection`] is the reason, and a [`Report`] the verdict of each quota: the transport makes its answer of both |
+//! | let through | a [`Judgement`] has the verdicts; a [`Ledger`] keeps the payments that may still be corrected or given back |
+//! | charge a stream | one [`Plan`] for the call, then `Limiter::decide` and `Limiter::judge` for each message |
 //!
-//! What is here may change with any version of Tollgate: it is made for Tollgate's own transports.
+//! This module may change with any version of Tollgate: it is made for Tollgate's own transports.
 
 pub use crate::attached::Attached;
 pub use crate::key::{ContentType, SeenBody};

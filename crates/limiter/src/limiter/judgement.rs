@@ -1,4 +1,4 @@
-//! What was decided about a request, before it is written down.
+//! A decision about a request, before it is written down.
 
 use tollgate_core::Decision;
 
@@ -6,7 +6,7 @@ use super::ledger::{Verdicts, verdicts_on};
 use super::plan::Entries;
 use super::{Ledger, Limiter};
 
-/// A decision, with what it was about, where they lie. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
+/// A decision and the charges that it is about, borrowed. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
 /// corrected.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'a> {
@@ -30,7 +30,7 @@ impl Judgement<'_> {
         verdicts_on(self.entries, self.decision, self.is_local)
     }
 
-    /// What was paid, to be shown, corrected or given back later.
+    /// The payments, to be shown, corrected or given back later.
     #[inline(always)]
     #[must_use]
     pub fn ledger(self) -> Ledger {
