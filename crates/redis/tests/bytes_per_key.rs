@@ -6,8 +6,9 @@ use common::{Budget, HOUR, connect, every_algorithm};
 use tollgate_core::{Backend, Key};
 use tollgate_testkit::Standalone;
 
-/// As many as fill the server's tables of keys and of expiries, so that their share is the least there is.
-const KEYS: usize = 16_384;
+/// As many as fill the server's tables of keys and of expiries, so that their share is the least there is, and so many that what
+/// connections and Lua have at the moment is a few bytes of each.
+const KEYS: usize = 65_536;
 
 /// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log.
 const MOST: [usize; 5] = [180, 200, 200, 270, 200];

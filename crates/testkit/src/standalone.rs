@@ -235,12 +235,40 @@ impl Standalone {
         talk(&self.socket(), words)
     }
 
+    /// Starts the server, and again if it ends by itself: between the moment at which a port was found free and the one at which
+    /// the server takes it, a connection of another process may have it.
     fn run(&mut self) {
+        let started_at = Instant::now();
         let binary = server_binary();
+        self.spawn(&binary);
+        while !self.answers() {
+            let elapsed = started_at.elapsed();
+            assert!(
+                elapsed < STARTUP,
+                "not within {STARTUP:?}: {binary} answers"
+            );
+            if self.has_ended() {
+                self.kill();
+                self.spawn(&binary);
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn answers(&self) -> bool {
+        talk(&self.socket(), &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG"))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        let process = self.process.as_mut();
+        process.is_some_and(|process| process.try_wait().is_ok_and(|status| status.is_some()))
+    }
+
+    fn spawn(&mut self, binary: &str) {
         let mut command = if self.is_counted {
-            counted(&binary, self.folder())
+            counted(binary, self.folder())
         } else {
-            Command::new(&binary)
+            Command::new(binary)
         };
         if self.ahead_s != 0 {
             shift_clock(&mut command, self.ahead_s);
@@ -280,10 +308,6 @@ impl Standalone {
             Err(error) => panic!("cannot start {binary}: {error}"),
         };
         self.watchdog = self.pid().map(|pid| self.watch(pid));
-        let socket = self.socket();
-        until(&format!("{binary} answers"), || {
-            talk(&socket, &["PING"]).is_ok_and(|answer| answer.starts_with("+PONG"))
-        });
     }
 }
 
