@@ -26,7 +26,7 @@ return {1, math.floor((now + burst - after) / interval)}";
 
 /// More than a caller can spend here, and slow enough that what was spent is remembered.
 pub(crate) const QUOTA: Quota = Quota::per_second(1).burst(BURST);
-const BURST: u64 = 10_000_000;
+const BURST: u64 = 100_000_000;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The names, in the order of the tables.
