@@ -1,7 +1,7 @@
 //! The rules, one file each, and the state that each keeps of a key.
 //!
-//! A rule is a handful of pure functions over (state, now, cost). What a backend may do with them is in
-//! [`decide`](crate::decide) and [`Receipt`](crate::Receipt); nobody else touches a state.
+//! A rule is a handful of pure functions over (state, now, cost). [`decide`](crate::decide) and [`Receipt`](crate::Receipt) say
+//! how a backend uses them; no other code touches a state.
 
 mod fixed_window;
 mod gcra;
@@ -25,61 +25,62 @@ pub use self::unit::Unit;
 use self::gcra::Reach;
 use crate::Timestamp;
 
-/// How many times its capacity a budget can be charged with, debts included: eight.
+/// The ceiling for charges and debts together, as a multiple of a budget's capacity: eight.
 ///
-/// Enforced charges stop at once the capacity. A [debit](crate::Backend::debit) may go on to seven more: enough that the
-/// real cost of a few requests that turned out far larger than they said is paid in full, little enough that a mistaken
-/// figure, or a clock that stepped back, locks a caller out for eight refills and not for ever.
+/// Enforced charges stop at the capacity itself. A [debit](crate::Backend::debit) may go on to seven more: enough to pay the
+/// real cost of a few requests in full when they turn out far larger than announced, and little enough that a wrong figure, or
+/// a clock that stepped back, locks a caller out for eight refills and not for ever.
 pub const DEBT_CEILING: u64 = 8;
 
-/// By which rule a quota is decided, and what it lets through at worst in any window of one period.
+/// The rule that decides a quota, with the most that it lets through in any window of one period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// A bucket that drains at limit/period and holds one burst: token bucket and leaky bucket as a meter are this.
-    /// State: one point in time. Worst case: burst + limit, of a period and its last instant.
+    /// A bucket that drains at limit/period and holds one burst, also known as token bucket, or leaky bucket as a meter. State:
+    /// one point in time. Worst case: burst + limit, of a period and its last instant.
     #[default]
     Gcra,
     /// A count that starts anew in each window. Windows start at the Unix epoch plus an offset.
     /// State: two numbers. Worst case: twice the limit, around the end of a window.
     FixedWindow {
-        /// How long after a multiple of the period a window starts; less than the period. `6h` lets a day start at six
-        /// o'clock UTC.
+        /// The start of the windows after each multiple of the period; less than the period. An offset of `6h` makes a day
+        /// start at six o'clock UTC.
         offset: Duration,
     },
-    /// Two counts: the previous window's counts for as much of it as the sliding period still covers.
-    /// State: three numbers. Worst case: just under twice the limit, when all of the previous window came at its end.
+    /// Two counts, of this window and of the previous one. The previous count is weighed by the share of its window that the
+    /// sliding period still covers. State: three numbers. Worst case: just under twice the limit, when all of the previous
+    /// window came at its end.
     SlidingWindow,
     /// A count for each of the last `buckets` parts of the period.
     /// State: a number per bucket. Worst case: twice the limit, around the end of a bucket; the limit in any period that
     /// starts with a bucket.
     RollingWindow {
-        /// Into how many parts the period is cut: 2 to 128, and it must divide the period's microseconds.
+        /// The number of parts that the period is cut into: 2 to 128. It must divide the period's microseconds.
         buckets: u32,
     },
-    /// Each charge is remembered until it is a period old. Exact, and dear: use it for small limits.
-    /// State: up to an entry per unit. Worst case: the limit.
+    /// Each charge is remembered until it is a period old. Exact and expensive: use it for small limits. State: up to an entry
+    /// per unit. Worst case: the limit.
     SlidingLog,
 }
 
-/// What a backend remembers of one key under one [`Scope`](crate::Scope).
+/// The state that a backend remembers of one key under one [`Scope`](crate::Scope).
 ///
-/// Opaque: its only meaning is what [`decide`](crate::decide) and [`Receipt`](crate::Receipt) make of it. 24 bytes, so
-/// that a million of them are cheap; buckets and logs live on the heap.
+/// Opaque: only [`decide`](crate::decide) and [`Receipt`](crate::Receipt) read it. It takes 24 bytes, so that a million of them
+/// are cheap; buckets and logs live on the heap.
 ///
 /// # Clocks that step
 ///
-/// A clock that steps back by *D* never refills a budget. It may make one look up to *D* fuller, never fuller than full:
-/// a state further ahead of now than eight budgets is brought back to that. A window or log stays where it is while the clock
-/// is less than a period behind it, and takes what is charged meanwhile; further back, it moves to now with its counts. A
-/// step forward drains what it covers.
+/// A clock that steps back by *D* never refills a budget. It may make one look up to *D* fuller, never fuller than full: a
+/// state further ahead of now than eight budgets is brought back to that. A window or log stays where it is while the clock is
+/// less than a period behind it, and new charges go into it. If the clock is further back, the window moves to now with its
+/// counts. A step forward drains what it covers.
 ///
 /// # Quotas that share a state
 ///
-/// Callers may name different quotas for one state, as while a deploy changes a limit. No quota takes what another is owed for
-/// a clock that stepped back: the eight budgets are those of the longer drain, of this quota and of the one that left the
-/// state as it stands. A caller of the shorter one waits meanwhile, for at most one full drain of the longer, or eight if it
-/// owes more than a budget, as its verdict's retry-after says.
+/// Callers may name different quotas for one state, as while a deploy changes a limit. No quota mistakes the other's debt for a
+/// clock that stepped back: the ceiling of eight budgets is counted by the longer drain of the two quotas, the one that asks
+/// and the one that wrote the state. Meanwhile a caller of the shorter quota waits for at most one full drain of the longer, or
+/// for eight if the key owes more than a budget. The verdict's retry-after says so.
 #[derive(Clone, Debug)]
 pub struct State(Repr);
 
@@ -107,8 +108,8 @@ impl State {
         })
     }
 
-    /// From when on this state says no more than that the budget is full, so that it can be forgotten without anybody
-    /// noticing. That of a window or log is a period after it has ended, for by a clock that steps back it would begin anew.
+    /// The time from which this state says only that the budget is full, so that forgetting it changes nothing. For a window or
+    /// log that is a period after its end: if the clock stepped back, a forgotten window would begin anew.
     #[must_use]
     pub fn meaningless_at(&self, unit: Unit) -> Timestamp {
         // A state of another unit has no meaning in this one.
@@ -140,7 +141,7 @@ impl State {
         })
     }
 
-    /// The state laid open.
+    /// The state as plain numbers.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         match &self.0 {
@@ -189,7 +190,7 @@ impl From<Snapshot> for State {
     }
 }
 
-/// When a denied charge would pass if nothing else arrives.
+/// The time at which a denied charge would pass if nothing else arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
     /// After this many microseconds, and not one earlier. Never 0.
@@ -198,7 +199,7 @@ pub enum RetryAfter {
     Never,
 }
 
-/// Whether a cost passes.
+/// Says whether a cost passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     Open,
@@ -213,35 +214,35 @@ impl Passage {
     }
 }
 
-/// What is left of a budget.
+/// The rest of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) remaining: u64,
     pub(crate) reset_after_us: u64,
 }
 
-/// What every algorithm can say and do. States are [advanced](Self::advance) to now before anything else is asked.
+/// The operations of every algorithm. States are [advanced](Self::advance) to now before anything else is asked.
 trait Decider {
     type State;
 
-    /// Brings the state to now, whatever the limit: windows that have passed are gone.
+    /// Brings the state to now, whatever the limit: windows that have passed are dropped.
     fn advance(&self, _state: &mut Self::State, _now: u64) {}
 
-    /// Whether `cost` passes. A cost of 0 always does. A state that lies further ahead than debts may, since a clock stepped
-    /// back, is brought back to that: the debts of this quota, or of the one that left the state so if its are longer. Only a
-    /// decision does so.
+    /// Asks if `cost` passes. A cost of 0 always does. A clock that stepped back may leave a state further ahead than debts can
+    /// reach. Such a state is brought back to the longer of two debts: this quota's, and that of the quota that wrote the
+    /// state. Only a decision does so.
     fn passage(&self, state: &mut Self::State, now: u64, cost: u64) -> Passage;
 
-    /// Takes `cost`, which need not fit, up to the ceiling for debts.
+    /// Takes `cost`, even if it does not fit, up to the ceiling for debts.
     fn take(&self, state: &mut Self::State, now: u64, cost: u64);
 
     /// Gives back at most `cost` of a charge that was taken at `at`, after which the budget was to be full at `full_at`.
     fn give_back(&self, state: &mut Self::State, now: u64, at: u64, full_at: Point, cost: u64);
 
-    /// What is left.
+    /// Reads the rest of the budget.
     fn budget(&self, state: &Self::State, now: u64) -> Budget;
 
-    /// All of the above in one go: passage, the charge if it is open and `take` is asked for, and what is left.
+    /// Does all of the above at once: asks for passage, takes the charge if it passes and `take` is set, and reads the rest.
     fn step(
         &self,
         state: &mut Self::State,
@@ -259,14 +260,14 @@ trait Decider {
         (passage, full_at, self.budget(state, now))
     }
 
-    /// When the budget will be full again, to be kept in a receipt; of a log, where the charge was entered. Algorithms whose
-    /// credits need only the time of the charge say zero.
+    /// The time at which the budget will be full again, for a receipt. A log gives the time of the charge's entry instead.
+    /// Algorithms whose credits need only the time of the charge give zero.
     fn full_at(&self, _state: &Self::State) -> Point {
         Point::ZERO
     }
 }
 
-/// An algorithm with its figures worked out.
+/// An algorithm with its precomputed figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rule {
     Gcra(Gcra),
@@ -276,8 +277,8 @@ pub(crate) enum Rule {
     SlidingLog(SlidingLog),
 }
 
-/// Runs one expression with the rule and the state of its algorithm. A state of another algorithm, which no scope lets
-/// happen, is replaced by that of a key never seen.
+/// Runs one expression with the rule and the state of its algorithm. A state of another algorithm is replaced by that of a new
+/// key; scopes do not let this happen.
 macro_rules! with_rule {
     ($of:expr, $state:expr, |$rule:ident, $inner:ident| $body:expr) => {{
         if !$of.reads($state) {
@@ -314,7 +315,7 @@ impl Rule {
         }
     }
 
-    /// What the states of this rule are counted in.
+    /// The unit that the states of this rule are counted in.
     pub(crate) const fn unit(&self) -> Unit {
         match self {
             Self::Gcra(_) => Unit::Gcra,
@@ -348,10 +349,10 @@ impl Rule {
         }
     }
 
-    /// Whether `cost` passes now. The state is brought to now, which changes nothing that anybody could tell.
+    /// Asks if `cost` passes now. This brings the state to now, which no caller can observe.
     #[inline]
     pub(crate) fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
-        // The commonest algorithm first: the way through all of them is as long as the question.
+        // The commonest algorithm comes first, because a `match` over all of them costs as much as the question.
         if let (Self::Gcra(rule), Repr::Gcra(inner)) = (self, &mut state.0) {
             return rule.passage(inner, now, cost);
         }
@@ -366,12 +367,13 @@ impl Rule {
         })
     }
 
-    /// What is left in a state that was just asked for passage.
+    /// Reads the rest of a state that was just asked for passage.
     pub(crate) fn budget(&self, state: &mut State, now: u64) -> Budget {
         with_rule!(self, state, |rule, inner| rule.budget(inner, now))
     }
 
-    /// Passage, the charge if it is open and `take` is asked for, when the budget will then be full again, and what is left.
+    /// Asks for passage, takes the charge if it passes and `take` is set, and tells when the budget will be full again and what
+    /// is left.
     pub(crate) fn step(
         &self,
         state: &mut State,
@@ -382,8 +384,8 @@ impl Rule {
         with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
     }
 
-    /// The same step for the commonest algorithm in 64 bits; `None` if it takes another way.
-    // Always: what it makes would be handed over in memory.
+    /// Does the same for the commonest algorithm in 64 bits; `None` if the quota needs the general way.
+    // Inlined always: a call would hand the result over in memory.
     #[inline(always)]
     pub(crate) fn quick_step(
         &self,
@@ -428,7 +430,7 @@ mod tests {
         assert_eq!(size_of::<State>(), 24);
     }
 
-    /// No scope lets it happen, but a state is a backend's to hand over.
+    /// A state from a backend may belong to another algorithm, though scopes rule this out.
     #[test]
     fn a_state_of_another_unit_is_replaced_by_that_of_a_key_never_seen() {
         const NOW: u64 = 1_000_000_000;
@@ -447,15 +449,15 @@ mod tests {
             .iter()
             .flat_map(|one| quotas.map(|other| (one, other)));
         for (one, other) in pairs.filter(|(one, other)| one.unit() != other.unit()) {
-            // given a state that is spent by another rule
+            // given a state that was spent by another rule
             let mut state = State::empty(other.unit());
             let (passage, ..) = other.rule().step(&mut state, NOW, 10, true);
             assert_eq!(passage, Passage::Open);
 
-            // when one asks for it
+            // when a charge asks for it
             let step = one.rule().step(&mut state, NOW, 3, true);
 
-            // then it is answered as if there were none
+            // then the answer is that of a new key
             let mut none = State::empty(one.unit());
             assert_eq!(step, one.rule().step(&mut none, NOW, 3, true));
             assert_eq!(state.snapshot(), none.snapshot(), "{other}, then {one}");
@@ -500,7 +502,7 @@ mod tests {
         ] {
             assert_eq!(State::from(snapshot.clone()).snapshot(), snapshot);
         }
-        // A denominator of no rest is none, and no point is later than fits.
+        // A rest of zero has no denominator, and a point beyond the largest time is cut off.
         let none = State::from(gcra(0, 7, 0, vec![]));
         assert_eq!(none.snapshot(), gcra(0, 0, 0, vec![]));
         let late = State::from(Snapshot::Gcra {

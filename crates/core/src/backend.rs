@@ -1,4 +1,4 @@
-//! The seam: who decides, and how the answer comes back.
+//! The seam: a backend decides, and the answer comes back.
 
 use std::fmt;
 use std::future::Future;
@@ -10,25 +10,26 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 
 /// Takes charges, gives decisions.
 ///
-/// Object-safe on purpose: limiters and layers hold an `Arc<dyn Backend>` and have no type parameter. The states belong
-/// to the backend alone; nobody outside reads or writes them.
+/// Object-safe on purpose: limiters and layers hold an `Arc<dyn Backend>` and have no type parameter. The states belong to the
+/// backend alone; no code outside reads or writes them.
 ///
 /// # What an implementation promises
 ///
-/// * Of the [`Enforce`](crate::Mode::Enforce) charges of a call all are taken, or none; a denied call takes nothing.
+/// * A call takes all of its [`Enforce`](crate::Mode::Enforce) charges or none; a denied call takes nothing.
 /// * A call whose answer is dropped before it came leaves nothing behind: it is withdrawn, or credited when it arrives.
-/// * A backend that waits keeps a deadline of its own and answers [`FailureKind::TimedOut`](crate::FailureKind::TimedOut)
-///   when it has passed. Nobody above it sets a timer.
+/// * A backend that waits keeps a deadline of its own and answers [`FailureKind::TimedOut`](crate::FailureKind::TimedOut) when
+///   it has passed. No caller above it sets a timer.
 /// * [`credit`](Self::credit) and [`debit`](Self::debit) neither block nor fail: they are bounded enqueues that may be
 ///   called from `Drop`. They may be lost with the process.
 ///
-/// `tollgate-conformance` has a test for each behaviour that these promises come to, which any implementation can run.
+/// `tollgate-conformance` tests each of these promises, and any implementation can run its tests.
 ///
 /// # Wrappers
 ///
-/// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method, of which
-/// [`place`](Self::place) and [`capabilities`](Self::capabilities) have defaults that the compiler does not ask for.
-/// [`Answer::map`] looks at what the inner one said, and [`Verdict::denied`] and [`Verdict::allowed`] say what it was not asked.
+/// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
+/// does not ask for [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have defaults: forward these
+/// as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand
+/// for charges that it was not asked about.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides all or nothing over the enforced charges.
     fn decide(&self, charges: &[Charge<'_>]) -> Decide;
@@ -37,21 +38,21 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn credit(&self, receipt: Receipt, n: u64);
 
     /// Takes `n` more from the budget that `receipt` names, past its capacity if need be: a debt. A budget owes at most
-    /// [`DEBT_CEILING`](crate::DEBT_CEILING) times what it holds; what is beyond is not taken.
+    /// [`DEBT_CEILING`](crate::DEBT_CEILING) times its capacity; anything beyond that is not taken.
     fn debit(&self, receipt: &Receipt, n: u64);
 
-    /// Forgets the state of one identity: its budget is full. Receipts from before lose their meaning, and crediting one
-    /// of them afterwards may return what newer charges took.
+    /// Forgets the state of one identity: its budget is full. Receipts from before lose their meaning, and crediting one of
+    /// them afterwards may return units of newer charges.
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()>;
 
-    /// Where the states are, for logs: `10.0.0.7:6379, database 3`, without any secret. `None` unless an implementation says
-    /// so: in this process.
+    /// The place of the states, for logs: `10.0.0.7:6379, database 3`, without any secret. `None`, the default, means in this
+    /// process.
     fn place(&self) -> Option<String> {
         None
     }
 
-    /// What it can beyond quotas. Nothing unless an implementation says so, so that a wrapper that forgets to forward this has a
-    /// limiter refused that needs more, and never one that fails at night.
+    /// The capabilities beyond quotas; none by default. So a limiter that needs more refuses, while it is built, a wrapper that
+    /// forgets to forward this method.
     fn capabilities(&self) -> Capabilities {
         Capabilities::none()
     }
@@ -59,18 +60,18 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
 /// A backend that always answers now.
 ///
-/// What cannot wait (the synchronous gRPC interceptor) asks for this trait rather than for [`Backend`].
+/// Callers that cannot wait (the synchronous gRPC interceptor) ask for this trait rather than for [`Backend`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may have to wait for its decisions",
     label = "this backend does not always answer at once",
     note = "a synchronous caller needs one that does, such as the backend in memory; put `RateLimitLayer` around the service instead"
 )]
 pub trait ImmediateBackend: Backend {
-    /// The same as [`Backend::decide`], at once.
+    /// Decides like [`Backend::decide`], at once.
     ///
     /// # Errors
     ///
-    /// If the call is not one that can be decided.
+    /// If the call is not valid.
     fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError>;
 }
 
@@ -106,10 +107,10 @@ impl<B: ImmediateBackend + ?Sized> ImmediateBackend for Arc<B> {
     }
 }
 
-/// What [`Backend::decide`] returns.
+/// The return value of [`Backend::decide`].
 pub type Decide = Answer<Decision>;
 
-/// An answer that is there already, or comes later. A future either way.
+/// An answer that is there already, or comes later. In both cases it is a future.
 ///
 /// A backend that answers now allocates nothing; one that waits pays one box.
 #[must_use = "an answer does nothing unless it is awaited"]
@@ -149,7 +150,7 @@ impl<T> Answer<T> {
     ///
     /// # Errors
     ///
-    /// Gives the future back when the answer is still to come.
+    /// Gives the future back if the answer is still to come.
     pub fn try_now(self) -> Result<Result<T, BackendError>, Self> {
         match self.0 {
             Repr::Now(Some(result)) => Ok(result),
@@ -159,8 +160,8 @@ impl<T> Answer<T> {
 }
 
 impl<T: Send + 'static> Answer<T> {
-    /// The answer with its result turned into another: at once if it is there, and otherwise when it comes. For wrappers around a
-    /// backend, which look at what it said, or change it.
+    /// The answer with its result turned into another: at once if it is there, and otherwise when it comes. For wrappers around
+    /// a backend, which look at the answer or change it.
     ///
     /// ```
     /// use tollgate_core::Answer;
@@ -180,8 +181,8 @@ impl<T: Send + 'static> Answer<T> {
 }
 
 impl Answer<Decision> {
-    /// The decision and its only verdict, if the answer is there already and such a one. There is nothing in it then that
-    /// would have to be dropped: whoever has one a million times a second may spare itself from looking for that.
+    /// The decision and its only verdict, if the answer is there already and has one verdict alone. Such an answer holds
+    /// nothing that must be dropped, so a caller with a million of them a second can skip the drop.
     #[must_use]
     #[inline]
     pub const fn peek_sole(&self) -> Option<(&Decision, &Verdict)> {

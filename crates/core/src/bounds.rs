@@ -1,4 +1,4 @@
-//! How large a quota can be.
+//! The largest quotas.
 
 use std::time::Duration;
 

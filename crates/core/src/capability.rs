@@ -1,18 +1,18 @@
-//! What a backend can beyond quotas.
+//! The capabilities of a backend beyond quotas.
 
 use std::fmt;
 
-/// Something that a backend may be able to do beyond deciding quotas.
+/// An ability that a backend may have beyond deciding quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {
-    /// It keeps budgets that are held until they are given back, such as requests in flight.
+    /// It holds budgets until they are given back, such as requests in flight.
     Held,
     /// It lets a request wait in line for its turn.
     Waits,
     /// It bans an identity for a time.
     Bans,
-    /// It remembers what was done, so that nothing is done twice.
+    /// It remembers finished work, so that nothing is done twice.
     Once,
 }
 
@@ -40,8 +40,8 @@ impl fmt::Display for Capability {
     }
 }
 
-/// What a [`Backend`](crate::Backend) can beyond quotas, which each of them can. Nothing unless it says so: no backend of this crate's
-/// version can any of it.
+/// The abilities of a [`Backend`](crate::Backend) beyond quotas, which every backend has. None by default: no backend of this
+/// crate's version has any.
 ///
 /// ```
 /// use tollgate_core::{Capabilities, Capability};
@@ -68,13 +68,13 @@ impl Capabilities {
         Self(self.0 | capability.bit())
     }
 
-    /// Whether this is one of them.
+    /// Says whether this is one of them.
     #[must_use]
     pub const fn has(self, capability: Capability) -> bool {
         self.0 & capability.bit() != 0
     }
 
-    /// Those that are needed and are none of these.
+    /// The needed abilities that are missing here.
     pub fn missing(self, needed: Self) -> impl Iterator<Item = Capability> {
         Capability::ALL
             .into_iter()

@@ -1,4 +1,4 @@
-//! Who says what time it is.
+//! The clocks that tell the time.
 //!
 //! Time belongs to the backend: the one in memory owns a [`Clock`], Redis asks its own. The rules never read a clock.
 
@@ -19,17 +19,17 @@ use crate::Timestamp;
 
 /// Tells the time to a backend.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The present. A clock that steps back never refills a budget, see [`crate::State`].
+    /// The present. A clock that steps back never refills a budget: see [`crate::State`].
     fn now(&self) -> Timestamp;
 }
 
 /// The machine's clock: wall time when it was made, and monotonic time from then on.
 ///
-/// Windows are anchored to the Unix epoch, so the wall clock is asked, once. From then on only the monotonic clock
-/// counts, so that somebody setting the time does not give anybody a budget, or take it away. On Linux, where the kernel tells
-/// the time by the processor's counter, so does this clock: never ahead of the kernel, and three microseconds behind at most. For
-/// that the first one of a process finds out how fast the counter is, which takes about two milliseconds, and never more than
-/// three tenths of a second.
+/// Windows are anchored to the Unix epoch, so the wall clock is asked, once. From then on only the monotonic clock counts, so
+/// that setting the machine's time neither refills a budget nor empties it. If a Linux kernel tells the time by the processor's
+/// counter, this clock does so too. It is never ahead of the kernel, and at most three microseconds behind. The first such
+/// clock of a process measures the pace of the counter, which takes about two milliseconds, and never more than three tenths of
+/// a second.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     /// The wall time at which the monotonic clock was at zero.
@@ -37,7 +37,7 @@ pub struct SystemClock {
     monotonic: Monotonic,
 }
 
-/// For which a clock can go on: 35 years. A machine whose wall clock is past 2077 is taken to be there.
+/// The time for which a clock can go on: 35 years. A machine whose wall clock is past 2077 is taken to be at that limit.
 const LONGEST_RUN_US: u64 = 1 << 50;
 
 impl SystemClock {
@@ -49,7 +49,8 @@ impl SystemClock {
             .unwrap_or(Duration::ZERO);
         let wall_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
         let wall_us = wall_us.min(Timestamp::MAX.as_micros() - LONGEST_RUN_US);
-        // Wraps on a machine whose wall clock starts in 1970 and that has been up for longer, and then back.
+        // Wraps, and later wraps back, on a machine whose wall clock starts in 1970 and that has been up for longer than that
+        // clock says.
         let monotonic = Monotonic::new();
         let zero_us = wall_us.wrapping_sub(monotonic.micros());
         Self { zero_us, monotonic }

@@ -1,11 +1,11 @@
-//! How a call is decided: all or nothing over what is enforced, everything else on its own.
+//! Decides a call: all or nothing over the enforced charges, each other charge on its own.
 
 use smallvec::SmallVec;
 
 use crate::algorithm::{Passage, Point};
 use crate::{Charge, Decision, Mode, Quota, State, Timestamp, Verdict};
 
-/// Where a backend keeps the states of a call's charges.
+/// The place where a backend keeps the states of a call's charges.
 pub trait States {
     /// The state of charge number `index`. Charges of one scope and key have one state.
     fn state(&mut self, index: usize) -> &mut State;
@@ -37,12 +37,12 @@ pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) ->
 
 /// Decides a call at `now`.
 ///
-/// First all enforced charges: if each passes, each is taken; otherwise none is. Then, on what that left, each shadow
-/// charge on its own, in order. Last the probes, which take nothing. Charges of one scope and key in one mode are one
-/// charge of the summed cost, under the first one's quota.
+/// The enforced charges come first: if each passes, each is taken; otherwise none is. Each shadow charge follows on its own, in
+/// order, on what that left. The probes come last and take nothing. Charges of one scope and key in one mode are one charge of
+/// the summed cost, under the first one's quota.
 ///
-/// The verdicts report each budget as the whole call left it: of a call that is denied, an enforced charge from whose budget
-/// one in shadow was taken is judged by what that left, so that the wait it is told is long enough.
+/// The verdicts report each budget as the whole call left it. A denied call may hold an enforced charge and a shadow charge on
+/// one budget. The enforced charge is then judged by the budget after the shadow, so that the wait it is told is long enough.
 #[must_use]
 pub fn decide(
     now: Timestamp,
@@ -87,8 +87,8 @@ pub fn decide(
         }
     }
     if !admitted {
-        // A charge in shadow may have been taken meanwhile from what an enforced one waits for: what that was told has to be
-        // true of what is left.
+        // A shadow may have taken from the budget that an enforced charge waits for. The enforced charge's wait must be true of
+        // what is left.
         for group in groups
             .iter_mut()
             .filter(|group| group.mode == Mode::Enforce)
@@ -101,12 +101,12 @@ pub fn decide(
     }
 
     let verdicts = charges.iter().enumerate().map(|(index, charge)| {
-        // Every charge is in a group; grouped by the same comparison.
+        // Every charge is in a group, because the groups were made by the same comparison.
         let group = groups
             .iter()
             .find(|group| group.holds(&charges[group.first], charge));
         let state = states.state(index);
-        // What the other groups have left, seen by this quota: brings the state to now and has no other effect.
+        // The rest that the other groups have left, seen by this quota. This brings the state to now and has no other effect.
         charge.quota.rule().passage(state, now_us, 0);
         let budget = charge.quota.rule().budget(state, now_us);
         let limit = charge.quota.capacity();
@@ -122,7 +122,7 @@ pub fn decide(
     Decision::new(now, admitted, verdicts)
 }
 
-/// Whether no two charges speak of one state, as usual.
+/// Says whether no two charges name one state, which is the usual case.
 fn are_apart(charges: &[Charge<'_>]) -> bool {
     let mut before = charges.iter().enumerate();
     before.all(|(index, charge)| {
@@ -131,7 +131,7 @@ fn are_apart(charges: &[Charge<'_>]) -> bool {
     })
 }
 
-/// Without groups, and all of a state at once: nobody else looks at it.
+/// Decides without groups, and with one visit to each state, since no other charge names it.
 fn decide_apart(
     now: Timestamp,
     charges: &[Charge<'_>],
@@ -174,7 +174,7 @@ fn verdict(
 }
 
 /// The same verdict for the commonest algorithm in 64 bits; `None` if it takes another way.
-// Always: what it makes would be handed over in memory.
+// Inlined always: a call would hand the result over in memory.
 #[inline(always)]
 fn quick_verdict(
     quota: &Quota,
@@ -197,7 +197,7 @@ fn quick_verdict(
 }
 
 impl Mode {
-    /// Whether a charge of this mode that passes is taken.
+    /// Says whether a passing charge of this mode is taken.
     fn takes(self, admitted: bool) -> bool {
         match self {
             Self::Enforce => admitted,
@@ -207,7 +207,7 @@ impl Mode {
     }
 }
 
-/// Charges of one scope, key and mode.
+/// Charges with one scope, key and mode.
 struct Group {
     first: usize,
     mode: Mode,

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A backend could not decide. This is never a denial: a denial is a [`crate::Decision`].
+/// The error of a backend that could not decide. This is never a denial: a denial is a [`crate::Decision`].
 ///
-/// After [`FailureKind::TimedOut`] and [`FailureKind::Unreachable`] the charges may have been taken; they were taken at
-/// most once. The same is so after [`FailureKind::ScriptFailed`] and [`FailureKind::WrongServer`] if what answered is not
-/// the server that was set up.
+/// After [`FailureKind::TimedOut`] and [`FailureKind::Unreachable`] the charges may have been taken; they were taken at most
+/// once. This holds for [`FailureKind::ScriptFailed`] and [`FailureKind::WrongServer`] too if the answer came from another
+/// server than the configured one.
 #[derive(Debug)]
 pub struct BackendError {
     kind: FailureKind,
@@ -17,7 +17,7 @@ pub struct BackendError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What kept a backend from deciding.
+/// The reason why a backend could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -28,7 +28,7 @@ pub enum FailureKind {
         /// The deadline that passed.
         deadline: Duration,
     },
-    /// Too many decisions wait already.
+    /// Too many decisions are waiting already.
     Overloaded,
     /// The server does not accept our name or password.
     Unauthenticated,
@@ -38,17 +38,17 @@ pub enum FailureKind {
     ReadOnly,
     /// The server has no memory left and refuses writes.
     OutOfMemory,
-    /// The server is there and cannot decide at present: it loads its data, is busy with somebody's script, or misses the
+    /// The server is there and cannot decide at present: it loads its data, is busy with another client's script, or misses the
     /// rest of its cluster, its replicas or its disk.
     Unready,
-    /// The server failed to run the decision, or answered what cannot be read.
+    /// The server failed to run the decision, or sent an answer that cannot be read.
     ScriptFailed,
-    /// What answers is not what the backend was set up for: no Redis at all, one without scripts, or one of another kind,
-    /// such as a node of a cluster that was named as a single server.
+    /// The server is not of the configured kind: it is not Redis, has no scripts, or is of another kind, such as a node of a
+    /// cluster that was named as a single server.
     WrongServer,
-    /// Something that Tollgate did not write stands where a state should.
+    /// A value that Tollgate did not write stands where a state should.
     ForeignState,
-    /// The call itself was not one: more charges than [`crate::MAX_CHARGES`], say.
+    /// The call itself is invalid: it has more charges than [`crate::MAX_CHARGES`], say.
     InvalidCall,
 }
 
@@ -63,34 +63,34 @@ impl BackendError {
         }
     }
 
-    /// The same error with what caused it.
+    /// This error with its cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The same error with the server that it is about: `node-2:6379`.
+    /// This error with the server that it is about: `node-2:6379`.
     #[must_use]
     pub fn at(mut self, place: impl Into<Box<str>>) -> Self {
         self.place = Some(place.into());
         self
     }
 
-    /// The server that the error is about, if that is known: of a cluster a node, of Sentinels the master of that time. Not
-    /// part of what `Display` shows.
+    /// The server that the error is about, if that is known: a node of a cluster, or with Sentinels the master of that time.
+    /// `Display` does not show it.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
 
-    /// What kind of failure this is.
+    /// The kind of this failure.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// What happened, in half a sentence; empty if the kind says all.
+    /// The event, in half a sentence; empty if the kind says all.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail

@@ -1,4 +1,4 @@
-//! Whose budget: an identity as a short, canonical string of bytes.
+//! The identity that owns a budget, as a short, canonical string of bytes.
 
 mod repr;
 
@@ -10,33 +10,33 @@ use self::repr::{Repr, Source};
 
 /// An identity, at most [`Key::MAX_LEN`] bytes long.
 ///
-/// What kind of identity it is, is part of it: the text `10.0.0.1` that a header brought is not the address 10.0.0.1,
-/// and nothing that a request brings equals the one budget that those share who brought nothing.
+/// The kind of identity is part of the key. The text `10.0.0.1` from a header is not the address 10.0.0.1, and no part of a
+/// request can equal the key of those callers who brought no identity.
 ///
 /// Longer identities are compared and stored as their SHA-256 digest, so that a header of a megabyte takes no more room in a
-/// backend than one of forty bytes, and still no two collide. For as long as a request lasts the key also holds the identity
-/// as the caller sent it: [`content`](Self::content), [`text`](Self::text) and [`parts`](Self::parts) show it, whatever its
-/// length. [`compact`](Self::compact) lets go of it.
+/// backend than one of forty bytes, and still no two collide. For as long as a request lasts the key also holds the identity as
+/// the caller sent it: [`content`](Self::content), [`text`](Self::text) and [`parts`](Self::parts) show it, whatever its
+/// length. [`compact`](Self::compact) drops it.
 ///
 /// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
 pub struct Key(Repr);
 
-/// What kind of identity a [`Key`] is.
+/// The kind of identity of a [`Key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum KeyKind {
     /// Everybody: one budget for all.
     Global = 0,
-    /// Everybody for whom the extractor found nothing.
+    /// All callers for whom the extractor found nothing.
     Missing = 1,
     /// An IPv4 address: 4 bytes.
     Ipv4 = 4,
     /// An IPv6 network: the prefix length, then as many bytes as it covers.
     Ipv6 = 6,
-    /// Bytes as they came.
+    /// Bytes as the caller sent them.
     Bytes = b'b',
-    /// The SHA-256 digest of bytes or of parts that were too long, and are no longer known.
+    /// The SHA-256 digest of bytes or of parts that were too long, and that are no longer known.
     Digest = b'd',
     /// Several parts, each behind its length.
     Tuple = b't',
@@ -55,7 +55,7 @@ impl Clone for Key {
 }
 
 impl Key {
-    /// The most bytes a key has, the one that tells its kind included.
+    /// The most bytes of a key, including the one for its kind.
     pub const MAX_LEN: usize = 128;
 
     /// Everybody: one budget for all.
@@ -64,21 +64,21 @@ impl Key {
         Self::encode(KeyKind::Global, &[])
     }
 
-    /// Everybody who could not be told apart, because what tells callers apart was missing.
+    /// All callers that cannot be told apart, because the request lacks what would tell them apart.
     #[must_use]
     pub fn missing() -> Self {
         Self::encode(KeyKind::Missing, &[])
     }
 
-    /// These bytes, whatever they are.
+    /// These bytes, of any content.
     #[must_use]
     #[inline]
     pub fn bytes(bytes: &[u8]) -> Self {
         Self::encode(KeyKind::Bytes, bytes)
     }
 
-    /// An address, IPv6 grouped by its first `v6_prefix` bits (at most 128): whoever has one IPv6 address usually has all
-    /// of a /64, and would otherwise have as many budgets. An IPv4 address in IPv6 notation is an IPv4 address.
+    /// An address, IPv6 grouped by its first `v6_prefix` bits (at most 128). A host with one IPv6 address usually has all of a
+    /// /64, and would otherwise have as many budgets. An IPv4 address in IPv6 notation is an IPv4 address.
     #[must_use]
     #[inline]
     pub fn address(address: IpAddr, v6_prefix: u8) -> Self {
@@ -125,8 +125,8 @@ impl Key {
         key.of(Source::Parts(parts.cloned().collect()))
     }
 
-    /// The key whose [canonical form](Self::as_bytes) these bytes are, if there is one: what a backend has written can be
-    /// read again.
+    /// The key whose [canonical form](Self::as_bytes) these bytes are, if there is one. So a backend can read keys that it
+    /// wrote.
     #[must_use]
     pub fn from_canonical(bytes: &[u8]) -> Option<Self> {
         let (&kind, content) = bytes.split_first()?;
@@ -153,11 +153,11 @@ impl Key {
             }
             _ => return None,
         };
-        // What is too long, masks bits away, or is an IPv4 address has another form.
+        // Bytes that are too long, mask bits away, or hold an IPv4 address have another form.
         (key.as_bytes() == bytes).then_some(key)
     }
 
-    /// What kind of identity this is.
+    /// The kind of this identity.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
         match self.source() {
@@ -211,8 +211,9 @@ impl Key {
         known.chain(Joined(joined)).chain(alone)
     }
 
-    /// The canonical form: the kind as one byte, then the content; of what is longer than [`MAX_LEN`](Self::MAX_LEN) the kind
-    /// and content of its [digest](KeyKind::Digest). Equal identities have equal bytes and unequal ones do not.
+    /// The canonical form: the kind as one byte, then the content. An identity longer than [`MAX_LEN`](Self::MAX_LEN) has the
+    /// kind and content of its [digest](KeyKind::Digest). Equal identities have equal bytes, and unequal ones have unequal
+    /// bytes.
     #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
@@ -222,7 +223,7 @@ impl Key {
     /// For backends that hash: the canonical form as blocks of sixteen bytes, and the bytes that are left, at most fifteen,
     /// as a number whose lowest byte is the first. Short keys lie in zeros, so that this costs a load and not a loop.
     #[must_use]
-    // Always: what it makes would be handed over in memory.
+    // Inlined always: a call would hand the result over in memory.
     #[inline(always)]
     pub fn blocks(&self) -> (&[[u8; 16]], u128) {
         self.0.blocks()
@@ -304,7 +305,7 @@ impl From<&[u8]> for Key {
     }
 }
 
-/// The number in decimal, so that `42` and `"42"` are one caller whichever type an application has at hand.
+/// The number in decimal, so that `42` and `"42"` are one caller, whichever type an application uses.
 impl From<u64> for Key {
     fn from(number: u64) -> Self {
         let mut digits = [0; 20];
@@ -350,7 +351,7 @@ impl From<Ipv6Addr> for Key {
 
 macro_rules! parts {
     ($($name:ident),+) => {
-        /// The parts in their order, as a [tuple](Key::tuple). An IPv6 address is grouped by /64 there, too.
+        /// The parts in their order, as a [tuple](Key::tuple). An IPv6 address in it is grouped by /64, too.
         impl<$($name: Into<Key>),+> From<($($name,)+)> for Key {
             fn from(parts: ($($name,)+)) -> Self {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
@@ -427,7 +428,7 @@ mod tests {
         assert_ne!(key, other);
         assert_eq!(key.clone().compact().kind(), KeyKind::Digest);
         assert!(key.as_bytes().len() <= Key::MAX_LEN);
-        // A digest cannot be brought along: what a request brings is of another kind.
+        // A request cannot bring a digest: its bytes are of another kind.
         assert_ne!(Key::bytes(&key.as_bytes()[1..]), key);
     }
 
@@ -457,7 +458,7 @@ mod tests {
                 (KeyKind::Bytes, text.as_bytes(), Some(text.as_str()))
             );
 
-            // Nothing of it counts for what is compared, and what is kept can do without.
+            // None of it counts in comparisons, and a stored key can do without it.
             let compact = key.clone().compact();
             assert_eq!((&compact, compact.blocks()), (&key, key.blocks()));
             assert_eq!(compact.content().len(), if len < 128 { len } else { 32 });
@@ -492,7 +493,7 @@ mod tests {
             assert_eq!(contents(&found), contents(&given), "{lengths:?}");
             assert_eq!(key.clone().compact(), key);
         }
-        // A tuple in a tuple is one part, and what is no tuple is its only one.
+        // A tuple in a tuple is one part, and any other key is its own only part.
         let pair = Key::tuple(&of(&[200]));
         let nested = Key::tuple([&pair, &Key::global()]);
         assert_eq!(parts(&nested), [pair, Key::global()]);

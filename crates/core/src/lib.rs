@@ -1,7 +1,7 @@
 //! The pure heart of Tollgate.
 //!
-//! Everything here is arithmetic on values: no IO, no async runtime, no HTTP, no Redis, and no clock that is read
-//! behind anybody's back. A backend brings the states and the time, this crate brings the rule.
+//! Everything here is arithmetic on values: no IO, no async runtime, no HTTP, no Redis, and no hidden reading of a clock. A
+//! backend brings the states and the time, this crate brings the rule.
 //!
 //! | noun | type |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //!
 //! # What is guaranteed
 //!
-//! * **All or nothing.** Of the enforced charges of one call every one is taken, or none.
+//! * **All or nothing.** A call takes all of its enforced charges, or none.
 //! * **Retry-after is a promise.** Denied at *t* with retry-after *r*: if nothing else arrives, the same charge passes
 //!   at *t + r*, and not a microsecond earlier.
 //! * **Exact.** Times are whole microseconds, counts are integers and rates are fractions of the two. There is no

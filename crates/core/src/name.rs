@@ -1,10 +1,10 @@
-//! What may be the name of a policy or quota.
+//! The valid names of policies and quotas.
 
 /// The most bytes a name has.
 pub const MAX_NAME_LEN: usize = 64;
 
-/// Whether headers, logs and Redis keys can carry this name as it is: at most [`MAX_NAME_LEN`] of `a-z`, `0-9`, `-`, `_`, `.`
-/// and `/`, and the first a letter or digit.
+/// Says whether headers, logs and Redis keys can carry this name as it is: at most [`MAX_NAME_LEN`] of `a-z`, `0-9`, `-`, `_`,
+/// `.` and `/`, and the first a letter or digit.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);

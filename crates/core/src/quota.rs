@@ -1,4 +1,4 @@
-//! How much, per how long, by which algorithm.
+//! Quotas: how much, per how long, by which algorithm.
 
 mod text;
 
@@ -11,17 +11,17 @@ use crate::algorithm::{
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
 use crate::quota_error::QuotaError;
 
-/// How much, per how long, by which algorithm.
+/// A limit: how much, per how long, by which algorithm.
 ///
-/// `Quota::per_second(10)` admits a *burst* of 10 at once and then 10 per second, evenly spaced: who has been quiet may
-/// spend a second's worth in an instant. [`burst`](Self::burst) sets that first number alone: `per_second(10).burst(1)`
-/// admits one request every 100 ms and never two together; `.burst(50)` lets a quiet caller spend 50 at once, and still
-/// only 10 per second after that. The burst is *not* the limit of a window. Over any period the default algorithm
-/// admits at most `burst + limit`; see [`Algorithm`] for the others.
+/// `Quota::per_second(10)` admits a *burst* of 10 at once and then 10 per second, evenly spaced: a caller who has been quiet
+/// may spend a second's worth in an instant. [`burst`](Self::burst) sets that first number alone: `per_second(10).burst(1)`
+/// admits one request every 100 ms and never two together; `.burst(50)` lets a quiet caller spend 50 at once, and still only 10
+/// per second after that. The burst is *not* the limit of a window. Over any period the default algorithm admits at most `burst
+/// + limit`; see [`Algorithm`] for the others.
 ///
-/// A value that exists is a quota that works: what could not be decided exactly cannot be built. Literals panic while
-/// they are built (in a `const`, the program does not compile); everything that comes from outside goes through
-/// [`try_new`](Self::try_new), [`FromStr`](std::str::FromStr) or serde and gets an error.
+/// Every value is a quota that works: a quota that could not be decided exactly cannot be built. Literals panic while they are
+/// built (in a `const`, the program does not compile); input from outside goes through [`try_new`](Self::try_new),
+/// [`FromStr`](std::str::FromStr) or serde and gets an error.
 ///
 /// ```
 /// use tollgate_core::{Algorithm, Quota};
@@ -36,10 +36,10 @@ use crate::quota_error::QuotaError;
 /// # As text
 ///
 /// `LIMIT/PERIOD [burst N] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with an
-/// optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`,
-/// `rolling-window [N buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`,
-/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`. What people say is read as well: `10 per minute`,
-/// `10 req/s`, `5 every 10 s`, in capitals or not. [`parse_all`](Self::parse_all) reads several.
+/// optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
+/// buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`, `1000/day fixed-window offset
+/// 6h`, `300/h rolling-window 60 buckets`. Everyday forms are read as well: `10 per minute`, `10 req/s`, `5 every 10 s`, in
+/// capitals or not. [`parse_all`](Self::parse_all) reads several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,
@@ -103,7 +103,7 @@ impl Quota {
         built(Self::try_new(limit, period))
     }
 
-    /// The same quota with another burst: what a caller who has been quiet may spend at once. See [`Quota`].
+    /// This quota with another burst: the amount that a caller who has been quiet may spend at once. See [`Quota`].
     ///
     /// # Panics
     ///
@@ -114,7 +114,7 @@ impl Quota {
         built(self.try_burst(burst))
     }
 
-    /// The same limit and period, decided by another algorithm.
+    /// This limit and period, decided by another algorithm.
     ///
     /// # Panics
     ///
@@ -135,12 +135,12 @@ impl Quota {
         Self::try_with(limit, period, Algorithm::Gcra)
     }
 
-    /// `limit` per `period`, decided by this algorithm: the same as [`try_new`](Self::try_new) and then
-    /// [`try_using`](Self::try_using), but for windows of a limit that would be no exact rate.
+    /// `limit` per `period`, decided by this algorithm. Like [`try_new`](Self::try_new) and then
+    /// [`try_using`](Self::try_using), but it also takes windows whose limit would be no exact rate.
     ///
     /// # Errors
     ///
-    /// As for those two.
+    /// As for those two methods.
     pub const fn try_with(
         limit: u64,
         period: Duration,
@@ -171,25 +171,25 @@ impl Quota {
         }
     }
 
-    /// `limit` per `period` with this burst: the same as [`try_new`](Self::try_new) and then [`try_burst`](Self::try_burst),
-    /// but for rates that are exact with this burst and would not be with one of `limit`.
+    /// `limit` per `period` with this burst. Like [`try_new`](Self::try_new) and then [`try_burst`](Self::try_burst), but it
+    /// also takes rates that are exact with this burst and would not be with one of `limit`.
     ///
     /// # Errors
     ///
-    /// As for those two.
+    /// As for those two methods.
     pub const fn try_with_burst(
         limit: u64,
         period: Duration,
         burst: u64,
     ) -> Result<Self, QuotaError> {
-        // Whether the limit and period are a quota at all, whatever the rate: two counters are always exact.
+        // Checks the limit and period alone, whatever the rate: two counters are always exact.
         match Self::try_with(limit, period, Algorithm::SlidingWindow) {
             Ok(quota) => quota.with_burst(burst),
             Err(error) => Err(error),
         }
     }
 
-    /// The same quota with another burst.
+    /// This quota with another burst.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Quota {
         self.with_burst(burst)
     }
 
-    /// This limit and period as a bucket of so many units.
+    /// This limit and period as a bucket that holds `burst`.
     const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
@@ -219,7 +219,7 @@ impl Quota {
         }
     }
 
-    /// The same limit and period, decided by another algorithm. A burst that was set before is forgotten.
+    /// This limit and period, decided by another algorithm. A burst that was set before is forgotten.
     ///
     /// # Errors
     ///
@@ -233,19 +233,19 @@ impl Quota {
         }
     }
 
-    /// How much per period.
+    /// The units per period.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Per how long.
+    /// The period.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
     }
 
-    /// What a full budget holds: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
+    /// The capacity of a full budget: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> u64 {
@@ -258,13 +258,13 @@ impl Quota {
         }
     }
 
-    /// By which algorithm.
+    /// The algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.rule.algorithm()
     }
 
-    /// What states of this quota are counted in: quotas of one unit can read each other's states.
+    /// The unit of this quota's states. Quotas of one unit can read each other's states.
     #[must_use]
     pub const fn unit(&self) -> Unit {
         self.rule.unit()
@@ -371,7 +371,7 @@ mod tests {
         ] {
             Quota::try_new(limit, Duration::from_secs(secs)).unwrap();
         }
-        // As a rate it could not be exact; two counters can.
+        // It could not be exact as a rate; two counters can.
         let tebibyte = Quota::try_with(
             1 << 40,
             Duration::from_secs(86_400),

@@ -1,4 +1,4 @@
-//! Why something is no quota.
+//! The errors of invalid quotas.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT};
 
-/// Why a quota cannot be built.
+/// The reason why a quota cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuotaError {
@@ -18,22 +18,22 @@ pub enum QuotaError {
     ZeroPeriod,
     /// The limit or burst is above [`MAX_LIMIT`](crate::MAX_LIMIT).
     LimitTooLarge {
-        /// What was asked for.
+        /// The number that was asked for.
         limit: u64,
     },
     /// The period is above [`MAX_PERIOD`](crate::MAX_PERIOD).
     PeriodTooLong {
-        /// What was asked for.
+        /// The period that was asked for.
         period: Duration,
     },
     /// The period is not a whole number of microseconds.
     PeriodNotWhole {
-        /// What was asked for.
+        /// The period that was asked for.
         period: Duration,
     },
     /// The burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill.
     DrainTooLong {
-        /// What was asked for.
+        /// The burst that was asked for.
         burst: u64,
     },
     /// The arithmetic of this rate and burst would leave the integers that a double holds exactly.
@@ -45,28 +45,28 @@ pub enum QuotaError {
     },
     /// Windows and logs have no burst: their budget is their limit.
     BurstOfWindow {
-        /// What was asked for.
+        /// The algorithm that was asked for.
         burst: u64,
     },
     /// The window's offset is not a whole number of microseconds below the period.
     Offset {
-        /// What was asked for.
+        /// The offset that was asked for.
         offset: Duration,
     },
     /// The number of buckets is not between 2 and [`MAX_BUCKETS`](crate::MAX_BUCKETS), or does not divide the period.
     Buckets {
-        /// What was asked for.
+        /// The number of buckets that was asked for.
         buckets: u32,
     },
     /// The limit is above [`MAX_LOG_LIMIT`](crate::MAX_LOG_LIMIT).
     LogTooLong {
-        /// What was asked for.
+        /// The limit that was asked for.
         limit: u64,
     },
 }
 
 impl QuotaError {
-    /// The reason without its figures, for where nothing can be formatted: in a `const`.
+    /// The reason without its figures, for places where nothing can be formatted: in a `const`.
     pub(super) const fn reason(self) -> &'static str {
         match self {
             Self::ZeroLimit => "a limit of 0 admits nothing",
@@ -142,15 +142,15 @@ impl fmt::Display for QuotaError {
 
 impl Error for QuotaError {}
 
-/// Why a text is no quota.
+/// The reason why a text is an invalid quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseQuotaError {
     /// The text is not of the form `LIMIT/PERIOD [burst N] [ALGORITHM …]`.
     Syntax {
-        /// What stood where something else was expected, shortened if it is long.
+        /// The text that stood where something else was expected, shortened if it is long.
         found: String,
-        /// What was expected.
+        /// The text that was expected.
         expected: &'static str,
         /// The nearest quota that works, if one is near.
         instead: Option<String>,

@@ -1,19 +1,19 @@
-//! What is needed to undo a charge honestly.
+//! Receipts: the record that is needed to undo a charge honestly.
 
 use crate::algorithm::Point;
 use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 
-/// Proof that a charge was taken: when, from whom, how much, under which quota as it then was.
+/// Proof of a charge: its time, key and cost, and its quota as it then was.
 ///
-/// It is what [`Backend::credit`](crate::Backend::credit) and [`Backend::debit`](crate::Backend::debit) ask for. A credit
-/// uses it up, and there is no second one of it, so that nothing is given back twice. What is to be given back piece by
-/// piece is [split](Self::split_off) first.
+/// [`Backend::credit`](crate::Backend::credit) and [`Backend::debit`](crate::Backend::debit) ask for it. A credit uses it up,
+/// and it cannot be cloned, so that nothing is given back twice. To give a charge back piece by piece, [split](Self::split_off)
+/// the receipt first.
 ///
-/// **A credit returns only what would still count**, so that what remains is a history that could have happened without
-/// it. Windows and logs subtract from the window, bucket or entry that was charged, and nothing once that is gone. Of a
-/// GCRA charge after which the budget would have been full again at *F*, at most *F − now* (as drain time) comes back.
-/// What other credits of the same key have returned since the charge comes off *F*, as far as it stood before it in the
-/// queue: what one credit returned, no other can. Wherever this rule errs it errs on the strict side.
+/// **A credit returns only what would still count**, so that the remaining charges are a history that could have happened.
+/// Windows and logs subtract from the window, bucket or entry that was charged, and nothing once that is gone. For GCRA, let
+/// *F* be the time at which the budget would have been full again after the charge: a credit returns at most *F − now* (as
+/// drain time). Other credits of this key since the charge move *F* forward, as far as they stood before it in the queue: drain
+/// time that one credit returned, no other can return. Where this rule errs, it errs on the strict side.
 #[derive(Debug)]
 pub struct Receipt {
     scope: Scope,
@@ -38,7 +38,7 @@ impl Receipt {
         })
     }
 
-    /// Which budget of the key was charged.
+    /// The name of the charged budget.
     #[must_use]
     pub fn scope(&self) -> Scope {
         self.scope
@@ -50,25 +50,25 @@ impl Receipt {
         &self.quota
     }
 
-    /// Whose budget was charged.
+    /// The identity whose budget was charged.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// How much was taken.
+    /// The amount that was taken.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// When, by the backend's clock.
+    /// The time of the charge, by the backend's clock.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Takes a part of the charge, at most `n`, out of this receipt into one of its own.
+    /// Moves a part of the charge, at most `n`, out of this receipt into one of its own.
     #[must_use = "what is split off and dropped can no longer be given back"]
     pub fn split_off(&mut self, n: u64) -> Self {
         let n = n.min(self.cost);
@@ -79,7 +79,8 @@ impl Receipt {
         }
     }
 
-    /// For backends, whose debits travel, and for tests that ask what if: the same once more. Of two only one may be credited.
+    /// A second copy of this receipt. For backends, whose debits travel, and for tests that ask what if. Only one of the two
+    /// may be credited.
     #[doc(hidden)]
     #[must_use]
     pub fn copy(&self) -> Self {
@@ -93,14 +94,14 @@ impl Receipt {
         }
     }
 
-    /// For backends: when the budget was to be full again after this charge, in whole microseconds and a rest in the
-    /// quota's denominator. Zero for algorithms whose credits do not ask.
+    /// The time at which the budget was to be full again after this charge: whole microseconds, and a rest in the quota's
+    /// denominator. Zero for algorithms whose credits do not need it. For backends.
     #[must_use]
     pub fn full_at(&self) -> (u64, u32) {
         (self.full_at.us, self.full_at.rest)
     }
 
-    /// For backends: gives back at most `n` of this charge to `state`.
+    /// Gives back at most `n` of this charge to `state`. For backends.
     pub fn credit_to(&self, state: &mut State, now: Timestamp, n: u64) {
         let n = n.min(self.cost);
         let (now, at) = (now.as_micros(), self.at.as_micros());
@@ -108,15 +109,15 @@ impl Receipt {
         rule.credit(state, now, at, self.full_at, n);
     }
 
-    /// For backends: takes `n` more from `state`, past the capacity if need be, up to
-    /// [`DEBT_CEILING`](crate::DEBT_CEILING) budgets.
+    /// Takes `n` more from `state`, past the capacity if need be, up to [`DEBT_CEILING`](crate::DEBT_CEILING) budgets. For
+    /// backends.
     pub fn debit_from(&self, state: &mut State, now: Timestamp, n: u64) {
         self.quota.rule().debit(state, now.as_micros(), n);
     }
 }
 
 impl Decision {
-    /// The receipts for what was taken, given the `charges` that were decided.
+    /// The receipts for the charges that were taken, given the `charges` that were decided.
     pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
         let decided = charges.iter().zip(self.verdicts()).enumerate();
         decided.filter_map(|(position, (charge, verdict))| {

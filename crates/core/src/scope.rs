@@ -1,4 +1,4 @@
-//! Which of a key's budgets a charge speaks of.
+//! Scopes: the names of a key's budgets.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,11 +11,11 @@ use crate::{Quota, Unit};
 /// The name of a family of budgets: a policy, which of its quotas, and the [`Unit`] of their states. With a key it
 /// names one state.
 ///
-/// The *limit* is not part of it, so that doubling a quota, or moving a caller to another tier, does not hand out a
-/// fresh budget. What makes two states incompatible is: another algorithm, or windows of another length.
+/// The *limit* is not part of it, so that doubling a quota, or moving a caller to another tier, does not hand out a fresh
+/// budget. The unit is, because it makes two states incompatible: another algorithm, or windows of another length.
 ///
-/// Scopes are interned for the life of the process: equal names give equal scopes, comparing two is comparing two
-/// addresses, and a copy is a word. What is kept is bounded by the policies that were ever configured, not by requests.
+/// Scopes are interned for the life of the process: equal names give equal scopes, comparing two is comparing two addresses,
+/// and a copy is a word. Their number is bounded by the policies that were ever configured, not by requests.
 #[derive(Clone, Copy)]
 pub struct Scope(&'static Numbered);
 
@@ -32,7 +32,7 @@ struct Numbered {
     number: u32,
 }
 
-/// All of them by their numbers, in lists of one, two, four and so on: read without a lock, and nothing ever moves.
+/// All scopes by their numbers, in lists of one, two, four and so on. They are read without a lock, and never move.
 static NUMBERED: [OnceLock<Box<[OnceLock<Scope>]>>; 32] = [const { OnceLock::new() }; 32];
 
 impl Scope {
@@ -53,7 +53,7 @@ impl Scope {
         if let Some(scope) = names.get(&name) {
             return *scope;
         }
-        // Each takes up memory for good, which is full long before the numbers are used up.
+        // Each takes memory for good, and the memory is full long before the numbers are used up.
         let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
         let scope = Self(Box::leak(Box::new(Numbered {
             name: name.clone(),
@@ -69,7 +69,7 @@ impl Scope {
         scope
     }
 
-    /// For backends that have no room for a word: the number of this scope in this process, small if scopes are few.
+    /// The number of this scope in this process, small if scopes are few. For backends that have no room for a word.
     #[must_use]
     #[inline]
     pub fn number(self) -> u32 {
@@ -84,26 +84,26 @@ impl Scope {
         scope.get().copied()
     }
 
-    /// The policy's name. Behind it stands `#` and a tier's name, if quotas of some tiers have a state of their own.
+    /// The policy's name. `#` and a tier's name follow it, if quotas of some tiers have a state of their own.
     #[must_use]
     pub fn policy(self) -> &'static str {
         &self.0.name.policy
     }
 
-    /// Which of the policy's quotas; the first is 0.
+    /// The position of the quota in the policy; the first is 0.
     #[must_use]
     pub fn slot(self) -> u16 {
         self.0.name.slot
     }
 
-    /// What the states of this scope are counted in.
+    /// The unit of the states of this scope.
     #[must_use]
     pub fn unit(self) -> Unit {
         self.0.name.unit
     }
 }
 
-/// Which list a number is in, and where: list *n* begins with the number 2^*n* − 1.
+/// The list that holds a number, and the place in it: list *n* begins with the number 2^*n* − 1.
 fn list_and_place(number: u32) -> (usize, usize) {
     let nth = number.saturating_add(1);
     let list = nth.ilog2();

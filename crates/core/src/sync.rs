@@ -1,3 +1,3 @@
-//! What threads share. The model that tries its every interleaving, `tests/counter.rs`, brings its own.
+//! The types that threads share. `tests/counter.rs`, the model that tries every interleaving, brings its own.
 
 pub(crate) use std::sync::atomic::AtomicU64;

@@ -23,7 +23,7 @@ impl Timestamp {
         }
     }
 
-    /// The same of a number that is known to be no larger.
+    /// The point `micros` after the Unix epoch, which is known to be no larger than [`Timestamp::MAX`].
     #[inline]
     pub(crate) const fn within_range(micros: u64) -> Self {
         debug_assert!(micros <= Self::MAX.0);

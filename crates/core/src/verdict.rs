@@ -1,4 +1,4 @@
-//! What came out of a call, and what its numbers mean.
+//! Decisions on calls, and the meaning of their numbers.
 
 use std::time::Duration;
 use std::{fmt, slice};
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{Budget, Passage, Point, RetryAfter};
 use crate::{Charge, Mode, Timestamp};
 
-/// What was decided about one charge.
+/// The ruling on one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -16,7 +16,7 @@ pub enum Outcome {
     Allow,
     /// The charge does not pass.
     Deny(RetryAfter),
-    /// Nobody asked: something in front of the backend already knew that the call is denied.
+    /// The backend was not asked: a wrapper in front of it already knew that the call is denied.
     Unknown,
 }
 
@@ -29,11 +29,11 @@ pub struct Verdict {
     remaining: u64,
     reset_after_us: u64,
     taken: u64,
-    /// Refused: until this cost would pass. Taken: when the budget will be full again, with `rest`.
+    /// If refused: the time until this cost would pass. If taken: the time at which the budget will be full again, with `rest`.
     us: u64,
     rest: u32,
     tag: Tag,
-    /// Whether its charge is enforced.
+    /// True if its charge is enforced.
     is_enforced: bool,
 }
 
@@ -46,8 +46,8 @@ enum Tag {
 }
 
 impl Verdict {
-    /// What `passage` and `budget` say about a charge of this mode against a budget of `limit`. If it passes, `taken` was taken from the
-    /// budget, and `full_at` is when that will be full again.
+    /// The verdict that `passage` and `budget` give on a charge of this mode against a budget of `limit`. If it passes, `taken`
+    /// was taken from the budget, which will be full again at `full_at`.
     #[inline]
     pub(crate) fn new(
         mode: Mode,
@@ -78,7 +78,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a charge that nobody asked the backend about, because the call was known to be denied.
+    /// The verdict on a charge that the backend was not asked about, because the call was known to be denied.
     #[must_use]
     pub const fn unknown(limit: u64) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict of something in front of a backend, such as a cache of denials, that refuses `charge` without asking: it would pass
-    /// after `retry_after`, and a cost of `remaining` would pass now. A wait of 0 is taken for one of a microsecond.
+    /// The verdict of a wrapper in front of a backend, such as a cache of denials, that refuses `charge` without asking: it
+    /// would pass after `retry_after`, and a cost of `remaining` would pass now. A wait of 0 counts as one of a microsecond.
     #[must_use]
     pub fn denied(charge: &Charge<'_>, retry_after: RetryAfter, remaining: u64) -> Self {
         let (tag, us) = match retry_after {
@@ -103,7 +103,7 @@ impl Verdict {
         };
         Self {
             remaining: remaining.min(charge.quota.capacity()),
-            // Not before what is refused would pass.
+            // Not before the refused charge would pass.
             reset_after_us: us,
             us,
             tag,
@@ -112,11 +112,11 @@ impl Verdict {
         }
     }
 
-    /// The verdict of something in front of a backend, such as a lease of a part of the budget, that lets `charge` pass without asking:
-    /// so much was `taken` for it, and a cost of `remaining` would pass now.
+    /// The verdict of a wrapper in front of a backend, such as a lease of a part of the budget, that lets `charge` pass without
+    /// asking: `taken` was taken for it, and a cost of `remaining` would pass now.
     ///
-    /// Its receipt gives nothing back to a bucket behind, which has not taken it: who lets pass without asking also takes the credits
-    /// of what it let pass.
+    /// Its receipt gives nothing back to a bucket behind the wrapper, which has taken nothing: a wrapper that lets charges pass
+    /// without asking also handles their credits.
     #[must_use]
     pub fn allowed(charge: &Charge<'_>, taken: u64, remaining: u64) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Verdict {
         }
     }
 
-    /// The same verdict, with a budget that is full again after so long if nothing else arrives.
+    /// This verdict, with a budget that is full again after `reset_after` if nothing else arrives.
     #[must_use]
     pub fn resetting_after(self, reset_after: Duration) -> Self {
         let reset_after_us = u64::try_from(reset_after.as_micros()).unwrap_or(u64::MAX);
@@ -138,7 +138,7 @@ impl Verdict {
         }
     }
 
-    /// What was decided.
+    /// The ruling.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self.tag {
@@ -149,7 +149,7 @@ impl Verdict {
         }
     }
 
-    /// When the budget will be full again, as a charge that was taken left it.
+    /// The time at which the budget will be full again, as a charge that was taken left it.
     pub(crate) const fn full_at(&self) -> Point {
         Point {
             us: self.us,
@@ -157,20 +157,20 @@ impl Verdict {
         }
     }
 
-    /// Whether this charge passes.
+    /// Says whether this charge passes.
     #[must_use]
     #[inline]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.tag, Tag::Allow)
     }
 
-    /// Whether this charge was refused.
+    /// Says whether this charge was refused.
     #[must_use]
     pub const fn is_denied(&self) -> bool {
         matches!(self.tag, Tag::DenyForNow | Tag::DenyForEver)
     }
 
-    /// What a full budget holds.
+    /// The capacity of a full budget.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -188,7 +188,7 @@ impl Verdict {
         Duration::from_micros(self.reset_after_us)
     }
 
-    /// Only on a denial: until this cost would pass if nothing else arrives. `None` if it never can, see
+    /// The time until this cost would pass if nothing else arrives. Set only on a denial; `None` also if it never can pass, see
     /// [`Verdict::never_passes`].
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
@@ -198,20 +198,20 @@ impl Verdict {
         }
     }
 
-    /// Whether the charge was refused because it costs more than a full budget holds.
+    /// Says whether the charge was refused because it costs more than a full budget holds.
     #[must_use]
     pub const fn never_passes(&self) -> bool {
         matches!(self.tag, Tag::DenyForEver)
     }
 
-    /// What was taken from the budget for this charge: its cost, or 0.
+    /// The amount taken from the budget for this charge: its cost, or 0.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The same once the charge has been corrected by a credit or debit to what it really cost. What remains follows; until
-    /// when the budget is full again only the backend knows, and so that stays as it was.
+    /// This verdict after a credit or debit corrected the charge to its real cost. The remaining budget follows. Only the
+    /// backend knows when the budget is full again, so that time stays as it was.
     #[must_use]
     pub fn corrected_to(self, cost: u64) -> Self {
         let remaining = self.remaining.saturating_add(self.taken);
@@ -243,16 +243,16 @@ pub struct Decision {
     verdicts: Verdicts,
 }
 
-/// The usual single verdict stands by itself: it is written where the decision goes, and no list is built for it.
+/// The usual single verdict stands by itself: it is written straight into the decision, without a list.
 #[derive(Clone)]
 enum Verdicts {
     One(Verdict),
     Several(List),
-    /// By clocks of their own. In a box, so that a decision grows no larger for what only a cluster does.
+    /// Verdicts by clocks of their own. Boxed, so that only the decisions of a cluster pay for them.
     Apart(Box<Apart>),
 }
 
-/// A caller's own budget and one that all share are the commonest list.
+/// Two verdicts: a caller's own budget and one that all share are the commonest list.
 type List = SmallVec<[Verdict; 2]>;
 
 #[derive(Clone)]
@@ -272,7 +272,7 @@ impl Verdicts {
         }
     }
 
-    /// When each was given, if not all at the decision's time.
+    /// The time of each verdict, if not all have the decision's time.
     fn times(&self) -> &[Timestamp] {
         match self {
             Self::One(_) | Self::Several(_) => &[],
@@ -302,7 +302,7 @@ impl Decision {
         Self::of_several(at, admitted, verdicts.into_iter().collect())
     }
 
-    /// The same for verdicts that are a list already.
+    /// A decision whose verdicts are a list already.
     #[inline]
     pub(crate) fn of_several(at: Timestamp, admitted: bool, verdicts: List) -> Self {
         Self {
@@ -312,8 +312,8 @@ impl Decision {
         }
     }
 
-    /// The same, where each verdict was given by a clock of its own: the nodes of a cluster need not agree on the time.
-    /// The decision's own time is the first.
+    /// A decision whose verdicts were each given by a clock of its own: the nodes of a cluster need not agree on the time. The
+    /// decision's own time is the first.
     #[must_use]
     pub fn apart(admitted: bool, verdicts: impl IntoIterator<Item = (Timestamp, Verdict)>) -> Self {
         let (times, verdicts): (Vec<_>, Vec<_>) = verdicts.into_iter().unzip();
@@ -324,7 +324,7 @@ impl Decision {
         }
     }
 
-    /// The same for the usual single verdict, on a charge of this mode.
+    /// A decision with the usual single verdict, on a charge of this mode.
     #[inline]
     pub(crate) fn of_one(at: Timestamp, mode: Mode, verdict: Verdict) -> Self {
         Self {
@@ -334,20 +334,20 @@ impl Decision {
         }
     }
 
-    /// When it was taken, by the backend's clock; by that of the first who was asked, if several were.
+    /// The time of the decision, by the backend's clock; if several nodes decided, by that of the first.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// When the verdict at this position was given, by the clock of whoever gave it.
+    /// The time of the verdict at this position, by the clock of the node that gave it.
     #[must_use]
     pub fn verdict_at(&self, position: usize) -> Timestamp {
         let times = self.verdicts.times();
         times.get(position).copied().unwrap_or(self.at)
     }
 
-    /// Whether the request may pass: every enforced charge was taken.
+    /// Says whether the request may pass, because every enforced charge was taken.
     #[must_use]
     #[inline]
     pub fn is_admitted(&self) -> bool {
@@ -370,9 +370,9 @@ impl Decision {
         self.verdicts.as_slice()
     }
 
-    /// The longest wait among the enforced charges that were refused: after it the same call passes, if nothing else
-    /// arrives. `None` if the call was admitted, or if one of those charges can never pass. A charge in shadow and a probe
-    /// keep no call from passing, and so have no part in it.
+    /// The longest wait among the refused enforced charges. After it the same call passes, if nothing else arrives. `None` if
+    /// the call was admitted, or if one of those charges can never pass. A charge in shadow and a probe keep no call from
+    /// passing, and so have no part in it.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let enforced = || self.verdicts().iter().filter(|verdict| verdict.is_enforced);
@@ -382,9 +382,9 @@ impl Decision {
         enforced().filter_map(Verdict::retry_after).max()
     }
 
-    /// The position of the verdict that says most about this request, among the charges whose mode is
-    /// [`Mode::Enforce`]: on a denial the refused one with the longest wait, one that can never pass before all others;
-    /// otherwise the one with the least share of its budget left. `None` if nothing is enforced.
+    /// The position of the verdict that says most about this request, among the charges whose mode is [`Mode::Enforce`]. On a
+    /// denial it is the refused one with the longest wait, where never is the longest. Otherwise it is the one with the
+    /// smallest share of its budget left. `None` if nothing is enforced.
     #[must_use]
     pub fn tightest(&self, modes: impl IntoIterator<Item = Mode>) -> Option<usize> {
         let mut tightest: Option<(usize, &Verdict)> = None;
@@ -399,8 +399,8 @@ impl Decision {
 }
 
 impl Verdict {
-    /// Whether this verdict says more about a request than `other`: a refusal before an admission, of two refusals the one
-    /// with the longer wait (never is the longest), of two admissions the one with the smaller share of its budget left.
+    /// Says whether this verdict tells more about a request than `other`: a refusal before an admission, of two refusals the
+    /// one with the longer wait (never is the longest), of two admissions the one with the smaller share of its budget left.
     #[must_use]
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         match (self.outcome(), other.outcome()) {

@@ -1,4 +1,4 @@
-//! The counter that tells the time, read and compared by several threads in every order that they can take.
+//! The processor's counter as a clock, read and compared by several threads in every order that they can take.
 //!
 //! The module is the clock's own, with loom's atomics in place of std's.
 
@@ -21,14 +21,14 @@ mod sync {
     pub(crate) use loom::sync::atomic::AtomicU64;
 }
 
-/// A quarter of a nanosecond is a tick.
+/// One tick is a quarter of a nanosecond.
 const NANOS: u64 = 1 << 30;
 const MICRO: u64 = 4_000;
 
 struct Machine {
     counter: Counter,
     ticks: AtomicU64,
-    /// The latest time that anybody has told the others.
+    /// The latest time that any thread has told the others.
     told: AtomicU64,
 }
 
@@ -41,7 +41,7 @@ impl Machine {
         })
     }
 
-    /// To read it takes a microsecond, so that no two readings are alike.
+    /// A reading takes a microsecond, so that no two readings are alike.
     fn tick(&self) -> u64 {
         self.ticks.fetch_add(MICRO, Ordering::AcqRel) + MICRO
     }
@@ -64,7 +64,7 @@ impl Machine {
         })
     }
 
-    /// Nobody reads a time before one that he could have heard of, one that is yet to come, or one that is long over.
+    /// A thread never reads a time before one that it could have heard of, one that is yet to come, or one that is long over.
     fn look(&self) {
         let told = self.told.load(Ordering::Acquire);
         let earliest = self.micros();
@@ -82,7 +82,7 @@ fn nobody_sees_time_step_back_however_readings_and_comparisons_interleave() {
     let mut model = Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        // given a counter that was compared, and then not for so long that it has to be
+        // given a counter that was compared, and then not used until it must be compared again
         let machine = Machine::new();
         machine.look();
         machine.ticks.fetch_add(50_000 * MICRO, Ordering::AcqRel);

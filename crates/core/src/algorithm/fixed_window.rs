@@ -17,12 +17,12 @@ pub(super) struct State {
 }
 
 impl FixedWindow {
-    /// The number of the window that `time` is in. Windows are numbered from the one that the epoch is in.
+    /// The number of the window that holds `time`. Number 0 is the window that holds the epoch.
     fn window(&self, time: u64) -> u64 {
         (time + (self.period_us - self.offset_us)) / self.period_us
     }
 
-    /// Until the window of a state that was brought to `now` is over.
+    /// The time until the window of a state ends. The state was brought to `now`.
     fn left(&self, state: &State, now: u64) -> u64 {
         state.window * self.period_us + self.offset_us - now
     }
@@ -36,8 +36,8 @@ impl Decider for FixedWindow {
         if state.window < window {
             *state = State { window, count: 0 };
         } else if state.window > window + 1 {
-            // The clock stepped back, and the count comes along. Not after a step of less than a period: it would be
-            // forgotten as soon as the clock is back where it was, and so the window stays until it is over.
+            // The clock stepped back, and the count moves to the clock's window. A step of less than a period moves nothing,
+            // for a count that moved would be dropped as soon as the clock is back; the window stays until it is over.
             state.window = window;
         }
     }
@@ -86,8 +86,8 @@ impl State {
         Self { window, count }
     }
 
-    /// A period after its end, or after its start if nothing was charged in it, for a clock that is less than that behind may
-    /// come back to it.
+    /// One period after the window's end, or after its start if nothing was charged in it, because a clock that is less than a
+    /// period behind may come back to it.
     pub(super) fn meaningless_at(&self, period_us: u64, offset_us: u64) -> u64 {
         match (self.window, self.count) {
             (0, 0) => 0,

@@ -6,9 +6,9 @@
 //! 142,857 1/7), so it is kept as a fraction: `units / denominator`. Seen from now, everything is a whole number of
 //! *parts*, each one denominator'th of a microsecond, and the rule is one addition and one comparison.
 //!
-//! Quotas of different rates and bursts may share a state, as while a deploy changes one. So a state tells how long the full
-//! budget took to drain of the quota that left it, and by which denominator its rest counts: no quota takes what another is
-//! owed for a clock that was put back, or another's fraction for a smaller one.
+//! Quotas of different rates and bursts may share a state, as while a deploy changes one. So a state also tells two facts of
+//! the quota that wrote it: how long its full budget takes to drain, and the denominator of the rest. Without the first, a
+//! quota could mistake another's debt for a clock that stepped back; without the second, another's fraction for a smaller one.
 
 mod credits;
 mod parts;
@@ -23,7 +23,7 @@ pub(super) use self::reach::Reach;
 use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, Snapshot};
 use crate::{MAX_DRAIN, QuotaError, Timestamp};
 
-/// A point in time: whole microseconds, and a rest in parts of the quota that left it.
+/// A point in time: whole microseconds, and a rest in parts of the quota that wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Point {
     pub(crate) us: u64,
@@ -42,49 +42,50 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Gcra {
     pub(crate) burst: u64,
-    /// What a cost of one takes to drain, in parts.
+    /// The time that a cost of one takes to drain, in parts.
     units: NonZero<u64>,
-    /// Parts in a microsecond.
+    /// The number of parts in a microsecond.
     denominator: u32,
     width: Width,
-    /// Of a full drain.
+    /// The time of a full drain, in parts.
     reach: Reach,
-    /// What its states tell of that while they owe no more than a full budget.
+    /// The reach that its states tell while they owe no more than a full budget.
     coarse: Reach,
-    /// By which a rest of this quota is known.
+    /// The mark by which a rest of this quota is known.
     mark: u16,
 }
 
-/// In what the parts of a quota can be counted.
+/// The width of integer that this quota's parts need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Width {
-    /// A part is a microsecond, and debts fit 64 bits of them: the quotas whose interval is a whole number, which most are.
+    /// One part is a microsecond, and debts fit 64 bits of them. This holds for quotas whose interval is a whole number of
+    /// microseconds, which most are.
     Micros,
-    /// Debts, in parts, fit 64 bits. Almost always; not for a prime near a billion per day.
+    /// Debts, counted in parts, fit 64 bits. This holds for almost all quotas, but not for a prime near a billion per day.
     Narrow,
-    /// They do not.
+    /// Debts need more than 64 bits.
     Wide,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    // The point, in its pieces: a `Point` as a field would bring its padding along.
-    /// Its whole microseconds, and above them the reach of the quota that left it there.
+    // The pieces of the point. A `Point` as a field would bring its padding along.
+    /// The point's whole microseconds in the low bits, and the reach of the quota that wrote it above them.
     word: u64,
     rest: u32,
-    /// By which denominator the rest counts: its mark.
+    /// The mark of the rest's denominator.
     of: u16,
-    /// Always false. The compiler keeps the tag of the enum around in the values that a `bool` has not, and so in the
-    /// padding; without it every state would be 32 bytes rather than 24.
+    /// Always false. The compiler keeps the enum's tag in the unused values of a `bool`, and so in the padding; without this
+    /// field every state would take 32 bytes rather than 24.
     _room_for_tag: bool,
     credits: Option<Box<Credits>>,
 }
 
-/// So many bits have the microseconds of a point, debts included.
+/// The number of bits for the microseconds of a point, debts included.
 const US_BITS: u32 = 64 - Reach::BITS;
 const US: u64 = (1 << US_BITS) - 1;
 
-/// The largest prime of 16 bits: denominators up to there are told apart, and larger ones but for one pair in as many.
+/// The largest prime of 16 bits. Denominators up to it are all told apart; of the larger ones, one pair in 65,521 looks alike.
 const MARKS: u32 = 65_521;
 
 impl Gcra {
@@ -98,8 +99,8 @@ impl Gcra {
         if drain_us > MAX_DRAIN.as_micros() {
             return Err(QuotaError::DrainTooLong { burst });
         }
-        // For Lua, whose numbers are doubles: products of costs and rests stay exact, debts included. Times do because of
-        // MAX_DRAIN.
+        // Lua's numbers are doubles, and so products of costs and rests must stay exact, debts included. Times are exact
+        // because of MAX_DRAIN.
         let rests = burst as u128 * DEBT_CEILING as u128 * (units % denominator) as u128;
         if rests >= EXACT || denominator > u32::MAX as u64 {
             return Err(QuotaError::Inexact { limit, burst });
@@ -112,7 +113,7 @@ impl Gcra {
             burst,
             units: match NonZero::new(units) {
                 Some(units) => units,
-                // Which no period is.
+                // Zero, which no period is.
                 None => NonZero::<u64>::MIN,
             },
             denominator,
@@ -127,14 +128,15 @@ impl Gcra {
         })
     }
 
-    /// What `cost` takes to drain.
+    /// The time that `cost` takes to drain.
     #[inline]
     fn drain<P: Parts>(&self, cost: u64) -> P {
         P::from(cost) * P::from(self.units.get())
     }
 
-    /// The furthest that a state may lie ahead: what the longer of two quotas may owe, this one and that which left it so.
-    /// Rounded down as that is told, it is no shorter: drains are told apart in whole microseconds.
+    /// The furthest that a state may lie ahead: the debt ceiling of the longer of two quotas, this one and the one that wrote
+    /// the state. The other's drain is stored rounded down, and still is no shorter than this one's where it counts, because
+    /// drains are told apart in whole microseconds.
     #[inline]
     fn ceiling<P: Parts>(&self, state: &State) -> P {
         if state.reach() > self.reach {
@@ -145,8 +147,8 @@ impl Gcra {
         }
     }
 
-    /// In what the parts of a state can be counted: that of a longer quota may lie so far ahead that only 128 bits hold it in
-    /// parts of this one.
+    /// The width that the parts of a state need. The state of a longer quota may lie so far ahead that its distance in parts of
+    /// this quota fits only 128 bits.
     #[inline]
     fn width_for(&self, state: &State) -> Width {
         if state.reach() > self.reach {
@@ -156,13 +158,13 @@ impl Gcra {
         }
     }
 
-    /// How far `point` lies ahead of now; nothing if it has passed.
+    /// The distance of `point` ahead of now; zero if it has passed.
     #[inline]
     fn ahead<P: Parts>(&self, point: Point, now: u64) -> P {
         P::ahead(point, now, self.denominator)
     }
 
-    /// How far a state lies ahead of now. A rest of another denominator is less than a microsecond, and counts as one.
+    /// The distance of a state ahead of now. A rest of another denominator is less than a microsecond, and counts as one.
     #[inline]
     fn left<P: Parts>(&self, state: &State, now: u64) -> P {
         let mut point = state.full_at();
@@ -172,7 +174,7 @@ impl Gcra {
         self.ahead(point, now)
     }
 
-    /// Leaves a state that lay `before` ahead of now at `after`.
+    /// Moves a state from `before` ahead of now to `after` ahead of now.
     fn leave<P: Parts>(&self, state: &mut State, now: u64, before: P, after: P) {
         let point = self.point(now, after);
         if point == state.full_at() {
@@ -190,7 +192,7 @@ impl Gcra {
         state.forget_dead_credits(now);
     }
 
-    /// The point that lies so many parts ahead of now.
+    /// The point that lies the given number of parts ahead of now.
     #[inline]
     fn point<P: Parts>(&self, now: u64, parts: P) -> Point {
         let (us, rest) = self.micros_and_rest(parts);
@@ -206,7 +208,7 @@ impl Gcra {
         parts.micros_and_rest(self.denominator)
     }
 
-    /// Brings the state to now, and says how much is still to drain.
+    /// Brings the state to now, and returns how much is still to drain.
     #[inline]
     fn settle<P: Parts>(&self, state: &mut State, now: u64) -> P {
         let left: P = self.left(state, now);
@@ -217,8 +219,8 @@ impl Gcra {
         }
     }
 
-    /// A state lies further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less
-    /// than the one before: away from what is on every request's way.
+    /// Brings back a state that lies further ahead than a burst. Three causes lead here: a debt, a clock that stepped back, and
+    /// an earlier quota with a larger budget. All are rare, so this code is kept out of line.
     #[cold]
     #[inline(never)]
     fn bring_back<P: Parts>(&self, state: &mut State, now: u64, left: P) -> P {
@@ -230,7 +232,7 @@ impl Gcra {
         most
     }
 
-    /// What is to drain once a cost has been added to it, or when that will fit.
+    /// The drain after a cost is added, or the time at which the cost will fit.
     #[inline]
     fn add<P: Parts>(&self, left: P, cost: u64) -> Result<P, Passage> {
         if cost == 0 {
@@ -248,7 +250,7 @@ impl Gcra {
         Err(Passage::after(us + u64::from(rest > 0)))
     }
 
-    /// The budget while `left` is to drain, which it will have at `full_at`.
+    /// The budget while `left` is to drain; it will be full at `full_at`.
     #[inline]
     fn budget_at<P: Parts>(&self, left: P, now: u64, full_at: Point) -> Budget {
         let full = self.drain(self.burst);
@@ -264,7 +266,7 @@ impl Gcra {
         }
     }
 
-    /// A [step](Decider::step), if this quota can be counted in 64 bits: this is on every request's way.
+    /// Takes a [step](Decider::step) if this quota can be counted in 64 bits. Every request comes through here.
     #[inline]
     pub(super) fn quick_step(
         &self,
@@ -280,7 +282,7 @@ impl Gcra {
         }
     }
 
-    /// By itself, so that what is on every request's way stays short.
+    /// Kept out of line, so that the path of every request stays short.
     #[inline(never)]
     fn narrow_step(
         &self,
@@ -312,7 +314,7 @@ impl Gcra {
                 let full_at = self.point(now, after);
                 state.stand_at(full_at, self.mark, self.coarse);
                 state.forget_dead_credits(now);
-                // What was added fits.
+                // The cost fits.
                 let room = self.drain::<P>(self.burst) - after;
                 let budget = self.budget_of(room, now, full_at);
                 (Passage::Open, full_at, budget)
@@ -339,7 +341,7 @@ impl Decider for Gcra {
 
     fn take(&self, state: &mut State, now: u64, cost: u64) {
         let left: u128 = self.left(state, now);
-        // At once at most what this quota may owe, whatever the state may.
+        // The ceiling is at once that of this quota alone, whatever another quota left.
         let drain: u128 = self.drain(cost.min(self.burst * DEBT_CEILING));
         let after = cmp::min(left + drain, self.ceiling(state));
         self.leave(state, now, left, cmp::max(left, after));
@@ -353,7 +355,7 @@ impl Decider for Gcra {
         let shows: u128 = self.ahead(place, now);
         let before: u128 = self.left(state, now);
         let back = cmp::min(self.drain(cost), cmp::min(shows, before));
-        // A charge from the future: the clock stepped back, and nothing is certain.
+        // A charge from the future: the clock stepped back, and no credit is certain.
         if back == 0 || at > now {
             return;
         }
@@ -372,7 +374,7 @@ impl Decider for Gcra {
         self.budget_at(left, now, self.point(now, left))
     }
 
-    /// What passage, charge and budget have in common is worked out once.
+    /// Passage, charge and budget share their figures, so they are worked out once.
     fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
         match self.width_for(state) {
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
@@ -396,23 +398,23 @@ impl State {
         Reach::of_bits(self.word >> US_BITS)
     }
 
-    /// Puts it at a point that may be any, as one that was read.
+    /// Moves it to any point, as one that was read from outside.
     fn put(&mut self, point: Point, of: u16, reach: Reach) {
         let us = point.us.min(US);
         self.stand_at(Point { us, ..point }, of, reach);
     }
 
-    /// Puts it at a point that fits: what a budget that is not in debt leaves, a full drain beyond the last
-    /// [`Timestamp`](crate::Timestamp) at most.
+    /// Moves it to a point that fits: a budget without a debt gives one that lies at most a full drain beyond the last
+    /// [`Timestamp`](crate::Timestamp).
     #[inline]
     fn stand_at(&mut self, point: Point, of: u16, reach: Reach) {
         debug_assert!(point.us <= US, "{point:?}");
         self.word = point.us + (reach.bits() << US_BITS);
-        // Where there is no rest its denominator means nothing.
+        // A rest of zero has no denominator.
         (self.rest, self.of) = (point.rest, of);
     }
 
-    /// Else the state of a key that is always in use would carry them for ever.
+    /// Drops old credits. Otherwise the state of a key that is always in use would carry them for ever.
     #[inline]
     fn forget_dead_credits(&mut self, now: u64) {
         if let Some(credits) = &self.credits
@@ -471,22 +473,22 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
-    /// A full budget of 1 drains in so many µs, and of `burst` in as many times that.
+    /// A full budget of 1 drains in this many µs, and a budget of `burst` in `burst` times as many.
     fn rule(interval_us: u64, burst: u64) -> Gcra {
         Gcra::new(1, interval_us, burst).expect("a quota")
     }
 
-    /// How long the drain is that a state tells: the power of two, and the thirty-seconds.
+    /// The drain that a state tells: the power of two, and the thirty-seconds.
     fn told(state: &State) -> (u8, u8) {
         (state.reach().exponent(), state.reach().thirty_seconds())
     }
 
     #[test]
     fn a_state_tells_the_longest_drain_that_may_have_left_it_and_exactly_only_for_a_debt() {
-        // Of 96 µs and of 40 µs: 64 and 16 of 32 more, 32 and 8 of 32 more.
+        // 96 µs are 64 and 16/32 more; 40 µs are 32 and 8/32 more.
         let (long, short) = (rule(12, 8), rule(10, 4));
 
-        // A charge, and a full budget, is told by the power of two alone.
+        // Up to a full budget, a state tells the power of two alone.
         let mut state = State::default();
         assert!(matches!(
             long.step(&mut state, NOW, 8, true).0,
@@ -494,11 +496,11 @@ mod tests {
         ));
         assert_eq!((state.full_at().us, told(&state)), (NOW + 96, (6, 0)));
 
-        // Nothing that changes nothing tells anything else.
+        // A question that changes nothing leaves the reach as it is.
         short.take(&mut state, NOW, 0);
         assert_eq!(told(&state), (6, 0));
 
-        // What a shorter quota adds to it is a debt, and what may be forgiven is still the longer one's.
+        // A charge of a shorter quota on top of it is a debt, and the ceiling is still the longer quota's.
         short.take(&mut state, NOW, 1);
         assert_eq!((state.full_at().us, told(&state)), (NOW + 106, (6, 0)));
         long.take(&mut state, NOW, 1);
@@ -506,7 +508,7 @@ mod tests {
         short.take(&mut state, NOW, 1);
         assert_eq!((state.full_at().us, told(&state)), (NOW + 128, (6, 16)));
 
-        // A debt on a budget that had none is that of the quota that made it, up to its last part.
+        // A debt on an empty budget is that of the quota that made it, up to its last part.
         let mut state = State::default();
         long.take(&mut state, NOW, 3);
         short.take(&mut state, NOW, 1);
@@ -522,7 +524,7 @@ mod tests {
     fn a_debt_ends_at_eight_budgets_of_the_longer_quota() {
         let (long, short) = (rule(12, 8), rule(10, 4));
 
-        // At once no more than the own, whoever owed what before.
+        // The ceiling is at once the own one, whatever was owed before.
         let mut state = State::default();
         short.take(&mut state, NOW, 1_000);
         assert_eq!(state.full_at().us, NOW + 320);
@@ -531,7 +533,8 @@ mod tests {
         short.take(&mut state, NOW, 1);
         assert_eq!(state.full_at().us, NOW + 768);
 
-        // A shorter quota brings back what lies further ahead than that, and a quota of the same drain what it may not owe.
+        // A shorter quota brings back a state that lies further ahead than the longer one may owe, and a quota of the same
+        // drain a state beyond its own ceiling.
         for (rule, back_us) in [(&short, 768), (&long, 768)] {
             let mut state = state.clone();
             let earlier = NOW - 5_000;
@@ -569,7 +572,7 @@ mod tests {
         assert_eq!(rule(1, 9).left::<Micros>(&state, NOW - 1), Micros::from(2));
         assert_eq!(rule(1, 9).left::<Micros>(&state, NOW + 1), Micros::from(0));
 
-        // More than a microsecond is one.
+        // More than a microsecond counts as one.
         state.put(Point { us: NOW, rest: 8 }, seventh.mark, seventh.coarse);
         assert_eq!(seventh.left::<u128>(&state, NOW), 7);
         assert_eq!(seventh.left::<u64>(&state, NOW), 7);
@@ -604,14 +607,14 @@ mod tests {
     fn what_is_given_back_is_no_more_than_shows_and_none_of_it_from_the_future() {
         let rule = rule(10, 8);
         for (cost, charged_at, now, left_us) in [
-            // All of it, part of it, and more than there is.
+            // It gives back all of it, part of it, and more than there is.
             (3, NOW, NOW, 0),
             (1, NOW, NOW, 20),
             (9, NOW, NOW, 0),
-            // What has drained meanwhile does not come back.
+            // The part that has drained meanwhile does not come back.
             (3, NOW, NOW + 12, 0),
             (1, NOW, NOW + 12, 8),
-            // By a clock that is behind the charge nothing does.
+            // By a clock that is behind the charge nothing comes back.
             (3, NOW, NOW - 1, 31),
         ] {
             let mut state = State::default();
@@ -625,22 +628,23 @@ mod tests {
 
     #[test]
     fn a_credit_tells_which_stretch_it_took_out_and_rounds_to_the_strict_side() {
-        // Of 10 µs for each unit, and of 1 3/7 µs.
+        // One unit drains in 10 µs, and in 1 3/7 µs.
         let (whole, sevenths) = (rule(10, 8), Gcra::new(7, 10, 14).expect("a quota"));
         for (rule, full_at, from_us, length_us, last_us) in [
-            // Of three units that are charged first, one has drained by half when two come back: the second and the third.
+            // Three units are charged first. When two come back, one unit has drained by half: the second and the third come
+            // back.
             (whole, NOW + 30, NOW + 10, 20, NOW + 50),
-            // 4 2/7 µs, of which 2 6/7 come back: those from 1 3/7 on, and the last ends at 7 1/7.
+            // 4 2/7 µs are owed and 2 6/7 come back: those from 1 3/7 on, and the last ends at 7 1/7.
             (sevenths, NOW + 4, NOW + 1, 3, NOW + 8),
         ] {
-            // given two charges, of which the first is partly to be given back
+            // given two charges, the first of which is to be given back in part
             let mut state = State::default();
             rule.take(&mut state, NOW, 3);
             let place = state.full_at();
             assert_eq!(place.us, full_at);
             rule.take(&mut state, NOW, 2);
 
-            // when that is done, before any of what comes back has drained
+            // when that is done before any of the returned part has drained
             let now = if full_at == NOW + 30 { NOW + 5 } else { NOW };
             rule.give_back(&mut state, now, NOW, place, 2);
 
@@ -659,7 +663,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of a state that a quota of a longer drain may have left as well, which does not fit 64 bits.
+        /// A state that a quota of a longer drain may have left as well, and that does not fit 64 bits.
         #[test]
         fn a_quick_step_is_the_step_in_128_bits(
             (limit, period_us, burst) in (1..100_000_u64, 1..100_000_000_u64, 1..100_000_u64),
@@ -671,7 +675,7 @@ mod tests {
             cost in 0..200_000_u64,
             take in any::<bool>(),
         ) {
-            // given a quota, whose interval is a whole number of microseconds half of the time
+            // given a quota whose interval is a whole number of microseconds in half of the cases
             let period_us = if whole { limit * (period_us / limit).max(1) } else { period_us };
             let rule = Gcra::new(limit, period_us, burst);
             prop_assume!(rule.is_ok_and(|rule| rule.width != Width::Wide));

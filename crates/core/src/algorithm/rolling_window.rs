@@ -9,7 +9,7 @@ pub(crate) struct RollingWindow {
     bucket_us: u64,
 }
 
-/// The counts, each at its bucket's number modulo their number; behind them the number of the newest bucket. One
+/// The counts, each at its bucket's number modulo their number; behind them the number of the newest bucket. They take one
 /// allocation, and two words in the state.
 #[derive(Clone, Debug)]
 pub(super) struct State(Box<[u64]>);
@@ -32,14 +32,14 @@ impl RollingWindow {
         time / self.bucket_us
     }
 
-    /// Until the bucket that is `age` older than the newest one counts no more.
+    /// The time until the bucket that is `age` older than the newest one stops counting.
     fn expires_after(&self, state: &State, now: u64, age: u64) -> u64 {
         (state.newest() - age + u64::from(self.buckets)) * self.bucket_us - now
     }
 }
 
 impl State {
-    /// In which nothing was charged.
+    /// An empty window.
     pub(super) fn of(buckets: u32) -> Self {
         Self(vec![0; buckets as usize + 1].into())
     }
@@ -105,7 +105,7 @@ impl State {
         })
     }
 
-    /// A period after it counts no more, for a clock that is less than that behind may come back to it.
+    /// One period after it stops counting, because a clock that is less than a period behind may come back to it.
     pub(super) fn meaningless_at(&self, period_us: u64, buckets: u32) -> u64 {
         let bucket_us = period_us / u64::from(buckets);
         match self.aged().next_back() {
@@ -128,9 +128,8 @@ impl Decider for RollingWindow {
             }
             state.set_newest(bucket);
         } else if newest > bucket + state.buckets() {
-            // The clock stepped back: the counts come along, the newest to now's bucket. Not after a step of less than a
-            // period: they would be older than they are when the clock is back where it was, and so the newest bucket
-            // stays until it is over.
+            // The clock stepped back. After a step of a period or more the counts come along, the newest to now's bucket. After
+            // a smaller step they stay, for moved counts would be too old once the clock is back where it was.
             let aged: Vec<_> = state.aged().collect();
             state.0.fill(0);
             for (age, count) in aged {

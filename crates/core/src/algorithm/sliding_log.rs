@@ -1,15 +1,16 @@
 //! Each charge is remembered until it is a period old. Exact: any window of one period admits at most the limit.
 //!
-//! Entries stand in the order of time, whatever the clock does: while it is less than a period behind the newest, what is
-//! charged counts as charged with that one, and what has expired is forgotten only by a charge, which is as late as any that
-//! forgot before it. So a clock that steps back and forth, however often, gains no more than its largest step, once.
+//! Entries stand in the order of time, whatever the clock does. While the clock is less than a period behind the newest entry,
+//! new charges count as charged with that entry. Only a charge drops expired entries, and its time is no earlier than that of
+//! any charge that dropped some before. So a clock that steps back and forth, however often, gains its largest step once and no
+//! more.
 
 use std::collections::VecDeque;
 
 use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 use crate::MAX_LOG_LIMIT;
 
-/// The most entries of what was admitted: one for each of the largest limit.
+/// The most entries of admitted charges: one for each unit of the largest limit.
 const MAX_ENTRIES: usize = 1024;
 const _: () = assert!(MAX_ENTRIES as u64 == MAX_LOG_LIMIT);
 
@@ -26,7 +27,7 @@ pub(super) struct State(Box<Log>);
 struct Log {
     /// The oldest first, one for each microsecond in which anything was charged. The first may have expired.
     entries: VecDeque<Entry>,
-    /// Of all entries.
+    /// The sum of all entries.
     sum: u64,
 }
 
@@ -37,12 +38,12 @@ struct Entry {
 }
 
 impl SlidingLog {
-    /// Until what was charged at `at` counts no more. The window is open at its start: (now − period, now].
+    /// The time until a charge made at `at` stops counting. The window is open at its start: (now − period, now].
     fn expires_after(&self, now: u64, at: u64) -> u64 {
         at + self.period_us - now
     }
 
-    /// How many entries have expired, and the sum of the others.
+    /// The number of expired entries, and the sum of the others.
     fn live(&self, log: &Log, now: u64) -> (usize, u64) {
         let expired = log
             .entries
@@ -62,7 +63,7 @@ impl Decider for SlidingLog {
         if !log.entries.back().is_some_and(is_far_behind) {
             return;
         }
-        // The clock stepped back by a period or more: what lies ahead of it counts as charged now.
+        // The clock stepped back by a period or more: entries ahead of it count as charged now.
         let mut ahead = 0;
         while let Some(newest) = log.entries.back()
             && newest.at > now
@@ -101,7 +102,7 @@ impl Decider for SlidingLog {
         let added = count_up(sum, cost, self.limit) - sum;
         if added > 0 {
             log.entries.drain(..expired);
-            // While the clock is behind, as late as the newest.
+            // While the clock is behind, the charge is as late as the newest entry.
             let at = log.entries.back().map_or(now, |newest| newest.at.max(now));
             log.make_room(at);
             log.push(at, added);
@@ -110,7 +111,7 @@ impl Decider for SlidingLog {
     }
 
     fn give_back(&self, State(log): &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
-        // Where it was entered, which is later than when it was charged if the clock was behind.
+        // The time of the entry, which is later than that of the charge if the clock was behind.
         let entered_at = full_at.us;
         let index = log.entries.partition_point(|entry| entry.at < entered_at);
         let Some(entry) = log
@@ -128,7 +129,7 @@ impl Decider for SlidingLog {
         }
     }
 
-    /// Where the newest charge was entered.
+    /// The time at which the newest charge was entered.
     fn full_at(&self, State(log): &State) -> Point {
         Point {
             us: log.entries.back().map_or(0, |newest| newest.at),
@@ -147,8 +148,8 @@ impl Decider for SlidingLog {
 }
 
 impl Log {
-    /// Lets a debt wait for the latest of its debits. What has an entry of its own, since it may be given back, was admitted,
-    /// and there are never more of these: whatever stands behind them only owes.
+    /// Lets a debt wait for the latest of its debits. Only admitted charges have entries of their own, because they may be
+    /// given back, and of these there are never more than the limit; every entry behind them is debt.
     fn make_room(&mut self, at: u64) {
         if self.entries.len() > MAX_ENTRIES
             && let Some(newest) = self.entries.back_mut()
@@ -157,7 +158,7 @@ impl Log {
         }
     }
 
-    /// Adds to the newest entry, or a new one. Does not touch the sum.
+    /// Adds to the newest entry, or appends one. Does not touch the sum.
     fn push(&mut self, at: u64, count: u64) {
         match self.entries.back_mut() {
             Some(newest) if newest.at == at => newest.count += count,
@@ -240,11 +241,11 @@ mod tests {
             rule.step(&mut state, 1_000, 3, true);
             let now = 1_000 + later_us;
 
-            // then it counts in the period that is open at its start
+            // then it counts in the period, which is open at its start
             assert_eq!(rule.budget(&state, now).remaining, left, "{later_us}");
             assert_eq!(rule.live(&state.0, now).0, usize::from(left == 5));
 
-            // when some of it is given back, and more than there is
+            // when some of it is given back, and then more than there is
             for (cost, kept) in [(1, 2), (7, 0)] {
                 let mut state = state.clone();
                 let entered = Point { us: 1_000, rest: 0 };

@@ -1,4 +1,4 @@
-//! Two counts: this window's, and the previous one's for as much of it as the sliding period still covers.
+//! Two counts: this window's, and the previous one's, weighed by the share of it that the sliding period still covers.
 //!
 //! Admits when previous × (period − elapsed) / period + current + cost ≤ limit, compared as fractions: both sides times
 //! the period, in 128 bits.
@@ -24,18 +24,18 @@ impl SlidingWindow {
         time / self.period_us
     }
 
-    /// The time, or the start of the state's window while the clock, which has stepped back, is not there yet.
+    /// The time, or the start of the state's window if the clock stepped back to before it.
     fn shown(&self, state: &State, now: u64) -> u64 {
         now.max(state.window.get() * self.period_us)
     }
 
-    /// How much of this window is left: as much of the previous one the sliding period still covers.
+    /// The rest of this window, which is the part of the previous one that the sliding period still covers.
     fn left(&self, time: u64) -> u64 {
         self.period_us - time % self.period_us
     }
 
-    /// The most that may be left of a window of `count` so that `room` suffices for it: count × left / period ≤ room. Nothing if
-    /// that has to be over.
+    /// The most that may be left of a window of `count` to leave `room` enough: count × left / period ≤ room. Zero if the
+    /// window has to be over.
     fn most_left(&self, count: u64, room: u64) -> u64 {
         let most = u128::from(room) * u128::from(self.period_us) / u128::from(count.max(1));
         u64::try_from(most).unwrap_or(u64::MAX)
@@ -56,9 +56,9 @@ impl Decider for SlidingWindow {
             state.current = Packed::ZERO;
             state.window = window.into();
         } else if state.window.get() > window + 1 {
-            // The clock stepped back. What the previous count weighed before is not known, so it counts in full, but never
-            // beyond the limit. After a step of less than a period the window stays, and waits for the clock: what was
-            // counted in it must not fade earlier than it would have.
+            // The clock stepped back. The earlier weight of the previous count is unknown, so the count is taken in full, but
+            // never beyond the limit. After a step of less than a period the window stays and waits for the clock: its counts
+            // must not fade earlier than they would have.
             let (previous, current) = (state.previous.get(), state.current.get());
             state.current = current.max(self.limit.min(previous + current)).into();
             state.previous = Packed::ZERO;
@@ -83,7 +83,7 @@ impl Decider for SlidingWindow {
             }
             return Passage::after(ahead + left - self.most_left(previous, room));
         }
-        // Not in this window, of which too much was charged. In the next one this window's count is the one that fades.
+        // Not in this window, in which too much was charged. In the next one this window's count is the one that fades.
         let most_left = self.most_left(current, self.limit - cost);
         Passage::after(ahead + left + self.period_us - most_left)
     }
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// A period after it counts no more, for a clock that is less than that behind may come back to it.
+    /// One period after it stops counting, because a clock that is less than a period behind may come back to it.
     pub(super) fn meaningless_at(&self, period_us: u64) -> u64 {
         let window = self.window.get();
         match (self.previous.get(), self.current.get()) {

@@ -1,9 +1,9 @@
-//! What states are counted in, and how that is told outside of the process: in the names of states, and on wires.
+//! The units of states, and how they are told outside of the process: in the names of states, and on wires.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-/// What the states of a quota are counted in. Quotas of one unit can read each other's states, whatever their limits.
+/// The unit that the states of a quota are counted in. Quotas of one unit can read each other's states, whatever their limits.
 ///
 /// Not `#[non_exhaustive]`, on purpose: a backend that keeps states elsewhere has to know each unit. One that forgot a new one
 /// would give its states another unit's names, and so it does not compile.
@@ -80,7 +80,7 @@ impl Unit {
         self.kind().letter()
     }
 
-    /// The length of a window, if states depend on one.
+    /// The length of a window, if states depend on it.
     #[must_use]
     pub const fn period_us(self) -> Option<u64> {
         match self {
@@ -92,7 +92,8 @@ impl Unit {
         }
     }
 
-    /// What states depend on beside the period, if they do: the number, and the ASCII sign that stands before it in names.
+    /// The other figure that states depend on, if there is one beside the period: the number, and the ASCII sign that stands
+    /// before it in names.
     #[must_use]
     pub const fn detail(self) -> Option<(char, u64)> {
         match self {
@@ -128,7 +129,7 @@ impl Unit {
                 period_us: numbers.parse().ok()?,
             },
         };
-        // Each unit has one text: `+1` is none for 1.
+        // Each unit has one text: without a `+` the number is 1.
         (unit.to_string() == text).then_some(unit)
     }
 }

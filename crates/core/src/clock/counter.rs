@@ -1,26 +1,26 @@
-//! A processor's counter of ticks as a clock, as long as another one, slower to ask, vouches for it.
+//! A processor's counter of ticks as a clock, for as long as a second clock, slower to read, confirms it.
 
 use std::iter;
 use std::sync::atomic::Ordering;
 
 use crate::sync::AtomicU64;
 
-/// Time is kept in these, so that what rounding takes is nothing beside a microsecond.
+/// The fine unit of time. Rounding in this unit is far below a microsecond.
 pub(super) const UNITS_PER_MICRO: u64 = 1 << 10;
-/// For so long is the counter believed before the system is asked again.
+/// The time for which the counter is believed before the system is asked again.
 const BELIEVED_MICROS: u64 = 1_000;
 /// Two ticks that are no further apart than this count as one moment.
 const MOMENT_MICROS: u64 = 1;
-/// A counter that is further ahead of the system is not believed again. Not zero, because a processor may read its counter a
-/// little earlier than it was told to.
+/// A counter that is further ahead of the system than this is not believed again. Not zero, because a processor may read its
+/// counter a little earlier than the program says.
 const AHEAD: u64 = UNITS_PER_MICRO;
 
-/// How much of the counter's pace may be unknown: one part in 2^12, a quarter of what it is slowed by.
+/// The largest error in the counter's pace: one part in 2^12, a quarter of the deliberate slowness.
 const UNKNOWN: u32 = 12;
-/// If its pace cannot be told after so long, it is left alone.
+/// A counter whose pace is not known after this long is not used.
 const LONGEST_CALIBRATION: u64 = 100_000 * UNITS_PER_MICRO;
 
-/// What the system said, in units, between two ticks.
+/// One reading of the system's clock, in units, between two ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) before: u64,
@@ -33,11 +33,12 @@ impl Reading {
         self.after.wrapping_sub(self.before)
     }
 
-    /// The least that 2^32 ticks can have taken since the first reading, in nanoseconds; none before that is known well enough.
-    /// However long somebody was interrupted between a tick and the system's word, that word fell between the two ticks.
+    /// The least time that 2^32 ticks can have taken since the first reading, in nanoseconds; `None` before that is known well
+    /// enough. A thread may be interrupted for any time between a tick and the system's reading, but the reading was taken
+    /// between the two ticks.
     fn nanos_since(&self, first: &Self) -> Option<u64> {
         let ticks = self.after.wrapping_sub(first.before);
-        // One less, for what rounding may have taken from the first.
+        // One less, because the first may have been rounded.
         let units = self.units.saturating_sub(first.units).saturating_sub(1);
         let is_known =
             self.width().saturating_add(first.width()) <= ticks >> UNKNOWN && units >> UNKNOWN > 0;
@@ -50,29 +51,29 @@ impl Reading {
 
 /// Tells the time by ticks, and says when the system has to be asked.
 ///
-/// It is deliberately slow by a thousandth. So the system's clock is ahead of it whenever the two are compared, each
-/// comparison moves it forward, and nobody ever sees it step back; a counter that is ahead nevertheless is broken, and
-/// not used from then on. Behind it is by a thousandth of a millisecond at most, and after an idle time by nothing,
-/// because then the system is asked first.
+/// It is deliberately slow by a thousandth. So the system's clock is always ahead when the two are compared, each comparison
+/// moves this clock forward, and no thread ever sees it step back. A counter that is ahead nevertheless is broken, and is not
+/// used from then on. This clock is behind by at most a thousandth of a millisecond. After an idle time it is not behind at
+/// all, because then the system is asked first.
 #[derive(Debug)]
 pub(super) struct Counter {
     first: u64,
-    /// Times 2^64.
+    /// The pace, times 2^64.
     units_per_tick: u64,
-    /// For so many ticks the counter is believed. None once it was wrong.
+    /// The number of ticks for which the counter is believed. Zero once it was wrong.
     believed: AtomicU64,
     moment: u64,
-    /// When the system was asked.
+    /// The tick at which the system was asked.
     asked_at: AtomicU64,
-    /// The time at the first tick. The closer two readings that were compared, the more it is, so that it only grows.
+    /// The time at the first tick. It grows with each closer pair of readings, and never shrinks.
     first_units: AtomicU64,
 }
 
 impl Counter {
-    /// A counter whose pace is found out by readings of it and of the system, which takes less than a millisecond on a machine that is
-    /// not busy. `None` if that does not come to an end, or if no time can be told by it.
+    /// A counter whose pace is measured by readings of it and of the system. This takes less than a millisecond on an idle
+    /// machine. `None` if the measurement does not end, or if the counter cannot tell the time.
     pub(super) fn calibrated(mut read: impl FnMut() -> Reading) -> Option<Self> {
-        // The closest of a few: what a wide one leaves open takes long to make up for.
+        // The closest pair of a few: a wide pair leaves an error that takes long to make up for.
         let first = iter::repeat_with(&mut read)
             .take(8)
             .min_by_key(Reading::width)?;
@@ -87,8 +88,8 @@ impl Counter {
         }
     }
 
-    /// A counter of which 2^32 ticks take so many `nanos`, from its `first` tick of interest on. `None` if they are too few or
-    /// too many to tell the time by.
+    /// A counter that takes `nanos` for 2^32 ticks, from its `first` tick of interest on. `None` if it is too slow or too fast
+    /// to tell the time.
     pub(super) fn new(first: u64, nanos: u64) -> Option<Self> {
         let units = u128::from(nanos) * u128::from(UNITS_PER_MICRO) / 1_000;
         let slowed = units * 999 / 1_000;
@@ -114,14 +115,14 @@ impl Counter {
     /// The time at `tick` in microseconds, or `None` if the system has to be asked.
     #[inline]
     pub(super) fn read(&self, tick: u64) -> Option<u64> {
-        // Before the time of the first tick, so that whoever sees that the system was asked sees what it said.
+        // Read before the time of the first tick. So a thread that sees that the system was asked also sees the answer.
         let asked_at = self.asked_at.load(Ordering::Acquire);
-        // A tick from before then (of another processor, or of one that was set back) is as far away as a number can be.
+        // A tick from before then, of another processor or of a counter that was set back, is as far away as a number can be.
         let is_believed = tick.wrapping_sub(asked_at) < self.believed.load(Ordering::Relaxed);
         is_believed.then(|| self.units(tick) / UNITS_PER_MICRO)
     }
 
-    /// The time in microseconds, now that the system was asked.
+    /// The time in microseconds, after the system was asked.
     #[cold]
     pub(super) fn compare(&self, reading: Reading) -> u64 {
         let Reading {
@@ -134,10 +135,10 @@ impl Counter {
             self.believed.store(0, Ordering::Relaxed);
             return units / UNITS_PER_MICRO;
         }
-        // One less, for what rounding may add to a later tick.
+        // One less, because a later tick may be rounded up.
         let first_units = units.saturating_sub(self.since_first(after) + 1);
         self.first_units.fetch_max(first_units, Ordering::Relaxed);
-        // Else it was interrupted between its readings, and whoever comes next asks again.
+        // Otherwise this thread was interrupted between its readings, and the next one asks again.
         if reading.width() <= self.moment {
             self.asked_at.store(after, Ordering::Release);
         }
@@ -154,7 +155,7 @@ impl Counter {
     fn since_first(&self, tick: u64) -> u64 {
         let ticks = tick.wrapping_sub(self.first);
         let units = (u128::from(ticks) * u128::from(self.units_per_tick)) >> 64;
-        // Of two numbers below 2^64.
+        // The product of two numbers below 2^64.
         u64::try_from(units).unwrap_or(u64::MAX)
     }
 }

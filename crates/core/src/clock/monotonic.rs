@@ -1,4 +1,4 @@
-//! Time since some moment in the past, told as cheaply as the machine can.
+//! Time since some moment in the past, read as cheaply as the machine allows.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod ticking;
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 use std::{sync::LazyLock, time::Instant};
 
-/// The time by the processor's counter where the kernel itself tells it by that, which takes half as long as to ask the kernel.
+/// The time by the processor's counter, if the kernel uses that as well. This takes half as long as a call of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Monotonic {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
@@ -34,7 +34,7 @@ impl Monotonic {
     }
 }
 
-// Not a part of what is nearly always told by the counter.
+// Kept out of line: the counter nearly always has the answer.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[inline(never)]
 fn system_micros() -> u64 {
@@ -42,8 +42,8 @@ fn system_micros() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
 }
 
-/// What std's `Instant` reads, without its arithmetic on `Duration`s, which costs more than the reading. Of 64 bits, because
-/// there seconds and nanoseconds are of one type whatever the libc.
+/// The reading behind std's `Instant`, without its arithmetic on `Duration`s, which costs more than the reading. 64 bits,
+/// because seconds and nanoseconds then have one type under every libc.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[inline]
 fn system() -> Timespec {

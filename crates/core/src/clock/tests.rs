@@ -1,4 +1,5 @@
-//! A counter against a machine that can leap, drift and be interrupted; and the clock of this machine against its kernel's.
+//! The counter on a simulated machine that can leap, drift and interrupt its threads, and this machine's clock against its
+//! kernel's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -17,7 +18,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Calibrated to `percent` of the truth.
+    /// A counter calibrated to `percent` of the true pace.
     fn calibrated_to(percent: u64) -> Self {
         let ticks = HOUR * 3_000;
         let nanos = (1_u64 << 32) / 3 * percent / 100;
@@ -33,7 +34,7 @@ impl Machine {
         self.ticks += micros * 3_000;
     }
 
-    /// The time, and whether the system was asked.
+    /// The time, and true if the system was asked.
     fn now(&mut self) -> (u64, bool) {
         match self.counter.read(self.ticks) {
             Some(micros) => (micros, false),
@@ -41,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// Compares with so many ticks between the readings.
+    /// Compares, with this many ticks between the readings.
     fn compared(&mut self, apart: u64) -> u64 {
         let (before, units) = (self.ticks, self.micros * UNITS_PER_MICRO);
         self.ticks += apart;
@@ -89,7 +90,7 @@ fn a_calibration_that_is_a_little_slow_makes_it_late_by_as_much_of_a_millisecond
 
 #[test]
 fn a_counter_that_is_ahead_is_found_out_within_a_millisecond_and_not_used_again() {
-    // given a counter that leaps, because the machine has moved to another, and one faster than it was said to be
+    // given a counter that leaps because the thread has moved to another processor, and one that is faster than calibrated
     for (percent, leap) in [(100, 50 * 3_000_000), (101, 0)] {
         let mut machine = Machine::calibrated_to(percent);
         machine.now();
@@ -120,7 +121,7 @@ fn a_counter_that_is_set_back_costs_no_time() {
 
 #[test]
 fn whoever_is_interrupted_between_two_readings_leaves_it_to_the_next_to_ask() {
-    // given an idle time, and ten milliseconds between a reading of the system and that of the counter
+    // given an idle time, and ten milliseconds between a reading of the system and one of the counter
     let mut machine = Machine::calibrated_to(100);
     machine.now();
     machine.wait(HOUR);
@@ -134,8 +135,8 @@ fn whoever_is_interrupted_between_two_readings_leaves_it_to_the_next_to_ask() {
     assert!(was_asked && machine.micros - now <= 3);
 }
 
-/// Readings of a processor of three ticks a nanosecond that take thirty on either side of the system's word, and by some of which
-/// somebody is interrupted: for how many nanoseconds before and behind it, `interrupted` says.
+/// Readings of a processor of three ticks a nanosecond. Each takes thirty on either side of the system's reading. `interrupted`
+/// gives the nanoseconds of an interruption before and after it.
 fn readings(mut interrupted: impl FnMut(u32) -> [u64; 2]) -> impl FnMut() -> Reading {
     let (mut n, mut nanos) = (0, HOUR * 1_000);
     move || {
@@ -158,7 +159,7 @@ fn readings(mut interrupted: impl FnMut(u32) -> [u64; 2]) -> impl FnMut() -> Rea
 fn a_calibration_is_never_fast_and_hardly_slow_whenever_it_is_interrupted() {
     const LONG: u64 = 5_000_000;
 
-    // given a machine that interrupts one reading, or all but every tenth, before or behind the system's word
+    // given a machine that interrupts one reading, or all but every tenth, before or after the system's reading
     for sides in [[LONG, 0], [0, LONG], [LONG, LONG / 2]] {
         for period in [1, 2, 3, 9, 10] {
             for n in [0, 1, 7, 8, 9, 100] {
@@ -175,7 +176,7 @@ fn a_calibration_is_never_fast_and_hardly_slow_whenever_it_is_interrupted() {
                 // when
                 let counter = Counter::calibrated(&mut read).unwrap();
 
-                // then a second later it is slow by the thousandth that it is meant to be, and no more than a quarter of that beside
+                // then a second later it is slow by the intended thousandth, and by no more than a quarter of that beside
                 let start = read();
                 let micros = counter.compare(start);
                 let passed =
@@ -228,7 +229,7 @@ fn this_machine_s_clock_moves_with_its_kernel_s_and_never_back_whoever_looks() {
     let (told, looks, late) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let elapsed = || u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
 
-    // when several threads look at it for as long as it takes to compare it a few hundred times
+    // when several threads read it for as long as it takes to compare it a few hundred times
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -237,7 +238,7 @@ fn this_machine_s_clock_moves_with_its_kernel_s_and_never_back_whoever_looks() {
                     let now = clock.now().as_micros();
                     let until = elapsed();
 
-                    // then none is told a time before one that another was told, or one that is yet to come
+                    // then no thread is told a time before one that another was told, or one that is yet to come
                     assert!(heard <= now, "{now} after {heard}");
                     assert!(now - start <= until + 3, "{} at {until}", now - start);
                     told.fetch_max(now, Ordering::AcqRel);
@@ -248,7 +249,7 @@ fn this_machine_s_clock_moves_with_its_kernel_s_and_never_back_whoever_looks() {
         }
     });
 
-    // and next to none is told a time that is over: only who was interrupted while the kernel was asked
+    // and almost none is told a time that is over: only a thread that was interrupted while it asked the kernel
     let (looks, late) = (looks.into_inner(), late.into_inner());
     assert!(looks > 1_000 && late * 20 < looks, "{late} late of {looks}");
 }

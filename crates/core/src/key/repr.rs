@@ -1,4 +1,4 @@
-//! How a key lies in memory, and how it is put together there.
+//! The layout of a key in memory, and how a key is put together there.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use sha2::{Digest, Sha256};
 use super::{Key, KeyKind};
 
 const INLINE: usize = 46;
-/// What hashing takes at once.
+/// The unit of hashing.
 const BLOCK: usize = size_of::<u128>();
-/// Keys that are no longer, as those of addresses, of UUIDs and of most API keys, are put together in words.
+/// Keys up to this length, as those of addresses, UUIDs and most API keys, are put together in words.
 const WORDS: usize = 40;
 
 pub(super) enum Repr {
@@ -18,18 +18,18 @@ pub(super) enum Repr {
         bytes: [u8; INLINE],
     },
     Heap(Arc<[u8]>),
-    /// A digest, alone or in a tuple, and what it is of.
+    /// A digest, alone or in a tuple, and its source.
     Sourced(Arc<Sourced>),
 }
 
 /// A key that does not say by itself what it is made of.
 pub(super) struct Sourced {
-    /// What is compared, hashed and stored.
+    /// The bytes that are compared, hashed and stored.
     key: Key,
     pub(super) source: Source,
 }
 
-/// What a key is made of, where a digest stands for it.
+/// The source of a key in which a digest stands for it.
 pub(super) enum Source {
     Bytes(Box<[u8]>),
     Parts(Box<[Key]>),
@@ -48,7 +48,7 @@ impl Clone for Repr {
         }
     }
 
-    /// In place. Most keys are short, and one in the place of another such has nothing to be dropped.
+    /// Replaces the key in place. Most keys are short, and a short key in the place of another needs no drop.
     #[inline]
     fn clone_from(&mut self, source: &Self) {
         match (&mut *self, source) {
@@ -67,7 +67,7 @@ impl Clone for Repr {
     }
 }
 
-// Of the key and not of its parts: what is wrapped later is moved once more.
+// The key keeps this and not its parts: a wrapped part would be moved once more.
 impl Key {
     #[inline]
     pub(super) fn encode(kind: KeyKind, content: &[u8]) -> Self {
@@ -109,19 +109,19 @@ impl Key {
             .chain_update(content)
             .finalize();
         let key = Self::encode(KeyKind::Digest, &digest);
-        // Of a tuple the parts are the source, and those it is told later.
+        // The parts are the source of a tuple, and are told later.
         match kind {
             KeyKind::Bytes => key.of(Source::Bytes(content.into())),
             _ => key,
         }
     }
 
-    /// The same key, which remembers what it is made of.
+    /// This key, with the source that it was made of.
     pub(super) fn of(self, source: Source) -> Self {
         Self(Repr::Sourced(Arc::new(Sourced { key: self, source })))
     }
 
-    /// What it is made of, if it does not say so by itself.
+    /// The source, if the key does not say it by itself.
     pub(super) fn source(&self) -> Option<&Source> {
         match &self.0 {
             Repr::Sourced(sourced) => Some(&sourced.source),
@@ -129,8 +129,8 @@ impl Key {
         }
     }
 
-    /// Forgets what a digest is of: the same identity in at most [`MAX_LEN`](Self::MAX_LEN) bytes, for what is kept longer
-    /// than a request.
+    /// Drops the source of a digest: the identity stays, in at most [`MAX_LEN`](Self::MAX_LEN) bytes. For keys that are kept
+    /// longer than a request.
     #[must_use]
     #[inline]
     pub fn compact(self) -> Self {
@@ -152,7 +152,7 @@ impl Repr {
     }
 
     /// See [`Key::blocks`].
-    // Always, as there.
+    // Inlined always, as there.
     #[inline(always)]
     pub(super) fn blocks(&self) -> (&[[u8; BLOCK]], u128) {
         match self {
@@ -176,7 +176,7 @@ fn blocks_of(repr: &Repr) -> (&[[u8; BLOCK]], u128) {
     (blocks, number(rest))
 }
 
-/// What is behind the last block that a key has room for, in the pieces in which it was written: see [`put`].
+/// The bytes behind the last block that a key has room for, in the pieces in which they were written: see [`put`].
 #[inline]
 fn end(bytes: &[u8]) -> u128 {
     const WORD: usize = size_of::<u64>();
@@ -188,9 +188,8 @@ fn end(bytes: &[u8]) -> u128 {
     u128::from(word) | u128::from(u64::from(rest) << 32 | u64::from(half)) << 64
 }
 
-/// Puts a key together word for word, as it will be read: a processor that is to read at once what was written in other
-/// pieces first waits until all before it is done. That would be the last call's look at memory, for longer than the
-/// rest of a call takes.
+/// Puts a key together in the words in which it will be read. A processor stalls on a load that spans several earlier stores
+/// (failed store forwarding), for longer than the rest of a call takes.
 #[inline]
 fn put(kind: KeyKind, content: &[u8], to: &mut [u8; WORDS]) {
     let word = |at: usize| {
@@ -207,7 +206,7 @@ fn put(kind: KeyKind, content: &[u8], to: &mut [u8; WORDS]) {
         return;
     };
     let first = number(Some(first)) << 8 | kind as u64;
-    // Of the last eight bytes those that no word before has.
+    // The last eight bytes, without those that an earlier word has.
     let len = content.len() + 1;
     let last = number(content.last_chunk().copied()) >> ((64 - 8 * (len % 8)) % 64);
     let words = if len > 24 {
@@ -227,10 +226,10 @@ fn put(kind: KeyKind, content: &[u8], to: &mut [u8; WORDS]) {
     }
 }
 
-/// At most fifteen bytes as a number, the first the lowest.
+/// At most fifteen bytes as a number; the first byte is the lowest.
 #[inline]
 fn number(bytes: &[u8]) -> u128 {
-    // Both halves of what is longer than one, which say the same where they overlap.
+    // Two loads cover the bytes and agree where they overlap.
     if let (4..8, Some(first), Some(last)) = (bytes.len(), bytes.first_chunk(), bytes.last_chunk())
     {
         let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));

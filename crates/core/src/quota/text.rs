@@ -11,7 +11,7 @@ use self::words::{Word, Words, words_of};
 use super::Quota;
 use crate::{Algorithm, ParseQuotaError};
 
-/// The units of a period, the longest first; the first name of each is the one that is written.
+/// The units of a period, the longest first. The first name of each is the one that is written.
 const UNITS: [(u64, &[&str]); 7] = [
     (7 * 24 * 60 * 60 * 1_000_000, &["week", "weeks", "w", "wk"]),
     (24 * 60 * 60 * 1_000_000, &["day", "days", "d"]),
@@ -22,13 +22,13 @@ const UNITS: [(u64, &[&str]); 7] = [
     (1, &["us", "microsecond", "microseconds", "µs"]),
 ];
 
-/// What is counted, which may stand behind the limit and says nothing.
+/// Nouns for the counted units, which may stand behind the limit and mean nothing.
 const NOUNS: [&str; 16] = [
     "request", "requests", "req", "reqs", "r", "call", "calls", "hit", "hits", "query", "queries",
     "message", "messages", "token", "tokens", "times",
 ];
 
-/// What a slash is when it is spoken.
+/// Words for a slash.
 const PER: [&str; 5] = ["per", "a", "an", "each", "every"];
 
 const ALGORITHMS: [&str; 5] = [
@@ -39,7 +39,7 @@ const ALGORITHMS: [&str; 5] = [
     "sliding-log",
 ];
 
-/// Buckets of a rolling window where the text names no number: each a tenth of the period.
+/// The number of buckets of a rolling window whose text names none: each bucket is a tenth of the period.
 const DEFAULT_BUCKETS: u32 = 10;
 
 const FORM: &str = "LIMIT/PERIOD, such as 10/s";
@@ -49,7 +49,7 @@ const SMALLER_BURST: &str = "a burst of at most 1099511627776";
 const PERIOD: &str = "a period, such as s, 10s, min, h or day";
 const SHORTER_PERIOD: &str = "a period of at most 366 days";
 
-/// Longer texts are not looked at for what they could mean.
+/// Longer texts are not searched for a quota that may have been meant.
 const MOST: usize = 256;
 
 impl FromStr for Quota {
@@ -75,7 +75,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If one of them is none, or there is none at all.
+    /// If one of them is invalid, or the text holds none at all.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, ParseQuotaError> {
         let quotas: Vec<Self> = several(text)
             .map(|part| {
@@ -113,7 +113,7 @@ fn several(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
-    // What is longer than any quota is not one, whatever it says.
+    // A text longer than any quota is invalid, whatever it says.
     if text.len() > MOST {
         return Err(syntax(text, FORM));
     }
@@ -152,7 +152,7 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     }
     let algorithm = algorithm.unwrap_or_default();
     Ok(match burst {
-        // What was written is judged: the rate may be exact with this burst, and not with one of the limit.
+        // The written quota is judged as a whole: the rate may be exact with this burst, and not with one of the limit.
         Some(burst) if algorithm == Algorithm::Gcra => Quota::try_with_burst(limit, period, burst)?,
         Some(burst) => Quota::try_with(limit, period, algorithm)?.try_burst(burst)?,
         None => Quota::try_with(limit, period, algorithm)?,
@@ -177,7 +177,7 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
                 if !words.skip("buckets") {
                     return Err(syntax(words.next(), "the word buckets"));
                 }
-                // What does not fit is refused a moment later, as too many.
+                // A number that does not fit is refused a moment later, as too many.
                 Algorithm::RollingWindow {
                     buckets: u32::try_from(buckets).unwrap_or(u32::MAX),
                 }
@@ -213,8 +213,8 @@ fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
     Err(syntax(&text(), PERIOD))
 }
 
-/// A decimal number, `_` allowed between its digits. No sign, no fraction. Nothing if it is beyond all bounds, and could only
-/// be called by another.
+/// A decimal number, `_` allowed between its digits. No sign, no fraction. `None` if it is beyond all bounds, because the error
+/// could then only show another number.
 fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaError> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     if !text.starts_with(|c: char| c.is_ascii_digit()) || text.ends_with('_') {
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn a_burst_that_is_written_is_the_one_that_is_judged() {
-        // given a rate that is no exact quota with a burst of its limit, but is one with a small burst
+        // given a rate that is not exact with a burst of its limit, but is with a small burst
         let seven = Duration::from_secs(7);
         assert!(matches!(
             Quota::try_new(999_999_937, seven),
@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(Ok(quota), Quota::try_with_burst(999_999_937, seven, 1));
         assert_eq!((quota.limit(), quota.capacity()), (999_999_937, 1));
         assert_eq!(quota.to_string(), "999999937/7s burst 1");
-        // And what is wrong about a burst or a limit is said as before.
+        // And the errors about a burst or a limit are those of before.
         for (text, expected) in [
             ("0/s burst 1", "a limit of 0 admits nothing"),
             ("1/s burst 0", "a burst of 0 admits nothing"),

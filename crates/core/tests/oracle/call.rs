@@ -1,4 +1,4 @@
-//! One call over several budgets: all or nothing of what is enforced, shadows on their own, probes last.
+//! One call over several budgets: all or nothing of the enforced charges, shadows on their own, probes last.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tollgate_core::{Mode, Quota};
 
 use super::model::{Model, Slip};
 
-/// One charge of a call: which budget, how much, how.
+/// One charge of a call: the budget, the cost and the mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) budget: usize,
@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
     DenyForEver,
 }
 
-/// What is expected of one verdict.
+/// The expected verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
@@ -42,7 +42,7 @@ impl World {
         Self { quotas, models }
     }
 
-    /// Whether the call is admitted, what is said of each charge, and the slips of those that were taken.
+    /// The expected admission, the expected verdicts, and the slips of the charges that were taken.
     pub(crate) fn decide(&mut self, at: u64, asks: &[Ask]) -> (bool, Vec<Answer>, Vec<Slip>) {
         let sums = |mode| {
             let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
@@ -81,7 +81,7 @@ impl World {
             }
         }
         if !admitted {
-            // A refusal is true of what the shadows have left.
+            // A refusal is told by the budget that the shadows have left.
             for (&budget, &cost) in &enforced {
                 outcomes.insert((budget, 0), judge(&self.models[budget], cost));
             }

@@ -1,4 +1,4 @@
-//! Long runs at awkward rates: nothing drifts, and what passes in a week is what the fraction says.
+//! Long runs at awkward rates: nothing drifts, and a week admits exactly as many as the fraction says.
 
 use std::time::Duration;
 
@@ -93,8 +93,8 @@ fn long_runs_at_awkward_rates_never_drift_from_the_oracle() {
     }
 }
 
-/// Seven a second, taken one by one the microsecond they come, for a week: 7 × 604,800 and the one that the burst held,
-/// each at the very microsecond that the fraction says. An interval rounded down to 142,857 µs would let 5 more pass.
+/// Seven a second for a week, each taken in the microsecond in which it comes: 7 × 604,800 and the one that the burst held,
+/// each at the exact microsecond of the fraction. An interval rounded down to 142,857 µs would let 5 more pass.
 #[test]
 fn seven_a_second_for_a_week_are_exactly_that_many() {
     const WEEK: u64 = 7 * DAY;
@@ -111,7 +111,7 @@ fn seven_a_second_for_a_week_are_exactly_that_many() {
             assert!(!retry_after.is_zero(), "denied at {now} for no time at all");
             now += micros(retry_after);
         } else {
-            // Rounded up once and never again.
+            // Rounded up once, and never again.
             let due = (passed.saturating_sub(1) * SECOND).div_ceil(7);
             assert_eq!(now - start, due, "number {passed}");
             passed += 1;

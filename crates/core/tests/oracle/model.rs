@@ -1,25 +1,25 @@
 //! One budget, as the design describes it and not as the crate computes it.
 //!
-//! A bucket is a level, an exact fraction that drains. Everything else is a list of what was taken and when, of which
-//! the rule says how much still counts at any time. What is asked of either is one question: *how much counts at t?*
-//! It never grows while nothing arrives, so every other answer is the first microsecond at which it is low enough.
+//! A bucket is a level, an exact fraction that drains. Every other budget is a list of charges with their times, and the rule
+//! says how much of each still counts at any time. The model answers one question: *how much counts at t?* The answer never
+//! grows while nothing arrives, so every other answer is the first microsecond at which it is low enough.
 
 use num_rational::BigRational;
 use tollgate_core::{Algorithm, DEBT_CEILING, Quota};
 
 use crate::support::budget::micros;
 
-/// What a charge left behind, for a credit to undo.
+/// The record of a charge, for a credit to undo.
 #[derive(Clone, Debug)]
 pub(crate) struct Slip {
     at: u64,
     cost: u64,
-    /// When the bucket would have been full again.
+    /// The time at which the bucket would have been full again.
     full_at: BigRational,
 }
 
 impl Slip {
-    /// The slip for a part of what was taken at once.
+    /// The slip for a part of a charge.
     pub(crate) fn of_cost(&self, cost: u64) -> Self {
         Self {
             cost,
@@ -36,9 +36,9 @@ pub(crate) struct Model {
 
 #[derive(Clone, Debug)]
 enum Taken {
-    /// How much was in the bucket, and when.
+    /// The level of the bucket, and its time.
     Level(BigRational, u64),
-    /// What was taken, and when.
+    /// The charges and their times.
     List(Vec<(u64, u64)>),
 }
 
@@ -71,7 +71,7 @@ impl Model {
         fraction(self.quota.limit(), self.period())
     }
 
-    /// How much of what was taken counts at `at`, no earlier than what was taken last.
+    /// The amount of all charges that counts at `at`, which is no earlier than the last charge.
     pub(crate) fn counts(&self, at: u64) -> BigRational {
         match &self.taken {
             Taken::Level(level, since) => (level - whole(at - since) * self.rate()).max(whole(0)),
@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    /// What a unit taken `then` still counts at `at`, in a window or log.
+    /// The part of a unit taken at `then` that still counts at `at`, in a window or log.
     fn weight(&self, then: u64, at: u64) -> BigRational {
         let period = self.period();
         let counts = match self.quota.algorithm() {
@@ -132,7 +132,7 @@ impl Model {
         (cost <= self.quota.capacity()).then(|| self.until(at, &(self.limit() - whole(cost))))
     }
 
-    /// How long until no more than `most` counts.
+    /// The time until no more than `most` counts.
     fn until(&self, at: u64, most: &BigRational) -> u64 {
         if self.counts(at) <= *most {
             return 0;
@@ -140,7 +140,7 @@ impl Model {
         if let Taken::Level(..) = self.taken {
             return ceil(&((self.counts(at) - most) / self.rate()));
         }
-        // Two periods later nothing counts.
+        // After two periods nothing counts.
         let (mut too_early, mut late_enough) = (0, 2 * self.period());
         while late_enough - too_early > 1 {
             let middle = u64::midpoint(too_early, late_enough);
@@ -153,7 +153,7 @@ impl Model {
         late_enough
     }
 
-    /// Takes `n`, whether or not there is as much, up to the ceiling.
+    /// Takes `n`, whether or not it fits, up to the ceiling.
     pub(crate) fn take(&mut self, at: u64, n: u64) -> Slip {
         let ceiling = whole(DEBT_CEILING * self.quota.capacity());
         let counts = self.counts(at);
@@ -164,7 +164,7 @@ impl Model {
                 (*level, *since) = ((counts + whole(n)).min(ceiling), at);
             }
             Taken::List(list) => {
-                // The ceiling is one on whole counts. Of a sliding window it is the current count that has one.
+                // The ceiling is one on whole counts, and in a sliding window on the current count.
                 let now = match quota.algorithm() {
                     Algorithm::SlidingWindow => list
                         .iter()
@@ -174,7 +174,7 @@ impl Model {
                     _ => ceil(&counts),
                 };
                 let room = (DEBT_CEILING * quota.capacity()).saturating_sub(now);
-                // What counts no more is not worth remembering: two periods cover every rule.
+                // A charge that no longer counts need not be kept: two periods cover every rule.
                 list.retain(|(then, _)| then + 2 * period >= at);
                 list.push((at, n.min(room)));
             }
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// Gives back of one charge what still counts. For a bucket only as long as no other credit came since the charge.
+    /// Gives back the part of a charge that still counts. For a bucket only as long as no other credit came since the charge.
     pub(crate) fn credit(&mut self, at: u64, slip: &Slip, n: u64) {
         let mut n = n.min(slip.cost);
         let counts = self.counts(at);
@@ -208,7 +208,7 @@ impl Model {
     }
 }
 
-/// Which window of `length` it is, the first one starting at `offset`.
+/// The number of the window of `length`; the first one starts at `offset`.
 fn window(at: u64, length: u64, offset: u64) -> i128 {
     (i128::from(at) - i128::from(offset)).div_euclid(i128::from(length))
 }

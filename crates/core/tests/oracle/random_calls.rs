@@ -13,7 +13,7 @@ use crate::support::quotas;
 use crate::support::runner::check;
 use crate::support::steps::{Amount, Span, amounts, spans, starts};
 
-/// What happens, in a world of a few budgets. Budgets and receipts are named by numbers, modulo how many there are.
+/// The steps in a world of a few budgets. Budgets and receipts are named by numbers, modulo how many there are.
 #[derive(Clone, Debug)]
 enum Event {
     Wait(Span),
@@ -152,8 +152,8 @@ fn every_verdict_of_every_call_is_what_the_oracle_says() {
                     oracle.models[budget].take(now, n);
                 }
                 Event::Credit(which, amount) => {
-                    // Of a charge to a bucket that was not after its last credit the crate may return less than the
-                    // plain rule: that has a property of its own.
+                    // For a charge before the bucket's last credit the crate may return less than the plain rule. A separate
+                    // property covers that.
                     held.retain(|(budget, receipt, _)| {
                         let is_bucket = quotas[*budget].algorithm() == Algorithm::Gcra;
                         !is_bucket || Some(receipt.at()) > credited_at[*budget]

@@ -9,7 +9,7 @@ use tollgate_core::{
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 const TEN: Quota = Quota::per_second(10);
 
-/// Decides charges of (quota, cost, mode), each on a budget of its own of which so much is spent.
+/// Decides charges of (quota, cost, mode). Each has a budget of its own, of which the given amount is spent.
 fn call(charges: &[(Quota, u64, u64, Mode)]) -> (Decision, Vec<State>) {
     let key = Key::from("alice");
     let made = |spent: bool| -> Vec<Charge<'_>> {
@@ -96,7 +96,7 @@ fn the_same_budget_twice_is_one_charge_of_the_summed_cost() {
     };
     let mut state = One(State::full(&TEN));
 
-    // Either alone would pass.
+    // Each alone would pass.
     let denied = decide(NOW, &[charge(6), charge(5)], &mut state);
     assert!(!denied.is_admitted() && denied.verdicts().iter().all(Verdict::is_denied));
     assert_eq!(remaining(&denied), [10, 10]);
@@ -132,7 +132,7 @@ fn the_tightest_verdict_is_the_longest_wait_or_else_the_least_share() {
             vec![(hundred, 0, 1, enforce), (TEN, 4, 1, enforce)],
             Some(1),
         ),
-        // Denied: the longest wait, though another has less left.
+        // Denied: the longest wait, though another verdict has less left.
         (vec![(TEN, 10, 1, enforce), (slow, 9, 2, enforce)], Some(1)),
         (vec![(slow, 9, 2, enforce), (TEN, 10, 1, enforce)], Some(0)),
         // A denial before an admission that has less left.
@@ -193,7 +193,7 @@ fn a_call_without_charges_passes() {
 
 #[test]
 fn the_wait_of_a_call_is_that_of_its_enforced_charges() {
-    // An admitted call has nothing to wait for, whatever a trial or a probe says.
+    // An admitted call has nothing to wait for, whatever the verdicts on a shadow or a probe.
     let (admitted, _) = call(&[
         (TEN, 0, 1, Mode::Enforce),
         (TEN, 10, 2, Mode::Shadow),
@@ -202,7 +202,7 @@ fn the_wait_of_a_call_is_that_of_its_enforced_charges() {
     assert!(admitted.is_admitted());
     assert_eq!(admitted.retry_after(), None);
 
-    // And a refused one waits for what refused it, though a trial beside it never passes.
+    // A refused call waits for the charge that refused it, though a shadow beside it never passes.
     for mode in [Mode::Shadow, Mode::Probe] {
         for cost in [5, 11] {
             let (refused, _) = call(&[(TEN, 10, cost, mode), (TEN, 10, 1, Mode::Enforce)]);

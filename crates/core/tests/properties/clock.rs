@@ -30,8 +30,8 @@ fn a_clock_that_steps_back_refills_nothing() {
     });
 }
 
-/// What drains after the step drains from the state as it stood: a budget is never fuller, at any time after, than it would
-/// have been without the step when as much time had passed. A window does so after a step of less than a period.
+/// After the step the state drains from where it stood. When as much time has passed, the budget is never fuller than it would
+/// have been without the step. For windows this holds after a step of less than a period.
 #[test]
 fn a_budget_whose_clock_stepped_back_drains_no_sooner_than_time_passes() {
     let histories = (quotas::any(), starts(), steps(0..24), spans(), spans());
@@ -55,7 +55,7 @@ fn a_budget_whose_clock_stepped_back_drains_no_sooner_than_time_passes() {
     });
 }
 
-/// Where the newest window or bucket began by `now`.
+/// The start of the newest window or bucket at `now`.
 fn newest_start(quota: &Quota, now: u64) -> u64 {
     let period = micros(quota.period());
     match quota.algorithm() {
@@ -68,7 +68,7 @@ fn newest_start(quota: &Quota, now: u64) -> u64 {
     }
 }
 
-/// However often a clock steps back and forth: while it is less than a period behind, a window stays where it was, and
+/// A clock may step back and forth any number of times. While it is less than a period behind, a window stays where it was, and
 /// decides as if the clock stood at its start. So no window admits more than its limit, and no count fades or ages twice.
 #[test]
 fn a_window_whose_clock_is_behind_it_waits_for_the_clock() {
@@ -143,7 +143,7 @@ fn a_microsecond_back_and_forth_over_a_boundary_brings_nothing_back() {
     }
 }
 
-/// Even a step of years is over after the longest debt: what lay ahead was rebased, and that was stored on a denial.
+/// Even a step of years is over after the longest debt: the state ahead was rebased, and a denial stored it.
 #[test]
 fn a_step_back_of_years_locks_nobody_out_for_longer_than_a_debt() {
     let histories = (quotas::any(), steps(0..24), 0_u64..1_000_000_000_000);
@@ -165,7 +165,7 @@ fn a_step_back_of_years_locks_nobody_out_for_longer_than_a_debt() {
             _ => period,
         };
         prop_assert!(micros(verdict.reset_after()) <= longest, "{verdict:?}");
-        // The denial stored it: from here on time drains, it does not first have to catch up with the old clock.
+        // The denial stored it: from here on time drains, without first catching up with the old clock.
         let half = history.budget.peek(to + longest / 2);
         let left = micros(verdict.reset_after()).saturating_sub(longest / 2);
         prop_assert_eq!(micros(half.reset_after()), left);
@@ -206,7 +206,7 @@ fn a_step_forward_drains_what_it_covers() {
             asked_often.charge(at, 0);
         }
 
-        // Passing the time in one step or in many is the same.
+        // One step of time and many steps give one result.
         prop_assert_eq!(history.budget.peek(later), asked_often.peek(later));
         let before = history.budget.peek(history.now);
         let after = history.budget.peek(later);
@@ -240,7 +240,7 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
             let mut budget = Budget::full(quota);
             let mut passed = Vec::new();
 
-            // when somebody asks all the time, in either half or in both, and for what is refused as well
+            // when calls come all the time, in either half or in both, refused ones as well
             for real in (0..11 * SECOND).step_by(1_000) {
                 let is_ahead = real / 91_666 % 2 == 1;
                 let now = START + real + if is_ahead { STEP } else { 0 };
@@ -253,7 +253,7 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
                 }
             }
 
-            // then what passed is no more than the limit for each period begun, and the step
+            // then no more passed than the limit for each period begun, and the step
             let most = ((11 * SECOND + STEP).div_ceil(period)) * quota.limit();
             let passed = passed.len() as u64;
             assert!(passed <= most, "{quota}: {passed} of {most}");
@@ -261,7 +261,7 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
     }
 }
 
-/// A log takes what is charged meanwhile, and can give it back.
+/// A log takes charges meanwhile, and can give them back.
 #[test]
 fn what_a_log_took_while_its_clock_was_behind_counts_for_a_period_of_the_clock_as_it_was_and_can_be_given_back()
  {
@@ -284,7 +284,7 @@ fn what_a_log_took_while_its_clock_was_behind_counts_for_a_period_of_the_clock_a
     assert_eq!(budget.peek(START).remaining(), 1);
 }
 
-/// A caller that comes back may find its state forgotten, as backends do when it has lost its meaning.
+/// A returning caller may find its state forgotten: backends drop a state that has lost its meaning.
 #[test]
 fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind_though_states_are_forgotten()
  {

@@ -15,7 +15,7 @@ use crate::support::quotas;
 use crate::support::runner::check;
 use crate::support::steps::{Amount, Span, Step, amounts, charges, spans, starts, steps};
 
-/// The budget as it would be, had what was credited never been charged.
+/// The budget as it would be if the credited amount had never been charged.
 fn net(history: &History) -> Result<Budget, TestCaseError> {
     let mut budget = Budget::full(history.budget.quota);
     for taken in &history.taken {
@@ -74,8 +74,8 @@ fn no_credits_to_a_small_bucket_make_possible_what_the_net_history_does_not() {
     });
 }
 
-/// A roomy bucket that stays well filled while many requests are under way at once, each of which is settled later: the
-/// case in which more credits matter to one another than can be told apart.
+/// A roomy bucket that stays well filled while many requests are under way at once and are settled later. Here more credits
+/// affect one another than can be told apart.
 #[test]
 fn no_credits_to_a_busy_bucket_make_possible_what_the_net_history_does_not() {
     let step = prop_oneof![
@@ -101,8 +101,8 @@ fn no_credits_to_a_busy_bucket_make_possible_what_the_net_history_does_not() {
     });
 }
 
-/// Four wait in the same instant, two give back at once and two a second later: of the latter only one unit still
-/// counts, because of the two units that the first two left standing one has drained.
+/// Four are charged in one instant; two of them give back at once and two a second later. Of the latter only one unit still
+/// counts, because one has drained of the two units that remained after the first credits.
 #[test]
 fn credits_of_one_instant_return_no_more_together_than_is_left_of_it() {
     const SECOND: u64 = 1_000_000;
@@ -115,12 +115,12 @@ fn credits_of_one_instant_return_no_more_together_than_is_left_of_it() {
     budget.credit(2 * SECOND, &receipts[2], 1);
     budget.credit(2 * SECOND, &receipts[3], 1);
 
-    // Without the four, a burst of 4 less the 3 of the others.
+    // Without the four: a burst of 4 less the 3 of the others.
     assert!(budget.charge(2 * SECOND, 2).0.is_denied());
 }
 
-/// The rule of a bucket in plain words, which holds as long as no other credit came between: at most what was charged,
-/// and at most what is left of the time until the budget would have been full again.
+/// The rule of a bucket in plain words: a credit returns at most the charge, and at most the time that is left until the budget
+/// would have been full again. It holds as long as no other credit came between.
 #[test]
 fn the_only_credit_to_a_bucket_returns_the_lesser_of_its_cost_and_what_still_drains() {
     let histories = (
@@ -153,7 +153,7 @@ fn the_only_credit_to_a_bucket_returns_the_lesser_of_its_cost_and_what_still_dra
 
             history.budget.credit(now, &receipt, n);
 
-            // Seen through verdicts, which round up to a microsecond, a figure is known to within one.
+            // Verdicts round up to a microsecond, so they show a figure to within one.
             let full_at = limit * u128::from(at + micros(charged.reset_after()));
             let expected = drain(n).min(full_at.saturating_sub(limit * u128::from(now)));
             let full_after = history.budget.peek(now).reset_after();
@@ -227,7 +227,7 @@ fn a_credit_returns_nothing_once_the_charge_counts_no_more() {
     );
     check(1_000, &histories, |(quota, start, steps, others, late)| {
         let mut history = History::after(quota, start, &steps);
-        // When everything that was ever charged has drained, and some more.
+        // When every charge has drained, and some more time has passed.
         history.now = history.now.max(history.budget.meaningless_at()) + late;
         let receipts: Vec<_> = history
             .receipts
@@ -254,7 +254,7 @@ fn micros(duration: Duration) -> u64 {
     crate::support::budget::micros(duration)
 }
 
-/// A limit on what fails charges every request, and gives back what did not fail while others are under way.
+/// A limit on failures charges every request, and gives the charge back if the request succeeds, while others are under way.
 #[test]
 fn what_is_given_back_comes_back_while_many_are_under_way() {
     for (limit, under_way) in [(5, 3), (100, 10), (1000, 100)] {
@@ -274,7 +274,7 @@ fn what_is_given_back_comes_back_while_many_are_under_way() {
             receipts.extend(receipt);
             if receipts.len() == under_way {
                 now += 10;
-                // One that has been here for about as long as the others.
+                // One that has been in flight for about as long as the others.
                 let next = (random >> 33) as usize % (under_way / 3).max(1);
                 budget.credit(now, &receipts.remove(next), 1);
             }
@@ -283,7 +283,7 @@ fn what_is_given_back_comes_back_while_many_are_under_way() {
     }
 }
 
-/// What a bucket's state says of credits, as many as there are.
+/// The number of credits that a bucket's state carries.
 fn credits_of(budget: &Budget) -> usize {
     match budget.state.snapshot() {
         Snapshot::Gcra { credits, .. } => credits.len(),
@@ -291,7 +291,7 @@ fn credits_of(budget: &Budget) -> usize {
     }
 }
 
-/// After a stall many requests were given back at once; the key stays in use, and nobody gives back any more.
+/// After a stall many requests were given back at once. The key stays in use, and no more credits come.
 #[test]
 fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use() {
     const SECOND: u64 = 1_000_000;
@@ -308,13 +308,13 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
     assert_eq!(credits_of(&budget), 30);
     let mut forgetful = budget.clone();
 
-    // when it is charged while a receipt could still be out, and then
+    // when it is charged while a receipt could still be open, and then
     let verdicts = [3 * SECOND - 1, 3 * SECOND].map(|later| {
         let (verdict, _) = budget.charge(START + later, 1);
         (credits_of(&budget), verdict)
     });
 
-    // then it carries them as long and no longer, and decides as if it carried them still
+    // then it carries them as long and no longer, and decides as if it still carried them
     assert_eq!(verdicts.map(|(credits, _)| credits), [30, 0]);
     for (later, (_, verdict)) in [3 * SECOND - 1, 3 * SECOND].into_iter().zip(verdicts) {
         assert_eq!(forgetful.charge(START + later, 1).0, verdict);
@@ -328,7 +328,7 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
     );
 }
 
-/// In the same microsecond it returns all of it.
+/// In the microsecond of the charge it returns all of it.
 #[test]
 fn a_credit_whose_clock_is_behind_the_charge_returns_nothing() {
     let start = 1_800_000_000_000_000;
@@ -342,7 +342,7 @@ fn a_credit_whose_clock_is_behind_the_charge_returns_nothing() {
         Algorithm::SlidingLog,
     ] {
         for (behind, returned) in [(0, 3), (1, 0), (1_000, 0)] {
-            // given a charge within a window, after another
+            // given a charge within a window, after another charge
             let now = start + 5_000;
             let mut budget = Budget::full(Quota::per_second(10).using(algorithm));
             assert!(budget.charge(now - 2_000, 2).0.is_allowed());

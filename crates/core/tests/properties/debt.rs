@@ -1,4 +1,4 @@
-//! A debit may take more than there is: the debt delays exactly as long as it says, and is bounded.
+//! A debit may take more than the budget has: the debt delays exactly as long as it says, and is bounded.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn a_debt_of_a_bucket_drains_at_its_rate_before_anything_passes() {
     });
 }
 
-/// However much is debited: a bucket has drained after eight refills, and of a window two periods later nothing counts.
+/// Debts are bounded: a bucket has drained after eight refills, and two periods later nothing of a window counts.
 #[test]
 fn no_debt_outlasts_the_ceiling() {
     let histories = (
@@ -107,7 +107,7 @@ fn no_debt_outlasts_the_ceiling() {
         let reset_after = micros(verdict.reset_after());
         prop_assert_eq!(verdict.remaining(), 0);
         prop_assert!(reset_after <= longest, "{reset_after} > {longest}");
-        // And a bucket is exactly as deep in debt as it can be.
+        // And a bucket's debt is as deep as it can be.
         if quota.algorithm() == Algorithm::Gcra {
             prop_assert_eq!(reset_after, longest);
         }
@@ -117,7 +117,7 @@ fn no_debt_outlasts_the_ceiling() {
     });
 }
 
-/// A window forgets its debts with its counts, so the ceiling shows only to who gets a larger limit in the same window.
+/// A window forgets its debts with its counts. So the ceiling shows only to a caller who gets a larger limit in that window.
 #[test]
 fn a_debit_of_a_window_stops_at_the_ceiling() {
     let algorithms = [

@@ -1,4 +1,4 @@
-//! What asks without getting leaves no trace: denials, peeks and probes.
+//! A question that takes nothing leaves no trace: denials, peeks and probes.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -10,7 +10,7 @@ use crate::support::quotas;
 use crate::support::runner::check;
 use crate::support::steps::{amounts, starts, steps};
 
-/// Runs the same steps on a budget that is also asked, at every turn, and on a twin that is not.
+/// Runs one list of steps on two budgets. One is also asked at every turn, and its twin is not.
 fn asking_changes_nothing(ask: impl Fn(&mut Budget, u64, u64) -> TestCaseResult) {
     let histories = (
         quotas::any(),
@@ -28,7 +28,7 @@ fn asking_changes_nothing(ask: impl Fn(&mut Budget, u64, u64) -> TestCaseResult)
                 let (ours, theirs) = (asked.budget.peek(at), twin.budget.peek(at));
                 prop_assert_eq!(ours, theirs, "at {}, asked for {} at {}", at, cost, now);
             }
-            // Credits and debits among the steps would show what the verdicts do not.
+            // Credits and debits among the steps would show a difference that the verdicts do not.
             asked.step(step[0]);
             twin.step(step[0]);
         }

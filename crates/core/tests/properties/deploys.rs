@@ -1,4 +1,4 @@
-//! Two quotas for one key, as while a deploy changes a limit: neither forgives what the other is owed.
+//! Two quotas for one key, as while a deploy changes a limit: neither forgives the other's debt.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ fn grid() -> Vec<Quota> {
         .collect()
 }
 
-/// How long a full budget takes to drain, in whole microseconds.
+/// The drain of a full budget, in whole microseconds.
 fn drain_us(quota: &Quota) -> u64 {
     let drain = u128::from(quota.capacity()) * quota.period().as_micros();
     u64::try_from(drain / u128::from(quota.limit())).unwrap()
 }
 
-/// Until the budget is full again, as this quota sees it.
+/// The time until the budget is full again, as this quota sees it.
 fn owed_us(budget: &Budget, quota: Quota, now: u64) -> u64 {
     let seen = Budget {
         quota,
@@ -59,7 +59,7 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
             let wait = (drain_us(&one) / 50).max(1);
             let mut now = START;
 
-            // when both ask in turns, for little and for more than there ever is
+            // when both charge in turns, for little and for more than the budget ever holds
             for turn in 0..40 {
                 for (quota, cost) in [
                     (other, 1),
@@ -70,7 +70,7 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
                     budget.quota = quota;
                     budget.charge(now, cost);
 
-                    // then time alone has made it less
+                    // then time alone has reduced the debt
                     let left = owed_us(&budget, one, now);
                     assert!(
                         left >= owed,
@@ -89,13 +89,13 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
 fn no_other_quota_forgives_a_debt() {
     for one in grid() {
         for other in grid() {
-            // given a budget that owes all that it can
+            // given a budget with the largest debt
             let mut budget = Budget::full(one);
             budget.debit(START, &receipt_of(one), u64::MAX);
             let owed = owed_us(&budget, one, START);
             assert!(owed >= DEBT_CEILING * drain_us(&one), "{one}");
 
-            // when the other asks, and what is charged to either goes on
+            // when the other quota asks, and charges to either quota go on
             for cost in [0, 1, other.capacity() + 1, 1, 0] {
                 budget.quota = other;
                 budget.charge(START, cost);
@@ -114,7 +114,7 @@ fn no_other_quota_forgives_a_debt() {
     }
 }
 
-/// What a caller of the shorter quota sees: at most one drain of the larger, unless somebody owes more than a budget.
+/// A caller of the shorter quota waits for at most one drain of the larger, unless the key owes more than a budget.
 #[test]
 fn a_caller_of_the_shorter_quota_waits_for_at_most_one_drain_of_the_longer() {
     for one in grid() {
@@ -127,7 +127,7 @@ fn a_caller_of_the_shorter_quota_waits_for_at_most_one_drain_of_the_longer() {
             budget.quota = other;
             let (verdict, _) = budget.charge(START, other.capacity());
 
-            // then it is told how long that is, and passes by then
+            // then it is told how long the wait is, and passes by then
             let larger = drain_us(&one).max(drain_us(&other));
             let wait = verdict.retry_after().map(micros).unwrap_or_default();
             assert!(wait <= larger + 1, "{one} beside {other}: {wait} µs");
@@ -146,7 +146,7 @@ fn pitfall_a_shorter_quota_beside_a_longer_one_switches_the_limit_off() {
         (Quota::per_minute(10), Quota::per_second(10)),
         (Quota::per_second(100), Quota::per_second(100).burst(12)),
     ] {
-        // given a deploy in which both are asked with, in turns, two thousand times in half a second
+        // given a deploy in which both quotas charge in turns, two thousand times in half a second
         let mut budget = Budget::full(long);
         let mut passed = 0;
         for turn in 0..2_000 {
@@ -187,7 +187,7 @@ fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
             Quota::new(997, Duration::from_secs(142)),
         ],
     ] {
-        // given one instant, in which two ask in turns until neither has anything left
+        // given one instant in which two quotas charge in turns until neither has anything left
         let mut budget = Budget::full(one);
         let mut passed = [0, 0];
         for turn in 0..40_000 {
@@ -196,7 +196,7 @@ fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
             passed[turn % 2] += u64::from(budget.charge(START, 1).0.is_allowed());
         }
 
-        // then all that passed drains within the longer of the two
+        // then all that passed drains within the longer drain of the two
         let drain = |quota: &Quota, units: u64| {
             units as f64 * quota.period().as_micros() as f64 / quota.limit() as f64
         };
@@ -222,7 +222,7 @@ fn a_debt_under_one_tier_is_held_by_a_decision_under_another() {
         assert!(budget.charge(START, 1).0.is_denied());
     }
 
-    // then it is owed as before, but for less than a budget
+    // then the debt is as before, but for less than a budget
     let owed = owed_us(&budget, large, START);
     assert!(
         owed > 140 * SECOND / 20 && owed <= 160 * SECOND / 20,

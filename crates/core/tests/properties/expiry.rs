@@ -1,4 +1,4 @@
-//! A state that says no more than that the budget is full may be forgotten, and nobody notices.
+//! A state that says only that the budget is full may be forgotten, and no caller can notice.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, DEBT_CEILING};
@@ -24,7 +24,7 @@ fn nobody_notices_when_a_meaningless_state_is_forgotten() {
         let mut forgotten = kept.clone();
         forgotten.budget = Budget::full(quota);
 
-        // Receipts of charges before are still out: what they are credited with must not differ either.
+        // Receipts of earlier charges are still open: their credits must not differ either.
         for &step in &after {
             kept.step(step);
             forgotten.step(step);
@@ -70,7 +70,7 @@ fn no_state_is_kept_for_longer_than_a_debt() {
                 let eight = u128::from(DEBT_CEILING * quota.capacity()) * u128::from(period);
                 u64::try_from(eight.div_ceil(u128::from(quota.limit()))).unwrap()
             }
-            // And a period for a clock that is behind.
+            // And a period more, for a clock that is behind.
             Algorithm::SlidingWindow => 3 * period,
             _ => 2 * period,
         };

@@ -63,7 +63,7 @@ fn no_figures_and_no_times_are_too_much() {
         let kind = |quota: Quota| discriminant(&quota.algorithm());
         let is_kin = quota.unit() == other.unit() || kind(quota) != kind(other);
         for (now, call, change) in steps {
-            // States of another algorithm never share a scope, and yet one that strayed must not bring anybody down.
+            // States of another algorithm never share a scope, but one that strayed must not cause a panic.
             budget.quota = if change && is_kin { other } else { quota };
             match call {
                 Call::Decide(cost, mode) => {

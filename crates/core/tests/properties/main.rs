@@ -1,4 +1,4 @@
-//! What must hold for every quota and every history, tried on random ones: see the modules.
+//! Properties of every quota and every history, tried on random ones: see the modules.
 //!
 //! `PROOF_EFFORT=20 cargo test` tries twenty times as much; `PROOF_SEED=…` repeats a run that failed.
 

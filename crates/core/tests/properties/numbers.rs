@@ -1,4 +1,4 @@
-//! The numbers of a verdict are true: what is left passes, and the budget is full when it says so.
+//! The numbers of a verdict are true: the rest of the budget passes, and the budget is full when the verdict says so.
 
 use proptest::prelude::*;
 
@@ -29,9 +29,9 @@ fn what_remains_passes_and_one_more_does_not() {
     });
 }
 
-/// A bucket with a fraction of a unit to drain has all whole units left and is not yet full: the last whole unit comes
-/// back exactly when it is, because only then the whole burst passes. So for every algorithm alike: full is when
-/// everything remains, and that is not a microsecond earlier than promised.
+/// A bucket with a fraction of a unit to drain has all whole units left and is not yet full: the last whole unit comes back
+/// exactly when it is, because only then the whole burst passes. So every algorithm means one thing by full: everything
+/// remains, and not a microsecond earlier than promised.
 #[test]
 fn the_budget_is_full_when_it_says_so_and_not_a_microsecond_earlier() {
     let histories = (quotas::any(), starts(), steps(0..24));

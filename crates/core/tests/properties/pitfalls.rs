@@ -1,4 +1,4 @@
-//! Defects that were found in other rate limiters, each as the test that it would have failed.
+//! Defects that were found in other rate limiters, each with the test that would have caught it.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn pitfall_a_caller_who_keeps_knocking_still_gets_in() {
         let mut budget = Budget::full(quota);
         budget.charge(0, 10);
 
-        // A hundred times as often as is allowed, for ten seconds.
+        // Ten seconds of a hundred times the allowed rate.
         let passed = (0..10_000)
             .filter(|knock| budget.charge(knock * 1000, 1).0.is_allowed())
             .count();
@@ -161,7 +161,7 @@ fn pitfall_what_remains_counts_down() {
 
 #[test]
 fn pitfall_rates_below_one_per_second_and_daily_limits_are_exact() {
-    // Seven a year, one at a time: never the eighth, however often somebody asks.
+    // Seven a year, one at a time: never the eighth, however often the caller asks.
     let year = Duration::from_secs(365 * 86_400);
     let mut budget = Budget::full(Quota::new(7, year).burst(1));
     let step = micros(year) / 700;

@@ -39,7 +39,7 @@ fn a_denied_charge_passes_when_it_was_told_to_come_back_and_not_a_microsecond_ea
     });
 }
 
-/// What is not promised: whoever else spends from the budget meanwhile may take what was waited for.
+/// The limit of the promise: others who spend from the budget meanwhile may take the units that the caller waited for.
 #[test]
 fn who_shares_a_budget_may_spoil_anothers_promise() {
     let budget = |charges: &[(u64, u64)]| {
@@ -58,7 +58,7 @@ fn who_shares_a_budget_may_spoil_anothers_promise() {
     assert!(beside.is_denied());
 }
 
-/// Knocking again and again, at any time, neither delays nor hastens the promise.
+/// Repeated calls at any time neither delay nor hasten the promise.
 #[test]
 fn knocking_in_between_changes_no_promise() {
     let histories = (quotas::any(), starts(), steps(0..24), amounts(), 1_u64..16);
@@ -164,7 +164,7 @@ impl States for One<'_> {
     }
 }
 
-/// What the shadow takes from a budget the enforced charge, though refused, has to wait for as well.
+/// A refused enforced charge also waits for the units that the shadow takes from its budget.
 #[test]
 fn a_wait_is_exact_when_a_call_names_a_key_enforced_and_in_shadow() {
     let modes = || {

@@ -1,4 +1,4 @@
-//! A caller who moves to another tier, or whose quota is doubled, keeps what was spent.
+//! A caller who moves to another tier, or whose quota is doubled, keeps its spent budget spent.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, Quota, Scope};
@@ -22,8 +22,8 @@ fn another_tier_reads_the_same_state_and_hands_out_no_fresh_budget() {
         prop_assert_eq!(Scope::of("tier", 0, &tier), Scope::of("tier", 0, &other));
         let verdict = history.budget.peek(history.now);
         if other.algorithm() == Algorithm::Gcra {
-            // A bucket's state is the time at which it is full, so that time stays, and of a debt all but a thirty-second
-            // of what the longer one may owe. Drains below two microseconds are not told apart.
+            // A bucket's state is the time at which it is full, so a move keeps that time. Of a debt it keeps all but a
+            // thirty-second of the most that the longer quota may owe. Drains below two microseconds are not told apart.
             let drain = |quota: &Quota| {
                 let period = history.budget.period_us();
                 quota.capacity() * period / quota.limit()
@@ -70,7 +70,7 @@ fn the_numbers_stay_true_while_tiers_change() {
             }
             let now = history.now;
 
-            // Asked for real: a debt too deep for the new tier is cut, and that is stored.
+            // After a real question: a debt too deep for the new tier is cut, and that is stored.
             let (left, _) = history.budget.charge(now, 0);
 
             let remaining = left.remaining();
@@ -94,7 +94,7 @@ fn the_numbers_stay_true_while_tiers_change() {
     });
 }
 
-/// Requests that began under the tier before are settled under this one.
+/// Requests that began under the earlier tier are settled under the new one.
 #[test]
 fn settling_a_receipt_of_another_tier_refills_nothing() {
     let histories = (quotas::tiny_tiers(), 0_u64..30, steps(1..12), steps(0..12));
@@ -111,12 +111,12 @@ fn settling_a_receipt_of_another_tier_refills_nothing() {
                 history.step(step);
             }
             let now = history.now;
-            // Asked for real: a debt too deep for the new tier is cut before and not by the settling.
+            // After a real question: the question, and not the settling, cuts a debt too deep for the new tier.
             let (left, _) = history.budget.charge(now, 0);
 
             history.budget.credit(now, &receipt, 0);
             let settled = history.budget.peek(now);
-            // Of another rate a fraction of a microsecond may be lost, to the strict side.
+            // Under another rate a fraction of a microsecond may be lost, to the strict side.
             let lost = micros(settled.reset_after()).checked_sub(micros(left.reset_after()));
             prop_assert!(settled.remaining() <= left.remaining(), "a credit of 0");
             prop_assert!(lost.is_some_and(|us| us <= 1), "a credit of 0");
@@ -128,7 +128,7 @@ fn settling_a_receipt_of_another_tier_refills_nothing() {
     );
 }
 
-/// One unit comes back, and with it not the thousand that were spent since.
+/// One unit comes back, without the thousand that were spent since.
 #[test]
 fn a_credit_from_before_an_upgrade_returns_one_unit_and_not_the_new_budget() {
     const NOW: u64 = 1_000_000;

@@ -9,7 +9,7 @@ use crate::support::quotas;
 use crate::support::runner::check;
 use crate::support::steps::{Step, charges, starts};
 
-/// What passed, and when.
+/// The charges that passed, with their times.
 fn admitted(quota: Quota, start: u64, steps: &[Step]) -> Vec<(u64, u64)> {
     let mut budget = Budget::full(quota);
     let mut now = start;
@@ -29,7 +29,7 @@ fn admitted(quota: Quota, start: u64, steps: &[Step]) -> Vec<(u64, u64)> {
     admitted
 }
 
-/// What passed from `from` on within `span`.
+/// The sum that passed from `from` on within `span`.
 fn within(admitted: &[(u64, u64)], from: u64, span: u64) -> u64 {
     let inside = admitted
         .iter()
@@ -44,8 +44,8 @@ fn worst_case(quota: &Quota) -> u64 {
         Algorithm::Gcra => quota.capacity() + limit,
         // All of one window at its end and all of the next at its start.
         Algorithm::FixedWindow { .. } | Algorithm::RollingWindow { .. } => 2 * limit,
-        // The previous window's end of `period − 1` microseconds holds at most the limit; what the next admits until a
-        // period is over is then at most the limit × (period − 2)/period.
+        // The previous window's last `period − 1` microseconds hold at most the limit. Until a period is over, the next window
+        // then admits at most the limit × (period − 2)/period.
         Algorithm::SlidingWindow => {
             let period = u128::from(micros(quota.period()));
             let twice = 2 * u128::from(limit) * (period - 1) / period;
@@ -60,7 +60,7 @@ fn nothing_beats_the_worst_case(quota: Quota, start: u64, steps: &[Step]) -> Tes
     let admitted = admitted(quota, start, steps);
 
     let period = micros(quota.period());
-    // A sum over a window that slides grows only where the window's end takes in an admission, or its start stands on one.
+    // The sum over a sliding window grows only where the window's end takes in an admission, or its start stands on one.
     for &(at, _) in &admitted {
         for from in [at, at.saturating_sub(period - 1)] {
             let sum = within(&admitted, from, period);
@@ -106,7 +106,7 @@ fn no_short_period_lets_through_more_than_the_worst_case() {
     });
 }
 
-/// Over any span a bucket lets through one burst and what drains meanwhile, and not a unit more.
+/// Over any span a bucket lets through one burst and the units that drain meanwhile, and not a unit more.
 #[test]
 fn a_bucket_never_exceeds_its_burst_and_its_rate() {
     let gcra = quotas::any().prop_filter("a bucket", |it| it.algorithm() == Algorithm::Gcra);
@@ -130,7 +130,7 @@ fn a_bucket_never_exceeds_its_burst_and_its_rate() {
     );
 }
 
-/// The bounds above are the least that hold: each can be reached, so that a looser rule would not pass unnoticed.
+/// The bounds above are tight: each can be reached, so that a looser rule would not pass unnoticed.
 #[test]
 fn the_worst_cases_are_reached() {
     let quota = |algorithm| Quota::per_second(10).using(algorithm);
@@ -146,7 +146,7 @@ fn the_worst_cases_are_reached() {
         let mut budget = Budget::full(quota);
         let mut passed = 0;
 
-        // As much as there is, from the last microsecond of a window on, at the ends of all that could matter.
+        // Takes all there is, from the last microsecond of a window on, at every boundary that could matter.
         for at in (0..10_u64).flat_map(|n| [999_999 + n * 100_000, 1_000_000 + n * 100_000]) {
             if at < 999_999 + 1_000_000 {
                 let cost = budget.peek(at).remaining();
@@ -159,8 +159,8 @@ fn the_worst_cases_are_reached() {
     }
 }
 
-/// Of a bucket too: its burst and its limit, if both ends of the period are counted, and one unit less if they are not, as of the
-/// windows above.
+/// The bound of a bucket is tight as well: its burst and its limit if both ends of the period are counted, and one unit less if
+/// they are not, as with the windows above.
 #[test]
 fn the_worst_case_of_a_bucket_is_reached_within_a_period_and_its_last_instant() {
     for quota in [
@@ -174,7 +174,7 @@ fn the_worst_case_of_a_bucket_is_reached_within_a_period_and_its_last_instant() 
         let mut budget = Budget::full(quota);
         let mut passed = Vec::new();
 
-        // when all that there is is taken as soon as it is there
+        // when every unit is taken as soon as it is there
         let instants = (0..=limit).map(|n| (n * period).div_ceil(limit));
         for at in instants {
             let cost = budget.peek(at).remaining();
@@ -182,7 +182,7 @@ fn the_worst_case_of_a_bucket_is_reached_within_a_period_and_its_last_instant() 
             passed.push((at, cost));
         }
 
-        // then it is the burst and the limit, of which the last unit came when a period was over
+        // then that is the burst and the limit, and the last unit came when a period was over
         assert_eq!(within(&passed, 0, period + 1), capacity + limit, "{quota}");
         assert_eq!(within(&passed, 0, period), capacity + limit - 1, "{quota}");
     }

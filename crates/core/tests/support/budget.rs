@@ -1,4 +1,4 @@
-//! One key's budget under one quota: what a backend keeps, and the ways to ask it.
+//! One key's budget under one quota: the state that a backend keeps, and the ways to ask it.
 
 use std::slice;
 
@@ -6,7 +6,7 @@ use tollgate_core::{
     Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, Verdict, decide,
 };
 
-/// A state, and the quota that it is asked under. Cloning it is asking "what if".
+/// A state with its quota. A clone asks "what if".
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     pub(crate) quota: Quota,
@@ -48,12 +48,12 @@ impl Budget {
         (decision.verdicts()[0], receipt)
     }
 
-    /// What such a charge would get, were it the next thing to happen.
+    /// The verdict on such a charge, if it were the next to come.
     pub(crate) fn if_charged(&self, now: u64, cost: u64) -> Verdict {
         self.clone().charge(now, cost).0
     }
 
-    /// What is left, seen without touching anything.
+    /// The rest, read without a change.
     pub(crate) fn peek(&self, now: u64) -> Verdict {
         self.if_charged(now, 0)
     }

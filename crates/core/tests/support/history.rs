@@ -1,4 +1,4 @@
-//! A random past: where a budget stands after some steps, and the receipts that are still out.
+//! A random past: the state of a budget after some steps, and the receipts that are still open.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use super::steps::Step;
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) at: u64,
-    /// What was taken, less what was credited.
+    /// The amount taken, less the amount credited.
     pub(crate) net: u64,
     pub(crate) is_debit: bool,
 }
 
-/// A budget, the time, and what was taken.
+/// A budget, the time, and the charges so far.
 pub(crate) struct History {
     pub(crate) budget: Budget,
     pub(crate) now: u64,
     pub(crate) taken: Vec<Taken>,
-    /// Receipts not yet used up, and which charge each is for.
+    /// Receipts not yet used up, each with its charge.
     pub(crate) receipts: Vec<(usize, Receipt)>,
     debits: u64,
 }
@@ -69,7 +69,7 @@ impl History {
             }
             Step::Debit(amount) => {
                 let n = amount.units(&self.budget, now);
-                // What the ceiling cut off a debit could not be told from what a credit gave back: stay below it.
+                // The ceiling's cut on a debit could not be told from a credit: stay below the ceiling.
                 if self.debits + n > (DEBT_CEILING - 2) * self.budget.capacity() {
                     return;
                 }
@@ -111,7 +111,7 @@ impl History {
     }
 }
 
-/// What would be if things went on in two ways.
+/// Two continuations of one history.
 impl Clone for History {
     fn clone(&self) -> Self {
         let receipts = self.receipts.iter();

@@ -1,4 +1,4 @@
-//! What all proofs of this crate share: a runner that prints its seed, quotas of every kind, and one budget to play on.
+//! Helpers of this crate's proofs: a runner that prints its seed, quotas of every kind, and one budget to play on.
 
 #![allow(
     dead_code,

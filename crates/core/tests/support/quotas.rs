@@ -25,7 +25,7 @@ pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
         })
 }
 
-/// A small bucket that drains in a few microseconds, often at a rate whose interval is no whole number of them.
+/// A small bucket that drains in a few microseconds. Its rate often gives an interval that is no whole number of them.
 pub(crate) fn tiny_gcra() -> impl Strategy<Value = Quota> {
     (1_u64..=4, 1_u64..=12, 1_u64..=10)
         .prop_filter_map("no such quota", |(limit, period_us, burst)| {
@@ -33,7 +33,7 @@ pub(crate) fn tiny_gcra() -> impl Strategy<Value = Quota> {
         })
 }
 
-/// The same tiny quota under another limit is another tier.
+/// This tiny quota under another limit, as another tier.
 pub(crate) fn tiny_tiers() -> impl Strategy<Value = [Quota; 3]> {
     (
         1_u64..=24,
@@ -113,7 +113,7 @@ fn any_offset() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 0..u64::MAX]
 }
 
-/// `None` if the house refuses such a quota. A burst of 0 stands for "not said".
+/// `None` if the house refuses such a quota. A burst of 0 means that none was given.
 fn build(limit: u64, period_us: u64, burst: u64, kind: Kind) -> Option<Quota> {
     let quota = Quota::try_new(limit, Duration::from_micros(period_us)).ok()?;
     let algorithm = match kind {

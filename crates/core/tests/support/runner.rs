@@ -1,4 +1,4 @@
-//! Runs a property on random inputs, shrinks what fails, and says which seed it was.
+//! Runs a property on random inputs, shrinks a failing input, and prints the seed.
 
 use std::cell::Cell;
 use std::env;
@@ -13,8 +13,8 @@ use proptest::test_runner::{
 
 /// Tries `property` on `cases` inputs.
 ///
-/// `PROOF_EFFORT=20` tries twenty times as many. The seed is a new one in each run, so that every run looks where none
-/// has looked before; a failure prints it, and `PROOF_SEED=…` repeats the run.
+/// `PROOF_EFFORT=20` tries twenty times as many. Each run takes a new seed, so that it tries new inputs. A failure prints the
+/// seed, and `PROOF_SEED=…` repeats the run.
 pub(crate) fn check<S: Strategy>(
     cases: u32,
     inputs: &S,
@@ -55,7 +55,7 @@ pub(crate) fn check<S: Strategy>(
 
 thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-    /// Where this thread panicked last while it was quiet.
+    /// The place where this thread panicked last while it was quiet.
     static WHERE: Cell<String> = const { Cell::new(String::new()) };
 }
 
@@ -85,12 +85,12 @@ fn quietly<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// How many times the usual number of cases are to be tried.
+/// The factor for the usual number of cases.
 pub(crate) fn effort() -> u32 {
     number("PROOF_EFFORT").map_or(1, |effort| u32::try_from(effort).unwrap_or(u32::MAX))
 }
 
-/// The seed that was asked for, or a new one.
+/// The requested seed, or a new one.
 pub(crate) fn seed() -> u64 {
     number("PROOF_SEED").unwrap_or_else(|| RandomState::new().hash_one(0))
 }

@@ -1,4 +1,4 @@
-//! What may happen to a budget, said in terms of its quota, so that one random sequence is awkward for every quota.
+//! The steps of a budget's history, told in terms of its quota, so that one random sequence is awkward for every quota.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use tollgate_core::{Algorithm, Quota};
 
 use super::budget::{Budget, micros};
 
-/// How long.
+/// A length of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Span {
     Micros(u64),
-    /// So many times what one unit takes to come back, and a microsecond more or less.
+    /// A multiple of the time in which one unit comes back, and a microsecond more or less.
     Units(u64, i64),
-    /// So many sixteenths of a period, and a microsecond more or less.
+    /// A number of sixteenths of a period, and a microsecond more or less.
     Sixteenths(u64, i64),
-    /// So many buckets, or windows, from the start of this one, and a microsecond more or less.
+    /// A number of buckets, or windows, from the start of this one, and a microsecond more or less.
     Boundaries(u64, i64),
 }
 
@@ -40,13 +40,13 @@ impl Span {
     }
 }
 
-/// How much.
+/// A cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Amount {
     Units(u64),
-    /// So many sixteenths of a full budget, and one more or less.
+    /// A number of sixteenths of a full budget, and one more or less.
     Sixteenths(u64, i64),
-    /// All that is left, and one more or less.
+    /// The whole rest, and one more or less.
     Remaining(i64),
 }
 
@@ -61,7 +61,7 @@ impl Amount {
     }
 }
 
-/// One thing that happens. Receipts are named by a number, taken modulo how many there are.
+/// One step. Receipts are named by a number, taken modulo how many there are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Wait(Span),
@@ -87,7 +87,7 @@ pub(crate) fn amounts() -> impl Strategy<Value = Amount> {
     ]
 }
 
-/// Anything but clocks that step back.
+/// Any step but one of the clock back.
 pub(crate) fn steps(count: Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => spans().prop_map(Step::Wait),
@@ -107,7 +107,7 @@ pub(crate) fn charges(count: Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, count)
 }
 
-/// When a history starts: at the epoch, soon after it, and today.
+/// The start of a history: at the epoch, soon after it, and today.
 pub(crate) fn starts() -> impl Strategy<Value = u64> {
     prop_oneof![
         2 => Just(0),

@@ -1,47 +1,47 @@
-//! What earlier credits returned, as far as later ones must know it, so that no two return the same drain time.
+//! Earlier credits, as far as later ones must know them, so that no two return the same drain time.
 
 use std::cmp;
 
 use super::{CreditMark, Point};
 
-/// How many credits of one key are told apart: exactly the last dozens, and roughly some hundreds before. What is merged errs
-/// on the strict side.
+/// The number of credits that one key tells apart: the last few dozen exactly, and some hundreds before them roughly. Merged
+/// credits err on the strict side.
 const TOLD_APART: usize = 32;
 
-/// More than the debt of any budget takes to drain, and what Lua still counts exactly.
+/// Longer than the debt of any budget takes to drain, and a number that Lua still counts exactly.
 const LONGEST: u64 = 1 << 52;
 
-/// Two credits may be merged that together are at most one part in so many of all that came later.
+/// Two credits may be merged if together they are at most one part in this many of all that came later.
 const COARSENESS: u64 = 2;
 
-/// The credits of one key that a receipt out there could still have to know, the oldest first.
+/// The credits of one key that an open receipt could still need, the oldest first.
 ///
-/// Think of the charges as standing in a queue, each in the stretch of time in which it drains. A credit takes a stretch
-/// out, and whoever stands behind it moves up. A receipt names the place where its charge stood when it was made; what its
-/// charge can still return is what lies between now and the place to which it has moved since.
+/// Think of the charges as standing in a queue, each in the stretch of time in which it drains. A credit takes a stretch out,
+/// and every charge behind it moves up. A receipt names the place at which its charge stood when it was made. The charge can
+/// still return the time between now and the place to which it has moved since.
 ///
 /// Times are whole microseconds, rounded so that a place is never later than it is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Credits {
     list: Vec<Credit>,
-    /// Until when a receipt out there could have to know any of them.
+    /// The time until which an open receipt could need any of them.
     until_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Credit {
-    /// When it was given. Charges of that very microsecond may have come before it.
+    /// The time at which it was given. Charges of that very microsecond may have come before it.
     at_us: u64,
-    /// Where the stretch began that was taken out.
+    /// The start of the stretch that was taken out.
     from_us: u64,
-    /// How long it was.
+    /// The length of the stretch.
     length_us: u64,
-    /// The last place at which anybody stood when it was given.
+    /// The last place at which any charge stood when it was given.
     last_us: u64,
 }
 
 impl Credits {
-    /// Where a charge stands by now that was made at `at_us` and then stood at `place`.
+    /// The present place of a charge that was made at `at_us` and then stood at `place`.
     pub(super) fn moved_up(&self, place: Point, at_us: u64) -> Point {
         let since = self.list.iter().filter(|credit| at_us <= credit.at_us);
         since.fold(place, |place, credit| {
@@ -62,7 +62,7 @@ impl Credits {
         })
     }
 
-    /// Remembers that at `at_us` a stretch was taken out, while nobody stood beyond `last_us`.
+    /// Remembers that a stretch was taken out at `at_us`, while no charge stood beyond `last_us`.
     pub(super) fn remember(&mut self, at_us: u64, from_us: u64, length_us: u64, last_us: u64) {
         self.list.retain(|credit| credit.last_us > at_us);
         if self.list.len() == TOLD_APART {
@@ -79,9 +79,9 @@ impl Credits {
         self.until_us = latest(&self.list);
     }
 
-    /// The older of the two neighbours that are told apart no longer: the oldest two that together are small beside what
-    /// came after them. So the past is known the less exactly the longer ago it is, and a request that was under way while
-    /// hundreds of others came and went still finds nearly what it is owed.
+    /// The older of the two neighbours to merge: the oldest two that together are small beside all that came after them. So old
+    /// credits are known less exactly than new ones. A request that was under way while hundreds of others came and went still
+    /// gets nearly all that it is owed.
     fn to_merge(&self) -> usize {
         let (mut found, mut after) = (0, 0);
         for older in (0..self.list.len() - 1).rev() {
@@ -116,7 +116,7 @@ impl Credits {
         Self { list, until_us }
     }
 
-    /// Until when a receipt out there could have to know them.
+    /// The time until which an open receipt could need them.
     #[inline]
     pub(super) fn relevant_until(&self) -> u64 {
         self.until_us
@@ -129,7 +129,7 @@ fn latest(list: &[Credit]) -> u64 {
 }
 
 impl Credit {
-    /// Takes an older one's place as well: whoever was charged before either moves up by both.
+    /// Merges an older credit into this one: a charge before either moves up by both.
     fn merge(&mut self, older: Self) {
         self.from_us = cmp::min(self.from_us, older.from_us);
         self.length_us = cmp::min(self.length_us + older.length_us, LONGEST);
@@ -141,7 +141,7 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// One more than are told apart, the first two of these lengths from these places on.
+    /// One credit more than are told apart; the first two have these lengths and start at these places.
     fn merged(older: CreditMark, newer: CreditMark) -> Credits {
         let mut credits = Credits::default();
         for credit in [older, newer] {
@@ -176,7 +176,7 @@ mod tests {
             .into_iter()
             .flat_map(|froms| [(froms, (8_000, 8_500)), (froms, (8_500, 8_000))])
         {
-            // given two of which either began the earlier or lasts the longer
+            // given two credits, either of which may begin earlier or last longer
             let older = CreditMark {
                 from_us: from_us.0,
                 last_us: last_us.0,
@@ -191,7 +191,7 @@ mod tests {
             // when there are more than are told apart
             let credits = merged(older, newer);
 
-            // then they are one, which errs on the strict side in each of its parts
+            // then they are one credit, which errs on the strict side in each of its parts
             let first = credits.marks()[0];
             assert_eq!(credits.list.len(), TOLD_APART);
             assert_eq!(
@@ -203,7 +203,7 @@ mod tests {
                     last_us: 8_500
                 }
             );
-            // Whoever stands between the two beginnings moves up, and no further than to the earlier.
+            // A charge between the two beginnings moves up, and no further than to the earlier one.
             for (place, moved) in [(900, 900), (1_005, 1_000), (3_000, 2_988)] {
                 let place = Point { us: place, rest: 3 };
                 let expected = if moved == 1_000 {
@@ -236,17 +236,17 @@ mod tests {
             (vec![20, 8, 7, 29, 1], vec![20, 15, 29, 1]),
             (vec![20, 8, 7, 29], vec![20, 8, 7, 29]),
         ] {
-            // given as many credits as are told apart, of which most are of no length
+            // given as many credits as are told apart, most of them of no length
             let mut credits = Credits::default();
             let empty = std::iter::repeat_n(&0, TOLD_APART - lengths.len());
             for length in lengths.iter().chain(empty) {
                 credits.remember(10, 100, *length, 9_000);
             }
 
-            // when one more is given, which is not yet among what came after
+            // when one more is given, which does not yet count as coming after them
             credits.remember(10, 100, 1_000, 9_000);
 
-            // then two are one
+            // then two of them are one
             let kept = credits.list.iter().map(|credit| credit.length_us);
             let kept: Vec<_> = kept.filter(|length| *length > 0).collect();
             assert_eq!(credits.list.len(), TOLD_APART);

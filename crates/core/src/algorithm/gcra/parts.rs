@@ -5,28 +5,28 @@ use std::ops::{Add, Mul, Sub};
 
 use super::Point;
 
-/// What parts are counted in: see [`Width`](super::Width). 128 bits hold whatever there is.
+/// The integer that counts parts: see [`Width`](super::Width). 128 bits hold any number of them.
 pub(super) trait Parts:
     Copy + Ord + From<u64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
 {
-    /// Whether a rest may be less than one of them: else any is one.
+    /// True if a rest may be smaller than one of them; otherwise every distance is a whole number.
     const TELL_RESTS: bool = true;
 
-    /// How far `point` lies ahead of now, in parts; nothing if it has passed, and if they do not fit, any number that is beyond a
-    /// quota's ceiling. A rest that is more than a microsecond counts as one.
+    /// The distance of `point` ahead of now, in parts; zero if it has passed. If the distance does not fit, any number beyond a
+    /// quota's ceiling stands for it. A rest of more than a microsecond counts as one.
     fn ahead(point: Point, now: u64, denominator: u32) -> Self;
 
-    /// Quotient and remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
+    /// The quotient and the remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
     fn divide(self, divisor: NonZero<u64>) -> (u64, u64);
 
-    /// As time: whole microseconds, and the parts that are left.
+    /// The same length as time: whole microseconds, and the parts that are left.
     #[inline]
     fn micros_and_rest(self, denominator: u32) -> (u64, u64) {
         self.divide(NonZero::new(denominator.into()).unwrap_or(NonZero::<u64>::MIN))
     }
 }
 
-/// Parts that are microseconds: nothing has to be multiplied or divided to make the one of the other.
+/// Parts that are microseconds: no multiplication or division turns one into the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Micros(u64);
 
@@ -67,7 +67,7 @@ impl Mul for Micros {
 impl Parts for Micros {
     const TELL_RESTS: bool = false;
 
-    /// In one subtraction: a point that has passed has done so with its rest.
+    /// One subtraction is enough: a point that has passed has passed with its rest.
     #[inline]
     fn ahead(point: Point, now: u64, _denominator: u32) -> Self {
         Self(point.rounded_up().saturating_sub(now))
@@ -109,7 +109,7 @@ impl Parts for u128 {
 
     #[inline]
     fn divide(self, divisor: NonZero<u64>) -> (u64, u64) {
-        // A division of 128 bits is many times dearer than one of 64, and almost never needed.
+        // A division of 128 bits costs many times one of 64, and is almost never needed.
         if let Ok(narrow) = u64::try_from(self) {
             return narrow.divide(divisor);
         }

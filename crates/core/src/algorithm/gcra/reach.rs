@@ -1,17 +1,17 @@
-//! How long the longest quota's full budget takes to drain that may have left a state as it stands.
+//! The full drain of a quota, stored in a state: the longest of the quotas that may have written the state as it stands.
 
 use super::super::DEBT_CEILING;
 
-/// A drain of 2^n µs and so many thirty-seconds of that more, rounded down: `n` in the upper six bits, the thirty-seconds in
-/// the lower five. Ordered as drains are.
+/// A drain of 2^n µs and a number of thirty-seconds of that more, rounded down: `n` in the upper six bits, the thirty-seconds
+/// in the lower five. Ordered as drains are.
 ///
-/// A state tells no more than `n` unless it owes more than a full budget: a state that does not lies no further ahead than
-/// twice that, and eight times 2^n hold it.
+/// A state that owes no more than a full budget tells only `n`. That is enough: such a state lies at most twice 2^n ahead, and
+/// eight times 2^n hold it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Reach(u16);
 
 const PARTS: u32 = 5;
-/// Of the longest drain, [`MAX_DRAIN`](crate::MAX_DRAIN).
+/// The reach of the longest drain, [`MAX_DRAIN`](crate::MAX_DRAIN).
 const MOST: u8 = 48;
 
 impl Reach {
@@ -44,7 +44,7 @@ impl Reach {
         self.0 as u64
     }
 
-    /// What it says of a state that owes no more than a full budget.
+    /// The reach of a state that owes no more than a full budget.
     pub(super) const fn coarse(self) -> Self {
         Self(self.0 >> PARTS << PARTS)
     }
@@ -82,7 +82,7 @@ mod tests {
                 power + power / 32 * 31,
             ]
         });
-        // And of those that a few parts of a power of two tell apart, each.
+        // And each drain that a few parts of a power of two tell apart.
         let drains = drains.chain(1..2_000);
         let (mut before, mut shorter) = (Reach::default(), 0);
         let mut drains: Vec<u64> = drains.filter(|us| *us > 0).collect();
@@ -93,7 +93,7 @@ mod tests {
             assert!(said <= us && us - said <= us / 33 + 1, "{us}: {said}");
             assert!(reach.coarse().ceiling_us() >= 4 * us || us < 2, "{us}");
             assert!(reach >= before && reach.coarse() <= reach, "{us}");
-            // Of a longer one no rest of a microsecond is missing to eight of the shorter.
+            // A longer drain lacks no rest of a microsecond against eight of the shorter.
             assert!(reach == before || reach.ceiling_us() >= DEBT_CEILING * (shorter + 1));
             assert_eq!(Reach::of_bits(reach.bits()), reach);
             assert_eq!(Reach::new(reach.exponent(), reach.thirty_seconds()), reach);

@@ -8,10 +8,11 @@ use quanta::Clock;
 use super::system;
 use crate::clock::counter::{Counter, Reading, UNITS_PER_MICRO};
 
-/// What the kernel tells the time by. It is the counter only if it has found that it ticks evenly and alike on all processors.
+/// The source by which the kernel tells the time. It is the counter only if the kernel has found that it ticks evenly and alike
+/// on all processors.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Of the whole process: one calibration, and one comparison a millisecond.
+/// One counter for the whole process: one calibration, and one comparison a millisecond.
 static TICKING: LazyLock<Option<Ticking>> = LazyLock::new(Ticking::new);
 
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Ticking {
         if source.trim() != "tsc" {
             return None;
         }
-        // It has a calibration of its own, which whoever is interrupted in it gets wrong.
+        // It has a calibration of its own. A thread that is interrupted there gets a wrong one.
         let ticks = Clock::new();
         let counter = Counter::calibrated(|| read(&ticks))?;
         Some(Self { ticks, counter })

@@ -1,10 +1,10 @@
-//! What somebody may have meant by a text that is no quota: the nearest one that is.
+//! The nearest valid quota to a text that is invalid, as a suggestion.
 
 use super::words::{Word, words_of};
 use super::{ALGORITHMS, MOST, NOUNS, PER, UNITS, parse};
 use crate::{ParseQuotaError, QuotaError};
 
-/// Words that are no part of a quota, and what says the same.
+/// Words outside of the grammar, and the words that say the same.
 const OTHERS: [(&str, &str); 28] = [
     ("month", "30 days"),
     ("months", "30 days"),
@@ -39,7 +39,7 @@ const OTHERS: [(&str, &str); 28] = [
 /// The error, with the nearest quota that works, if one is near.
 pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
     match error {
-        // A limit of 0 without a period is one all the same, and those who take quotas know what is written for it.
+        // A limit of 0 without a period is a quota all the same, and its readers have an error of their own for it.
         ParseQuotaError::Syntax { .. } if is_zero(text) => {
             ParseQuotaError::Quota(QuotaError::ZeroLimit)
         }
@@ -54,7 +54,7 @@ pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
     }
 }
 
-/// The error about one of several quotas, with those that it may be if nothing stands between them: `10/h 5/s`.
+/// The error about one of several quotas, with the quotas that it may stand for if nothing separates them: `10/h 5/s`.
 pub(super) fn suggest_several(text: &str, error: ParseQuotaError) -> ParseQuotaError {
     match error {
         ParseQuotaError::Syntax {
@@ -75,7 +75,7 @@ fn is_zero(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte == b'0')
 }
 
-/// The quotas of a text, each of which begins with a limit and what stands for a slash.
+/// The quotas of a text, each of which begins with a limit and a word for a slash.
 fn apart(text: &str) -> Option<String> {
     if text.len() > MOST {
         return None;
@@ -103,7 +103,7 @@ fn apart(text: &str) -> Option<String> {
     Some(quotas.collect::<Option<Vec<_>>>()?.join("; "))
 }
 
-/// One slip at a time, and then all that are known at once.
+/// Repairs one slip at a time, and then all known slips at once.
 fn meant(text: &str) -> Option<String> {
     if text.len() > MOST {
         return None;
@@ -134,7 +134,7 @@ fn meant(text: &str) -> Option<String> {
         with(&known),
         with(&typo),
         with(&all),
-        // A limit without a period, or with a slash and nothing behind, and one with nothing between.
+        // A limit without a period, or with a slash and nothing behind it, or with nothing between the two.
         format!("{plain} / s"),
         format!("{plain} s"),
         plain.replacen(' ', " / ", 1),
@@ -218,7 +218,7 @@ fn gcd(one: u64, other: u64) -> u64 {
     }
 }
 
-/// The word of a quota that is a slip or two away, and not another word altogether.
+/// The word of a quota that is a slip or two away, and not a different word altogether.
 fn nearest(word: &str) -> Option<String> {
     let units = UNITS.iter().flat_map(|(_, names)| names.iter());
     let others = ["burst", "offset", "buckets", "with"];
@@ -240,7 +240,7 @@ fn nearest(word: &str) -> Option<String> {
     (slips <= most).then(|| other.to_owned())
 }
 
-/// How many letters have to be added, taken away or exchanged.
+/// The number of letters to add, remove or exchange.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

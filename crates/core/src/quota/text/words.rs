@@ -1,6 +1,6 @@
 //! The words of a quota.
 
-/// A word, a number, or a sign: in lower case, since nobody means another unit by capitals.
+/// A word, a number, or a sign. Words are in lower case, because capitals never mean another unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) String);
 
@@ -33,7 +33,7 @@ pub(super) fn words_of(text: &str) -> Vec<Word> {
         let kind = match c {
             _ if c.is_whitespace() => Kind::Blank,
             '0'..='9' => Kind::Number,
-            // What is no number is told as it was written: "1.5", "1,000", "-1".
+            // A token that is no number is told as it was written: "1.5", "1,000", "-1".
             '_' | '.' | ',' if last == Kind::Number => Kind::Number,
             '-' | '_' if last == Kind::Word => Kind::Word,
             '+' | '-' => Kind::Number,
@@ -62,7 +62,7 @@ impl<'a> Words<'a> {
         self.0
     }
 
-    /// The next word; nothing at the end.
+    /// The next word; `None` at the end.
     pub(super) fn next(&mut self) -> &'a str {
         self.next_if(|_| true).unwrap_or_default()
     }
@@ -75,12 +75,12 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Whether the next word was this one.
+    /// Takes the next word if it is this one. Says whether it was.
     pub(super) fn skip(&mut self, text: &str) -> bool {
         self.next_if(|word| word.is(text)).is_some()
     }
 
-    /// Whether the next word was one of these.
+    /// Takes the next word if it is one of these. Says whether it was.
     pub(super) fn skip_one_of(&mut self, texts: &[&str]) -> bool {
         self.next_if(|word| word.is_one_of(texts)).is_some()
     }
