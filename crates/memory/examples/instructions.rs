@@ -1,4 +1,4 @@
-//! Decides so often and prints nothing: for counting instructions.
+//! Makes a given number of decisions and prints nothing: for counting instructions.
 //!
 //! ```text
 //! cargo build --release -p tollgate-memory --example instructions
@@ -8,8 +8,8 @@
 //! done
 //! ```
 //!
-//! The difference of the two totals over 200,000 is what one decision costs, clock and hashing included. A thousand keys
-//! take turns and all of them pass. The first word is `address`, `text` or `boxed` (addresses, through the future).
+//! The difference of the two totals over 200,000 is the cost of one decision, clock and hashing included. A thousand keys take
+//! turns and all of them pass. The first word is `address`, `text` or `boxed` (addresses, through the future).
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;

@@ -1,7 +1,7 @@
-//! The bytes of the keys that are too long for an entry: no allocation of its own for any of them.
+//! The bytes of the keys that are too long for an entry, without an allocation for each of them.
 
-/// Blocks of whole [`UNIT`]s in chunks of two KiB. A block that was freed is kept for the next key of its size; when much
-/// is free and yet nothing fits, the [shard](crate::shard) moves everything into a new arena.
+/// Blocks of whole [`UNIT`]s in chunks of two KiB. A block that was freed is kept for the next key of its size; when much is
+/// free and yet no free block fits, the [shard](crate::shard) moves all keys into a new arena.
 #[derive(Debug)]
 pub(crate) struct Arena {
     #[expect(
@@ -9,10 +9,10 @@ pub(crate) struct Arena {
         reason = "one block for all would be copied, and half empty, whenever it grows"
     )]
     chunks: Vec<Box<Chunk>>,
-    /// Units of the last chunk that were handed out.
+    /// The number of units of the last chunk that were handed out.
     used: usize,
-    /// For each size in units the position of a free block, which begins with the position of the next; [`NONE`] if there
-    /// is none.
+    /// The position of a free block for each size in units; [`NONE`] if there is none. A free block begins with the position of
+    /// the next.
     free: [Position; SIZES],
     free_units: usize,
 }
@@ -20,12 +20,12 @@ pub(crate) struct Arena {
 type Chunk = [u8; UNIT * UNITS_PER_CHUNK];
 type Position = u32;
 
-/// Eight bytes: on average four are lost to rounding up, and a list of free blocks fits any block.
+/// Eight bytes: on average four are lost to rounding up, and any block has room for a link of the free list.
 const UNIT: usize = 8;
-/// Little enough that an idle limiter with many shards stays small, and enough that what the last block leaves over is
-/// less than four bytes per key, whatever their length.
+/// Small enough that an idle limiter with many shards stays small. Large enough that the end of a chunk, which no block fits,
+/// costs less than four bytes per key, whatever their length.
 const UNITS_PER_CHUNK: usize = 256;
-/// What stands before a key: the number of its scope.
+/// The bytes before a key: the number of its scope.
 const NUMBER: usize = size_of::<u32>();
 /// Sizes 0 to 17 units: `Key::MAX_LEN` is 128 bytes.
 const SIZES: usize = (tollgate_core::Key::MAX_LEN + NUMBER).div_ceil(UNIT) + 1;
@@ -41,7 +41,7 @@ impl Arena {
         }
     }
 
-    /// Whether this key of this scope lies at `position`, where one as long as it does.
+    /// Says whether this key of this scope lies at `position`, where a key of its length lies.
     #[inline]
     pub(crate) fn holds(&self, position: Position, scope: u32, key: &[u8]) -> bool {
         let bytes = self.bytes(position, NUMBER + key.len());
@@ -56,7 +56,7 @@ impl Arena {
         number.map_or(0, |number| u32::from_le_bytes(*number))
     }
 
-    /// Keeps a copy of `key`, at most `Key::MAX_LEN`, behind the number of its scope. Says where.
+    /// Keeps a copy of `key`, at most `Key::MAX_LEN`, behind the number of its scope. Returns its position.
     pub(crate) fn insert(&mut self, scope: u32, key: &[u8]) -> Position {
         let units = units(key.len());
         let position = self.reuse(units).unwrap_or_else(|| self.extend(units));
@@ -68,7 +68,7 @@ impl Arena {
         position
     }
 
-    /// The same of a key of `len` bytes that another arena has at `position`.
+    /// Keeps a copy of a key of `len` bytes that another arena has at `position`.
     pub(crate) fn insert_from(&mut self, other: &Self, position: Position, len: usize) -> Position {
         let bytes = &other.bytes(position, NUMBER + len)[NUMBER..];
         self.insert(other.scope(position), bytes)
@@ -78,8 +78,8 @@ impl Arena {
         self.release(position, units(len));
     }
 
-    /// Whether inserting a key of `len` bytes would take another chunk although a quarter of what there is lies free.
-    /// Moving what lives then costs three bytes for each that was freed before, and keeps the arena within 4/3 of what lives.
+    /// Says whether inserting a key of `len` bytes would take another chunk although a quarter of the arena is free. Moving the
+    /// live keys then costs three bytes for each byte that was freed before, and keeps the arena within 4/3 of its live bytes.
     pub(crate) fn should_be_packed_before(&self, len: usize) -> bool {
         let units = units(len);
         self.free[units] == NONE
@@ -128,7 +128,7 @@ impl Arena {
         self.free_units += units;
     }
 
-    /// Where the last chunk has its first unit that was never handed out.
+    /// The first unit of the last chunk that was never handed out.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a shard has at most 2^20 keys of 17 units each"
@@ -145,7 +145,7 @@ impl Arena {
 
 const LINK: usize = size_of::<Position>();
 
-/// What a key of `len` bytes takes.
+/// The units that a key of `len` bytes takes.
 fn units(len: usize) -> usize {
     (NUMBER + len).div_ceil(UNIT)
 }
@@ -159,8 +159,8 @@ fn split(position: Position) -> (usize, usize) {
     )
 }
 
-/// Of one length. What is half of 32 bytes to all of them, as most API keys are, is compared in two halves, which may
-/// overlap: to call somebody for it takes twice as long.
+/// Compares two keys of one length. A key of 16 to 32 bytes, as most API keys are, is compared in two halves, which may
+/// overlap: a call of memcmp takes twice as long.
 #[inline]
 fn are_equal(a: &[u8], b: &[u8]) -> bool {
     const HALF: usize = size_of::<u128>();

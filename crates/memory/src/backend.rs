@@ -1,4 +1,4 @@
-//! The backend itself.
+//! The backend.
 
 use std::{fmt, slice};
 
@@ -28,12 +28,12 @@ impl MemoryBackend {
         Self::builder().build()
     }
 
-    /// A backend to be configured.
+    /// Starts to configure a backend.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::default()
     }
 
-    /// Not a part of [`Backend::decide`], where the decision would be made in one place and copied to another.
+    /// Kept apart from [`Backend::decide`], where the decision would be made in one place and copied to another.
     #[inline(never)]
     fn decided(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
         self.decide_now(charges)
@@ -47,14 +47,14 @@ impl MemoryBackend {
         }
     }
 
-    /// What it holds and what it has done so far. Looks at one shard after the other: cheap enough for every scrape of
-    /// metrics, not for every request.
+    /// The keys that it holds, and its work so far. Looks at one shard after the other: cheap enough for every scrape of
+    /// metrics, but not for every request.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats::of(&self.shards)
     }
 
-    /// Whether two keys are under one lock: what the models of the locking need to know.
+    /// Says whether two keys are under one lock, for the models of the locking.
     #[cfg(loom)]
     #[must_use]
     pub fn share_a_lock(&self, scope: Scope, a: &Key, b: &Key) -> bool {
@@ -74,7 +74,7 @@ impl ImmediateBackend for MemoryBackend {
     fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
         if let [charge] = charges {
             let lookup = Lookup::new(&self.hashing, charge.scope, charge.key);
-            // Nobody waits while a clock is read.
+            // No lock is held while a clock is read.
             let came_at = self.clock.now();
             let mut shard = self.shards.lock_for(&lookup);
             let now = shard.time(came_at, &*self.clock);
@@ -110,7 +110,7 @@ impl Backend for MemoryBackend {
         let came_at = self.clock.now();
         let mut shard = self.shards.lock_for(&lookup);
         let now = shard.time(came_at, &*self.clock);
-        // A key that is not there has nothing to get back: its budget is full.
+        // A missing key has nothing to get back, because its budget is full.
         if let Some(slot) = shard.find(&lookup) {
             receipt.credit_to(shard.state_mut(slot), now, n);
         }
@@ -143,7 +143,7 @@ impl Backend for MemoryBackend {
     }
 }
 
-/// No identities, no states: how full it is.
+/// Shows how full it is, and no identity or state.
 impl fmt::Debug for MemoryBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryBackend")

@@ -1,4 +1,4 @@
-//! What can be configured, and what is if nothing is said.
+//! The configuration, and its defaults.
 
 use tollgate_core::{Clock, SystemClock};
 
@@ -39,13 +39,13 @@ impl Default for MemoryBackendBuilder {
 }
 
 impl MemoryBackendBuilder {
-    /// At most `n` keys are remembered; a million unless said otherwise. One that has a full budget needs no
-    /// remembering and does not count.
+    /// At most `n` keys are remembered; a million unless said otherwise. A key with a full budget needs no remembering and does
+    /// not count.
     ///
-    /// Each shard has an equal share, rounded down, and keys fall into shards at random: a share may be full, and forget
-    /// its least, when the whole is at about nine tenths. Choose `n` with that to spare.
+    /// Each shard has an equal share, rounded down, and keys fall into shards at random. So a shard may be full, and forget its
+    /// least important key, when the whole is about nine tenths full. Choose `n` with that to spare.
     ///
-    /// 0 is taken as 1. A backend that remembers nobody limits nobody, which no operator means by a small number.
+    /// 0 is taken as 1. A backend that remembers no key limits no caller, and no operator means that by a small number.
     pub fn max_keys(self, n: usize) -> Self {
         Self {
             max_keys: n,
@@ -53,10 +53,10 @@ impl MemoryBackendBuilder {
         }
     }
 
-    /// Whose time counts; the machine's, [`SystemClock`], unless said otherwise. Tests bring a
+    /// The clock; the machine's, [`SystemClock`], unless said otherwise. Tests bring a
     /// [`ManualClock`](tollgate_core::ManualClock).
     ///
-    /// It is read once per call, while the call holds its locks, so it must not call the backend.
+    /// It is read once per call, possibly while the call holds its locks, so it must not call the backend.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self {
             clock: Box::new(clock),
@@ -64,7 +64,7 @@ impl MemoryBackendBuilder {
         }
     }
 
-    /// The same hashes each time a model is run.
+    /// Takes fixed secrets, so that a model hashes alike in each run.
     #[cfg(loom)]
     pub fn fixed_hashing(self) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl MemoryBackendBuilder {
         }
     }
 
-    /// The backend. Takes next to no memory until keys come.
+    /// Builds the backend, which takes next to no memory until keys come.
     #[must_use]
     pub fn build(self) -> MemoryBackend {
         MemoryBackend::with(self.hashing, Shards::for_keys(self.max_keys), self.clock)

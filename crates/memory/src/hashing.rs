@@ -1,4 +1,4 @@
-//! Where a key belongs: a keyed hash, because keys come from whoever sends requests.
+//! The place of a key: a keyed hash, because clients choose the keys.
 
 use std::array;
 use std::hash::{BuildHasher, RandomState};
@@ -9,15 +9,16 @@ use tollgate_core::Key;
 ///
 /// - *Folding* (NH) makes two words of a long key: of each block of sixteen bytes the halves, each plus a secret modulo 2^64,
 ///   are multiplied with each other, and the products summed modulo 2^128. Two keys have one sum with a chance of 2^-64.
-/// - *Multilinear*: each of these words, or the only word of a short key, times a secret of 128 bits, summed modulo 2^128, of
-///   which the upper half counts. It is strongly universal: for different words it is a random function of each two.
+/// - *Multilinear*: each of these words, or the only word of a short key, is multiplied by a secret of 128 bits. The products
+///   are summed modulo 2^128, and the upper half of the sum counts. It is strongly universal: for different words it is a
+///   random function of each two.
 ///
-/// So whatever two keys somebody chooses who does not know the secrets, the chance that they share a hash is at most 2^-63,
-/// and the chance that they share a shard, or a place in its table, is what it would be for a random function. That is
-/// proven, takes one multiplication for a block, and is a small part of the work of SipHash, which std's maps
-/// use and which is only believed to be hard. What SipHash is meant to give beyond that is secrecy of the secrets from
-/// those who *see* hashes. Nobody sees ours, and a shard is small: should somebody guess all secrets, and crowd one, the
-/// search goes through four thousand entries, which lie in a row, and takes microseconds.
+/// So, for any two keys chosen without knowledge of the secrets, the chance of a shared hash is at most 2^-63. The chance that
+/// they share a shard, or a place in its table, is that of a random function. That is proven, takes one multiplication for a
+/// block, and is a small part of the work of SipHash, which std's maps use and whose strength is only conjectured. SipHash is
+/// also meant to keep its secrets from an observer of its hashes; no observer sees ours. And a shard is small: if an attacker
+/// guesses all secrets and crowds one shard, a search goes through four thousand entries that lie in a row, and takes
+/// microseconds.
 #[derive(Clone)]
 pub(crate) struct Hashing {
     /// Added to every sum, which makes single hashes uniform.
@@ -34,12 +35,12 @@ const BLOCKS: usize = Key::MAX_LEN / size_of::<u128>();
 const SHORT: usize = size_of::<u64>();
 
 impl Hashing {
-    /// Secrets that no other process has: those of std's maps, drawn out by SipHash.
+    /// Random secrets of this process alone, drawn from the SipHash of std's maps.
     pub(crate) fn random() -> Self {
         Self::from_secrets(&RandomState::new())
     }
 
-    /// Always the same: for models that must run the same way each time.
+    /// Fixed secrets, for models that must run the same way each time.
     #[cfg(loom)]
     pub(crate) fn fixed() -> Self {
         Self::from_secrets(&std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default())
@@ -65,11 +66,11 @@ impl Hashing {
         }
     }
 
-    /// The hash of a key of `len` bytes, which are these blocks and what is left of them: see
-    /// [`Key::blocks`](tollgate_core::Key::blocks); under a scope by its number.
+    /// The hash of a key of `len` bytes under the scope of a number. `blocks` and `rest` are the bytes of the key: see
+    /// [`Key::blocks`](tollgate_core::Key::blocks).
     #[inline]
     pub(crate) fn hash(&self, scope: u32, blocks: &[[u8; 16]], rest: u128, len: usize) -> u64 {
-        // With the length in it two keys differ even if one is the other with zeros behind.
+        // The length is a part of it, so that two keys differ even if one is the other with zeros behind it.
         let sum = if len < SHORT {
             let [word, _] = halves(rest);
             times(self.short, word | (len as u64) << 56)
@@ -78,7 +79,7 @@ impl Hashing {
             times(self.folded[0], lower).wrapping_add(times(self.folded[1], upper))
         };
         let [_, upper] = halves(sum.wrapping_add(self.start));
-        // No request chooses the scope, so it needs no secret.
+        // A request cannot choose the scope, so the scope needs no secret.
         mix(upper ^ u64::from(scope))
     }
 
@@ -92,7 +93,7 @@ impl Hashing {
     }
 }
 
-/// The lower half first.
+/// Its lower half comes first.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "each half is all of it")]
 pub(crate) const fn halves(number: u128) -> [u64; 2] {
@@ -110,19 +111,19 @@ const fn product(block: u128, secrets: [u64; 2]) -> u128 {
     lower.wrapping_add(secrets[0]) as u128 * upper.wrapping_add(secrets[1]) as u128
 }
 
-/// Without the secrets.
+/// Shows no secrets.
 impl std::fmt::Debug for Hashing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hashing")
     }
 }
 
-/// Keys in sequence have sums in sequence, which would fill places as evenly as a comb, or leave most of them out: what a
-/// universal hash promises holds on average over the secrets. After this they fill them as random numbers do. Different
-/// sums stay different.
+/// Scrambles a sum. Keys in sequence have sums in sequence, which would fill places as evenly as a comb, or leave most of them
+/// out: a universal hash keeps its promise only on average over the secrets. Scrambled sums fill places as random numbers do,
+/// and different sums stay different.
 #[inline]
 const fn mix(mut sum: u64) -> u64 {
-    // 2^64 over the golden ratio.
+    // 2^64 divided by the golden ratio.
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
     sum ^= sum >> 32;
@@ -130,7 +131,7 @@ const fn mix(mut sum: u64) -> u64 {
     sum ^ sum >> 29
 }
 
-/// At most fifteen bytes as a number, the first the lowest.
+/// At most fifteen bytes as a number; the first byte is the lowest.
 #[cfg(test)]
 pub(crate) fn pack(bytes: &[u8]) -> u128 {
     let bytes = bytes.iter().rev();
@@ -153,9 +154,9 @@ mod tests {
         let hashing = Hashing::random();
         let mut hashes = HashSet::new();
         for scope in [0, 1] {
-            // Every length, but for Miri, which takes its time.
+            // Every length; fewer under Miri, which is slow.
             for len in (0..=Key::MAX_LEN).step_by(if cfg!(miri) { 41 } else { 1 }) {
-                // Zeros, which add nothing but their length, and one byte that is none at each place.
+                // Zeros add only their length; one byte in each place is not zero.
                 let mut bytes = vec![0; len];
                 assert!(hashes.insert(hash(&hashing, scope, &bytes)));
                 for at in 0..len {
@@ -172,10 +173,10 @@ mod tests {
 
     #[test]
     fn keys_in_sequence_spread_as_random_ones_do() {
-        // Miri takes its time.
+        // Miri is slow.
         const SECRETS: usize = if cfg!(miri) { 1 } else { 50 };
         const PLACES: usize = if cfg!(miri) { 16 } else { 256 };
-        // given secrets by the dozen, since some are unluckier than others, and keys as alike as keys can be
+        // given dozens of secrets, since some are unluckier than others, and keys as alike as keys can be
         let last = |n: u64| n.to_be_bytes();
         let first = |n: u64| n.to_le_bytes();
         for key in [last, first] {
@@ -194,11 +195,11 @@ mod tests {
         }
     }
 
-    /// Whoever has found out which keys meet in one process, by what they cost or by trying, has found out nothing about
-    /// another, or the same when it is started again.
+    /// An attacker may learn, by timing or by trying, which keys collide in one process. That says nothing about another
+    /// process, or about this one after a restart.
     #[test]
     fn pitfall_keys_that_meet_in_one_backend_spread_in_another() {
-        // Miri takes its time: fewer keys in as many fewer places meet as often.
+        // Miri is slow: fewer keys in as many fewer places collide as often.
         const KEYS: usize = if cfg!(miri) { 32 } else { 256 };
         const OTHERS: usize = if cfg!(miri) { 2 } else { 20 };
         // given keys that all meet in one of 4,096 places
@@ -216,7 +217,7 @@ mod tests {
         for other in [(); OTHERS].map(|()| Hashing::random()) {
             let places: HashSet<_> = crafted.iter().map(|&n| place(&other, n)).collect();
 
-            // then they are apart, but for a few as with any 256 keys: eight meet on average
+            // then they are apart, except a few as with any 256 keys: eight collide on average
             assert!(places.len() > KEYS * 13 / 16, "{} places", places.len());
         }
     }

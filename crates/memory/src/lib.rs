@@ -1,4 +1,4 @@
-//! Tollgate's backend in memory: exact, bounded, and nobody ever waits.
+//! Tollgate's backend in memory: exact, bounded, and never waiting.
 //!
 //! ```
 //! use tollgate_core::{Charge, ImmediateBackend, Key, Mode, Quota, Scope};
@@ -22,39 +22,38 @@
 //!
 //! # What is guaranteed
 //!
-//! * **Exact under concurrency.** A call holds the locks of all its keys while it is decided: of a budget of *n*, however
-//!   many threads ask at once, *n* is admitted, and a call of several charges takes all of them or none. Locks are taken in
-//!   one order, so nobody waits for somebody who waits for them.
+//! * **Exact under concurrency.** A call holds the locks of all its keys while it is decided. However many threads ask at once,
+//!   a budget of *n* admits *n*, and a call of several charges takes all of them or none. Locks are taken in one order, so no
+//!   deadlock is possible.
 //! * **Every answer is there at once**, and one about known keys allocates nothing: neither the call, whatever its size, nor
 //!   the decision on the usual one or two charges.
-//! * **Bounded work.** No call looks at more than 16 entries to find out whom to forget, and there is neither a sweep nor
-//!   a thread in the background. The longest that a call ever takes is the time in which one shard moves into a larger table,
-//!   or its long keys together: some hundred microseconds for its 4096 keys, some dozens of times in the life of a
-//!   shard.
-//!   Others wait only if they need the same shard. (Above 16 million keys shards hold more than 4096.)
-//! * **Bounded memory.** At most [`max_keys`](MemoryBackendBuilder::max_keys) keys, at most 64 bytes for each of them
-//!   beside the key's own, about 40 once there are as many as there may be, up to a third more for the bytes of long keys
-//!   while keys of changing length come and go. The buckets of a rolling window and the entries of a sliding log come on
-//!   top: up to 1 KB and 16 KB per key.
+//! * **Bounded work.** A call looks at no more than 16 entries to choose the one to evict, and there is neither a sweep nor a
+//!   thread in the background. The longest call is one in which a shard grows into a larger table, or compacts its long keys:
+//!   some hundred microseconds for its 4096 keys, some dozens of times in the life of a shard. Only callers that need this
+//!   shard wait for it. (Above 16 million keys shards hold more than 4096.)
+//! * **Bounded memory.** At most [`max_keys`](MemoryBackendBuilder::max_keys) keys. Each takes at most 64 bytes beside the
+//!   key's own, and about 40 once the backend is full. The bytes of long keys take up to a third more while keys of changing
+//!   length come and go. The buckets of a rolling window and the entries of a sliding log come on top: up to 1 KB and 16 KB per
+//!   key.
 //!
-//! # Who is forgotten
+//! # Evicted keys
 //!
-//! A key whose budget is full is the same as one never seen. Nothing is kept for a request that took nothing; and each
-//! new key looks at four others and drops those that are full again. So **after a burst has gone quiet** its memory is not
-//! given back to the system, it is there for the keys that come next.
+//! A key whose budget is full is like one never seen. A request that took nothing leaves no entry, and each new key looks at
+//! four others and drops those that are full again. So **after a burst has gone quiet** its memory is not given back to the
+//! system, but reused for the next keys.
 //!
-//! When there are too many keys, one must go that still means something. Of sixteen the backend picks one that was charged
-//! once and never came back, rather than one that did; of those, the one whose budget would be full again soonest. What
-//! that means for the limit:
+//! When there are too many keys, one that still means something must be evicted. Among sixteen the backend prefers a key that
+//! was charged once and never came back. Among those it picks the one whose budget would be full again soonest. The
+//! consequences for the limit:
 //!
-//! * Whoever is forgotten starts from a full budget. Of a caller who comes once and not again nobody notices.
-//! * A flood of made-up identities evicts its own. A caller who was denied, and thereby seen again, outlives it.
-//! * To push out such a caller, a flood must come twice with each identity and bring them deeper into debt: it then pays
-//!   for `max_keys` identities what it would gain for one.
+//! * An evicted key starts from a full budget. For a caller who comes once and not again this changes nothing.
+//! * A flood of made-up identities evicts its own. A caller who was denied has been seen twice, and outlives the flood.
+//! * To push out such a caller, a flood must bring each identity twice and deeper into debt. It then pays for `max_keys`
+//!   identities to gain one.
 //!
-//! [`Stats::evicted`] counts them.
+//! [`Stats::evicted`] counts evictions.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
 //! Budgets are this process's own and are gone with it. Several processes admit several budgets.
 

@@ -1,4 +1,4 @@
-//! A lookup: a key, with all that finding it needs.
+//! A lookup: a key with everything that is needed to find it.
 
 use tollgate_core::{Key, Scope};
 
@@ -11,12 +11,12 @@ pub(crate) struct Lookup<'a> {
     pub(crate) scope: Scope,
     pub(crate) bytes: &'a [u8],
     pub(crate) hash: u64,
-    /// What an entry of this key holds, but for the position of a long one.
+    /// The entry form of this key, without the position of a long one.
     pub(crate) key: StoredKey,
 }
 
 impl<'a> Lookup<'a> {
-    // Always: a call, and moving what it makes, would cost half as much again.
+    // Inlined always: a call, and moving its result, would cost half as much again.
     #[inline(always)]
     pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
         let bytes = key.as_bytes();
@@ -31,7 +31,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Whether both are the same key of the same scope.
+/// Says whether both are one key of one scope.
 impl PartialEq for Lookup<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.hash == other.hash && self.scope == other.scope && self.bytes == other.bytes

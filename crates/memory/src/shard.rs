@@ -1,4 +1,4 @@
-//! What one lock guards: some of the keys, and the hand that goes round them to forget.
+//! The state under one lock: some of the keys, and the hand that goes round them to forget.
 
 use std::slice;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::lookup::Lookup;
 use crate::stored_key::StoredKey;
 use crate::table::{Entry, Slot, Table};
 
-/// So many slots does the hand pass when a key comes or, now and then, when one comes back. More than one
-/// for each that comes, so that what has become meaningless is found long before the table is full of it.
+/// The number of slots that the hand passes when a new key comes and, now and then, when a known one comes back. More than one
+/// per new key, so that expired entries are found long before the table is full of them.
 const STEP: usize = 4;
-/// At most so many entries does it look at when the shard is full: of sixteen the one that matters least is, with near
-/// certainty, not one of the few that matter. Entries and not slots, or else a stretch that happens to be emptier than others
-/// would lose as many as they do, and in the end those that matter.
+/// The most entries that the hand examines when the shard is full: the least important of sixteen is almost never an important
+/// one. It counts entries, not slots. Otherwise a sparse stretch of the table would lose as many entries as a dense one, and in
+/// the end important ones.
 const SAMPLE: usize = 16;
-/// The hand also moves on every so many calls, so that states which own memory (rolling
-/// windows, logs) are given up even when no new key ever comes. Rare enough to cost a call only a few instructions.
+/// The hand also moves on every so many calls. So states that own memory (rolling windows, logs) are freed even when no new key
+/// ever comes. Rare enough to cost a call only a few instructions.
 const CALLS_PER_STEP: u32 = 64;
 
-/// A call that came so much earlier than the last one decided has waited for it. Longer nobody holds a lock, so that it must be
-/// the clock, which stepped back.
+/// A call whose time is earlier than the last decided one by less than this has waited for the lock. No call holds a lock for
+/// longer. A larger difference means that the clock stepped back.
 const WAITED: Duration = Duration::from_millis(1);
 
-/// What every call touches comes first, beside the lock, so that it is one line of a cache.
+/// The fields that every call touches come first, beside the lock, so that they share a cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
@@ -41,7 +41,7 @@ pub(crate) struct Shard {
     pub(crate) counts: Counts,
 }
 
-/// What happened in a shard so far.
+/// Counts of the shard's events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) evicted: u64,
@@ -49,18 +49,18 @@ pub(crate) struct Counts {
     pub(crate) longest_scan: usize,
 }
 
-/// What a walk of the hand is done for.
+/// The purpose of a walk of the hand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
-    /// To give up what is meaningless by now.
+    /// Drop the entries that have expired.
     Tidy,
-    /// To have room for one key more, whoever must go.
+    /// Make room for one more key, by evicting if need be.
     MakeRoom,
 }
 
-/// When a call is decided that came at `time`, before it had its locks, if `last` somebody else was. Of two calls the one decided
-/// later never has the earlier time, so that no window is entered, left and entered again; and nobody waits while a clock is
-/// read.
+/// The time at which a call is decided. It came at `time`, before it had its locks, and the latest decided call had the time
+/// `last`. A later decision never has an earlier time, so that no window is entered, left and entered again; and no lock is
+/// held while a clock is read.
 #[inline]
 pub(crate) fn not_before(last: Timestamp, time: Timestamp, clock: &dyn Clock) -> Timestamp {
     if time >= last {
@@ -85,12 +85,12 @@ impl Shard {
         }
     }
 
-    /// How many keys are remembered.
+    /// The number of keys that are remembered.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// How many may be.
+    /// The most keys that may be remembered.
     pub(crate) fn most_keys(&self) -> usize {
         self.most_keys
     }
@@ -101,13 +101,13 @@ impl Shard {
         self.last
     }
 
-    /// The time of a call that is now decided.
+    /// Sets the time of a call that is now decided.
     #[inline]
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.last = now;
     }
 
-    /// The time of a call that came at `time`, before it had the lock.
+    /// The time at which a call is decided that came at `time`, before it had the lock.
     #[inline]
     pub(crate) fn time(&mut self, time: Timestamp, clock: &dyn Clock) -> Timestamp {
         let now = not_before(self.last, time, clock);
@@ -115,7 +115,8 @@ impl Shard {
         now
     }
 
-    /// To be called with each call, before anything is sought: what it gives up now nobody has found.
+    /// Moves the hand now and then. Each call does this before any search, because an entry that the hand drops must not have
+    /// been found before.
     #[inline]
     pub(crate) fn tidy_now_and_then(&mut self, hashing: &Hashing, now: Timestamp) {
         self.calls = self.calls.wrapping_add(1);
@@ -124,8 +125,8 @@ impl Shard {
         }
     }
 
-    /// Decides a call of one charge on a key that was just sought in vain. Its budget is full, and it stays away unless
-    /// something was taken from that.
+    /// Decides a call of one charge on a key whose search just failed. The budget is full, and the key gets an entry only if
+    /// the call takes from it.
     #[inline(never)]
     pub(crate) fn decide_unseen(
         &mut self,
@@ -146,7 +147,7 @@ impl Shard {
         decision
     }
 
-    // Always: it is called from where every instruction counts, twice.
+    // Inlined always: it is called from two places where every instruction counts.
     #[inline(always)]
     pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Slot> {
         if lookup.key.is_long() {
@@ -155,16 +156,17 @@ impl Shard {
         self.table.find(lookup, |_| true)
     }
 
-    /// Of a long key the entry has a few bits of the hash. They mislead once in a million searches.
+    /// Finds the entry of a key. The entry of a long key has only a few bits of its hash; these mislead once in a million
+    /// searches.
     #[inline]
     fn find_long(&self, lookup: &Lookup<'_>) -> Option<Slot> {
         let (scope, bytes) = (lookup.scope.number(), lookup.bytes);
-        // What may be the key is as long as it is.
+        // A candidate has the key's length.
         let holds = |key: StoredKey| self.arena.holds(key.position(), scope, bytes);
         self.table.find(lookup, holds)
     }
 
-    /// The state of a key that was just found, which is thereby seen again.
+    /// The state of a key that was just found, which counts as seen again.
     #[inline]
     pub(crate) fn state_mut(&mut self, slot: Slot) -> &mut State {
         let entry = self.table.entry_mut(slot);
@@ -172,7 +174,7 @@ impl Shard {
         &mut entry.state
     }
 
-    /// Remembers a key that was just sought in vain. If the shard is full, another one is forgotten for it.
+    /// Remembers a key whose search just failed. A full shard evicts another one for it.
     pub(crate) fn insert(
         &mut self,
         hashing: &Hashing,
@@ -202,8 +204,8 @@ impl Shard {
         self.table.remove(hashing, slot);
     }
 
-    /// Moves the hand over a few entries and gives up those that say nothing any more. If there must be room and is none,
-    /// the entry that matters least of those it passed goes as well.
+    /// Moves the hand over a few entries and drops those that have expired. If room is needed and none was found, the least
+    /// important of the passed entries is evicted as well.
     fn walk(&mut self, hashing: &Hashing, now: Timestamp, walk: Walk) {
         let slots = self.table.slots();
         if slots == 0 {
@@ -225,7 +227,7 @@ impl Shard {
             };
             examined += 1;
             if worth.until <= now {
-                // What moves up for it has its turn another time. Nobody else goes now: there is room.
+                // An entry that moves up into this slot is examined another time. No other entry goes now: there is room.
                 self.remove(hashing, self.hand);
                 self.counts.expired += 1;
             } else if least.is_none_or(|(least, _)| worth < least) {
@@ -246,7 +248,7 @@ impl Shard {
         self.table.len() >= self.most_keys
     }
 
-    /// None of a vacancy.
+    /// Zero for a vacancy.
     fn worth(&self, slot: Slot) -> Option<Worth> {
         let entry = self.table.entry(slot);
         let key = entry.key;
@@ -277,10 +279,10 @@ impl Shard {
     }
 }
 
-/// How much forgetting an entry would lose; the least goes first.
+/// The value that is lost with an entry; the least valuable goes first.
 ///
-/// First what was charged once and never seen again: nobody waits for it. Then what would be full again soonest: who is
-/// deepest in debt stays longest.
+/// The first to go are entries charged once and never seen again, for no caller waits for them. The next are those that would
+/// be full again soonest: the deepest debt stays longest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Worth {
     seen_again: bool,

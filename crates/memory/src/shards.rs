@@ -1,4 +1,4 @@
-//! How many locks there are, and which one a key is under.
+//! The number of locks, and the lock of each key.
 
 use crate::lookup::Lookup;
 use crate::shard::Shard;
@@ -7,27 +7,27 @@ use crate::sync::{Mutex, MutexGuard};
 #[derive(Debug)]
 pub(crate) struct Shards(Box<[Padded]>);
 
-/// On cache lines of its own, two because they are fetched in pairs: threads at work in neighbouring shards do not slow
-/// each other down.
+/// A shard on cache lines of its own. Two, because they are fetched in pairs: threads at work in neighbouring shards must not
+/// slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// At most. A shard that moves into a larger table, or its long keys together, copies all of them, and that is the longest that
-/// any call ever takes: some hundred microseconds. Of smaller shards there would be more, which all take memory that is not a key's.
+/// The most keys of a shard. A shard that grows, or compacts its long keys, copies all of them, and that is the longest that
+/// any call takes: some hundred microseconds. Smaller shards would have to be more, and each takes memory that holds no key.
 const KEYS_PER_SHARD: usize = 4096;
-/// So many that a few dozen threads seldom meet in one.
+/// Enough that a few dozen threads seldom meet in one.
 const FEWEST: usize = 64;
-/// So few that they take 2 MB before the first key comes.
+/// Few enough that they take 2 MB before the first key comes.
 const MOST: usize = 4096;
-/// Unless few keys are allowed: keys fall into shards at random, and a share of a handful would be full long before the
-/// whole is.
+/// The least share of a shard, unless few keys are allowed. Keys fall into shards at random, and a share of a handful would be
+/// full long before the whole is.
 const LEAST_KEYS_PER_SHARD: usize = 256;
-/// What positions in the arena have room for, with some to spare.
+/// The most keys that positions in the arena have room for, with some to spare.
 const MOST_KEYS_PER_SHARD: usize = 1 << 20;
 
 impl Shards {
-    /// For at most `max_keys`, and at least one.
+    /// Shards for at most `max_keys` keys, and at least one.
     pub(crate) fn for_keys(max_keys: usize) -> Self {
         let wanted = max_keys
             .div_ceil(KEYS_PER_SHARD)
@@ -43,10 +43,10 @@ impl Shards {
         )
     }
 
-    /// The number of the shard that a key is in.
+    /// The number of a key's shard.
     #[inline]
     pub(crate) fn number(&self, lookup: &Lookup<'_>) -> usize {
-        // Not the lowest bits, by which its table finds a key within the shard. There is a power of two of shards.
+        // Not the lowest bits, by which the table finds a key within the shard. The number of shards is a power of two.
         (lookup.hash >> 40) as usize & (self.0.len() - 1)
     }
 
@@ -60,7 +60,7 @@ impl Shards {
         self.lock(self.number(lookup))
     }
 
-    /// One after the other, each for as long as it is looked at.
+    /// Visits them one after the other, and holds each lock for one visit.
     pub(crate) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
         self.0.iter().map(|shard| shard.0.lock())
     }

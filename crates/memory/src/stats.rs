@@ -1,21 +1,21 @@
-//! What a backend tells about itself.
+//! The figures of a backend.
 
 use crate::shards::Shards;
 
-/// What a [`MemoryBackend`](crate::MemoryBackend) holds, and what it has done so far.
+/// The keys that a [`MemoryBackend`](crate::MemoryBackend) holds, and its work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Keys that are remembered now. Some of them may be full again and merely not found out yet.
+    /// Keys that are remembered now. Some of them may be full again and merely not noticed yet.
     pub keys: usize,
-    /// How many there may be: what was configured, rounded down to equal shares.
+    /// The most keys that may be remembered: the configured number, rounded down to equal shares.
     pub max_keys: usize,
-    /// Keys that were forgotten because they said nothing any more.
+    /// Keys that were forgotten because their budget was full again.
     pub expired: u64,
-    /// Keys that were forgotten although they did, because there was no room. Each was given a full budget. If this
-    /// grows, somebody is flooding, or `max_keys` is too small.
+    /// Keys that were evicted although their budget was not full, because there was no room. Each started from a full budget.
+    /// If this grows, a client floods the limiter, or `max_keys` is too small.
     pub evicted: u64,
-    /// The most entries that any one call had to look at to find out whom to forget. At most 16.
+    /// The most entries that any one call had to examine to choose the one to evict. At most 16.
     pub longest_scan: usize,
 }
 

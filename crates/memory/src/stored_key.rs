@@ -1,10 +1,10 @@
-//! How an entry names its key, and the scope of it: in one word.
+//! The name of a key and its scope in an entry, in one word.
 
 use tollgate_core::Scope;
 
 use crate::hashing::{Hashing, halves};
 
-/// A key of at most [`StoredKey::INLINE`] bytes itself, or where the [arena](crate::arena) has it.
+/// A key of at most [`StoredKey::INLINE`] bytes itself, or its position in the [arena](crate::arena).
 ///
 /// | bits | short key | long key |
 /// | --- | --- | --- |
@@ -14,9 +14,8 @@ use crate::hashing::{Hashing, halves};
 /// | 62 | 0 | 1 |
 /// | 63 | seen again since it was inserted | the same |
 ///
-/// A key has at least one byte, the one that tells its kind, so that a length of 0 is free to mean that nobody is there. The
-/// arena has the number of a long key's scope before its bytes. A short key in a scope whose number is large is taken for a
-/// long one.
+/// A key has at least one byte, the one that tells its kind, so that a length of 0 can mark a vacancy. The arena has the number
+/// of a long key's scope before its bytes. A short key in a scope with a large number is stored like a long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredKey(u64);
 
@@ -29,19 +28,19 @@ const LONG: u64 = 1 << 62;
 const SEEN_AGAIN: u64 = 1 << 63;
 
 impl StoredKey {
-    /// An IPv4 address is five bytes. They are the commonest keys; comparing one, scope and all, is comparing a word.
+    /// An IPv4 address takes five bytes. Such keys are the commonest, and comparing one with its scope is comparing a word.
     const INLINE: usize = 5;
     /// Policies are seldom more than a few hundred.
     const SCOPES: u32 = 1 << (LENGTH_AT - SCOPE_AT);
 
-    /// How much of its hash is known of any key: what finds its place in a table.
+    /// The known part of any key's hash: the bits that find its place in a table.
     pub(crate) const TAG_BITS: u32 = LENGTH_AT - TAG_AT;
 
-    /// Nobody.
+    /// A vacancy.
     pub(crate) const VACANT: Self = Self(0);
 
-    /// What an entry of a key of `len` bytes would hold, but for the position of a long one. A short one is all in the
-    /// rest of its blocks: see [`Key::blocks`](tollgate_core::Key::blocks).
+    /// The entry form of a key of `len` bytes, without the position of a long one. A short key is all in the rest of its
+    /// blocks: see [`Key::blocks`](tollgate_core::Key::blocks).
     #[inline]
     pub(crate) fn of(scope: Scope, len: usize, rest: u128, hash: u64) -> Self {
         let scope = scope.number();
@@ -54,18 +53,18 @@ impl StoredKey {
         Self(who | (len as u64) << LENGTH_AT)
     }
 
-    /// The bits of a hash that are known of any key.
+    /// The bits of the hash that are known of any key.
     #[inline]
     pub(crate) const fn tag(hash: u64) -> u64 {
         hash & ((1 << Self::TAG_BITS) - 1)
     }
 
-    /// The same key, which is to be found at `position` of the arena.
+    /// This key at `position` of the arena.
     pub(crate) fn at(self, position: u32) -> Self {
         Self(self.0 & !POSITION | u64::from(position) & POSITION)
     }
 
-    /// Whether a stored key is this one; if it is long, whether it may be.
+    /// Says whether a stored key is this one, or may be if it is long.
     #[inline]
     pub(crate) fn may_be(self, stored: Self) -> bool {
         let compared = if self.is_long() {
@@ -76,7 +75,7 @@ impl StoredKey {
         (self.0 ^ stored.0) & compared == 0
     }
 
-    /// A hash that has the same tag as that of the key.
+    /// A hash with the tag of the key.
     pub(crate) fn hash(self, hashing: &Hashing) -> u64 {
         if self.is_long() {
             return self.0 >> TAG_AT;
@@ -100,7 +99,7 @@ impl StoredKey {
         (self.0 >> LENGTH_AT) as usize & 0xff
     }
 
-    /// Where in the arena a long key is.
+    /// The position of a long key in the arena.
     pub(crate) const fn position(self) -> u32 {
         (self.0 & POSITION) as u32
     }
@@ -112,8 +111,7 @@ impl StoredKey {
 
     #[inline]
     pub(crate) const fn mark_seen_again(&mut self) {
-        // Written once: to write is to take the line of the cache away from all other processors, and a denial writes nothing
-        // else to it.
+        // Written once: a write takes the cache line away from all other processors, and a denial writes nothing else to it.
         if !self.is_seen_again() {
             self.0 |= SEEN_AGAIN;
         }

@@ -1,7 +1,7 @@
 //! The lock: `parking_lot`'s, or loom's when the locking itself is under test.
 //!
-//! Not std's, which looks at every locking and unlocking whether the thread is panicking: one instruction in twenty of a
-//! whole decision. And a lock that is poisoned would refuse to limit anybody from then on.
+//! Not std's, which checks at every lock and unlock whether the thread is panicking: one instruction in twenty of a whole
+//! decision. And a poisoned lock would fail every later decision.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

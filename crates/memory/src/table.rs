@@ -1,7 +1,7 @@
-//! The entries: one of 32 bytes per live key, at the place that its hash says or soon after it.
+//! The entries: 32 bytes per live key, at the place of its hash or soon after it.
 //!
-//! A key among millions is found with one look at memory that is not in a cache: what it is called, what it is worth and what
-//! is left of its budget lie in half a line, and the next entries, should it not be the first, in the lines behind.
+//! One cache miss finds a key among millions. Its name, its value and the rest of its budget lie in half a cache line. The next
+//! entries, if the first is another key's, lie in the lines behind.
 
 use std::mem;
 
@@ -19,18 +19,18 @@ pub(crate) struct Entry {
     pub(crate) state: State,
 }
 
-/// Runs of entries, each at its home or behind it with no vacancy in between, around the end and on at the start.
+/// Runs of entries. Each stands at its home or behind it with no vacancy in between, around the end and on at the start.
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: Box<[Entry]>,
     len: usize,
 }
 
-/// Where in a table an entry is, until something is inserted or removed.
+/// The position of an entry in a table, valid until the next insertion or removal.
 pub(crate) type Slot = usize;
 
 const FEWEST: usize = 16;
-/// Only for the state of a vacancy, or of what was moved away: it owns nothing and is never asked.
+/// For the state of a vacancy, or of a moved entry. It owns nothing and is never asked.
 pub(crate) const ANY_QUOTA: Quota = Quota::per_second(1);
 
 impl Table {
@@ -41,12 +41,12 @@ impl Table {
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many slots, vacant ones included.
+    /// The number of slots, vacant ones included.
     pub(crate) fn slots(&self) -> usize {
         self.entries.len()
     }
@@ -60,7 +60,7 @@ impl Table {
         &mut self.entries[slot]
     }
 
-    /// All of them, vacancies left out.
+    /// All entries, without vacancies.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries
             .iter_mut()
@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// The first entry that may be the key and for which `holds` is true.
-    // Always: it is called from where every instruction counts.
+    // Inlined always: it is called from where every instruction counts.
     #[inline(always)]
     pub(crate) fn find(
         &self,
@@ -76,7 +76,7 @@ impl Table {
         holds: impl Fn(StoredKey) -> bool,
     ) -> Option<Slot> {
         let mut slot = home(lookup.hash, self.entries.len());
-        // Every table has a vacancy, at which this ends; one without any slots ends it at once.
+        // Every table has a vacancy, which ends this probe; a table without slots ends it at once.
         loop {
             let Some(entry) = self.entries.get(slot) else {
                 if slot == 0 {
@@ -95,9 +95,9 @@ impl Table {
         }
     }
 
-    /// Adds an entry of a key that is not there. There will be no more than `most` of them.
+    /// Adds an entry of a key that has none. The table will hold no more than `most` of them.
     pub(crate) fn insert(&mut self, hashing: &Hashing, hash: u64, entry: Entry, most: usize) {
-        // Four fifths full at most: fuller, runs grow long; emptier, entries would take more than 64 bytes each.
+        // At most four fifths full: fuller, runs grow long; emptier, entries would take more than 64 bytes each.
         if (self.len + 1) * 5 > self.entries.len() * 4 {
             self.grow(hashing, most);
         }
@@ -105,7 +105,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Takes an entry out. Those behind it that are not at home move up, so that no search ends before it has found them.
+    /// Removes an entry. Those behind it that are not at home move up, so that no probe ends before it has found them.
     pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
         let slots = self.entries.len();
         let behind = |from: Slot, to: Slot| {
@@ -132,8 +132,8 @@ impl Table {
         self.len -= 1;
     }
 
-    /// By a sixth: little enough that memory is never half empty, and that entries, which keep their order, are moved
-    /// from one end of it to the other as fast as it can be read.
+    /// Grows by a sixth: little enough that memory is never half empty. Entries keep their order, so they are copied as fast as
+    /// memory is read.
     #[inline(never)]
     fn grow(&mut self, hashing: &Hashing, most: usize) {
         let slots = self.entries.len();
@@ -168,8 +168,8 @@ impl Entry {
     }
 }
 
-/// Where a key of this hash should be among so many slots: in the order of the hashes, whatever their number, of which there
-/// may be any.
+/// The home of a hash among this many slots. Homes have the order of the hashes, and the number of slots need not be a power of
+/// two.
 #[inline]
 fn home(hash: u64, slots: usize) -> Slot {
     ((StoredKey::tag(hash) * slots as u64) >> StoredKey::TAG_BITS) as Slot
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_comes_and_goes_is_found_exactly_while_it_is_there() {
-        // given bounds so low that runs are long and reach around the end, and some hundred keys of either kind
+        // given bounds so low that runs are long and reach around the end, and a few hundred keys of either kind
         let scope = Scope::of("table", 0, &ANY_QUOTA);
         let keys: Vec<Key> = (0..600_u32)
             .map(|n| match n % 2 {
@@ -220,7 +220,7 @@ mod tests {
                 // when a key is looked for, and added or taken out
                 let found = table.find(&lookup, |_| true);
 
-                // then it is there if it was added, and so is everybody else
+                // then it is there if it was added, and so are all others
                 assert_eq!(found.is_some(), there.contains(key), "{most}");
                 match found {
                     Some(slot) => {

@@ -12,24 +12,24 @@ use crate::shards::Shards;
 use crate::sync::MutexGuard;
 use crate::table::{ANY_QUOTA, Slot};
 
-/// Room on the stack for the largest call there can be, so that none allocates. It is filled where it lies: moving it would
-/// cost more than deciding.
+/// Stack space for the largest possible call, so that no call allocates. It is filled in place: moving it would cost more than
+/// deciding.
 type PerCharge<T> = SmallVec<[T; MAX_CHARGES]>;
 
-/// A key, and under which lock its state is.
+/// A key, and the lock that guards its state.
 struct Place<'b> {
     lookup: Lookup<'b>,
-    /// Of the first charge that speaks of it.
+    /// The first charge that names it.
     quota: &'b Quota,
     /// The number of its shard.
     shard: usize,
-    /// Which of the locks.
+    /// The position of its lock among those held.
     lock: usize,
 }
 
-/// Where the state is that one or several charges speak of.
+/// The place of a state that one or several charges name.
 enum Home {
-    /// In its shard, under this of the locks.
+    /// In its shard, under the lock at this position.
     Kept(usize, Slot),
     /// Here, because its key was never seen: full until something is taken.
     Fresh(State),
@@ -39,7 +39,7 @@ enum Home {
 struct Held<'s, 'a> {
     locked: &'s mut [MutexGuard<'a, Shard>],
     homes: &'s mut [Home],
-    /// For each charge which home is its own.
+    /// The home of each charge's state.
     home_of: &'s [usize],
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn decide_several(
     };
     let decision = decide(now, charges, &mut held);
 
-    // Only now, because it may evict: no slot that was found above may move before the call is decided.
+    // Only now, because this may evict: no slot that was found above may move before the call is decided.
     let taken = |place| {
         let verdicts = decision.verdicts().iter().zip(&place_of);
         verdicts
@@ -116,13 +116,13 @@ pub(crate) fn decide_several(
     decision
 }
 
-/// Not a part of the loop, which would have all secrets ready before it knows which of them are needed.
+/// Kept out of the loop, which would otherwise load all secrets before it knows which of them it needs.
 #[inline(never)]
 fn lookup<'b>(hashing: &Hashing, charge: &Charge<'b>) -> Lookup<'b> {
     Lookup::new(hashing, charge.scope, charge.key)
 }
 
-/// Of the first that is not less, of a few in ascending order.
+/// The position of the first that is not less, among a few in ascending order.
 fn position(numbers: &[usize], number: usize) -> usize {
     let less = numbers.iter().position(|other| *other >= number);
     less.unwrap_or(numbers.len())

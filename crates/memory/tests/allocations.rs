@@ -1,4 +1,4 @@
-//! Deciding about keys that are known allocates nothing.
+//! A decision about known keys allocates nothing.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What is remembered, who is forgotten, and when.
+//! The keys that are remembered, and those that are forgotten, and when.
 
 mod common;
 
@@ -115,7 +115,7 @@ fn calls_for_known_keys_find_out_which_others_are_full_again() {
         .unwrap();
     clock.advance(Duration::from_secs(10));
 
-    // when nobody new comes; three shards, of which only this key's is at work
+    // when no new key comes, so that of three shards only this key's moves its hand
     for _ in 0..5000 {
         backend.decide_now(&[charge]).unwrap();
     }
@@ -146,7 +146,7 @@ fn pitfall_unbounded_distinct_keys_grow_until_the_process_dies() {
 #[test]
 fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
     for quota in every_algorithm(10, Duration::from_secs(3600)) {
-        // given callers who spent everything and were sent away
+        // given callers who spent everything and were denied
         let (backend, clock) = backend(5000);
         let scope = Scope::of("denied-stay", 0, &quota);
         let denied: Vec<Key> = (0..100_u32)
@@ -258,7 +258,7 @@ fn long_keys_stay_themselves_when_they_are_moved_together() {
     backend.decide_now(&[dear]).unwrap();
 
     for length in [10, 120, 20, 90, 30, 127] {
-        // when they crowd out what those before them left
+        // when they crowd out the keys before them
         clock.advance(Duration::from_secs(10));
         for n in 0..1500_u32 {
             let mut bytes = n.to_le_bytes().to_vec();
@@ -279,7 +279,7 @@ fn long_keys_stay_themselves_when_they_are_moved_together() {
 
 #[test]
 fn a_scope_is_told_apart_however_many_there_are() {
-    // given more scopes than have room in an entry, and a key short enough for it
+    // given more scopes than fit an entry, and a key short enough for it
     let (backend, _) = backend(100_000);
     let quota = Quota::per_hour(10);
     let scopes: Vec<Scope> = (0..20_000)
@@ -338,7 +338,7 @@ fn spend_once(backend: &MemoryBackend, scope: Scope, quota: &Quota, numbers: std
     }
 }
 
-/// As long as a clock may come back to a window, the window is there: though its hand has gone round all keys meanwhile.
+/// A window stays for as long as a clock may come back to it, though the hand has gone round all keys meanwhile.
 #[test]
 fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
     const START: u64 = 1_800_000_000_000_000;
@@ -367,9 +367,9 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
         let over = Timestamp::from_micros(spent_at).saturating_add(counts_for);
         let over = over.as_micros();
 
-        // A call that came a millisecond before another one counts as one that waited for it.
+        // A call whose time is a millisecond earlier than another's counts as one that waited for it.
         for back in [2_000, PERIOD / 2, PERIOD - 1] {
-            // when the clock is past the end, other keys are asked for so often that what has no meaning is given up, and the clock
+            // when the clock is past the end, other keys are asked for so often that expired states are dropped, and the clock
             // steps back by less than a period
             clock.set(Timestamp::from_micros(over));
             spend_once(&backend, scope, &quota, 0..500);

@@ -13,7 +13,7 @@ use tollgate_memory::MemoryBackend;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What a live key may take beside its own bytes.
+/// The most bytes that a live key may take beside its own.
 const MOST: usize = 64;
 
 #[test]
@@ -27,8 +27,7 @@ fn a_live_key_takes_at_most_64_bytes_beside_its_own() {
     }
 }
 
-/// The most that was ever allocated per key between a hundred thousand keys and a million, looked at every time that
-/// anything was allocated.
+/// The most bytes that were ever allocated per key between a hundred thousand keys and a million, measured at every allocation.
 #[allow(clippy::float_arithmetic, reason = "a figure to be printed")]
 fn worst_bytes_per_key(quota: Quota, length: usize) -> f64 {
     let scope = Scope::of("bytes-per-key", 0, &quota);

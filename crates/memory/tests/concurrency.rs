@@ -44,7 +44,7 @@ fn many_threads_on_few_keys_admit_exactly_the_budget() {
 #[test]
 fn calls_in_opposing_order_neither_deadlock_nor_take_a_part() {
     for quota in every_algorithm(500, Duration::from_secs(3600)) {
-        // given twelve keys, the last of which holds much less than the others
+        // given twelve keys, the last of which has a much smaller budget than the others
         let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
         let narrow = Quota::per_hour(100);
         let scope = Scope::of("opposing", 0, &quota);
@@ -71,7 +71,7 @@ fn calls_in_opposing_order_neither_deadlock_nor_take_a_part() {
         .into_iter()
         .sum();
 
-        // then each was charged for what was admitted, and for nothing else
+        // then each was charged for the admitted calls, and for nothing else
         assert_eq!(admitted, 100, "{quota}");
         for charge in charges {
             let peek = tollgate_core::Charge { cost: 0, ..charge };
@@ -171,7 +171,7 @@ fn a_panic_of_one_caller_s_clock_stops_nobody_else() {
     assert!(decision.unwrap().unwrap().is_admitted());
 }
 
-/// What each of the threads returns, all started together.
+/// The results of all threads, which start together.
 fn in_threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let start = Barrier::new(THREADS);
     let (work, start) = (&work, &start);

@@ -19,7 +19,7 @@ use tollgate_core::{
 };
 use tollgate_memory::{MemoryBackend, MemoryBackendBuilder};
 
-/// Two shards: enough to wait for each other.
+/// Two shards, so that one thread can wait for another.
 fn two_shards() -> MemoryBackendBuilder {
     MemoryBackend::builder().max_keys(512).fixed_hashing()
 }
@@ -171,7 +171,7 @@ fn a_reset_while_another_call_is_decided_leaves_a_state_that_could_be() {
     });
 }
 
-/// A microsecond later each time it is read, and loom may switch threads at any reading.
+/// A clock that moves on by a microsecond at each reading. Loom may switch threads at any reading.
 #[derive(Debug)]
 struct Ticking(AtomicU64);
 
@@ -193,7 +193,7 @@ fn time_is_read_in_the_order_in_which_calls_are_decided() {
         let clock = Ticking(AtomicU64::new(1_000_001));
         let backend = Arc::new(two_shards().clock(clock).build());
 
-        // when two threads call around the end of the window, and then somebody else
+        // when two threads call around the end of the window, and a third call follows
         let ask = move |backend: &MemoryBackend| {
             let key = Key::from("alice");
             backend.decide_now(&[one(scope, &quota, &key)]).unwrap()
@@ -205,8 +205,8 @@ fn time_is_read_in_the_order_in_which_calls_are_decided() {
         let here = ask(&backend);
         let decisions = [here, other.join().unwrap(), ask(&backend)];
 
-        // then each window in which somebody came admitted one: had an earlier time been decided later, the second window
-        // would have admitted two, or the first nobody
+        // then each window with a call admitted one: had an earlier time been decided later, the second window would have
+        // admitted two, or the first none
         let window = |decision: &Decision| decision.at().as_micros() / 2;
         for decision in &decisions {
             let same = |other: &&Decision| window(other) == window(decision);

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers of this crate's tests.
 
 use std::time::Duration;
 
