@@ -1,0 +1,232 @@
+//! Doc comments name their subject first, counted over all sources.
+//!
+//! `cargo test -p tollgate-architecture --test words -- --nocapture` prints the counts of each crate by first word.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// First words that hide the subject. Fewer than one doc comment in twenty may begin with one of them.
+const HIDE_THE_SUBJECT: &[&str] = &["The same", "What", "Whatever", "Whether", "Who", "Whoever"];
+
+/// First words that often hide it. They are counted and printed, and no bound holds them.
+const OFTEN_HIDE_IT: &[&str] = &[
+    "As", "How", "Nobody", "So many", "When", "Where", "Which", "Whom", "Whose", "Why",
+];
+
+/// One doc comment of this many may hide its subject.
+const ONE_IN: usize = 20;
+
+/// Crates that are still above the bound, and do not count yet. A crate leaves the list for good.
+const NOT_YET: &[&str] = &[
+    "bench",
+    "conformance",
+    "examples",
+    "fire",
+    "fuzz",
+    "grpc",
+    "http",
+    "limiter",
+    "lua",
+    "macros",
+    "redis",
+    "testkit",
+    "tests",
+    "tollgate",
+];
+
+/// The folders with sources, from the root of the workspace.
+const FOLDERS: &[&str] = &["crates", "examples", "fuzz", "lua", "tests"];
+
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    by_word: BTreeMap<&'static str, usize>,
+}
+
+impl Count {
+    fn add(&mut self, comment: &str) {
+        self.all += 1;
+        let begins_with = |word: &str| {
+            comment
+                .strip_prefix(word)
+                .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
+        };
+        let words = HIDE_THE_SUBJECT.iter().chain(OFTEN_HIDE_IT);
+        if let Some(word) = words.copied().find(|word| begins_with(word)) {
+            *self.by_word.entry(word).or_default() += 1;
+        }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.all += other.all;
+        for (word, times) in &other.by_word {
+            *self.by_word.entry(word).or_default() += times;
+        }
+    }
+
+    fn hidden(&self) -> usize {
+        let count = |word| self.by_word.get(word).copied().unwrap_or_default();
+        HIDE_THE_SUBJECT.iter().map(count).sum()
+    }
+
+    fn is_within_the_bound(&self) -> bool {
+        self.hidden() * ONE_IN < self.all || self.hidden() == 0
+    }
+}
+
+/// The first line of each doc comment in Rust.
+fn doc_comments_of_rust(text: &str) -> Vec<&str> {
+    let mut first_lines = Vec::new();
+    let mut above = None;
+    for line in text.lines() {
+        let line = line.trim_start();
+        let kind = ["//!", "///"]
+            .into_iter()
+            .find(|kind| line.starts_with(kind) && !line.starts_with("////"));
+        if let Some(kind) = kind
+            && above != Some(kind)
+        {
+            first_lines.push(line[kind.len()..].trim());
+        }
+        above = kind;
+    }
+    first_lines
+}
+
+/// The first line of each comment that stands above a function in Lua, or at the head of a file.
+fn doc_comments_of_lua(text: &str) -> Vec<&str> {
+    let mut first_lines = Vec::new();
+    let mut first_of_run = None;
+    for (number, line) in text.lines().enumerate() {
+        match line.trim_start().strip_prefix("--") {
+            Some(comment) if first_of_run.is_none() => {
+                first_of_run = Some(comment.trim());
+                if number == 0 {
+                    first_lines.push(comment.trim());
+                }
+            }
+            Some(_) => {}
+            None => {
+                let comment = first_of_run.take();
+                let is_function = line.contains("function ") || line.contains("function(");
+                if is_function && !first_lines.ends_with(comment.as_slice()) {
+                    first_lines.extend(comment);
+                }
+            }
+        }
+    }
+    first_lines
+}
+
+/// Every file below this folder, but what is built or installed there.
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name.starts_with('.') || name == "target" {
+            continue;
+        }
+        if path.is_dir() {
+            files_below(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+/// The counts of each crate, and of each folder that is no crate.
+fn counts() -> BTreeMap<String, Count> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+    for folder in FOLDERS {
+        let mut files = Vec::new();
+        files_below(&root.join(folder), &mut files);
+        for file in files {
+            let read: fn(&str) -> Vec<&str> = match file.extension().and_then(|name| name.to_str())
+            {
+                Some("rs") => doc_comments_of_rust,
+                Some("lua") => doc_comments_of_lua,
+                _ => continue,
+            };
+            let inside = file.strip_prefix(&root).unwrap();
+            let mut names = inside.iter().map(|name| name.to_string_lossy());
+            let first = names.next().unwrap();
+            let name = if first == "crates" {
+                names.next().unwrap()
+            } else {
+                first
+            };
+            let count = counts.entry(name.into_owned()).or_default();
+            for comment in read(&fs::read_to_string(&file).unwrap()) {
+                count.add(comment);
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn fewer_than_one_doc_comment_in_twenty_hides_its_subject() {
+    let counts = counts();
+    let mut of_workspace = Count::default();
+    let mut held = Count::default();
+    let mut above_the_bound = Vec::new();
+    for (name, count) in &counts {
+        let all = count.all;
+        println!("{name}: {} of {all} {:?}", count.hidden(), count.by_word);
+        of_workspace.add_all(count);
+        if NOT_YET.contains(&name.as_str()) {
+            continue;
+        }
+        held.add_all(count);
+        if !count.is_within_the_bound() {
+            above_the_bound.push(format!("{name}: {} of {all}", count.hidden()));
+        }
+    }
+    println!(
+        "in all: {} of {} {:?}",
+        of_workspace.hidden(),
+        of_workspace.all,
+        of_workspace.by_word
+    );
+
+    assert!(of_workspace.all > 1_000, "{} were found", of_workspace.all);
+    assert!(
+        above_the_bound.is_empty() && held.is_within_the_bound(),
+        "one doc comment in twenty, or more, begins with one of {HIDE_THE_SUBJECT:?}: {above_the_bound:#?}"
+    );
+}
+
+#[test]
+fn the_first_line_of_each_doc_comment_is_read() {
+    let rust = "//! A crate.\n//! More.\n\n/// A type.\n///\n/// More.\nstruct A {\n    /// What it is.\n    b: u8, // no doc\n}\n\
+                //// none\nconst C: &str = \"/// none\";\n";
+    let lua = "-- The file.\n-- More.\n\nlocal a = 1\n-- no function\nlocal b = 2\n\n-- The rule.\n-- More.\nlocal function f() end\n";
+
+    assert_eq!(
+        doc_comments_of_rust(rust),
+        ["A crate.", "A type.", "What it is."]
+    );
+    assert_eq!(doc_comments_of_lua(lua), ["The file.", "The rule."]);
+}
+
+#[test]
+fn a_first_word_counts_as_a_word_alone() {
+    let mut count = Count::default();
+    for comment in [
+        "What it is.",
+        "Whatsoever.",
+        "The same as that.",
+        "The sameness.",
+        "A key.",
+    ] {
+        count.add(comment);
+    }
+
+    assert_eq!(count.all, 5);
+    assert_eq!(count.hidden(), 2);
+    assert!(!count.is_within_the_bound());
+}
