@@ -58,8 +58,6 @@ mod quota;
 mod quota_error;
 mod receipt;
 mod scope;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
-mod sync;
 mod time;
 mod verdict;
 
@@ -68,7 +66,7 @@ pub use backend::{Answer, Backend, Decide, ImmediateBackend};
 pub use bounds::{MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
 pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock};
 pub use engine::{States, decide, decide_quickly};
 pub use error::{BackendError, FailureKind};
 pub use key::{Key, KeyKind};

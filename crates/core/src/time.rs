@@ -23,13 +23,6 @@ impl Timestamp {
         }
     }
 
-    /// The point `micros` after the Unix epoch, which is known to be no larger than [`Timestamp::MAX`].
-    #[inline]
-    pub(crate) const fn within_range(micros: u64) -> Self {
-        debug_assert!(micros <= Self::MAX.0);
-        Self(micros)
-    }
-
     /// Whole microseconds since the Unix epoch.
     #[must_use]
     pub const fn as_micros(self) -> u64 {

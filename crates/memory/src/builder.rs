@@ -1,8 +1,9 @@
 //! The configuration, and its defaults.
 
-use tollgate_core::{Clock, SystemClock};
+use tollgate_core::Clock;
 
 use crate::backend::MemoryBackend;
+use crate::clock::SystemClock;
 use crate::hashing::Hashing;
 use crate::shards::Shards;
 

@@ -60,6 +60,7 @@
 mod arena;
 mod backend;
 mod builder;
+mod clock;
 mod hashing;
 mod lookup;
 mod shard;
@@ -72,4 +73,5 @@ mod transaction;
 
 pub use backend::MemoryBackend;
 pub use builder::MemoryBackendBuilder;
+pub use clock::SystemClock;
 pub use stats::Stats;

@@ -48,8 +48,7 @@
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decide,
     Decision, FailureKind, ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome,
-    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, SystemClock, Timestamp, Unit,
-    Verdict,
+    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{
@@ -72,7 +71,7 @@ pub use tollgate_limiter::{
     OnMissing, PeerAddr, Policy, PolicyVerdict, Quotas, RequestView, ResponseView, Share, Tiers,
     TrustedProxies, Unknown,
 };
-pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats};
+pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder, StateName};
 

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota, SystemClock};
-use tollgate_memory::MemoryBackend;
+use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota};
+use tollgate_memory::{MemoryBackend, SystemClock};
 
 use super::Fallback;
 use super::outages::OutageClock;
