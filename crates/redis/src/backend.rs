@@ -1,4 +1,4 @@
-//! The backend itself.
+//! The backend.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::saga;
 use crate::stats::Stats;
 use crate::wire::{Request, Work};
 
-/// A backend that a fleet shares: decisions are taken in Redis, by its clock.
+/// A backend that a fleet shares: Redis takes the decisions, by its clock.
 ///
 /// Clones are cheap and share connections.
 #[derive(Clone)]
@@ -28,27 +28,27 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects to `redis://[user:password@]host[:port][/database]`, or with the feature `tls` to `rediss://…`. Everything
-    /// of the backend runs on the Tokio runtime that this is called on, so that has to be driven for as long as anybody asks,
-    /// from whatever runtime: on one of a current thread that is in no `block_on`, nobody is answered.
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or with the feature `tls` to `rediss://…`. All of the
+    /// backend's tasks run on the Tokio runtime that this is called on. Keep that runtime running for as long as callers ask,
+    /// even if they ask from another one: a current-thread runtime outside of `block_on` answers no caller.
     ///
-    /// Once that runtime has ended, whoever asks is told so at once. A process that forks makes its backend afterwards: a child
-    /// has none of its parent's threads, and shares its sockets.
+    /// Once that runtime has ended, callers are told so at once. A process that forks makes its backend afterwards: a child has
+    /// none of its parent's threads, and shares its sockets.
     ///
     /// # Errors
     ///
-    /// If the URL is none, or if what is there does not answer as Redis does.
+    /// If the URL is invalid, or if the server does not answer as Redis does.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
 
-    /// Sets up a backend on one server in detail.
+    /// Configures a backend on one server in detail.
     pub fn builder(url: &str) -> RedisBackendBuilder {
         RedisBackendBuilder::new(Topology::Single(url.to_owned()))
     }
 
-    /// Sets up a backend on the master of this name, whichever server that is at the time, as the Sentinels at these URLs
-    /// say. The master is spoken to as they are: with TLS if their URLs say `rediss://`.
+    /// Configures a backend on the master of this name, whichever server that is at the time, as the Sentinels at these URLs
+    /// say. Connections to the master are made like those to the Sentinels: with TLS if their URLs say `rediss://`.
     pub fn sentinel<U: Into<String>>(
         master_name: impl Into<String>,
         urls: impl IntoIterator<Item = U>,
@@ -57,13 +57,13 @@ impl RedisBackend {
         RedisBackendBuilder::new(Topology::Sentinel(master_name.into(), urls))
     }
 
-    /// Sets up a backend on a cluster, of which some nodes are at these URLs. The others are found through them.
+    /// Configures a backend on a cluster with nodes at these URLs. The other nodes are found through them.
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBackendBuilder {
         let urls = urls.into_iter().map(Into::into).collect();
         RedisBackendBuilder::new(Topology::Cluster(urls))
     }
 
-    /// What it has sent and received so far, all clones and all nodes together.
+    /// The traffic so far, of all clones and all nodes together.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.fleet.counters().read()
@@ -154,7 +154,7 @@ impl Backend for RedisBackend {
 
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the client: it holds a password.
+        // Without the client, which holds a password.
         f.debug_struct("RedisBackend")
             .field("names", &self.names)
             .finish_non_exhaustive()

@@ -1,7 +1,7 @@
-//! The nodes of a cluster: who is asked, and what becomes of those who were sent on.
+//! The nodes of a cluster: which node is asked, and the way of the jobs that it redirects.
 //!
-//! Each node has a queue and connections of its own, so that one that stalls or dies keeps nobody from the others. A call
-//! is sent again only when the node's answer proves that it did not run.
+//! Each node has a queue and connections of its own, so that a node that stalls or dies keeps no request from the others. A
+//! call is sent again only when the node's answer proves that it did not run.
 
 mod forward;
 mod learn;
@@ -32,7 +32,7 @@ use forward::PAUSE;
 /// All nodes.
 pub(crate) struct Cluster {
     seeds: Vec<ConnectionInfo>,
-    /// What a connection to any node takes, but for where it is.
+    /// The parts of a connection to any node, except its address.
     link: Link,
     pub(crate) runtime: Handle,
     pub(crate) limits: Limits,
@@ -61,21 +61,21 @@ impl Cluster {
         })
     }
 
-    /// Learns who there is, and shows that one of them decides.
+    /// Learns which nodes there are, and checks that one of them decides.
     pub(crate) async fn open_now(&self) -> Result<(), BackendError> {
         self.learn().await?;
         let node = self.any_node();
         let node = node.ok_or_else(|| unready("no node of the cluster has a slot"))?;
         drop(node.link.open().await?);
-        // The others may be down, and are not waited for any longer than one attempt.
+        // The others may be down; one attempt for each is enough.
         while self.nodes().iter().any(|node| node.is_opening()) {
             sleep(PAUSE).await;
         }
         Ok(())
     }
 
-    /// Sends a request on its way, and gives what waits for the answer until the deadline: between two nodes nobody else
-    /// keeps it.
+    /// Sends a request, and returns the future of its answer, which holds to the deadline: between two nodes no timer but this
+    /// one watches it.
     pub(crate) fn ask(
         &self,
         request: Request,
@@ -88,7 +88,7 @@ impl Cluster {
             deadline: self.limits.deadline,
         };
         let runtime = self.runtime.clone();
-        // The timer is the backend's runtime's, whoever polls it.
+        // The timer is of the backend's runtime, whichever task polls it.
         let entered = runtime.enter();
         let timer = entered.as_ref().map(|_entered| sleep_until(deadline));
         drop(entered);
@@ -116,7 +116,7 @@ impl Cluster {
         slots.nodes().cloned().collect()
     }
 
-    /// Sends a job to the node that has its slot; what waits for it is elsewhere.
+    /// Sends a job to the node that has its slot. The caller waits elsewhere.
     pub(crate) fn push(&self, job: Job) {
         if let Some(inline) = self.hand(job) {
             inline.take_over();
@@ -188,7 +188,7 @@ fn unready(what: &str) -> BackendError {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the seeds: they hold a password.
+        // Without the seeds, which hold a password.
         f.debug_struct("Cluster").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! How a backend is set up, and why each default is what it is.
+//! The configuration of a backend, with the reason for each default.
 
 mod build;
 
@@ -12,7 +12,7 @@ use crate::name::Names;
 use crate::script::Script;
 use crate::server::{Credentials, TlsFiles};
 
-/// Sets up a [`RedisBackend`].
+/// Configures a [`RedisBackend`].
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), tollgate_redis::ConnectError> {
@@ -41,7 +41,7 @@ pub struct RedisBackendBuilder {
     script: Arc<Script>,
 }
 
-/// Where the budgets are. URLs may hold passwords: never shown.
+/// The place of the budgets. URLs may hold passwords: never shown.
 #[derive(Clone)]
 pub(crate) enum Topology {
     Single(String),
@@ -64,13 +64,13 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// The user name, in place of the URL's. What stands in the URL of a Sentinel is for the Sentinel alone.
+    /// The user name, in place of the URL's. The name in the URL of a Sentinel is for the Sentinel alone.
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.credentials.username = Some(username.into());
         self
     }
 
-    /// The password, in place of the URL's. What stands in the URL of a Sentinel is for the Sentinel alone.
+    /// The password, in place of the URL's. The password in the URL of a Sentinel is for the Sentinel alone.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.credentials.password = Some(password.into());
         self
@@ -82,13 +82,13 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// What `CLIENT LIST` shows on the server. `tollgate` unless set.
+    /// The name that `CLIENT LIST` shows on the server. `tollgate` unless set.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = name.into();
         self
     }
 
-    /// Whose certificates to trust for `rediss://`, as PEM. Unless set: whom the operating system trusts.
+    /// The certificates to trust for `rediss://`, as PEM. Unless set: those that the operating system trusts.
     #[cfg(feature = "tls")]
     pub fn certificate_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.papers.authority = Some(pem.into());
@@ -106,58 +106,58 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Names identities in Redis by their HMAC-SHA256 under this key, cut to 128 bits, so that no API key and no address
-    /// stands there, and nobody without the key can try them out. All processes with one key share their budgets;
-    /// another key is another set of budgets. Unless set, identities stand there as they are.
+    /// Names identities in Redis by their HMAC-SHA256 under this key, cut to 128 bits, so that no API key and no address stands
+    /// there, and that guesses cannot be tested without the key. All processes with one key share their budgets; another key
+    /// gives another set of budgets. Unless set, identities stand there in the clear.
     pub fn hash_identities(mut self, key: impl AsRef<[u8]>) -> Self {
         self.names.hash_with(key.as_ref());
         self
     }
 
-    /// In a cluster: over how many hash tags identities spread. A call carries requests of one of them, so that few
-    /// coalesce well, and each lives on one node, so that many spread well. 64 unless set: about twenty for each of three
-    /// nodes, still several for each of sixteen. Another number is another set of budgets.
+    /// In a cluster: the number of hash tags over which identities spread. A call carries requests of one tag, so few tags
+    /// coalesce well; each tag lives on one node, so many tags spread well. 64 unless set: about twenty for each of three
+    /// nodes, still several for each of sixteen. Another number gives another set of budgets.
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
         self
     }
 
-    /// What all names in Redis begin with: letters, digits, `-`, `.` and `_`. `tollgate` unless set, so that an access rule can name
-    /// what is ours (`~tollgate:*`).
+    /// The beginning of all names in Redis: letters, digits, `-`, `.` and `_`. `tollgate` unless set, so that an access rule
+    /// can name our keys (`~tollgate:*`).
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.names.prefix = prefix.into();
         self
     }
 
-    /// How long a decision may take before the failure rule acts. 100 ms unless set: some fifty round trips in one data
+    /// The time that a decision may take before the failure rule acts. 100 ms unless set: some fifty round trips in one data
     /// centre, and less than a caller notices.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.limits.deadline = deadline;
         self
     }
 
-    /// How long one attempt to connect may take. 2 s unless set: a handshake over a slow link, with a lost packet.
+    /// The time that one attempt to connect may take. 2 s unless set: a handshake over a slow link, with a lost packet.
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.connect_deadline = deadline;
         self
     }
 
-    /// How many connections to each server. 2 unless set: while one waits for a lost packet the other goes on, and two keep a server busy
-    /// that decides on one core. Each carries one call at a time, or to a server that is far away one for each millisecond of the round
-    /// trip, 16 at most.
+    /// The number of connections to each server. 2 unless set: while one waits for a lost packet the other goes on, and two
+    /// keep a server busy that decides on one core. Each carries one call at a time. To a server that is far away it carries
+    /// one for each millisecond of the round trip, 16 at most.
     pub fn connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
     }
 
-    /// How many decisions may wait to be sent; beyond it they fail at once as overloaded. 16,384 unless set: what a server
-    /// decides within the deadline, so that nobody waits who would be late anyway.
+    /// The number of decisions that may wait to be sent. Beyond it decisions fail at once as overloaded. 16,384 unless set:
+    /// about as many as a server decides within the deadline; more would be late anyway.
     pub fn max_waiting(mut self, waiting: usize) -> Self {
         self.limits.waiting = waiting;
         self
     }
 
-    /// For Tollgate's own tests: the script reads the time, in µs, from this key.
+    /// The key from which the script reads the time, in µs. For Tollgate's own tests.
     #[cfg(feature = "test-clock")]
     #[doc(hidden)]
     pub fn clock(mut self, key: &str) -> Self {
@@ -165,11 +165,11 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Connects, and fails if the server cannot be reached or is none.
+    /// Connects, and fails if the server cannot be reached or is not Redis.
     ///
     /// # Errors
     ///
-    /// If a setting is none, naming it; or if the server does not answer as Redis does.
+    /// If a setting is invalid, with its name; or if the server does not answer as Redis does.
     pub async fn connect(self) -> Result<RedisBackend, ConnectError> {
         let backend = self.build()?;
         backend.fleet.open_now().await?;
@@ -180,7 +180,7 @@ impl RedisBackendBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is none, naming it. Must be called within a Tokio runtime.
+    /// If a setting is invalid, with its name. Must be called within a Tokio runtime.
     pub fn start(self) -> Result<RedisBackend, ConnectError> {
         let backend = self.build()?;
         backend.fleet.open_later();
@@ -190,7 +190,7 @@ impl RedisBackendBuilder {
 
 impl std::fmt::Debug for RedisBackendBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the URLs: they may hold a password.
+        // Without the URLs, which may hold a password.
         f.debug_struct("RedisBackendBuilder")
             .field("names", &self.names)
             .field("credentials", &self.credentials)

@@ -1,4 +1,4 @@
-//! Connections, and what is sent over them.
+//! Connections, and the commands that are sent over them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -13,13 +13,13 @@ use tollgate_core::{BackendError, FailureKind};
 
 use crate::error::refusal;
 
-/// Bounds what is done to connect.
+/// Bounds an attempt to connect.
 pub(crate) async fn within<T>(
     deadline: Duration,
     work: impl Future<Output = Result<T, BackendError>>,
 ) -> Result<T, BackendError> {
     timeout(deadline, work).await.unwrap_or_else(|_elapsed| {
-        // Not of the kind that says a decision was late: who comes now hears of this and has not waited.
+        // Not a time-out, which would say that a decision was late: the caller that hears of this has not waited.
         Err(BackendError::new(
             FailureKind::Unreachable,
             format!(
@@ -29,13 +29,13 @@ pub(crate) async fn within<T>(
     })
 }
 
-/// Connects and says who we are.
+/// Connects and authenticates.
 pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, BackendError> {
-    // Deadlines are ours: the library's would be a timer for each call, and the call would run on.
+    // The deadlines are ours: the library's would cost a timer for each call, and its call would run on.
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
-    // So are the first words: the library takes whatever answers a password for a wrong password.
+    // The first commands are ours too: the library takes any error in answer to a password for a wrong password.
     let settings = server.redis_settings().clone();
     let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
     let server = server.set_redis_settings(nobody);
@@ -58,7 +58,7 @@ pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, Backen
     Ok(connection)
 }
 
-/// Sends a command. What the library gives as a value, an error of the server's, is one here.
+/// Sends a command. The library returns an error of the server as a value; here it is an error.
 pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<Value, RedisError> {
     connection
         .send_packed_command(command)
@@ -66,8 +66,8 @@ pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<V
         .extract_error()
 }
 
-/// Sends commands in one go, so that nothing else on this connection comes between them. What the last is answered; if that is
-/// an error, the first one.
+/// Sends commands in one go, so that nothing else on this connection comes between them. Returns the answer to the last; if
+/// that is an error, the first error.
 pub(crate) async fn send_all(
     connection: &mut Connection,
     commands: &[&Cmd],
@@ -93,9 +93,9 @@ pub(crate) async fn send_all(
     }
 }
 
-/// Between half of it and all of it, so that a fleet does not come back in step.
+/// A pause between half of this one and all of it, so that a fleet does not come back in step.
 pub(crate) fn jittered(pause: Duration) -> Duration {
-    // Seeded at random by the standard library.
+    // The standard library seeds it at random.
     let random = RandomState::new().hash_one(0);
     pause / 2 + pause / 2 * u32::from(random.to_le_bytes()[0]) / 256
 }

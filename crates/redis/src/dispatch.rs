@@ -1,9 +1,9 @@
-//! Who waits, and what leaves when.
+//! Dispatch: the requests that wait, and the calls that carry them.
 //!
-//! A request that finds nothing on its way leaves at once. The next one takes a connection of its own, and leaves as soon as
-//! those have had their turn who are ready to run: what they ask leaves with it. While all connections are busy requests
-//! gather, and leave together when one is free again. How many calls keep a connection busy depends on how far away the
-//! server is. Nothing waits for a timer, but one rings when the deadline of those who wait comes.
+//! A request that finds no call under way leaves at once. The next request takes a connection of its own, and leaves once the
+//! tasks that are ready to run have had their turn: their requests leave with it. While all connections are busy requests
+//! gather, and leave together when one is free again. The distance of the server decides how many calls keep a connection busy.
+//! Nothing waits for a timer, except that one rings when the deadline of waiting requests comes.
 
 mod batch;
 mod lane;
@@ -30,25 +30,25 @@ use crate::wire::{MAX_KEYS, Request};
 
 use traffic::{Lane, Traffic};
 
-/// The most requests of one call. A decision costs the server two to six microseconds, so that a call holds it for a few
-/// hundred; beyond 64 there is next to nothing left to save on each.
+/// The most requests of one call. A decision costs the server two to six microseconds, so 64 hold it for a few hundred; beyond
+/// 64 almost nothing is left to save on each.
 pub(crate) const MAX_REQUESTS: usize = 64;
 
-/// What one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
+/// The most that one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
-/// The most states of one call: a GCRA state that was given back to often is a kilobyte, and takes the server up to 90,000
-/// instructions to read, decide and answer. Which are long is not known before they are read.
+/// The most states of one call. A GCRA state with many credits is a kilobyte, and takes the server up to 90,000 instructions to
+/// read, decide and answer. The call is built before the states are read, so any of them may be that long.
 const MAX_STATES: usize = 64;
 const _: () = assert!(MAX_STATES <= MAX_KEYS, "keys are told by a byte");
 
-/// What those are told who find nobody to ask.
+/// The error of requests for which no node can be asked.
 const NO_ANSWER: &str = "no connection to Redis answers";
 
-/// What those are told who would be answered too late, before anything was sent.
+/// The error of requests whose answer would come too late. It is given before anything was sent.
 const TOO_LATE: &str = "no call can leave and be answered before the deadline";
 
-/// How much may wait and for how long, and over how many connections.
+/// The bounds of the queue: how many may wait, for how long, and over how many connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) deadline: Duration,
@@ -66,13 +66,13 @@ impl Default for Limits {
     }
 }
 
-/// The peers of a node: the rest of its cluster. A dispatch knows no more of them than this.
+/// The peers of a node: the rest of its cluster, as far as a dispatch knows it.
 pub(crate) trait Peers: fmt::Debug + Send + Sync {
-    /// Takes a job for the node that has its slot by now. Gives back the call if the job leaves alone, to be driven inline.
+    /// Takes a job for the node that has its slot by now. If the job leaves alone, returns its call, to be driven inline.
     #[must_use]
     fn hand(&self, job: Job) -> Option<Arc<InlineCall>>;
 
-    /// Takes a job that no caller drives.
+    /// Takes a job whose call runs as a task.
     fn push(&self, job: Job) {
         if let Some(inline) = self.hand(job) {
             inline.take_over();
@@ -82,7 +82,7 @@ pub(crate) trait Peers: fmt::Debug + Send + Sync {
     /// Takes jobs that a node has not run.
     fn send_on(&self, jobs: Vec<Job>, redirect: &Redirect);
 
-    /// A connection to a node was not made: another one may have taken the node's place.
+    /// A connection to a node could not be made: another node may have taken its place.
     fn connection_failed(&self);
 }
 
@@ -92,14 +92,14 @@ pub(crate) struct Dispatch {
     pub(crate) link: Link,
     runtime: Handle,
     pub(crate) limits: Limits,
-    /// The other nodes, if there are any.
+    /// The other nodes, in a cluster.
     peers: Option<Weak<dyn Peers>>,
-    /// Shared with the other nodes, so that what one that has left has sent still counts.
+    /// Shared with the other nodes, so that the calls of a node that has left still count.
     pub(crate) counters: Arc<Counters>,
     state: Mutex<Traffic>,
-    /// Tells those who make connections not to wait for their next attempt.
+    /// Tells pending reconnections not to wait for their next attempt.
     pub(crate) hurry: Arc<Notify>,
-    /// Whoever waits is told when the runtime ends.
+    /// Tells waiting callers when the runtime ends.
     _ends: oneshot::Sender<()>,
 }
 
@@ -132,12 +132,12 @@ impl Dispatch {
         })
     }
 
-    /// Runs in the background, wherever it was asked for. Nobody joins it.
+    /// Runs a task in the background of the backend's runtime. No task joins it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let _detached = self.runtime.spawn(task);
     }
 
-    /// Opens connections in the background, but for those before `first`.
+    /// Opens connections in the background, except those before `first`.
     pub(crate) fn open_from(self: &Arc<Self>, first: usize) {
         for wire in first..self.limits.connections {
             reconnect::spawn(self, wire);
@@ -148,12 +148,12 @@ impl Dispatch {
         self.peers.as_ref()?.upgrade()
     }
 
-    /// When a request that comes now must have its answer.
+    /// The deadline of a request that comes now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limits.deadline
     }
 
-    /// Sends a request on its way. The calls on the way keep its deadline.
+    /// Sends a request. The calls that carry it keep its deadline.
     pub(crate) fn ask(
         self: &Arc<Self>,
         request: impl Into<Arc<Request>>,
@@ -164,7 +164,7 @@ impl Dispatch {
         AnswerFuture { answer, inline }
     }
 
-    /// Sends what nobody waits for, to whoever has its key by then.
+    /// Sends a job without a caller to the node that has its key by then.
     pub(crate) fn tell(self: &Arc<Self>, request: Request) {
         let job = Job::unattended(request, &self.counters);
         match self.peers() {
@@ -173,15 +173,15 @@ impl Dispatch {
         }
     }
 
-    /// Takes a job, whoever waits for it being elsewhere.
+    /// Takes a job whose caller waits elsewhere.
     pub(crate) fn push(self: &Arc<Self>, job: Job) {
         if let Some(inline) = self.hand(job) {
             inline.take_over();
         }
     }
 
-    /// Takes a job: sends it now, lets it wait, or fails it at once. What nobody waits for, credits and debits, may wait
-    /// for the server to come back. Gives back the call if the job leaves alone, for the one who waits to drive.
+    /// Takes a job: sends it now, lets it wait, or fails it at once. Credits and debits, which have no caller, may wait for the
+    /// server to come back. If the job leaves alone, returns its call, to be driven by the caller.
     #[must_use]
     pub(crate) fn hand(self: &Arc<Self>, mut job: Job) -> Option<Arc<InlineCall>> {
         let mut state = self.state();
@@ -218,24 +218,25 @@ impl Dispatch {
         None
     }
 
-    /// Any connection that answers, to ask something else over it.
+    /// Any connection that answers, for a question beside the decisions.
     pub(crate) fn connection(&self) -> Option<Connection> {
         self.state().connection()
     }
 
-    /// Whether it is worth waiting for an answer.
+    /// Says whether an answer is likely enough to wait for.
     pub(crate) fn is_hopeful(&self) -> bool {
         self.state().is_hopeful()
     }
 
-    /// The node has left the cluster. Gives what waits for it; who comes later, having looked it up before, is sent on.
+    /// Closes the queue, because the node has left the cluster. Returns the waiting jobs. Later jobs, which looked the node up
+    /// before, are redirected.
     pub(crate) fn leave(&self) -> Vec<Job> {
         let mut state = self.state();
         state.has_left = true;
         state.queue.drain().collect()
     }
 
-    /// The runtime has ended, and with it all connections: those who wait, and those who come, are told.
+    /// Closes the queue, because the runtime has ended and with it all connections. Waiting and later callers are told so.
     fn end(&self) {
         let mut state = self.state();
         state.has_ended = true;
@@ -252,8 +253,8 @@ impl Dispatch {
         }
     }
 
-    /// Has what waits sent: with the call that is about to leave, or over a lane that is free, or when one is. Nobody may
-    /// depend on another one's polling what it waits for, and whoever has to wait is told when the deadline comes.
+    /// Has waiting jobs sent: with the call that is about to leave, or over a free lane, or when one is free. No caller may
+    /// depend on another caller's polling, and a caller that has to wait is told when its deadline comes.
     fn pump(self: &Arc<Self>, mut state: MutexGuard<'_, Traffic>) {
         if state.queue.is_empty() {
             return;
@@ -272,7 +273,7 @@ impl Dispatch {
         calls.iter().for_each(|call| call.take_over());
     }
 
-    /// Has a timer set for those who wait, if there is none. One for all of them: their deadlines come in their order.
+    /// Sets a timer for the waiting callers, if there is none. One timer is enough: their deadlines come in their order.
     fn watch(self: &Arc<Self>, state: &mut Traffic) {
         if state.queue.awaited() > 0 && !state.is_watched {
             state.is_watched = true;
@@ -281,7 +282,7 @@ impl Dispatch {
         }
     }
 
-    /// Fails those who wait and cannot be answered in time any more. When that is to be asked again, if anybody is left.
+    /// Fails the callers that can no longer be answered in time. Returns the time of the next check, if any caller is left.
     fn fail_late(&self) -> Option<Instant> {
         let mut state = self.state();
         let now = Instant::now();
@@ -291,11 +292,11 @@ impl Dispatch {
         state.is_watched = next.is_some();
         drop(state);
         self.fail_as_late(late, now);
-        // No sooner than a timer rings.
+        // No sooner than a timer can ring.
         next.map(|deadline| deadline.checked_sub(takes).unwrap_or(deadline))
     }
 
-    /// Tells those who will not be sent that it is too late, or that it would be.
+    /// Tells the callers that will not be sent that it is too late, or would be.
     fn fail_as_late(&self, late: Vec<Job>, now: Instant) {
         for mut job in late {
             if job.deadline <= now {
@@ -306,7 +307,7 @@ impl Dispatch {
         }
     }
 
-    /// As much of what waits as one call may carry, and those for whom it would come too late.
+    /// The waiting jobs that one call may carry, and those whose answer would come too late.
     fn batch(&self, state: &mut Traffic, now: Instant) -> Batch {
         let (mut keys, mut weight, mut count) = (0, 0, 0);
         let fits = |job: &Job, fill: Fill| {
@@ -329,7 +330,7 @@ impl Dispatch {
         state.queue.take_turn(now, now + takes, fits)
     }
 
-    /// Fails the jobs that are too late, and forgets those that were withdrawn.
+    /// Fails the jobs that are too late, and drops those that were withdrawn.
     pub(crate) fn drop_unwanted(&self, jobs: &mut Vec<Job>) {
         let now = Instant::now();
         jobs.retain_mut(|job| {
@@ -352,7 +353,7 @@ impl CreditSink for Dispatch {
     }
 }
 
-/// Rings when the deadline of those who wait comes, for as long as there are any.
+/// Rings when the deadline of waiting callers comes, for as long as there are any.
 async fn watch(dispatch: Weak<Dispatch>) {
     loop {
         let Some(next) = dispatch.upgrade().map(|dispatch| dispatch.fail_late()) else {

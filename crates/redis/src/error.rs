@@ -1,4 +1,4 @@
-//! Errors of ours, out of what the library and the server say.
+//! Our errors, made of those of the library and the server.
 
 use std::error::Error;
 use std::fmt;
@@ -9,9 +9,9 @@ use tollgate_core::{BackendError, FailureKind};
 #[cfg(feature = "tls")]
 use crate::trust;
 
-/// Why a backend could not be set up.
+/// The reason why a backend could not be set up.
 ///
-/// What it says is one sentence that names what to change, and never holds a password.
+/// Its text is one sentence that names the setting to change, and never holds a password.
 pub struct ConnectError {
     message: String,
     failure: Option<BackendError>,
@@ -25,7 +25,7 @@ impl ConnectError {
         }
     }
 
-    /// Nothing decides there.
+    /// The server does not decide.
     pub(crate) fn failed(failure: BackendError) -> Self {
         let place = failure.place().map(|place| format!(" at {place}"));
         let message = format!(
@@ -38,7 +38,7 @@ impl ConnectError {
         }
     }
 
-    /// What kind of failure it was that kept us from the server; `None` if it was a setting.
+    /// The kind of failure that kept us from the server; `None` if a setting was invalid.
     #[must_use]
     pub fn kind(&self) -> Option<FailureKind> {
         self.failure.as_ref().map(BackendError::kind)
@@ -51,7 +51,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// The same sentence: it is what a `main` that returns the error shows.
+/// Writes the sentence of `Display`: a `main` that returns the error shows this.
 impl fmt::Debug for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -60,13 +60,13 @@ impl fmt::Debug for ConnectError {
 
 impl Error for ConnectError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The failure itself is in the message already.
+        // The message already holds the failure itself.
         self.failure.as_ref().and_then(Error::source)
     }
 }
 
-/// The words for a call of the script that failed on a connection that has worked. Never a text of the server's own: it may
-/// name keys, and keys are identities.
+/// The error of a call of the script on a connection that has worked. It never holds a text of the server's: that may name
+/// keys, and keys are identities.
 pub(crate) fn failure(error: &RedisError) -> BackendError {
     if error.code().is_some() {
         return refusal("EVALSHA", error);
@@ -81,7 +81,7 @@ pub(crate) fn failure(error: &RedisError) -> BackendError {
     )
 }
 
-/// The words for a command that failed while a connection was made.
+/// The error of a command that failed while a connection was made.
 pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
     let Some(code) = code(error) else {
         return local(error);
@@ -136,10 +136,10 @@ pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
     BackendError::new(kind, format!("{what} ({code})"))
 }
 
-/// A right that our user lacks. The server names commands, which are no identities, and since Redis 7.2 the user.
+/// A right that our user lacks. The server names the command, which is no identity, and since Redis 7.2 the user.
 fn forbidden(command: &str, said: &str) -> BackendError {
     let ours = right(command);
-    // Before Redis 7.0 a subcommand is called by its command alone.
+    // Before Redis 7.0 the rule for a subcommand names its command alone.
     let named = lacking(said).filter(|_| {
         let (of_all, _) = ours.split_once('|').unwrap_or_default();
         !said.contains(&format!("run the '{of_all}'"))
@@ -149,7 +149,7 @@ fn forbidden(command: &str, said: &str) -> BackendError {
     BackendError::new(FailureKind::Forbidden, detail)
 }
 
-/// What a server before 7.0 says of a command of a script that it refuses, without where that stands in the script.
+/// The text of a server before 7.0 when it refuses a command of a script, without the position in the script.
 fn within_script(said: &str) -> &str {
     let behind = said
         .starts_with("Error running script")
@@ -161,10 +161,10 @@ fn within_script(said: &str) -> &str {
     }
 }
 
-/// What stands before the line of a script, and in a code's place where a script returns what a command of it was told.
+/// The text before the line of a script. It stands in a code's place if the script returns the error of one of its commands.
 const SCRIPT_S_OWN: &str = "@user_script:";
 
-/// Which right it is, if the server says so.
+/// The missing right, if the server names it.
 fn lacking(said: &str) -> Option<String> {
     let named = said
         .split_once("run the '")
@@ -187,18 +187,18 @@ const KEYS: &str =
     "our user may not use our keys: add `~tollgate:*`, or the prefix that was set (NOPERM)";
 
 fn is_about_keys(said: &str) -> bool {
-    // Before Redis 7.2, since then, and where the key is named.
+    // Before Redis 7.2, since then, and with the key named.
     ["one of the keys", "access a key", "access the '"]
         .into_iter()
         .any(|words| said.contains(words))
 }
 
-/// What an access rule calls a command.
+/// The name of a command in an access rule.
 fn right(command: &str) -> String {
     command.to_lowercase().replace(' ', "|")
 }
 
-/// Errors that have no code of their own: their texts are known by how they begin, and are not repeated.
+/// Errors without a code of their own. They are known by the beginning of their text, which is not repeated.
 fn general(command: &str, code: &str, said: &str) -> BackendError {
     let said = within_script(said);
     let begins = |text: &str| said.starts_with(text);
@@ -207,7 +207,7 @@ fn general(command: &str, code: &str, said: &str) -> BackendError {
     let (kind, what) = if is_right && let Some(lacking) = lacking(said) {
         return BackendError::new(FailureKind::Forbidden, lacking);
     } else if is_right {
-        // A server before 7.2 does not say which. The next connection asks for each.
+        // A server before 7.2 does not name the right. The next connection asks for each.
         (
             FailureKind::Forbidden,
             "our user may not run a command of the script: compare its rights with those that the documentation names",
@@ -260,7 +260,7 @@ fn general(command: &str, code: &str, said: &str) -> BackendError {
     BackendError::new(kind, what)
 }
 
-/// A command that the server does not have.
+/// The error of a command that the server does not have.
 pub(crate) fn missing(command: &str) -> BackendError {
     BackendError::new(
         FailureKind::WrongServer,
@@ -270,8 +270,8 @@ pub(crate) fn missing(command: &str) -> BackendError {
     )
 }
 
-/// The server's word for what went wrong. Before Redis 7 a script that a command fails says so in a text of its own, and the
-/// word stands in there.
+/// The server's code for the failure. Before Redis 7 the error of a command in a script comes in a text of its own, with the
+/// code in it.
 fn code(error: &RedisError) -> Option<&str> {
     let outer = error.code()?;
     if outer == SCRIPT_S_OWN {
@@ -313,7 +313,7 @@ fn local(error: &RedisError) -> BackendError {
     BackendError::new(kind, what)
 }
 
-/// The same error again, for somebody else.
+/// A copy of the error, for another caller.
 pub(crate) fn again(error: &BackendError) -> BackendError {
     let same = BackendError::new(error.kind(), error.detail());
     match error.place() {
@@ -322,10 +322,10 @@ pub(crate) fn again(error: &BackendError) -> BackendError {
     }
 }
 
-/// Whether the server said so because of what it is at present, so that a new connection may find another one.
+/// Says whether the error comes from the server's present role, so that a new connection may find another server.
 pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
     match code(error) {
-        // A new connection says which right it is that our user lacks.
+        // A new connection tells which right our user lacks.
         Some("ERR") => refusal("", error).kind() == FailureKind::Forbidden,
         Some(code) => matches!(
             code,
@@ -339,7 +339,7 @@ pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
 mod tests {
     use super::*;
 
-    /// As Redis 6.2 and 7.0 say it, and as Redis 8.0 and Valkey 8.1 do.
+    /// The texts of Redis 6.2 and 7.0, and of Redis 8.0 and Valkey 8.1.
     #[test]
     fn a_right_that_is_missing_is_named_whichever_words_the_server_has_for_it() {
         let time = "our user may not run TIME: add +time (NOPERM)";

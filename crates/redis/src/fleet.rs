@@ -12,7 +12,7 @@ use crate::server::Address;
 use crate::stats::Counters;
 use crate::sync::Instant;
 
-/// Whoever decides.
+/// The server or servers that decide.
 #[derive(Clone, Debug)]
 pub(crate) enum Fleet {
     One(Arc<Dispatch>),
@@ -20,7 +20,7 @@ pub(crate) enum Fleet {
 }
 
 impl Fleet {
-    /// The server that this leads to. If Sentinels name it, they are listened to from here on.
+    /// One server. If Sentinels name it, they are listened to from here on.
     pub(crate) fn one(dispatch: Arc<Dispatch>) -> Self {
         if let Origin::Master(sentinels) = &dispatch.link.origin {
             for listening in sentinels.listening(&Arc::downgrade(&dispatch)) {
@@ -55,7 +55,7 @@ impl Fleet {
         }
     }
 
-    /// When a request that comes now must have its answer.
+    /// The deadline of a request that comes now.
     pub(crate) fn deadline(&self) -> Instant {
         let limits = match self {
             Self::One(dispatch) => dispatch.limits,

@@ -1,4 +1,4 @@
-//! What a server says that it is.
+//! The server's own account of its kind.
 
 use redis::{Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
@@ -6,16 +6,16 @@ use tollgate_core::{BackendError, FailureKind};
 use crate::connection::{Connection, send};
 use crate::error::refusal;
 
-/// What a server has to be.
+/// The required kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One for itself, with replicas or not.
+    /// A single server, with replicas or not.
     Single,
     /// A node of a cluster.
     Node,
 }
 
-/// Introduces us, and learns from the same answer whether the server is the one that was meant.
+/// Introduces us, and checks by the answer that the server is of the required kind.
 pub(crate) async fn greet(
     connection: &mut Connection,
     name: &str,
@@ -28,7 +28,7 @@ pub(crate) async fn greet(
         .to_owned();
     let answer = send(connection, &hello).await;
     let answer = answer.map_err(|error| refusal("HELLO", &error))?;
-    // A server that says nothing of its mode has only one.
+    // A server that does not name its mode has only one.
     match (field(&answer, "mode").as_deref(), kind) {
         (Some("sentinel"), _) => Err(wrong(
             "the server is a Sentinel: set it up with RedisBackend::sentinel",

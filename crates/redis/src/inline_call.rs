@@ -1,9 +1,9 @@
 //! A call that runs inline: the future that waits for its answer drives it.
 //!
-//! A request that leaves alone needs no task: its own future can send it and see the answer come, which saves a lone
-//! decision a third of its latency on the way through the runtime. But nobody else may depend on whether that future is
-//! polled. So the call can be taken over at any time: as soon as somebody has to wait for the connection, or when the
-//! future is dropped, the call goes on as a task, as all others do.
+//! A request that leaves alone needs no task: its own future can send it and see the answer come, which saves a lone decision a
+//! third of its latency on the way through the runtime. But no other caller may depend on the polling of that future. So the
+//! call can be taken over at any time: as soon as another caller has to wait for the connection, or when the future is dropped,
+//! the call goes on as a task, like all others.
 
 use std::mem;
 use std::pin::Pin;
@@ -26,11 +26,11 @@ pub(crate) struct InlineCall {
 enum Slot {
     /// The call rests, with the waker of the task that polled it last: taking the call over wakes that task.
     Here(Run, Option<Waker>),
-    /// The call is out with the task that polls it. Not under the lock, since the end of a call sends others.
+    /// A task polls the call, and has taken it out of the lock, because the end of a call sends others.
     Polled,
-    /// The call is out, and to be taken over when it comes back.
+    /// The call is out, and must be taken over when it comes back.
     Wanted,
-    /// The call is over, or a task by now.
+    /// The call is over, or runs as a task.
     Gone,
 }
 
@@ -45,7 +45,7 @@ impl InlineCall {
         })
     }
 
-    /// Makes it a task, if it is not over.
+    /// Makes the call a task, if it is not over.
     pub(crate) fn take_over(&self) {
         let mut slot = self.slot();
         match mem::replace(&mut *slot, Slot::Gone) {
@@ -61,7 +61,7 @@ impl InlineCall {
         }
     }
 
-    /// Whether the call is still to be driven from here. If not, the answer is there, or comes from a task.
+    /// Polls the call. Says whether it must still be driven from here. If not, the answer is there, or will come from a task.
     fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut slot = self.slot();
         let mut run = match mem::replace(&mut *slot, Slot::Polled) {
@@ -72,7 +72,8 @@ impl InlineCall {
             }
         };
         drop(slot);
-        // Its timers are the backend's runtime's, whoever polls it. With that ends the call, and nobody is left to answer.
+        // Its timers are of the backend's runtime, whichever task polls it. The call ends with that runtime, and its callers
+        // have been told.
         let Some(entered) = self.runtime.enter() else {
             *self.slot() = Slot::Gone;
             return false;
@@ -120,7 +121,7 @@ impl Future for AnswerFuture {
     type Output = Result<Delivery, oneshot::error::RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Not to be woken by an answer that comes out of this very poll: a task that wakes itself moves to another thread.
+        // An answer that this very poll brings must not wake the task: a task that wakes itself moves to another thread.
         if self.inline.as_ref().is_some_and(|inline| inline.poll(cx)) {
             return Poll::Pending;
         }
@@ -130,7 +131,7 @@ impl Future for AnswerFuture {
 
 impl Drop for AnswerFuture {
     fn drop(&mut self) {
-        // First it is known that nobody waits, so that what was not sent is not sent.
+        // The withdrawal comes first, so that an unsent job is not sent.
         self.answer.close();
         if let Some(inline) = &self.inline {
             inline.take_over();

@@ -1,4 +1,4 @@
-//! One request on its way: who waits for it, and until when.
+//! One request on its way, with its caller and its deadline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,19 @@ use crate::stats::Counters;
 use crate::sync::Instant;
 use crate::wire::{Outcome, Request, Work};
 
-/// The place to which credits go for decisions that reached nobody. A job is answered with one, and so does not know the connections
-/// that carry them.
+/// The place for credits of decisions that no caller received. A job knows it instead of the connections that carry credits.
 pub(crate) trait CreditSink: fmt::Debug + Send + Sync {
     /// Sends a credit, without waiting for its end.
     fn credit(self: Arc<Self>, credit: Request);
 }
 
-/// Where in a cluster a job belongs. Jobs of one route may share a call; elsewhere there is one.
+/// The route of a job in a cluster. Jobs of one route may share a call. Elsewhere there is one route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) slot: u16,
-    /// Whether the slot is on its way to the node, which must be told that we know.
+    /// True if the slot is migrating to the node, which must be told that we know (ASKING).
     pub(crate) asking: bool,
-    /// Whether it goes by itself: while a slot moves, the keys of one call may be in two places.
+    /// True if the job travels alone: while a slot migrates, the keys of one call may be in two places.
     pub(crate) alone: bool,
 }
 
@@ -32,16 +31,16 @@ pub(crate) struct Route {
 pub(crate) struct Job {
     pub(crate) request: Arc<Request>,
     pub(crate) route: Route,
-    /// How often a node has sent it on.
+    /// The number of times that a node has redirected it.
     pub(crate) sent_on: u32,
-    /// Nobody waits for credits and debits.
+    /// No caller waits for credits and debits.
     waiter: Option<oneshot::Sender<Delivery>>,
-    /// Until when somebody waits. What nobody waits for is not tried again after it.
+    /// The deadline. A job without a caller is not tried again after it.
     pub(crate) deadline: Instant,
-    /// Where it is counted if it fails and nobody is told.
+    /// The counter of its failure, if there is no caller to tell.
     counters: Option<Arc<Counters>>,
     answered: bool,
-    /// Where it stands among all that came to its queue.
+    /// Its number among all jobs that came to its queue.
     pub(crate) place: u64,
 }
 
@@ -64,7 +63,7 @@ impl Job {
         (job, answer)
     }
 
-    /// What nobody waits for is tried for this long, since who went away will be back or replaced by then.
+    /// The time for which a job without a caller is tried. A node that went away is back or replaced by then.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
     pub(crate) fn unattended(request: Request, counters: &Arc<Counters>) -> Self {
@@ -80,22 +79,22 @@ impl Job {
         }
     }
 
-    /// Whether somebody waited and does no more: not yet sent, it need not be.
+    /// Says whether its caller has gone away: an unsent job then need not be sent.
     pub(crate) fn is_withdrawn(&self) -> bool {
         self.waiter.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
-    /// Whether a deadline matters to it: somebody waits and has no answer.
+    /// Says whether a deadline matters to it, because a caller waits and has no answer.
     pub(crate) fn is_pending(&self) -> bool {
         self.waiter.is_some()
     }
 
-    /// Whether it has been answered: nothing is to be done for it any more.
+    /// Says whether it has been answered, so that no work is left for it.
     pub(crate) fn is_over(&self) -> bool {
         self.answered || self.is_withdrawn()
     }
 
-    /// Answers. What was decided for somebody who is gone is given back that way.
+    /// Answers. A decision for a caller that is gone is given back.
     pub(crate) fn answer(&mut self, outcome: Outcome, undo: Arc<dyn CreditSink>) {
         if outcome.is_err() {
             self.count_as_lost();
@@ -121,7 +120,8 @@ impl Job {
         self.refuse(BackendError::new(kind, detail));
     }
 
-    /// Says that nothing was decided, as far as anybody knows. The request stays, should the answer come after all.
+    /// Tells the caller that there is no decision, as far as is known. The job keeps its request, in case the answer comes
+    /// after all.
     pub(crate) fn refuse(&mut self, error: BackendError) {
         self.count_as_lost();
         self.answered = true;
@@ -135,8 +135,8 @@ impl Job {
     }
 }
 
-/// A delivery is an outcome on its way to the task that waits. One that is dropped before it was read, wherever it was by then,
-/// gives back what it says was taken.
+/// A delivery is an outcome on its way to the waiting task. Dropped unread, wherever it was by then, it gives back the charges
+/// that it says were taken.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     outcome: Option<Outcome>,
@@ -175,7 +175,7 @@ pub(crate) fn gone() -> BackendError {
     )
 }
 
-/// What undoes a decision.
+/// The credits that undo a decision.
 fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
     let Work::Decide(charges) = &request.work else {
         return Vec::new();

@@ -23,21 +23,21 @@
 //!
 //! # What is guaranteed
 //!
-//! * **One budget.** Whoever asks, in whatever process, is decided by one script on the server's one clock. The clocks of
-//!   the application's hosts do not matter.
+//! * **One budget.** Every caller in every process is decided by one script on the server's one clock. The clocks of the
+//!   application's hosts do not matter.
 //! * **Many decisions, one call.** While a call is on its way requests gather and leave together; a lone request leaves at
 //!   once. There is no timer in between.
-//! * **At most once.** A call of which nobody knows whether it ran is never sent again. After a missed deadline a charge
-//!   may have been taken without passing, never the reverse; if the answer still comes, it is given back.
-//! * **Brief.** No call of many requests takes the server more than 6.4 million instructions, which is less than a millisecond at two
-//!   in each cycle of 3.2 GHz. A single request may that names more than six sliding logs of a thousand entries, of some 150 µs each,
-//!   or more than fourteen rolling windows of 128 buckets.
-//! * **Bounded.** So many wait and no more; each answer, or the news that there is none, comes within the deadline. What could not
-//!   be answered by then, by what round trips have lately taken, fails at once.
+//! * **At most once.** A call with an unknown outcome is never sent again. After a missed deadline a charge may have been taken
+//!   without passing, never the reverse; if the answer still comes, the charge is given back.
+//! * **Brief.** No call of many requests takes the server more than 6.4 million instructions, which is less than a millisecond
+//!   at two instructions in each cycle of 3.2 GHz. A single request may take more if it names more than six sliding logs of a
+//!   thousand entries, of some 150 µs each, or more than fourteen rolling windows of 128 buckets.
+//! * **Bounded.** The number of waiting requests is bounded. Each answer, or the news that there is none, comes within the
+//!   deadline. A request that cannot be answered by then, judged by recent round trips, fails at once.
 //!
 //! # On the server
 //!
-//! Least rights, of which each is needed; in a cluster the second line adds to the first, on a Sentinel the third stands alone:
+//! The least rights. Each is needed. In a cluster the second line adds to the first, and on a Sentinel the third stands alone:
 //!
 //! ```text
 //! ACL SETUSER gate on >password ~tollgate:* -@all +evalsha +script|load +time +get +mget +exists +set +setrange +del
@@ -45,27 +45,27 @@
 //! ACL SETUSER gate on >password -@all resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name
 //! ```
 //!
-//! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and whoever is evicted starts from a
-//! full one: give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to
-//! decide, and the failure rule acts. A GCRA state with a name of 31 bytes takes about 105 to 180 bytes.
+//! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and an evicted budget starts full again:
+//! give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to decide, and the
+//! failure rule acts. A GCRA state with a name of 31 bytes takes about 105 to 180 bytes.
 //!
-//! # Where the budgets are
+//! # Kinds of servers
 //!
 //! * [`RedisBackend::connect`]: one server.
-//! * [`RedisBackend::sentinel`]: the master that the Sentinels name, asked for again with every connection. They are listened to,
-//!   and asked each second, so that the connections to a master that was replaced are given up at once.
-//! * [`RedisBackend::cluster`]: each node has a queue and connections of its own. All budgets of one identity live in one slot;
-//!   those of a request that names several identities may not, are then taken in turn, and given back if a later one denies. In
-//!   between others may be denied. A give-back that fails stays charged: [`Stats::lost_give_backs`].
+//! * [`RedisBackend::sentinel`]: the master that the Sentinels name, asked for again with every connection. The backend listens
+//!   to the Sentinels and asks them each second, so that connections to a replaced master are closed at once.
+//! * [`RedisBackend::cluster`]: each node has a queue and connections of its own. All budgets of one identity live in one slot.
+//!   A request that names several identities may need several slots: these are charged in turn, and given back if a later one
+//!   denies. In between others may be denied. A give-back that fails stays charged: [`Stats::lost_give_backs`].
 //!
 //! Each on Redis 6.2 to 8, and Valkey 8 and 9. With the feature `tls` each over `rediss://`, where nodes and masters have to be
-//! named with ports that speak it (`tls-cluster yes`, `tls-replication yes`). Certificates are computed with by rustls; if nobody
-//! has chosen a provider for the process by then, `ring` is.
+//! named with ports that speak it (`tls-cluster yes`, `tls-replication yes`). TLS is that of rustls; its cryptography provider
+//! is the one that the process has chosen, or else `ring`.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! A server that fails over forgets what replication had not carried: for each key at most one full budget. If its clock
-//! differs from its predecessor's, budgets see that as time that has passed, or has stood still.
+//! A failover loses the writes that replication had not carried: for each key at most one full budget. If the new master's
+//! clock differs from the old one's, budgets see that as time that has passed, or has stood still.
 
 mod backend;
 mod cluster;

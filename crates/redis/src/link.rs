@@ -1,4 +1,4 @@
-//! How a connection is made.
+//! Making a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,42 +15,42 @@ use crate::script::Script;
 use crate::sentinel::Sentinels;
 use crate::server::{self, Address};
 
-/// Who is to be connected to.
+/// The server to connect to.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// This server.
+    /// A fixed server.
     Server(Arc<ConnectionInfo>),
-    /// Whom the Sentinels name at the time.
+    /// The master that the Sentinels name at the time.
     Master(Arc<Sentinels>),
 }
 
-/// A handshake that succeeded: the connection, and what was learned by it.
+/// The result of a handshake: the connection, and the facts learned by it.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) connection: Connection,
-    /// How long the last question took.
+    /// The duration of the last question.
     pub(crate) round_trip: Duration,
-    /// The server that it leads to, unless that is no host.
+    /// The server that it leads to, unless that is not a host.
     pub(crate) server: Option<Address>,
 }
 
-/// What it takes to connect.
+/// The settings of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) origin: Origin,
-    /// What the server has to be.
+    /// The required kind of server.
     pub(crate) kind: Kind,
     /// Hosts that may be passwords: see [`server::only_word`].
     pub(crate) hidden: Arc<[String]>,
     pub(crate) client_name: Arc<str>,
-    /// What the names of our keys begin with.
+    /// The beginning of the names of our keys.
     pub(crate) prefix: Arc<str>,
     pub(crate) script: Arc<Script>,
     pub(crate) deadline: Duration,
 }
 
 impl Link {
-    /// Connects, and shows that the server is what it is taken for, has our script and runs it.
+    /// Connects, and checks that the server is of the required kind, has our script and runs it.
     pub(crate) async fn open(&self) -> Result<Handshake, BackendError> {
         let opened = within(self.deadline, self.handshake()).await;
         match (opened, &self.origin) {

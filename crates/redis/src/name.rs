@@ -1,8 +1,8 @@
-//! What a state is called in Redis: `prefix:policy:slot/unit:identity`, in a cluster `prefix:{partition}:policy:…`.
+//! The names of states in Redis: `prefix:policy:slot/unit:identity`, in a cluster `prefix:{partition}:policy:…`.
 //!
-//! The unit is what makes states incompatible, the limit is not part of it. Names are printable ASCII that an operator can
-//! read, and [`StateName`] reads them back. Policy and identity are escaped so that no two identities have one name and none
-//! can write a hash tag or leave its place.
+//! The name has the unit, because states of two units are incompatible; it does not have the limit. Names are printable ASCII
+//! that an operator can read, and [`StateName`] reads them back. Policy and identity are escaped so that no two identities have
+//! one name, and none can forge a hash tag or reach into another part of the name.
 
 mod identity;
 mod read;
@@ -16,14 +16,14 @@ use tollgate_core::{Key, Scope, Unit};
 pub use self::read::StateName;
 use crate::slot;
 
-/// What a state is called.
+/// The parts of a state's name.
 pub(crate) type Name = Vec<u8>;
 
-/// How names are made.
+/// The settings of names.
 #[derive(Clone)]
 pub(crate) struct Names {
     pub(crate) prefix: String,
-    /// In a cluster: over how many hash tags identities spread.
+    /// In a cluster: the number of hash tags over which identities spread.
     pub(crate) partitions: Option<u16>,
     secret: Option<Hmac<Sha256>>,
 }
@@ -37,7 +37,7 @@ impl Names {
         }
     }
 
-    /// From here on identities stand in names as a hash under this key.
+    /// Hashes identities in names under this key from here on.
     pub(crate) fn hash_with(&mut self, key: &[u8]) {
         // A key of any length will do.
         self.secret = Hmac::new_from_slice(key).ok();
@@ -50,7 +50,7 @@ impl Names {
         name
     }
 
-    /// The same, in the place of another name.
+    /// Writes the name in the place of another one.
     pub(crate) fn write(&self, name: &mut Name, scope: Scope, key: &Key) {
         let parts = [
             self.prefix.as_bytes(),
@@ -75,7 +75,7 @@ impl Names {
     }
 }
 
-/// What may stand before everything else.
+/// The start of every name.
 pub(crate) fn is_prefix(prefix: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     !prefix.is_empty() && prefix.chars().all(allowed)
@@ -108,7 +108,7 @@ fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
 
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the key: with it identities can be tried out.
+        // Without the key, which would allow to test guesses of identities.
         f.debug_struct("Names")
             .field("prefix", &self.prefix)
             .field("partitions", &self.partitions)
@@ -154,8 +154,8 @@ mod tests {
         keys
     }
 
-    /// No terminal, `xargs` or pattern of `SCAN` takes these for something else, nor does a shell but for parentheses, which
-    /// stand in tuples only.
+    /// Holds the characters of names: no terminal, `xargs` or pattern of `SCAN` gives one of these a meaning, nor does a shell
+    /// but for parentheses, which stand in tuples only.
     fn is_readable(byte: u8) -> bool {
         byte.is_ascii_alphanumeric() || b"-._:@/+=%(),".contains(&byte)
     }
@@ -189,7 +189,7 @@ mod tests {
                 assert!(text.starts_with("tollgate:{"), "{text}");
                 assert_eq!(text.matches(['{', '}']).count(), 2, "{text}");
                 let tag = text.split_terminator(['{', '}']).nth(1);
-                // Where the tag leads is where the server looks.
+                // The server looks where the tag leads.
                 let leads_to = tag.map(|tag| slot::of(tag.as_bytes()));
                 assert_eq!(leads_to, Some(slot::of(&name)), "{text}");
                 tag.map(str::to_owned)

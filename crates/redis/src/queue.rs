@@ -1,4 +1,4 @@
-//! Who waits for a node, in the order in which calls take them along.
+//! The queue of a node, in the order in which calls take jobs along.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use crate::job::{Job, Route};
 use crate::sync::Instant;
 
-/// Jobs that one call may carry together wait together: in a cluster those of one slot. Elsewhere that is all of them.
+/// Jobs that may share a call wait together: in a cluster those of one slot, elsewhere all.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     groups: BTreeMap<Route, Group>,
-    /// Whose turn it is. Each group that has a job stands here once.
+    /// The turns. Each group that has a job stands here once.
     turns: VecDeque<Route>,
     awaited: usize,
     unattended: usize,
-    /// How many have come so far, by which those of one call stand in the order in which they came.
+    /// The number of jobs so far, which orders the jobs of one call as they came.
     came: u64,
 }
 
 /// Jobs of one route, the oldest first.
 #[derive(Debug, Default)]
 struct Group {
-    /// All have the same time to be answered, so that the oldest is the first that is late.
+    /// Callers. All have the same time to be answered, so the oldest is the first that is late.
     awaited: VecDeque<Job>,
-    /// Credits and debits, which travel in what requests leave of a call.
+    /// Credits and debits, which travel in the room that callers leave in a call.
     unattended: VecDeque<Job>,
 }
 
@@ -33,22 +33,22 @@ impl Group {
     }
 }
 
-/// For how long credits and debits give way to requests: as long as a request waits, unless another deadline is set. From then
-/// on half of a call is theirs.
+/// The time for which credits and debits give way to callers: as long as a caller waits, unless another deadline is set. From
+/// then on half of a call is theirs.
 pub(crate) const GIVES_WAY_FOR: Duration = Duration::from_millis(100);
 
-/// How full a call may become.
+/// The bounds of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     Half,
     Whole,
 }
 
-/// What a call takes along.
+/// The jobs that a call takes along.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) jobs: Vec<Job>,
-    /// Those who wait and would have their answer too late.
+    /// The callers whose answer would come too late.
     pub(crate) late: Vec<Job>,
 }
 
@@ -57,12 +57,12 @@ impl Queue {
         self.awaited + self.unattended
     }
 
-    /// How many wait for an answer.
+    /// The number of callers that wait.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited
     }
 
-    /// How many are there that nobody waits for.
+    /// The number of jobs without a caller.
     pub(crate) fn unattended(&self) -> usize {
         self.unattended
     }
@@ -87,10 +87,10 @@ impl Queue {
         }
     }
 
-    /// Takes jobs of the group whose turn it is, the oldest first, for as long as `fits` says that there is room for the next:
-    /// at first what nobody waits for that has given way for long enough, into half of the call; then those who wait; then
-    /// what nobody waits for into what is left. Those take no room who would be answered after their deadline, were they
-    /// answered at `answered_at`, and those who went away. What is left of the group has another turn after all others.
+    /// Takes jobs of the group whose turn it is, the oldest first, for as long as `fits` says that there is room for the next.
+    /// The order is: jobs without a caller that have given way for long enough, into half of the call; then the callers; then
+    /// the other jobs without a caller, into the rest. A caller that has gone away takes no room, nor does one whose deadline
+    /// would be over if it were answered at `answered_at`. The rest of the group has another turn after all others.
     pub(crate) fn take_turn(
         &mut self,
         now: Instant,
@@ -136,7 +136,7 @@ impl Queue {
         }
         self.unattended -= unattended;
         if unattended > 0 {
-            // First come, first served: who gives back and then asks finds what was given back.
+            // First come, first served: a caller that gives back and then asks finds its credit done.
             turn.jobs.sort_unstable_by_key(|job| job.place);
         }
         // An empty group keeps its place: there are no more of them than slots.
@@ -146,7 +146,7 @@ impl Queue {
         turn
     }
 
-    /// Takes out those who wait and whose deadline comes no later than this.
+    /// Removes the callers whose deadline comes no later than this.
     pub(crate) fn take_late(&mut self, at: Instant) -> Vec<Job> {
         let mut late = Vec::new();
         for route in &self.turns {
@@ -166,14 +166,14 @@ impl Queue {
         late
     }
 
-    /// The first deadline of those who wait.
+    /// The first deadline of the callers.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let groups = self.turns.iter().filter_map(|route| self.groups.get(route));
         let first = groups.filter_map(|group| group.awaited.front());
         first.map(|job| job.deadline).min()
     }
 
-    /// Takes everything out.
+    /// Removes all jobs.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
         let groups = std::mem::take(self).groups;
         let jobs = |group: Group| group.awaited.into_iter().chain(group.unattended);

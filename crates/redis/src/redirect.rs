@@ -1,21 +1,21 @@
-//! What a node of a cluster says that has not run a call.
+//! The errors by which a node of a cluster redirects a call.
 
 use redis::RedisError;
 
 use crate::server::Address;
 
-/// Where a node has sent us, or what it has told us to do. Each proves that the call did not run.
+/// The instruction of a node that has redirected us. Each proves that the call did not run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
     /// The slot has another owner.
     Moved(Address),
-    /// The slot is on its way, and this key has gone ahead.
+    /// The slot is migrating, and this key has gone ahead.
     Ask(Address),
-    /// The slot is on its way, and the keys of the call may be in two places.
+    /// The slot is migrating, and the keys of the call may be in two places.
     Split,
-    /// The keys are on their way, and will be in one place.
+    /// The keys are migrating, and will be in one place.
     Wait,
-    /// The cluster has nobody for the slot at present, or for no slot unless it has somebody for each.
+    /// The cluster has no owner for the slot at present; a cluster may also refuse all slots while one has no owner.
     Down,
 }
 
@@ -29,8 +29,8 @@ impl Redirect {
         };
         match error.code()? {
             "MOVED" => address().map(Self::Moved),
-            // Before Redis 7 this is said as soon as one key has gone ahead. The others' requests, sent ahead one by one,
-            // would find nothing there and begin with a full budget.
+            // Before Redis 7 a node says this as soon as one key has gone ahead. Requests for the other keys, sent ahead one by
+            // one, would find nothing there and begin with a full budget.
             "ASK" if jobs > 1 => Some(Self::Split),
             "ASK" => address().map(Self::Ask),
             "TRYAGAIN" if jobs > 1 => Some(Self::Split),

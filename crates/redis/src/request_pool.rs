@@ -1,4 +1,4 @@
-//! A pool of requests that have been answered, to be used again: two allocations less for each decision.
+//! A pool of answered requests for reuse: two allocations less for each decision.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tollgate_core::Charge;
 use crate::name::Names;
 use crate::wire::Request;
 
-/// So many a thread keeps at most: what one call takes along, in some forty kilobytes.
+/// The most requests that a thread keeps: as many as one call takes along, in some forty kilobytes.
 const MOST: usize = 64;
 
 /// The longest names, together, that are worth keeping.
@@ -24,7 +24,7 @@ pub(crate) fn take(charges: &[Charge<'_>], names: &Names) -> Arc<Request> {
     let mut request = pooled.ok().flatten().unwrap_or_default();
     match Arc::get_mut(&mut request) {
         Some(unshared) => unshared.ask(charges, names),
-        // A request in the pool has no other holder. If it had, that one's charges would be replaced by these.
+        // A request in the pool has no other holder, whose charges these would replace.
         None => {
             let mut unshared = Request::default();
             unshared.ask(charges, names);

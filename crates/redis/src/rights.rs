@@ -1,7 +1,7 @@
 //! The rights that decisions need, tried on each new connection.
 //!
-//! A script that lacks a right fails at its first use, and before Redis 7.2 the server does not say of what. So a new connection
-//! asks for each of the script's commands once, in a form that changes nothing. All of them go in one round trip.
+//! A script that lacks a right fails at its first use, and before Redis 7.2 the server does not name the right. So a new
+//! connection asks for each of the script's commands once, in a form that changes nothing. All of them go in one round trip.
 
 use redis::{Pipeline, RedisError};
 use tollgate_core::{BackendError, FailureKind};
@@ -9,10 +9,11 @@ use tollgate_core::{BackendError, FailureKind};
 use crate::connection::Connection;
 use crate::error::refusal;
 
-/// The name of no state: those have more parts.
+/// A key that is never the name of a state: those have more parts.
 const NO_STATE: &str = "no-state";
 
-/// The script's commands. Rights are looked at before the words of a command are, so that `SET` may be one that cannot be.
+/// The script's commands. A server checks rights before it parses arguments, so `SET` may stand here in a form that always
+/// fails.
 const COMMANDS: [(&str, &[&str]); 7] = [
     ("TIME", &[]),
     ("GET", &["KEY"]),
@@ -43,7 +44,7 @@ pub(crate) async fn check(connection: &mut Connection, prefix: &str) -> Result<(
     Ok(())
 }
 
-/// Everything else a server may refuse with (no memory, no replicas, another node's slot) is for decisions to hear.
+/// Errors other than a missing right (no memory, no replicas, another node's slot) are left to the decisions.
 fn grave(command: &str, error: &RedisError) -> Result<(), BackendError> {
     let refusal = refusal(command, error);
     match refusal.kind() {

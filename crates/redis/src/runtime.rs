@@ -1,20 +1,20 @@
-//! The runtime that the backend was built on, and what becomes of callers that outlive it.
+//! The runtime of the backend, and callers that outlive it.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::runtime::{self, EnterGuard};
 use tokio::sync::oneshot;
 
-/// A runtime that may end before those who ask.
+/// A runtime that may end before the callers.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     runtime: runtime::Handle,
     ended: Arc<RwLock<bool>>,
-    /// Ends the task that sees the runtime end, with the last who could be concerned.
+    /// Ends the task that watches for the runtime's end, once nothing is left that it concerns.
     _watching: Arc<oneshot::Sender<()>>,
 }
 
-/// The runtime lasts for as long as this does.
+/// Lives for as long as the runtime does.
 #[derive(Debug)]
 pub(crate) struct RuntimeGuard<'a> {
     _runtime: EnterGuard<'a>,
@@ -22,7 +22,7 @@ pub(crate) struct RuntimeGuard<'a> {
 }
 
 impl Handle {
-    /// The runtime that this is called on, if there is one.
+    /// The current runtime, if this is called on one.
     pub(crate) fn current() -> Option<Self> {
         let runtime = runtime::Handle::try_current().ok()?;
         let ended = Arc::new(RwLock::new(false));
@@ -39,7 +39,7 @@ impl Handle {
         })
     }
 
-    /// Lets timers of the runtime be polled from elsewhere; not once it has ended, when they would panic.
+    /// Lets timers of the runtime be polled from elsewhere. Not once it has ended: then they would panic.
     pub(crate) fn enter(&self) -> Option<RuntimeGuard<'_>> {
         let lasts = self.ended.read().unwrap_or_else(PoisonError::into_inner);
         (!*lasts).then(|| RuntimeGuard {
@@ -48,7 +48,7 @@ impl Handle {
         })
     }
 
-    /// Runs in the background. On a runtime that has ended it is dropped at once.
+    /// Runs a task in the background. On a runtime that has ended the task is dropped at once.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -56,12 +56,12 @@ impl Handle {
         self.runtime.spawn(task)
     }
 
-    /// Runs in the background, and keeps nothing from being over.
+    /// Runs a task in the background, and does not keep the backend from ending.
     pub(crate) fn spawn_aside(&self, task: impl Future<Output = ()> + Send + 'static) {
         let _detached = self.runtime.spawn(task);
     }
 
-    /// Has `told` called when the runtime ends, unless what is returned is dropped before.
+    /// Calls `told` when the runtime ends, unless the returned value is dropped before.
     pub(crate) fn on_end(&self, told: impl FnOnce() + Send + 'static) -> oneshot::Sender<()> {
         let (concerned, over) = oneshot::channel();
         let _detached = self.runtime.spawn(at_the_end(told, over));
@@ -69,7 +69,7 @@ impl Handle {
     }
 }
 
-/// Waits until it is over, and calls `told` if it is dropped before: then the runtime has ended.
+/// Waits for the end of the watch, and calls `told` if it is dropped before: then the runtime has ended.
 fn at_the_end(
     told: impl FnOnce() + Send + 'static,
     over: oneshot::Receiver<()>,

@@ -1,9 +1,9 @@
 //! A saga over the slots of a cluster: a request whose keys live in several of them, so that no script sees them all.
 //!
-//! They are taken slot by slot, and given back if a later one denies or fails, or if nobody waits any more. What a caller
-//! is then told of a budget that was given back is asked again, so that it is as if the request had not come. Where one
-//! request names one budget in several modes, that cannot be told apart exactly: a shadow was decided beside what was then
-//! given back, and enforced charges of a request that is denied already are probes like others.
+//! The slots are charged one by one, and given back if a later one denies or fails, or if the caller goes away. Afterwards the
+//! saga asks again for the figures of the returned budgets, so that the caller is told about them as if the request had not
+//! come. That is not exact if one request names one budget in several modes: a shadow was decided beside charges that were
+//! given back later, and enforced charges of a request that is already denied are probes like others.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::slot;
 use crate::sync::Instant;
 use crate::wire::{OwnedCharge, Request, Work};
 
-/// Whether a request asks for more than one slot.
+/// Says whether a request needs more than one slot.
 pub(crate) fn is_needed(request: &Request) -> bool {
     let mut slots = request.names.iter().map(|name| slot::of(name));
     let first = slots.next();
@@ -80,7 +80,7 @@ pub(crate) async fn decide(
     Ok(Decision::apart(denied_by.is_none(), verdicts))
 }
 
-/// A saga: the request, and how long it may take.
+/// A saga: the request, and its deadline.
 struct Saga<'a> {
     charges: Vec<Charge<'a>>,
     request: &'a Request,
@@ -89,7 +89,7 @@ struct Saga<'a> {
 }
 
 impl Saga<'_> {
-    /// Positions of charges, together where they share a slot, in the order in which they stand.
+    /// Positions of charges, grouped by slot, in their order.
     fn parts(&self) -> Vec<Vec<usize>> {
         let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
         for (index, name) in self.request.names.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Saga<'_> {
         parts.into_iter().map(|(_slot, part)| part).collect()
     }
 
-    /// Asks for some charges. Once the request is denied nothing enforced is taken any more.
+    /// Asks for some charges. Once the request is denied, no further enforced charge is taken.
     async fn ask(&self, part: &[usize], denied: bool) -> Result<Decision, BackendError> {
         let charges: Vec<_> = part
             .iter()
@@ -149,7 +149,7 @@ impl Saga<'_> {
     }
 }
 
-/// A compensation gives back what the saga has taken, unless it is kept.
+/// A compensation gives back the charges of the saga, unless they are kept.
 struct Compensation {
     receipts: Vec<(Mode, Name, Receipt)>,
     cluster: Arc<Cluster>,
@@ -160,13 +160,13 @@ impl Compensation {
         self.receipts.clear();
     }
 
-    /// Gives back what was enforced, and returns when it is there. Shadows are taken on their own.
+    /// Gives back the enforced charges, and returns when that is done. Shadows stay: they are taken on their own.
     async fn give_back_enforced(&mut self) {
         let (enforced, others) = std::mem::take(&mut self.receipts)
             .into_iter()
             .partition(|(mode, ..)| *mode == Mode::Enforce);
         self.receipts = others;
-        // A task of its own: it goes on when nobody waits for the decision any more.
+        // A task of its own, which goes on when the caller goes away.
         let _ended = self.spawn(enforced).await;
     }
 
@@ -182,7 +182,7 @@ impl Compensation {
                         work: Work::Credit(receipt, n),
                         names: [name].into_iter().collect(),
                     };
-                    // All at once: one that is slow is not to make the others late.
+                    // All at once: a slow one must not delay the others.
                     cluster.runtime.spawn(cluster.ask(request, deadline))
                 })
                 .collect();

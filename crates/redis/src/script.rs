@@ -1,8 +1,8 @@
-//! The script, put together of the files in `lua/`, and its name on the server.
+//! The script, joined from the files in `lua/`, and its name on the server.
 
 use std::borrow::Cow;
 
-/// What is loaded. The order is part of it: a file uses the names of those before it.
+/// The files. Their order matters: a file uses the names of those before it.
 const SOURCE: &str = concat!(
     include_str!("../lua/head.lua"),
     include_str!("../lua/alone.lua"),
@@ -19,7 +19,7 @@ const SOURCE: &str = concat!(
     include_str!("../lua/main.lua"),
 );
 
-/// Where the script asks for the time: the one line that tests replace.
+/// The one line in which the script asks for the time. Tests replace it.
 #[cfg(any(test, feature = "test-clock"))]
 const CLOCK: &str = "local clock = redis.call('TIME')";
 
@@ -31,12 +31,12 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// As it ships: the time is the server's.
+    /// The script as it ships: the time is the server's.
     pub(crate) fn shipped() -> Self {
         Self::of(source())
     }
 
-    /// The same script, but it reads the time, in µs, where tests have put it: under this key, or on a node of a cluster
+    /// The script with a time that tests have put on the server, in µs. It stands under this key, or on a node of a cluster
     /// under the first of `key{0}`, `key{1}` … that is its own.
     #[cfg(any(test, feature = "test-clock"))]
     pub(crate) fn with_clock(key: &str) -> Self {
@@ -68,7 +68,7 @@ fn source() -> Cow<'static, str> {
     Cow::Borrowed(SOURCE)
 }
 
-/// In tests, the script in the file that `TOLLGATE_SCRIPT` names, if it names one: mutants of the script need no building.
+/// In tests, the script in the file that `TOLLGATE_SCRIPT` names, if it names one: mutants of the script need no new build.
 #[cfg(any(test, feature = "test-clock"))]
 #[expect(
     clippy::expect_used,

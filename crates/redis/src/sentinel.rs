@@ -1,8 +1,8 @@
-//! Who is the master at present, by those who watch it.
+//! The present master, as the Sentinels tell it.
 //!
-//! A master that is replaced on purpose stays where it is, and takes writes for some ten seconds more. So each Sentinel is
-//! listened to, and asked again each second besides: once one of them has changed its mind, the connections to the old master
-//! are given up at once.
+//! A master that is replaced on purpose keeps its address, and takes writes for some ten seconds more. So the backend listens
+//! to each Sentinel, and also asks it each second. Once one of them names another master, connections to the old one are closed
+//! at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +21,10 @@ use crate::connection::{connect, jittered, send, within};
 use crate::error::refusal;
 use crate::server::{self, Address, Credentials};
 
-/// How often a Sentinel is asked that has said nothing: all that a process may be late that may not subscribe.
+/// The interval at which a silent Sentinel is asked. A user that may not subscribe hears of a new master at most this late.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Where a Sentinel says that it knows another master.
+/// The channel on which a Sentinel names a new master.
 const NEWS: &str = "+switch-master";
 
 /// The Sentinels of one master.
@@ -33,15 +33,15 @@ pub(crate) struct Sentinels {
     pub(crate) master_name: String,
     pub(crate) sentinels: Vec<ConnectionInfo>,
     pub(crate) credentials: Credentials,
-    /// How long one of them may take: less than all may, so that a silent one does not keep us from the others.
+    /// The time for one Sentinel: less than for all of them, so that a silent one does not keep us from the others.
     pub(crate) patience: Duration,
-    /// Which of them changed its mind last, and so knows best.
+    /// The one that reported a new master last, and so knows best.
     pub(crate) freshest: AtomicUsize,
 }
 
-/// A part of the backend that wants to hear of a new master.
+/// A part of the backend that must hear of a new master.
 pub(crate) trait Listener: Clone + Send + Sync + 'static {
-    /// Whether it is still there to be told.
+    /// Says whether it still exists.
     fn is_there(&self) -> bool;
 
     /// Another server is the master.
@@ -49,7 +49,7 @@ pub(crate) trait Listener: Clone + Send + Sync + 'static {
 }
 
 impl Sentinels {
-    /// Asks one after the other, until one knows. Whether the server then says the same of itself is asked there.
+    /// Asks one after the other, until one knows the master. The server itself is asked elsewhere if it agrees.
     pub(crate) async fn master(&self) -> Result<ConnectionInfo, BackendError> {
         let mut why = None;
         let freshest = self.freshest.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Sentinels {
         Err(why.unwrap_or_else(|| BackendError::new(FailureKind::Unreachable, "no Sentinel")))
     }
 
-    /// Listens to all of them, for as long as there is a listener. One task for each.
+    /// Listens to all of them, in one task each, for as long as there is a listener.
     pub(crate) fn listening<L: Listener>(
         self: &Arc<Self>,
         listener: &L,
@@ -99,7 +99,7 @@ impl Sentinels {
         }
     }
 
-    /// The master is spoken to as its Sentinels are, but for who we are and which database it is.
+    /// The settings of the Sentinels' connections serve for the master as well, except the user, the password and the database.
     fn server(&self, sentinel: &ConnectionInfo, address: Address) -> ConnectionInfo {
         let plain = redis::RedisConnectionInfo::default().set_skip_set_lib_name();
         let server = server::at(sentinel, address).set_redis_settings(plain);
@@ -107,12 +107,12 @@ impl Sentinels {
     }
 }
 
-/// Listens to one Sentinel, and has the old master left when it knows another one.
+/// Listens to one Sentinel, and has connections to the old master closed when it names another one.
 async fn listen(sentinels: Arc<Sentinels>, number: usize, listener: impl Listener) {
     let Some(sentinel) = sentinels.sentinels.get(number) else {
         return;
     };
-    // Kept from one connection to the next. What a Sentinel says first is no news: it may be the one that is behind.
+    // Kept from one connection to the next. The first answer of a Sentinel is not news: it may be the one that is behind.
     let mut known = None;
     loop {
         let news = Arc::new(Notify::new());
@@ -137,7 +137,7 @@ async fn listen(sentinels: Arc<Sentinels>, number: usize, listener: impl Listene
     }
 }
 
-/// Connects to a Sentinel, on which `news` then tells that there is some. One that does not let us subscribe is asked only.
+/// Connects to a Sentinel; `news` then tells that it has something to say. One that does not let us subscribe is only asked.
 async fn subscribe(
     sentinel: &ConnectionInfo,
     news: &Arc<Notify>,

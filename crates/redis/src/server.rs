@@ -1,4 +1,4 @@
-//! Where a server is, and how it is spoken to.
+//! The address of a server, and the settings of its connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::error::ConnectError;
 
-/// Host and port, as the servers themselves name each other.
+/// Host and port, in the form in which servers name each other.
 pub(crate) type Address = (String, u16);
 
-/// What is said to every server, whatever its URL says.
+/// The settings for every server, whatever its URL says.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) username: Option<String>,
@@ -45,8 +45,8 @@ impl TlsFiles {
 
 #[cfg(feature = "tls")]
 impl TlsFiles {
-    /// Each is of the kind that it is set as. The library takes a file without any certificate for an authority that
-    /// trusts nobody.
+    /// Checks that each PEM is of its kind. The library takes a file without any certificate for an authority that trusts no
+    /// server.
     fn check(&self) -> Result<(), ConnectError> {
         let certificates = |name, pem: &[u8]| {
             let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
@@ -125,7 +125,7 @@ fn secure(info: ConnectionInfo, papers: &TlsFiles) -> Result<ConnectionInfo, Con
         return Ok(info);
     }
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody may be quicker, and then the choice is theirs.
+        // Another thread may be quicker; then its choice holds.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
     }
     papers.check()?;
@@ -149,7 +149,7 @@ fn secure(info: ConnectionInfo, papers: &TlsFiles) -> Result<ConnectionInfo, Con
 }
 
 /// The host of a URL that has a single word, if that may be a password: `redis://s3cret` in place of `redis://:s3cret@host`.
-/// A name with a port or behind an `@` is a host, and so are addresses, `localhost`, and names of several parts in lower case.
+/// Certainly hosts are a name with a port or behind an `@`, addresses, `localhost`, and names of several parts in lower case.
 pub(crate) fn only_word(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let word = rest.split(['/', '?']).next()?;
@@ -181,7 +181,7 @@ pub(crate) fn database(url: &str) -> i64 {
     info.map_or(0, |info| info.redis_settings().db())
 }
 
-/// The same with what is said to every server.
+/// This server with the settings for every server.
 pub(crate) fn with_credentials(info: ConnectionInfo, credentials: &Credentials) -> ConnectionInfo {
     let mut settings = info.redis_settings().clone();
     if let Some(username) = &credentials.username {
@@ -196,7 +196,7 @@ pub(crate) fn with_credentials(info: ConnectionInfo, credentials: &Credentials) 
     info.set_redis_settings(settings)
 }
 
-/// The same at another place, spoken to by the same means.
+/// A server at another address, with these settings.
 pub(crate) fn at(info: &ConnectionInfo, (host, port): Address) -> ConnectionInfo {
     let mut place = info.addr().clone();
     match &mut place {

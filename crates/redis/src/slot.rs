@@ -1,4 +1,4 @@
-//! Which slot of a cluster a name belongs to.
+//! The slot of a name in a cluster.
 
 /// The slots of every cluster.
 pub(crate) const SLOTS: u16 = 16_384;
@@ -8,14 +8,15 @@ pub(crate) fn of(name: &[u8]) -> u16 {
     crc16(tag(name).unwrap_or(name)) % SLOTS
 }
 
-/// What stands between the first `{` and the next `}`, unless it is nothing.
+/// The text between the first `{` and the next `}`, unless it is empty.
 fn tag(name: &[u8]) -> Option<&[u8]> {
     let (_, behind) = name.split_at_checked(name.iter().position(|&byte| byte == b'{')? + 1)?;
     let end = behind.iter().position(|&byte| byte == b'}')?;
     behind.get(..end).filter(|tag| !tag.is_empty())
 }
 
-/// The checksum that Redis spreads keys by: CRC-16 of the XMODEM kind. A table, since each decision in a cluster takes one.
+/// The checksum that Redis spreads keys by: CRC-16 of the XMODEM kind. By a table, because each decision in a cluster computes
+/// one.
 pub(crate) fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, byte| {
         let [high, low] = crc.to_be_bytes();

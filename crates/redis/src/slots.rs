@@ -1,4 +1,4 @@
-//! Who has which slot.
+//! The owners of the slots.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::server::Address;
 use crate::slot::SLOTS;
 use crate::sync::Instant;
 
-/// For how long after a node was replaced another one may not have heard of it: far longer than they take to tell each other.
+/// The time in which some nodes may not have heard yet that a node was replaced: far longer than they take to tell each other.
 const HEARSAY: Duration = Duration::from_secs(60);
 
-/// The masters of a cluster and what they have, as far as we know.
+/// The masters of a cluster and their slots, as far as we know.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     nodes: HashMap<Address, Arc<Dispatch>>,
     owners: Vec<Option<Arc<Dispatch>>>,
-    /// Those of the last that were replaced who did not answer any more, and when that was. Whoever has not heard of it names
-    /// them again, which is no reason to wait for them.
+    /// The recently replaced nodes that had stopped answering, and the time. A node that has not heard of it names them again,
+    /// which is no reason to wait for them.
     silent: HashMap<Address, Instant>,
 }
 
-/// Whether a node that is named is worth waiting for before it has answered.
+/// Says whether a newly named node is worth waiting for before it has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prospect {
     Some,
@@ -68,7 +68,7 @@ impl Slots {
         }
     }
 
-    /// Everything anew. Gives the nodes that are no more.
+    /// Replaces the whole map. Returns the nodes that have left.
     pub(crate) fn replace(
         &mut self,
         ranges: Vec<Range>,
@@ -103,7 +103,8 @@ pub(crate) struct Range {
     master: Address,
 }
 
-/// Reads what `CLUSTER SLOTS` says. A node that does not know its own host leaves it out: it is the one that was asked.
+/// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own host leaves it out: then it is the node that was
+/// asked.
 pub(crate) fn parse(value: Value, asked: &str) -> Option<Vec<Range>> {
     let Value::Array(ranges) = value else {
         return None;

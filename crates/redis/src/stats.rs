@@ -1,25 +1,25 @@
-//! What a backend tells about itself.
+//! The figures of a backend.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::wire::Call;
 
-/// What a [`RedisBackend`](crate::RedisBackend) has sent and received so far. Requests by calls is how well it coalesces.
+/// The traffic of a [`RedisBackend`](crate::RedisBackend) so far. Requests divided by calls shows how well it coalesces.
 ///
-/// Counts, and nothing that would need a clock or a histogram on the way: whoever wants rates takes the difference of two.
+/// Counts, and nothing that would need a clock or a histogram: for rates, take the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Calls of the script.
     pub calls: u64,
-    /// Requests that they carried: decisions, credits, debits and resets.
+    /// Requests in these calls: decisions, credits, debits and resets.
     pub requests: u64,
-    /// Bytes of these calls, as they stand in the protocol.
+    /// Bytes of these calls, in the protocol.
     pub bytes_out: u64,
-    /// Bytes of what the server answered. Errors are not counted.
+    /// Bytes of the server's answers, without errors.
     pub bytes_in: u64,
-    /// Credits that failed, or of which nobody knows: what they were to give back may have stayed charged. Beside those that
-    /// were asked for, a cluster has its own: a request was denied in one slot, and had taken in another.
+    /// Credits that failed, or whose outcome is unknown: their charges may have stayed. They are credits of callers and, in a
+    /// cluster, those of a request that one slot denied after another had taken.
     pub lost_give_backs: u64,
 }
 
@@ -73,7 +73,7 @@ fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// A text of the protocol: `$`, its length, its bytes, and the ends of both lines.
+/// The size of a text in the protocol: `$`, its length, its bytes, and the ends of both lines.
 fn on_the_wire(length: usize) -> usize {
     1 + digits(length) + 2 + length + 2
 }

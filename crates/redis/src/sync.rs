@@ -1,4 +1,4 @@
-//! What threads share, and how time passes for them. The models that try orders in which they may run, `tests/inline_call.rs` and
+//! The types that threads share, and the passing of time. The models that try orders of the threads, `tests/inline_call.rs` and
 //! `tests/dispatch.rs`, bring others.
 
 pub(crate) use std::sync::atomic::AtomicBool;

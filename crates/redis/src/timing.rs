@@ -1,5 +1,5 @@
-//! A server that is as far away as it is told to be, on a clock that stands still while anything is to be done: who is answered
-//! when, to the millisecond of tokio's timers.
+//! A simulated server at any distance, on a clock that stands still while any task is ready: the tests tell when each caller is
+//! answered, to the millisecond of tokio's timers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,17 +28,17 @@ use crate::wire::{Request, Work};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// What a timer of tokio's may be late, twice.
+/// The lateness of one of tokio's timers, twice.
 const TICKS: Duration = Duration::from_millis(2);
 
-/// What the server has been sent.
+/// The commands that the server has received.
 #[derive(Debug, Default)]
 struct Sent {
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
 }
 
-/// Answers each call after the round trip: with the time, and that no state was there.
+/// Answers each call after the round trip: with the time, and without any state.
 async fn serve(stream: DuplexStream, round_trip: Duration, sent: Arc<Sent>) {
     let (mut from, mut to) = split(stream);
     let (due, mut dues) = tokio::sync::mpsc::unbounded_channel::<(Instant, usize)>();
@@ -67,7 +67,7 @@ async fn serve(stream: DuplexStream, round_trip: Duration, sent: Arc<Sent>) {
     }
 }
 
-/// What a server sends that never stops: this when it is first asked, and then the other for as long as anybody reads.
+/// The output of a server that never stops: the first text on the first question, and then the other for as long as it is read.
 #[derive(Clone, Copy, Debug)]
 struct Flood {
     first: &'static [u8],
@@ -75,7 +75,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// Some millions of bytes in a second. With no pause at all the clock of these tests would never go.
+    /// Some millions of bytes in a second. Without a pause the clock of these tests would never move.
     async fn serve(self, stream: DuplexStream) {
         let (mut from, mut to) = split(stream);
         if command(&mut from).await.is_none() || to.write_all(self.first).await.is_err() {
@@ -89,7 +89,7 @@ impl Flood {
     }
 }
 
-/// Reads a command to its end, and how many keys it has.
+/// Reads a command to its end. Returns its number of keys.
 async fn command(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
     let mut keys = 0;
     for place in 0..number(from).await? {
@@ -113,7 +113,7 @@ async fn number(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
     digits.trim().parse().ok()
 }
 
-/// A backend of two connections, which knows how far away the server is.
+/// A backend of two connections, which knows the distance of the server.
 struct Far {
     dispatch: Arc<Dispatch>,
     sent: Arc<Sent>,
@@ -124,7 +124,7 @@ impl Far {
         Self::with(round_trip, |stream, sent| serve(stream, round_trip, sent)).await
     }
 
-    /// Each connection is served so.
+    /// Serves each connection so.
     async fn with<F>(round_trip: Duration, serve: impl Fn(DuplexStream, Arc<Sent>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -162,7 +162,7 @@ impl Far {
         Self { dispatch, sent }
     }
 
-    /// Asks for the time, which takes the same way as any decision. How long the answer took, and what it was.
+    /// Asks for the time, by the way of any decision. Returns the duration and the answer.
     async fn ask(dispatch: Arc<Dispatch>) -> (Duration, Option<FailureKind>) {
         let asked = Instant::now();
         let deadline = dispatch.deadline();
@@ -171,7 +171,7 @@ impl Far {
     }
 }
 
-/// What callers saw who asked again and again for two seconds.
+/// The answers to callers that asked again and again for two seconds.
 #[derive(Debug, Default)]
 struct Seen {
     decided: usize,
@@ -252,7 +252,7 @@ async fn as_many_are_decided_as_ask_however_far_the_server_is_and_each_in_time()
 
         let case = format!("{round_trip_ms} ms, {callers} callers: {seen:?}");
         assert!(seen.slowest <= DEADLINE + TICKS, "{case}");
-        // Each asks again when it is told. One timer late, and one round trip at most that was waited for.
+        // Each caller asks again when it is told. It may be one timer late, and have waited for one round trip.
         let each = 2_000 / (round_trip_ms * 2 + 2);
         let least = callers * usize::try_from(each).unwrap();
         assert!(seen.decided >= least, "{case}: {least}");
@@ -307,19 +307,19 @@ async fn a_server_that_is_near_has_no_more_than_one_call_at_once_on_each_connect
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_any_more_keeps_nobody_past_the_deadline_who_waits_for_a_call_to_leave()
  {
-    // given a server that is nearer than it looks: nobody is turned away beforehand
+    // given a server that is nearer than it looks, so that no caller is refused beforehand
     let far = Far::away(ms(60_000)).await;
     let dispatch = &far.dispatch;
     let (first, then) = (1_000, 3_000);
     let mut asking: JoinSet<_> = (0..first).map(|_| Far::ask(Arc::clone(dispatch))).collect();
 
-    // when others come in the middle of the deadline of the first
+    // when others come in the middle of the first caller's deadline
     sleep(DEADLINE / 2).await;
     for _ in 0..then {
         asking.spawn(Far::ask(Arc::clone(dispatch)));
     }
 
-    // then each hears when its own is over, or as soon as it is known that nobody is heard any more
+    // then each hears when its own is over, or as soon as the server is known to be silent
     let said = asking.join_all().await;
     assert_eq!(said.len(), first + then);
     for (took, failed) in said {
@@ -328,7 +328,7 @@ async fn a_server_that_says_nothing_any_more_keeps_nobody_past_the_deadline_who_
     }
 }
 
-/// A server that never stops to send keeps its connections busy, and no timer waits for that.
+/// A server that never stops sending keeps its connections busy, and no timer waits for that.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_stops_to_send_keeps_nobody_past_the_deadline() {
     let (text, line): (&[u8], &[u8]) = (b"$1000000000\r\n", b"+");
@@ -361,7 +361,7 @@ async fn what_is_given_back_keeps_no_request_from_its_call_and_waits_no_longer_t
     let far = Far::away(ms(10)).await;
     let dispatch = &far.dispatch;
 
-    // given more to give back than a second's calls carry
+    // given more credits than a second's calls carry
     let credits = 6_000;
     for _ in 0..credits {
         dispatch.tell(credit());
@@ -373,7 +373,7 @@ async fn what_is_given_back_keeps_no_request_from_its_call_and_waits_no_longer_t
         assert_eq!(failed, None);
         assert!(took <= ms(20) + TICKS, "{took:?}");
     }
-    // and all is given back soon
+    // and all credits are sent soon
     sleep(ms(4_000)).await;
     let stats = dispatch.counters.read();
     assert_eq!((stats.requests, stats.lost_give_backs), (credits + 50, 0));

@@ -1,4 +1,4 @@
-//! What keeps TLS from coming about, and what to change.
+//! The causes of a failed TLS handshake, and the setting to change.
 
 use std::error::Error;
 use std::io;
@@ -8,7 +8,7 @@ use redis::RedisError;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use tollgate_core::{BackendError, FailureKind};
 
-/// What TLS says, if it was TLS that failed.
+/// The error of TLS, if it was TLS that failed.
 pub(crate) fn failure(error: &RedisError) -> Option<BackendError> {
     let what = match tls_error(error)? {
         TlsError::InvalidCertificate(certificate) => distrusted(certificate),
@@ -24,7 +24,7 @@ pub(crate) fn failure(error: &RedisError) -> Option<BackendError> {
 
 fn distrusted(error: &CertificateError) -> &'static str {
     match error {
-        // The second is what an authority of the same name and another key comes to.
+        // The second comes from an authority with the right name and another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the server's certificate is of an authority that is not trusted here: set its own as certificate_authority"
         }
@@ -42,7 +42,7 @@ fn distrusted(error: &CertificateError) -> &'static str {
     }
 }
 
-/// The server does not go on, and mostly because of who we are.
+/// The server ends the handshake, mostly because of our certificate.
 fn refused(alert: AlertDescription) -> BackendError {
     let what = match alert {
         AlertDescription::CertificateRequired => {
@@ -69,7 +69,7 @@ fn refused(alert: AlertDescription) -> BackendError {
     BackendError::new(FailureKind::Unauthenticated, what)
 }
 
-/// The library keeps it in a box of its own, inside an error of the network's.
+/// The library wraps it in a box of its own, inside an error of the network.
 fn tls_error(error: &RedisError) -> Option<&TlsError> {
     let inner = error.source()?;
     let inner = match inner.downcast_ref::<Arc<dyn Error + Send + Sync>>() {

@@ -1,4 +1,4 @@
-//! What a key costs the server's memory: `cargo test -p tollgate-redis --test bytes_per_key -- --nocapture`.
+//! The server memory that a key takes: `cargo test -p tollgate-redis --test bytes_per_key -- --nocapture`.
 
 mod common;
 
@@ -6,8 +6,8 @@ use common::{Budget, HOUR, connect, every_algorithm};
 use tollgate_core::{Backend, Key};
 use tollgate_testkit::Standalone;
 
-/// As many as fill the server's tables of keys and of expiries, so that their share is the least there is, and so many that what
-/// connections and Lua have at the moment is a few bytes of each.
+/// Enough keys to fill the server's tables of keys and of expiries, so that their share per key is the least possible, and so
+/// many that the momentary memory of connections and Lua is a few bytes of each.
 const KEYS: usize = 65_536;
 
 /// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log.

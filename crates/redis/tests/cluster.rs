@@ -55,7 +55,7 @@ async fn what_was_taken_in_one_slot_is_given_back_when_another_denies() {
         };
         let with_shadow = backend.decide(&[shadow, second.charge(1)]).await.unwrap();
 
-        // Its state is reported as if the request had not come, and so it is.
+        // Its state is reported as if the request had not come, which is true.
         for (decision, place) in [(decision, 0), (reversed, 1)] {
             assert!(!decision.is_admitted());
             let verdicts = decision.verdicts();
@@ -101,7 +101,7 @@ async fn pitfall_nodes_whose_clocks_are_hours_apart_give_back_and_promise_by_the
             }
         }
 
-        // Whichever denies, it says when by the clock that will keep the promise.
+        // A denial gives its time by the clock that will keep the promise.
         for spent in [&one, &two, &three] {
             spent.take(&backend, 10).await.unwrap();
             let charges = [one.charge(1), two.charge(1), three.charge(1)];
@@ -121,7 +121,7 @@ async fn who_is_dropped_between_two_slots_has_taken_nothing() {
     let [first, second] = apart(&cluster, "dropped", Quota::per_hour(1_000));
     for patience in (0..200).map(|n| Duration::from_micros(n * 20)) {
         let call = backend.decide(&[first.charge(1), second.charge(1)]);
-        // Some are dropped before, some between, and some are answered.
+        // Some are dropped before, some in between, and some are answered.
         if let Ok(decision) = timeout(patience, call).await {
             let charges = [first.charge(1), second.charge(1)];
             for receipt in decision.unwrap().receipts(&charges) {

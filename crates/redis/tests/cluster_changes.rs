@@ -1,4 +1,4 @@
-//! A cluster that changes: slots that move, nodes that go, credits that find nobody.
+//! A cluster that changes: slots that migrate, nodes that leave, credits that find no owner.
 
 #![allow(
     clippy::panic,
@@ -23,7 +23,7 @@ use tollgate_testkit::{Cluster, Standalone};
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// How often the nodes have given an error of this code.
+/// The number of errors with this code that the nodes have given.
 fn told(cluster: &Cluster, code: &str) -> u64 {
     let prefix = format!("errorstat_{code}:count=");
     let count = |node: &Standalone| {
@@ -82,13 +82,13 @@ async fn pitfall_slots_that_move_under_load_lose_no_decision_and_repeat_none() {
     }
     moving.await.unwrap();
 
-    // Each was answered, so that each is counted, once: too few or too many would show.
+    // Each was answered, so each is counted once: too few or too many would show.
     for (one, other) in budgets.iter().zip(&two_of_each) {
         let left = (one.taken(&backend).await, other.taken(&backend).await);
         assert_eq!(left, (1 + 2 * rounds, 1 + rounds));
     }
     assert!(rounds > 3, "{rounds}");
-    // It was not by luck that nobody was sent on.
+    // Redirects did happen.
     for code in ["MOVED", "ASK"] {
         assert!(told(&cluster, code) > 0, "no {code} in {rounds} rounds");
     }
@@ -116,7 +116,7 @@ async fn a_request_whose_keys_are_in_two_places_waits_until_they_are_in_one() {
     while told(&cluster, "TRYAGAIN") == 0 {
         sleep(Duration::from_millis(2)).await;
     }
-    // Each by itself is where it is, and is found there.
+    // Each by itself is at its place, and is found there.
     for charge in &charges {
         let alone = backend.decide(std::slice::from_ref(charge)).await;
         assert_eq!(alone.unwrap().verdicts()[0].remaining(), 98);
@@ -129,7 +129,7 @@ async fn a_request_whose_keys_are_in_two_places_waits_until_they_are_in_one() {
     assert_eq!(decision.verdicts()[1].remaining(), 97);
 }
 
-/// What becomes of the first master.
+/// The fate of the first master.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     Dies,
@@ -186,7 +186,7 @@ async fn fails_over(failure: Failure) {
     assert!(slowest.unwrap() < deadline, "{slowest:?}");
 }
 
-/// Redis's own default is that a cluster that has lost a shard decides nothing; it says so, which proves that nothing ran.
+/// By Redis's own default a cluster that has lost a shard decides nothing. It says so, which proves that nothing ran.
 #[tokio::test]
 async fn a_shard_that_is_lost_costs_callers_of_the_others_no_deadline_whether_full_coverage_is_required_or_not()
  {
@@ -198,7 +198,7 @@ async fn a_shard_that_is_lost_costs_callers_of_the_others_no_deadline_whether_fu
             let words = ["CONFIG", "SET", "cluster-require-full-coverage", value];
             assert!(node.command(&words).starts_with("+OK"));
         }
-        // So far off that a machine which is busy for seconds is not taken for a backend that waits.
+        // So long that a machine which is busy for seconds does not look like a backend that waits.
         let deadline = Duration::from_secs(60);
         let builder = RedisBackend::cluster(cluster.urls()).deadline(deadline);
         let backend = builder.connect().await.unwrap();
@@ -226,7 +226,7 @@ async fn a_shard_that_is_lost_costs_callers_of_the_others_no_deadline_whether_fu
             let of_another = other.take(&backend, 1).await;
             let (waited, calls) = (watch.elapsed() - asked, backend.stats().calls - before);
 
-            // then nobody waits, by the time that this process has had, nor asks again and again, and whoever can be decided is
+            // then no caller waits, by this process's own time, nor asks again and again, and every other shard decides
             assert!(waited < Duration::from_secs(1), "{waited:?}");
             assert!(calls <= 2, "{calls} calls for two asks");
             assert!(of_it.is_err());
@@ -238,7 +238,7 @@ async fn a_shard_that_is_lost_costs_callers_of_the_others_no_deadline_whether_fu
                 said => assert!(!is_required && said.unwrap().is_admitted()),
             }
         }
-        // and it is over when it is over
+        // and the outage ends when the shard is back
         cluster.node_mut(0).unwrap().restart();
         for budget in [&on_it, &other] {
             recovered(&backend, budget).await;
@@ -299,7 +299,7 @@ async fn what_cannot_be_given_back_is_counted() {
     let keys = |cluster: &Cluster| cluster.nodes()[0].command(&["DBSIZE"]);
     assert_eq!(keys(&cluster), ":0\r\n");
 
-    // The first is taken, then whoever is to give it back goes, then the second denies.
+    // The first slot is charged, then the node that is to take the credit leaves, then the second denies.
     cluster.nodes()[1].stall();
     let call = tokio::spawn(backend.decide(&[first.charge(1), second.charge(1)]));
     while keys(&cluster) != ":1\r\n" {
@@ -310,7 +310,7 @@ async fn what_cannot_be_given_back_is_counted() {
 
     let decision = call.await.unwrap().unwrap();
     assert!(!decision.is_admitted() && decision.verdicts()[1].is_denied());
-    // Nobody can say what is left of the first.
+    // The rest of the first is unknown.
     assert_eq!(decision.verdicts()[0].outcome(), Outcome::Unknown);
     assert_eq!(backend.stats().lost_give_backs, 1);
 }
@@ -324,7 +324,7 @@ async fn a_credit_outlives_a_cluster_that_is_down_and_does_not_hammer_it() {
     let decision = backend.decide(&charges).await.unwrap();
     let receipt = decision.receipts(&charges).next().unwrap();
 
-    // A node that misses one slot of its own is down, if it has been told to be.
+    // A node that misses one slot of its own refuses all, if it is configured so.
     let node = &cluster.nodes()[0];
     let unused = (0..)
         .find(|&other| other != slot(&cluster, &budget))

@@ -1,4 +1,4 @@
-//! What leaves together, and what that costs the server.
+//! Requests that leave together, and their cost to the server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use tollgate_core::{Backend, Key, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
-/// As many as one call carries, by the order of the algorithms: of what is dearer it takes fewer.
+/// The most requests of one call, by the order of the algorithms: of the more expensive ones it takes fewer.
 const TOGETHER: [usize; 5] = [64, 40, 40, 24, 4];
 
 async fn over_one_connection(server: &Standalone) -> RedisBackend {
@@ -17,7 +17,7 @@ async fn over_one_connection(server: &Standalone) -> RedisBackend {
     builder.deadline(PATIENT).connect().await.unwrap()
 }
 
-/// How often the server has run a command, in scripts or outside.
+/// The number of times that the server has run a command, in scripts or outside.
 fn times(server: &Standalone, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let name = format!("cmdstat_{command}:calls=");
@@ -39,7 +39,7 @@ async fn a_call_reads_each_state_once_and_writes_it_once_however_many_ask_for_it
         let commands = ["evalsha", "get", "mget", "set", "setrange"];
         let before = commands.map(|command| times(&server, command));
 
-        // The first leaves if nobody else is on the way; the others find somebody, and leave together.
+        // The first leaves at once if no call is under way; the others find one, and leave together.
         let first = backend.decide(&[lone.charge(1)]);
         let others: Vec<_> = (budgets.iter().cycle().take(together - 1))
             .map(|budget| backend.decide(&[budget.charge(1)]))
@@ -63,7 +63,7 @@ async fn who_comes_first_is_served_first() {
     let backend = over_one_connection(&server).await;
     for (n, quota) in every_algorithm(10, HOUR).into_iter().enumerate() {
         let budget = Budget::of(&format!("first-{n}"), quota);
-        // Costs that differ, so that they are not one count.
+        // Costs that differ, so that the requests are not one count.
         let calls: Vec<_> = (0..TOGETHER[0])
             .map(|place| backend.decide(&[budget.charge(1 + place as u64 % 2)]))
             .collect();

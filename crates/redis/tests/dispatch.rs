@@ -1,5 +1,5 @@
-//! Who waits for what, in orders drawn at random: requests that come, go away or have to wait, connections that carry them,
-//! and nodes that stall, die and are replaced.
+//! Requests, connections and nodes in orders drawn at random: requests come, go away or have to wait, and nodes stall, die and
+//! are replaced.
 //!
 //! The modules are the backend's own, on a runtime, a clock and servers of the model's. shuttle prints the order of a run that
 //! failed, and how to have it again.
@@ -59,7 +59,7 @@ const LIMITS: Limits = Limits {
     connections: 2,
 };
 
-/// With so many connections to the first server.
+/// With this many connections to the first server.
 fn dispatch(runtime: &Handle, lanes: usize) -> Arc<Dispatch> {
     let (link, runtime) = (Link::to(0), runtime.clone());
     let dispatch = Dispatch::new(link, runtime, LIMITS, None, Arc::default());
@@ -78,7 +78,7 @@ async fn take_one(dispatch: &Arc<Dispatch>) -> Outcome {
     outcome_of(dispatch.ask(Request::take_one(), deadline).await)
 }
 
-/// Whether one was taken. Whoever asks hears of it in any case.
+/// Asks for one unit. Says whether it was taken. The caller gets an answer in any case.
 fn admitted(said: &Outcome) -> bool {
     if let Err(error) = said {
         assert_ne!(error.detail(), gone().detail(), "nobody was told");
@@ -101,7 +101,7 @@ fn time_passes() -> impl FnOnce() {
 
 fn in_many_orders(times: usize, play: impl AsyncFn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // Each task has a stack of its own, and one that panics writes a backtrace from it.
+    // Each task has a stack of its own. A task that panics writes a backtrace from it.
     config.stack_size = 256 * 1024;
     let runner = Runner::new(RandomScheduler::new(times), config);
     runner.run(move || block_on(play()));
@@ -172,7 +172,7 @@ fn nobody_depends_on_whether_another_one_is_polled() {
             let runtime = Handle::default();
             let dispatch = dispatch(&runtime, lanes);
 
-            // given one or two who ask, may look once, and then do something else for long
+            // given one or two callers that may poll once, and then do something else for long
             let deadline = dispatch.deadline();
             let slow = (0..slow).map(|_| dispatch.ask(Request::take_one(), deadline));
             let mut slow: Vec<_> = slow.collect();
@@ -224,10 +224,10 @@ fn a_server_that_stalls_or_dies_and_comes_back_leaves_nobody_without_an_answer()
             for asking in asking {
                 passed += asking.await.unwrap();
             }
-            // What nobody waits for is done when the server is back.
+            // Jobs without a caller are done when the server is back.
             runtime.ended().await;
 
-            // One that nobody knows of may have been taken, and never the reverse.
+            // A charge with an unknown outcome may have been taken, and never the reverse.
             assert!((passed..=8).contains(&WORLD.taken()));
             assert!(WORLD.given_back() + dispatch.counters.lost_so_far() > 0);
             assert!(dispatch.connection().is_some());
@@ -269,7 +269,7 @@ fn a_node_that_is_replaced_takes_nobody_along() {
             }
             runtime.ended().await;
 
-            // then everybody has been told, and what nobody waits for was done or is known to be lost
+            // then every caller has been told, and jobs without a caller were done or are known to be lost
             assert!((passed..=3).contains(&WORLD.taken()));
             let lost = cluster.counters.lost_so_far();
             let done = WORLD.given_back() + lost;
@@ -279,7 +279,7 @@ fn a_node_that_is_replaced_takes_nobody_along() {
     }
 }
 
-/// Who has not heard that a node was replaced names it again, and may be asked next.
+/// A node that has not heard of the replacement names the old one again, and may be asked next.
 #[test]
 fn who_was_replaced_while_silent_is_not_waited_for_when_named_again() {
     for (first, hope) in [

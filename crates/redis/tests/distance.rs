@@ -1,4 +1,4 @@
-//! A server that is far away or sleeps, and more who ask than one call carries: everybody hears within the deadline.
+//! A server that is far away or sleeps, and more callers than one call carries: each is answered within the deadline.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,10 +17,10 @@ use tollgate_core::{Backend, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Fault, Proxy, Standalone};
 
-/// The deadline as it is unless set.
+/// The default deadline.
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// How long the callers ask.
+/// The time for which the callers ask.
 const SPELL: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,7 +47,7 @@ async fn whoever_asks_a_server_that_is_far_away_hears_within_the_deadline() {
     }
 }
 
-/// How often callers asked, and how often it took them longer than the deadline, of which most once.
+/// The number of requests, the number answered after the deadline, and the longest time of an answer.
 #[derive(Debug)]
 struct Asks {
     all: u64,
@@ -55,9 +55,10 @@ struct Asks {
     slowest: Duration,
 }
 
-/// By the time that this process has had: what the machine makes of a thousand callers and a server is not the backend's.
+/// By the time that this process has had: the test is about the backend, not about the machine's pace with a thousand callers
+/// and a server.
 async fn ask(backend: &RedisBackend, callers: usize, gives_back: bool) -> Asks {
-    /// As coarse as the watch is.
+    /// The resolution of the watch.
     const COARSE: Duration = Duration::from_millis(10);
     let budget = Arc::new(Budget::of("asked", Quota::new(1_000_000, HOUR * 24)));
     let watch = Arc::new(Watch::start());
@@ -85,7 +86,7 @@ async fn ask(backend: &RedisBackend, callers: usize, gives_back: bool) -> Asks {
                             backend.credit(receipt, 1);
                         }
                     }
-                    // A caller who is told at once does not ask again at once.
+                    // A caller that is refused at once pauses before it asks again.
                     Err(_) => sleep(Duration::from_millis(10)).await,
                 }
             }
@@ -110,7 +111,7 @@ async fn a_thousand_callers_of_a_server_that_sleeps_now_and_then_hear_within_the
     let is_over = AtomicBool::new(false);
     let asks = thread::scope(|scope| {
         scope.spawn(|| {
-            // A test that fails is not waited for.
+            // A failing test does not wait for it.
             let until = Instant::now() + SPELL * 20;
             while !is_over.load(Ordering::Relaxed) && Instant::now() < until {
                 server.stall();

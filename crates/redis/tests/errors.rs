@@ -1,4 +1,4 @@
-//! Every error as its reader sees it: each names its cause and what to change, and repeats nothing that a server said.
+//! Every error as its reader sees it: each names its cause and the setting to change, and repeats no text of a server.
 
 #![allow(
     clippy::panic,
@@ -34,7 +34,7 @@ fn budget() -> Budget {
     Budget::of("errors", Quota::per_hour(1_000))
 }
 
-/// All rights that decisions need but this one.
+/// All rights that decisions need except this one.
 fn allow_all_but(server: &Standalone, missing: &str) {
     let rights = ["~tollgate:*"]
         .into_iter()
@@ -50,14 +50,14 @@ fn as_gate(server: &Standalone) -> String {
     server.url().replace("redis://", "redis://gate:pw@")
 }
 
-/// No word that stands in keys or in what a server repeats.
+/// Holds words that stand in keys or in texts of a server: none may be in an error.
 fn is_discreet(error: &str) {
     for word in ["alice", "no-state", "with args", "user_script", "gate"] {
         assert!(!error.contains(word), "{word}: {error}");
     }
 }
 
-/// What is told once the backend has seen what is the matter.
+/// The error of decisions once the backend has noticed the trouble.
 async fn lasting(backend: &RedisBackend, kind: FailureKind, word: &str) -> BackendError {
     let asked = async {
         loop {
@@ -135,7 +135,7 @@ async fn a_command_that_is_renamed_is_named() {
 #[tokio::test]
 async fn a_server_that_takes_no_more_clients_is_not_taken_for_one_with_another_password() {
     let server = Standalone::start();
-    // By its only client, which stays.
+    // The server's only client, which stays.
     let client = redis::Client::open(server.url()).unwrap();
     let mut only = client.get_connection().unwrap();
     for (option, value) in [("maxclients", "1"), ("requirepass", "pw")] {
@@ -190,7 +190,7 @@ async fn a_connection_that_is_killed_in_use_is_not_put_down_to_tls() {
     let killed = server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let error = waiting.await.unwrap_err();
 
-    // then that is what is told
+    // then the error says so
     assert!(killed.starts_with(':'), "{killed}");
     assert_eq!(error.kind(), FailureKind::Unreachable);
     let text = error.to_string();
@@ -212,7 +212,7 @@ async fn a_request_that_finds_no_connection_is_not_told_that_an_answer_was_late(
         "{why}"
     );
 
-    // then who asks afterwards hears that there is no connection
+    // then later callers hear that there is no connection
     let backend = builder.deadline(PATIENT).start().unwrap();
     let error = lasting(
         &backend,
@@ -271,7 +271,7 @@ async fn a_file_that_is_no_certificate_is_named_as_such() {
     }
 }
 
-/// The texts of errors in the product: all literals of some words in the files that make them, up to where a value stands.
+/// The texts of errors in the product: all literals of several words in the files that make them, up to the first value.
 fn texts() -> Vec<String> {
     let files = [
         "error.rs",
@@ -311,7 +311,7 @@ fn texts() -> Vec<String> {
 
 #[test]
 fn every_error_stands_in_the_table_of_what_to_do() {
-    // Words of the server's by which its errors are known, and those that stand before others.
+    // Beginnings of the server's texts by which its errors are known, and words before other texts.
     let known = [
         "one of the keys",
         "access a key",
@@ -360,7 +360,7 @@ fn every_error_stands_in_the_table_of_what_to_do() {
         .filter(|text| !known.contains(&text.as_str()));
     let missing: Vec<_> = texts
         .map(|text| {
-            // The cause: what stands before the advice, and before any value.
+            // The cause: the words before the advice, and before any value.
             let cause = text.split(['{', ',']).next().unwrap_or_default();
             let cause = cause.split(": ").next().unwrap_or_default();
             cause.trim().to_owned()

@@ -1,4 +1,4 @@
-//! How long a call holds the server.
+//! The time for which a call holds the server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,32 +12,33 @@ use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Rece
 use tollgate_redis::{RedisBackend, StateName};
 use tollgate_testkit::Standalone;
 
-/// The most instructions of the server that a call may take: a hundred thousand for each of 64 states. That is a millisecond at two
-/// instructions in each cycle of 3.2 GHz. Servers do better: the one on which these mixes were found ran 9 to 13 in a nanosecond.
+/// The most instructions that a call may take on the server: a hundred thousand for each of 64 states. That is a millisecond at
+/// two instructions in each cycle of 3.2 GHz. Real servers do better: the one on which these mixes were found ran 9 to 13 in a
+/// nanosecond.
 const MOST: u64 = 6_400_000;
 
 /// The most requests of a call.
 const REQUESTS: u64 = 64;
 
-/// How many mixes are drawn at random, and from where on.
+/// The number of random mixes, and the first seed.
 const DRAWN: u64 = 12;
 const SEED: u64 = 16;
 
 /// A deadline that a server under valgrind keeps.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How many quotas are of GCRA.
+/// The number of quotas of GCRA.
 const OF_GCRA: u64 = 3;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Those of GCRA first.
+/// Quotas of GCRA come first.
 const QUOTAS: [Quota; 9] = [
-    // Of credits that are remembered for long.
+    // With credits that are remembered for long.
     Quota::per_hour(60).burst(1_000),
-    // Of rests as well.
+    // With rests as well.
     Quota::new(997, DAY).burst(1_000),
-    // Of credits that have lost their meaning, and of an expiry that moves with nearly every charge.
+    // With credits that have lost their meaning, and an expiry that moves with nearly every charge.
     Quota::new(7, Duration::from_micros(20_011)).burst(60),
     Quota::new(1_000, HOUR).using(Algorithm::FixedWindow {
         offset: Duration::ZERO,
@@ -46,12 +47,12 @@ const QUOTAS: [Quota; 9] = [
     Quota::new(1_000, DAY).using(Algorithm::RollingWindow { buckets: 10 }),
     Quota::new(1_000, DAY).using(Algorithm::RollingWindow { buckets: 128 }),
     Quota::new(1_024, DAY).using(Algorithm::SlidingLog),
-    // Of windows that are over when the next charge comes.
+    // With windows that are over when the next charge comes.
     Quota::new(1_000, Duration::from_micros(5_120))
         .using(Algorithm::RollingWindow { buckets: 128 }),
 ];
 
-/// How a state was left that a call finds.
+/// The history of a state that a call finds.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Missing,
@@ -67,7 +68,7 @@ const LEFT: [Left; 4] = [Left::Missing, Left::Charged, Left::Long, Left::Foreign
 /// A charge of some caller's budget.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Of the quota of this number, modulo as many as there are.
+    /// The number of its quota, modulo as many as there are.
     slot: u16,
     /// All requests charge the budget of one caller.
     is_shared: bool,
@@ -85,11 +86,11 @@ enum Verb {
 /// Requests that fill a call, and the states that it finds.
 #[derive(Clone, Debug)]
 struct Mix {
-    /// In turn. Those that are not decided have one part.
+    /// The callers, in turn. Kinds that are not decided have one part.
     requests: Vec<(Verb, Vec<Part>)>,
-    /// Of the callers in turn.
+    /// The number of callers, in turn.
     left: Vec<Left>,
-    /// Each request has a cost of its own, so that no two travel in one run.
+    /// True if each request has a cost of its own, so that no two travel in one run.
     costs_differ: bool,
 }
 
@@ -101,7 +102,7 @@ struct Asked<'a> {
     mix: &'a Mix,
 }
 
-/// A state as it stands in the server, and the decision that is dearest to give back.
+/// The bytes of a state on the server, and the decision whose credit is the most expensive.
 struct Template {
     value: Option<Vec<u8>>,
     oldest: Decision,
@@ -115,12 +116,12 @@ struct Side {
 }
 
 struct Held {
-    /// Makes the states, and finds out how much a call takes along.
+    /// Makes the states, and measures how much one call carries.
     quick: Side,
     counted: Side,
-    /// By quota, and by how the state was left.
+    /// By quota, and by the history of the state.
     templates: Vec<Vec<Template>>,
-    /// The instructions of the call behind.
+    /// The instructions of the latest call.
     around: u64,
 }
 
@@ -214,7 +215,7 @@ impl Side {
         all.exec(&mut self.connection).unwrap();
     }
 
-    /// Makes these requests at once. How many calls that took.
+    /// Makes these requests at once. Returns the number of calls.
     async fn make(&self, asked: &[Asked<'_>], templates: &[Vec<Template>]) -> u64 {
         let before = self.backend.stats();
         let (mut decisions, mut resets) = (Vec::new(), Vec::new());
@@ -258,7 +259,7 @@ impl Side {
         for reset in resets {
             reset.await.unwrap();
         }
-        // Credits and debits have left when they are counted, and are done when a request that left behind them is answered.
+        // Credits and debits have left when they are counted, and are done when a later request is answered.
         let all = before.requests + u64::try_from(asked.len()).unwrap();
         while self.backend.stats().requests < all {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -342,7 +343,7 @@ impl Held {
         }
     }
 
-    /// How many instructions a full call of this takes, and of how many requests.
+    /// The instructions of a full call of this mix, and the number of its requests.
     async fn count(&mut self, mix: &Mix) -> (u64, u64) {
         // given the states, by their names
         self.quick.put(&[]);
@@ -418,7 +419,7 @@ impl Random {
             Verb::Debit,
             Verb::Reset,
         ];
-        // By themselves in half of the mixes, since everything else leaves little room beside it.
+        // Alone in half of the mixes, since everything else leaves little room beside them.
         let quotas = QUOTAS.len() as u64;
         let kinds = if self.below(2) == 0 { OF_GCRA } else { quotas };
         let requests = (0..1 + self.below(3))
@@ -445,7 +446,7 @@ impl Random {
     }
 }
 
-/// The dearest of each quota and each kind of work: a search over all that a call can find had nothing dearer.
+/// The most expensive mix of each quota and each kind of work. A search over all mixes found nothing more expensive.
 fn dearest() -> Vec<Mix> {
     let mut mixes = Vec::new();
     let quotas = u16::try_from(QUOTAS.len()).unwrap();
@@ -488,7 +489,7 @@ fn dearest() -> Vec<Mix> {
     mixes
 }
 
-/// By instructions: the time that a call takes depends on the machine, and on what else that does.
+/// In instructions: the time of a call depends on the machine and its other load.
 #[tokio::test]
 async fn pitfall_no_call_holds_the_server_for_a_millisecond() {
     let mut held = Held::start().await;
@@ -506,7 +507,7 @@ async fn pitfall_no_call_holds_the_server_for_a_millisecond() {
 }
 
 /// Otherwise a log that is debited again and again, each time in a microsecond of its own, would have eight times as many
-/// entries as its limit, and hold the server for as much longer.
+/// entries as its limit, and hold the server eight times as long.
 #[tokio::test]
 async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
     let quota = Quota::new(1_024, HOUR * 24).using(Algorithm::SlidingLog);
@@ -530,7 +531,7 @@ async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
     for debits in [0, 1, 50] {
         for _ in 0..debits {
             backend.debit(&receipts[0], 1);
-            // Behind what nobody waits for.
+            // After the credits and debits.
             backend.decide(&[]).await.unwrap();
         }
         let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -540,12 +541,12 @@ async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
         bytes.push(length.unwrap());
     }
 
-    // then it has one entry more, and owes all of it
+    // then it has one more entry, which holds the whole debt
     assert_eq!(bytes, [1_024, 1_025, 1_025].map(|entries| 5 + 12 * entries));
     for receipt in receipts {
         backend.credit(receipt, 1);
     }
-    // What nobody waits for may come after what somebody asks.
+    // A debit may be done after a later request.
     let given_back = async {
         while budget.remaining(&backend).await != 1_024 - 51 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,5 +1,5 @@
-//! A server that answers what no server should: nobody crashes, hangs or is told what is not so, and when it is well again
-//! decisions are right again.
+//! A server with impossible answers: the process does not crash or hang, no caller gets a wrong decision, and when the server
+//! is well again decisions are right again.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,23 +23,23 @@ use tollgate_testkit::Standalone;
 
 const DEADLINE: Duration = Duration::from_millis(150);
 
-/// What stands in an answer's place.
+/// The text in the place of an answer.
 #[derive(Clone)]
 enum Answer {
     True,
-    /// This.
+    /// This text.
     Bytes(Vec<u8>),
-    /// This, and then the other again and again, for as long as anybody reads.
+    /// This text, and then the other again and again, for as long as it is read.
     Endless(&'static [u8], &'static [u8]),
-    /// The true one, and again.
+    /// The true answer, twice.
     Twice,
-    /// The true one of the call before.
+    /// The true answer of the call before.
     Former,
-    /// The true one with one byte changed, another each time.
+    /// The true answer with one byte changed, another each time.
     Changed,
 }
 
-/// A server as it should be, and who speaks in its place.
+/// A real server, and the liar in its place.
 struct Hostile {
     server: Standalone,
     url: String,
@@ -222,8 +222,8 @@ async fn whatever_a_server_answers_everybody_hears_in_time_and_it_is_used_again_
                 assert!(!text.contains("alice is at"), "{what}: {text}");
             }
             let waited = watch.elapsed();
-            // A server that never stops to send takes a core of the machine from all others. By a clock that waits for the
-            // machine `timing.rs` holds it to the deadline; here it is seen that everybody hears at all.
+            // A server that never stops sending takes a core of the machine from all others. `timing.rs` tests the deadline, on
+            // a clock that waits for the machine; this test shows that each caller gets an answer.
             let is_flood = matches!(answer, Answer::Endless(..));
             let most = DEADLINE * if is_flood { 10 } else { 3 };
             assert!(waited < most, "{what}: {waited:?}");
@@ -231,7 +231,7 @@ async fn whatever_a_server_answers_everybody_hears_in_time_and_it_is_used_again_
         hostile.answer_with(Answer::True);
 
         recovered(&backend, &budget).await;
-        // A call that cannot be read may have been decided, but none was twice.
+        // A call that cannot be read may have run, but none ran twice.
         let taken = budget.taken(&truthful).await;
         assert!(taken <= 80, "{what}: {taken}");
     }

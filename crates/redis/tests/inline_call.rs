@@ -1,4 +1,4 @@
-//! Who drives a call, in every order that threads can take: its own waiter, and whoever takes it over meanwhile.
+//! An inline call in every order that threads can take: its own waiter drives it, and another thread takes it over meanwhile.
 //!
 //! The module is the backend's own, with loom's lock and threads in place of std's and tokio's.
 
@@ -57,7 +57,7 @@ mod sync {
     }
 }
 
-/// What a server does: it answers some time, and wakes whoever asked last.
+/// A server that answers at some time, and wakes the task that asked last.
 #[derive(Default)]
 struct Server(Mutex<(bool, Option<Waker>)>);
 
@@ -89,7 +89,7 @@ struct Played {
     inline: Arc<InlineCall>,
     server: Arc<Server>,
     runtime: Handle,
-    /// How often the call came to its end.
+    /// The number of times that the call came to its end.
     ends: Arc<AtomicUsize>,
 }
 
@@ -119,7 +119,7 @@ fn play() -> Played {
     }
 }
 
-/// Waits for all tasks, and gives how often the call came to its end.
+/// Waits for all tasks. Returns the number of times that the call came to its end.
 fn ended(runtime: &Handle, ends: &AtomicUsize) -> usize {
     loop {
         let Some(task) = runtime.0.lock().unwrap().pop() else {
@@ -168,7 +168,7 @@ fn a_call_whose_waiter_has_gone_comes_to_its_end_all_the_same() {
     });
 }
 
-/// Others may wait for the same connection behind one who is slow to come back.
+/// Other callers may wait for a connection that an inline call holds while its future is slow to be polled.
 #[test]
 fn a_call_that_was_taken_over_needs_its_waiter_no_more() {
     in_every_order(|| {

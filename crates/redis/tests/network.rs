@@ -1,4 +1,4 @@
-//! A network that fails, and what it costs: no more than the deadline, and nothing twice.
+//! A failing network and its cost: no more than the deadline, and nothing twice.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ async fn until(is_so: impl Fn() -> bool) {
     timeout(PATIENT, waiting).await.expect("comes about");
 }
 
-/// Whether the server has run the script so often.
+/// Says whether the server has run the script this often.
 fn decisions(server: &Standalone, times: u64) -> bool {
     let stats = server.command(&["INFO", "commandstats"]);
     stats.contains(&format!("cmdstat_evalsha:calls={times},"))
@@ -72,7 +72,7 @@ async fn pitfall_whatever_the_network_does_nothing_is_taken_twice_and_nobody_wai
         proxy.fail_with(Fault::None);
 
         recovered(&backend, &budget).await;
-        // What was asked by others sees no fault.
+        // Later callers see no fault.
         let taken = budget.taken(&connect(&server).await).await;
         assert!(
             admitted <= taken && taken <= asked,
@@ -113,7 +113,7 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
     sleep(Duration::from_millis(50)).await;
     proxy.fail_with(Fault::None);
 
-    // While the answer is awaited nothing else waits for it: many are decided before its deadline has passed.
+    // No other call waits while the answer is awaited: many are decided before its deadline has passed.
     let mut decided = 0;
     while !lost.is_finished() {
         budget.take(&backend, 0).await.unwrap();
@@ -121,7 +121,7 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
         sleep(Duration::from_millis(5)).await;
     }
     assert!(decided >= 5, "{decided}");
-    // And none fails once it is known that one is late.
+    // And no call fails once it is known that one is late.
     for _ in 0..100 {
         budget.take(&backend, 0).await.unwrap();
     }
@@ -131,7 +131,7 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
 
 #[tokio::test]
 async fn pitfall_what_nobody_waits_for_keeps_a_request_from_its_deadline() {
-    // given a charge to give back
+    // given a charge and its credit
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
     let deadline = Duration::from_millis(400);
@@ -144,14 +144,14 @@ async fn pitfall_what_nobody_waits_for_keeps_a_request_from_its_deadline() {
     let receipt = decision.receipts(&charges).next().unwrap();
     sleep(Duration::from_millis(50)).await;
 
-    // when the answer to a request is lost on one connection, and that to what is given back on the other
+    // when the answer to a request is lost on one connection, and that to a credit on the other
     proxy.fail_with(Fault::Stall);
     let lost = tokio::spawn(backend.decide(&charges));
     until(|| decisions(&server, 4)).await;
     backend.credit(receipt, 1);
     until(|| decisions(&server, 5)).await;
 
-    // then whoever asks meanwhile hears in time that nobody knows
+    // then a caller that asks meanwhile hears in time that the outcome is unknown
     let watch = Watch::start();
     let error = backend.decide(&charges).await.unwrap_err();
     let waited = watch.elapsed();
@@ -166,7 +166,7 @@ async fn a_stalled_server_that_goes_on_is_noticed_without_a_request_of_anybodys(
     let builder = RedisBackend::builder(&server.url()).deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("probe", Quota::per_hour(1_000));
-    // Both connections have shown that they decide: with one there would be nobody to probe.
+    // Both connections have shown that they decide: with one alone there would be none to probe.
     until(|| decisions(&server, 2)).await;
     sleep(Duration::from_millis(50)).await;
     budget.take(&backend, 1).await.unwrap();
@@ -175,9 +175,9 @@ async fn a_stalled_server_that_goes_on_is_noticed_without_a_request_of_anybodys(
     let watch = Watch::start();
     let kind = budget.take(&backend, 1).await.unwrap_err().kind();
     assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
-    // Nobody but the one who waits polls a call that left alone, and it is told all the same.
+    // Only its caller polls a call that left alone, and the caller is told all the same.
     assert!(watch.elapsed() < deadline * 2, "{:?}", watch.elapsed());
-    // By now a question of our own over the other connection has found out the same, and nobody waits.
+    // By now a question of our own over the other connection has found that out too, and no caller waits.
     sleep(deadline * 2).await;
     let watch = Watch::start();
     assert!(budget.take(&backend, 1).await.is_err());
@@ -205,7 +205,7 @@ async fn scripts_that_are_flushed_under_load_cost_nobody_a_decision() {
     assert_eq!(budget.taken(&backend).await, 2_000);
 }
 
-/// Somebody else flushes them all the time, far more often than calls are made.
+/// Another client flushes the scripts all the time, far more often than calls are made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_that_are_flushed_over_a_thousand_times_a_second_cost_nobody_a_decision() {
     let server = Standalone::start();
@@ -262,7 +262,7 @@ async fn a_script_that_was_flushed_costs_one_round_trip_more() {
     assert!(waited < round_trip * 3, "{waited:?}");
 }
 
-/// What was asked may have been taken: nothing else may be said of it.
+/// The charges may have been taken: no error may deny that.
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_a_broken_connection_and_not_another_server() {
     let server = Standalone::start();
@@ -281,7 +281,7 @@ async fn an_answer_that_breaks_off_is_a_broken_connection_and_not_another_server
     assert_eq!(budget.taken(&backend).await, 1);
 }
 
-/// The old budget held the charge and let nothing through for it: both together keep to what one loss may cost.
+/// The old budget held the charge and let nothing through for it. So both together keep within the cost of one loss.
 #[tokio::test]
 async fn what_was_charged_before_a_loss_may_be_given_back_after_it() {
     let server = Standalone::start();
@@ -293,7 +293,7 @@ async fn what_was_charged_before_a_loss_may_be_given_back_after_it() {
     let budget = Budget::of("loss", quota);
     recovered(&backend, &budget).await;
 
-    // Charged at once, heard of too late; and in between the server loses everything.
+    // Charged at once, answered too late; in between the server loses everything.
     proxy.fail_with(Fault::Delay(Duration::from_millis(1_200)));
     let error = budget.take(&backend, 4).await.expect_err("too late");
     assert!(

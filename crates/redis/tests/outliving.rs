@@ -1,4 +1,4 @@
-//! Callers that outlive the runtime on which the backend was built: they hear that at once.
+//! Callers that outlive the runtime on which the backend was built: they are told at once.
 
 #![allow(
     clippy::expect_used,
@@ -20,13 +20,13 @@ use tollgate_core::{Backend, BackendError, FailureKind, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
-/// A deadline that nobody waits for here: who is told by it is not told in this test.
+/// A deadline that no caller should reach here: an answer at the deadline would fail the test.
 const FAR_OFF: Duration = Duration::from_secs(3_600);
 
-/// How long a busy machine may take to end a runtime, on threads of its own.
+/// The time in which a busy machine ends a runtime, on threads of its own.
 const TO_END: Duration = Duration::from_secs(60);
 
-/// What a call says without being waited for: neither a timer nor another thread is needed for it.
+/// Polls a call once: its answer needs neither a timer nor another thread.
 fn at_once<T>(call: impl Future<Output = T>) -> T {
     let mut call = pin!(call);
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -49,7 +49,8 @@ fn is_told(error: &BackendError) {
     assert!(error.detail().contains("runtime"), "{error}");
 }
 
-/// Builds it on a runtime that then ends, and asks on another one, more than once: before and after, alone and together.
+/// Builds the backend on a runtime that then ends, and asks on another one, more than once: before and after, alone and
+/// together.
 fn outlives(builder: &RedisBackendBuilder, stall: impl Fn(), go_on: impl Fn()) {
     for first in runtimes() {
         // given a caller elsewhere whom the server keeps waiting
@@ -67,11 +68,11 @@ fn outlives(builder: &RedisBackendBuilder, stall: impl Fn(), go_on: impl Fn()) {
         // when the runtime of the backend ends
         first.shutdown_background();
 
-        // then it hears of that, and so do all who come later
+        // then it is told, and so are all later callers
         second.block_on(async {
             for waiting in waiting {
                 let said = timeout(TO_END, waiting).await.expect("an answer");
-                // What was on its way may hear of its connection first, which ended with the runtime.
+                // A call on its way may hear of its connection first, which ended with the runtime.
                 let error = said.unwrap().unwrap_err();
                 assert_eq!(error.kind(), FailureKind::Unreachable, "{error}");
             }

@@ -1,4 +1,4 @@
-//! Many processes on hosts that do not agree on the time, one budget.
+//! Many processes on hosts whose clocks disagree, and one budget.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "how a process tells its parent")]
@@ -14,13 +14,14 @@ use tollgate_core::Backend;
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Standalone, shift_clock};
 
-/// Set in the processes that hammer: where. They run the same test, so that none passes without having done anything.
+/// The server's address, set in the worker processes. They run this very test, so that none passes without having done its
+/// work.
 const URL: &str = "TOLLGATE_TEST_HAMMER";
 
 const NAME: &str =
     "pitfall_eight_processes_with_clocks_hours_apart_admit_exactly_what_the_budgets_hold";
 
-/// What each budget holds, and what each process asks of each: twice as much in all.
+/// The size of each budget, and the requests of each process to each budget: twice as many in all.
 const LIMIT: u64 = 1_000;
 const EACH: usize = 250;
 
@@ -62,7 +63,7 @@ async fn pitfall_eight_processes_with_clocks_hours_apart_admit_exactly_what_the_
     assert_eq!(admitted, [LIMIT; 5]);
 }
 
-/// What each of the eight does.
+/// The work of each of the eight.
 async fn hammer(url: &str) {
     let builder = RedisBackend::builder(url).deadline(PATIENT);
     let backend = builder.connect().await.unwrap();

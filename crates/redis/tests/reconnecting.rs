@@ -1,4 +1,4 @@
-//! How long connecting takes, and how often it is tried again.
+//! The time that connecting takes, and the pauses between attempts.
 
 mod common;
 
@@ -23,7 +23,7 @@ async fn listener() -> (TcpListener, String) {
 
 #[tokio::test]
 async fn connecting_to_who_says_nothing_ends_with_its_deadline() {
-    // given a server that takes connections, and never a word
+    // given a server that takes connections and stays silent
     let (listener, url) = listener().await;
     let silent = tokio::spawn(async move {
         let mut taken = Vec::new();
@@ -32,7 +32,7 @@ async fn connecting_to_who_says_nothing_ends_with_its_deadline() {
         }
     });
 
-    // when somebody connects who has a third of a second
+    // when a caller connects that has a third of a second
     let deadline = Duration::from_millis(300);
     let (began, watch) = (Instant::now(), Watch::start());
     let connecting = RedisBackend::builder(&url).connect_deadline(deadline);
@@ -45,7 +45,7 @@ async fn connecting_to_who_says_nothing_ends_with_its_deadline() {
     silent.abort();
 }
 
-/// The times of the first ten attempts of a backend with one connection, at a server that hangs up on everybody.
+/// The times of the first ten attempts of a backend with one connection, at a server that closes every connection.
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 async fn attempts() -> Vec<Instant> {
     let (listener, url) = listener().await;
@@ -54,7 +54,7 @@ async fn attempts() -> Vec<Instant> {
     while attempts.len() < 10 {
         let (mut stream, _) = listener.accept().await.unwrap();
         attempts.push(Instant::now());
-        // Read first, or the other end may not even have written.
+        // Read first: a connection that is closed too early may fail the client's first write.
         let _asked = stream.read(&mut [0; 1024]).await;
     }
     drop(backend);
@@ -66,7 +66,7 @@ async fn a_server_that_hangs_up_is_tried_again_ever_later_and_by_no_two_at_once(
     // given two processes' worth of backends that lose the same server
     let (one, other) = tokio::join!(attempts(), attempts());
 
-    // then each pause is at least half of what it could be, and that doubles until it is a second
+    // then each pause is between half of its bound and all of it, and the bound doubles until it is a second
     let pauses = |attempts: &[Instant]| -> Vec<Duration> {
         attempts.windows(2).map(|pair| pair[1] - pair[0]).collect()
     };

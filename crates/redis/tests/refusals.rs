@@ -1,4 +1,4 @@
-//! What a server that is there may refuse with: each is told by its kind, takes nothing, and is over when it is over.
+//! The refusals of a server that is reachable: each is told by its kind, takes nothing, and ends when its cause ends.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ impl Given {
         assert!(answer.starts_with('+'), "{words:?}: {answer}");
     }
 
-    /// Asks until it is told this.
+    /// Asks until the answer is this error.
     async fn is_refused(&self, code: &str, kind: FailureKind) {
         let asking = async {
             loop {
@@ -121,7 +121,7 @@ async fn a_server_that_cannot_persist_is_unready_until_it_can() {
         sleep(Duration::from_millis(10)).await;
     }
     given.is_refused("(MISCONF)", FailureKind::Unready).await;
-    // What writes nothing is still decided.
+    // Calls that write nothing are still decided.
     assert_eq!(given.budget.remaining(&given.backend).await, 9);
     std::fs::remove_dir_all(&blocked).unwrap();
     given.set(&["BGSAVE"]);
@@ -137,7 +137,7 @@ async fn a_server_with_too_few_replicas_is_unready_until_it_has_them() {
     let given = Given::with(&[]).await;
     given.set(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
 
-    // Before Redis 7 what a script writes is not held to it.
+    // Before Redis 7 it does not hold for the writes of a script.
     if given
         .server
         .command(&["INFO", "server"])
@@ -169,7 +169,7 @@ async fn a_server_with_too_few_replicas_is_unready_until_it_has_them() {
 
 #[tokio::test]
 async fn a_server_that_still_loads_its_data_is_unready_until_it_has() {
-    // Whoever asks is answered about every two megabytes, which take a fifth of a second.
+    // The server answers clients about every two megabytes, which take a fifth of a second.
     let delayed = ["--key-load-delay", "1000", "--rdbcompression", "no"];
     let Given {
         server,

@@ -12,14 +12,14 @@ use tollgate_core::{Backend, Key, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
-/// What every server that decides has to allow.
+/// The rights on every server that decides.
 const DECIDING: &str =
     "~tollgate:* +evalsha +script|load +time +get +mget +exists +set +setrange +del";
 
-/// What a node of a cluster has to allow beside that.
+/// The further rights on a node of a cluster.
 const NODE: &str = "+cluster|slots +asking";
 
-/// What a Sentinel has to allow.
+/// The rights on a Sentinel.
 const SENTINEL: &str = "resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name";
 
 fn allow<'a>(server: &Standalone, rights: impl IntoIterator<Item = &'a str>) {
@@ -121,7 +121,7 @@ async fn least_rights_in_a_cluster() {
     allow_all(&rights);
     assert_eq!(everything(&builder, "all").await, Ok(()));
     assert_eq!(moving(&cluster, &builder, 0, || {}).await, Ok(()));
-    // Whatever is missing, something fails: where slots stand still, or where they move.
+    // Without any one of them something fails: where slots stay, or where they migrate.
     for (n, (missing, fewer)) in (1..).zip(fewer(&rights)) {
         allow_all(&fewer);
         let standing = everything(&builder, &format!("without-{n}")).await;
@@ -137,7 +137,7 @@ async fn least_rights_in_a_cluster() {
     }
 }
 
-/// Moves the slot of two budgets under load, from where the rights are what `restrict` leaves.
+/// Migrates the slot of two budgets under load, from a server with the rights that `restrict` leaves.
 async fn moving(
     cluster: &Cluster,
     builder: &RedisBackendBuilder,
@@ -180,7 +180,7 @@ async fn moving(
     Ok(())
 }
 
-/// Every command that the backend ever sends where nothing moves.
+/// Every command that the backend ever sends while no slot migrates.
 async fn everything(builder: &RedisBackendBuilder, policy: &str) -> Result<(), String> {
     let builder = builder.clone().deadline(PATIENT).connections(1);
     let connecting = timeout(Duration::from_secs(10), builder.connect()).await;

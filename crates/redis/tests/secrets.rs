@@ -1,4 +1,4 @@
-//! Passwords: whatever goes wrong, nobody is told one.
+//! Passwords: no error shows one, whatever goes wrong.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,11 +13,11 @@ use tollgate_core::{Backend, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
-/// In a URL as it is, and as a URL may say it too.
+/// A password in a URL in the clear, and one that a URL escapes.
 const SECRET: &str = "s3cret";
 const ENCODED: &str = "%733cret";
 
-/// All that an error says, to whoever asks.
+/// The whole text of an error, in all its forms.
 fn everything_said(error: &dyn Error) -> String {
     let mut said = String::new();
     let mut next = Some(error);
@@ -34,8 +34,8 @@ fn is_secret_kept(said: &str) {
     }
 }
 
-/// Neither the builder, nor the error of whoever waits for the server, nor the backend of whoever does not, nor what its
-/// decisions fail with.
+/// No password is in the builder, in the error of connecting, in a backend that connects later, or in the errors of its
+/// decisions.
 async fn keeps_the_secret(builder: RedisBackendBuilder) {
     let builder = builder.connect_deadline(Duration::from_millis(500));
     is_secret_kept(&format!("{builder:?} {builder:#?}"));
@@ -93,7 +93,7 @@ async fn who_is_refused_is_not_told_what_they_said() {
         &node,
     ];
     for url in urls {
-        // Nobody knows this user; and what TLS is spoken to does not understand it.
+        // This user is unknown; and the last one's server does not speak TLS.
         for url in [
             with_secret(url),
             with_secret(url).replace("redis:", "rediss:"),
@@ -109,7 +109,7 @@ async fn who_is_refused_is_not_told_what_they_said() {
             .password(SECRET);
         keeps_the_secret(apart).await;
     }
-    // The Sentinels let anybody ask, the master does not know us.
+    // The Sentinels need no password, and the master does not know us.
     let master = RedisBackend::sentinel(sentinels.master_name(), sentinels.urls());
     keeps_the_secret(master.username("gate").password(SECRET)).await;
 }

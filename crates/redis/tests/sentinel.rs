@@ -19,7 +19,7 @@ use tollgate_testkit::{Sentinels, Standalone};
 /// Far more than a failover on a busy machine takes.
 const LONG: Duration = Duration::from_secs(30);
 
-/// What becomes of the master.
+/// The fate of the master.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     Dies,
@@ -63,7 +63,7 @@ async fn fails_over(failure: Failure) {
     waited_only_until_known(&said, gone_at.unwrap(), deadline);
 }
 
-/// How often a server has run the script.
+/// The number of times that a server has run the script.
 fn decisions(server: &Standalone) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls = stats.split_once("cmdstat_evalsha:calls=");
@@ -76,7 +76,7 @@ fn is_master(server: &Standalone) -> bool {
     server.command(&["ROLE"]).contains("master")
 }
 
-/// The old master stays one, and takes writes, for some ten seconds.
+/// The old master stays a master, and takes writes, for some ten seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_old_master_goes_on() {
     // given two processes that ask all the time for one budget
@@ -114,7 +114,7 @@ async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_ol
             assert!(began.elapsed() < LONG);
             sleep(Duration::from_millis(20)).await;
         }
-        // Longer than between two questions.
+        // Longer than the interval of questions.
         sleep(Duration::from_millis(1_500)).await;
         let (before, was_master) = (
             decisions(&all.servers()[old]),
@@ -127,10 +127,10 @@ async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_ol
     };
     let (first, second, (was_master, asked_of_the_old)) = tokio::join!(first, second, failing_over);
 
-    // then nobody asks the old one any more, although it is one still
+    // then no process asks the old one any more, although it is still a master
     assert!(was_master, "it was demoted too early to tell anything");
     assert_eq!(asked_of_the_old, 0);
-    // and no more is admitted than by one budget and another full one
+    // and no more is admitted than one budget and another full one
     let admitted = first + second;
     let lasted_ms = u64::try_from(began.elapsed().as_millis()).unwrap();
     let bound = 2 * burst + each_second * lasted_ms / 1_000;
@@ -138,7 +138,7 @@ async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_ol
     assert!(admitted > burst * 2, "{admitted}");
 }
 
-/// Who may not subscribe asks each second.
+/// A user that may not subscribe asks each second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_that_was_planned_is_noticed_without_the_right_to_subscribe() {
     let all = Sentinels::start();
@@ -163,7 +163,7 @@ async fn a_failover_that_was_planned_is_noticed_without_the_right_to_subscribe()
     let budget = Budget::of("asked", Quota::per_hour(1_000_000));
     budget.take(&backend, 1).await.unwrap();
     let old = all.servers().iter().position(is_master).unwrap();
-    // Each Sentinel has been asked once, so that it can change its mind.
+    // Each Sentinel has been asked once, so that a new answer is a change.
     sleep(Duration::from_millis(1_500)).await;
 
     all.plan_failover();
@@ -181,7 +181,7 @@ async fn a_failover_that_was_planned_is_noticed_without_the_right_to_subscribe()
     );
 }
 
-/// With two replicas, of which one takes over and the other follows it.
+/// With two replicas: one takes over and the other follows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_replica_must_follow_a_planned_failover_is_over_before_the_old_master_is_one() {
     let all = Sentinels::start_with_replicas(2);

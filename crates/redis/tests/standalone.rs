@@ -115,13 +115,13 @@ async fn pitfall_foreign_values_fail_their_own_requests_and_are_left_as_they_are
     }
 }
 
-/// It is told as what it is, and does not travel.
+/// It is reported as a foreign value, and does not travel.
 #[tokio::test]
 async fn pitfall_a_large_foreign_value_costs_nobody_else_a_decision_and_no_bytes() {
     const ROUNDS: u64 = 20;
     let server = Standalone::start();
     for (n, quota) in every_algorithm(1_000, HOUR).into_iter().enumerate() {
-        // given five megabytes where a state should be, the first byte of which is even that of one
+        // given five megabytes in the place of a state, the first byte of which is that of a state
         let backend = connect(&server).await;
         let policy = format!("large-{n}");
         let bad = Budget::of(&policy, quota);
@@ -131,7 +131,7 @@ async fn pitfall_a_large_foreign_value_costs_nobody_else_a_decision_and_no_bytes
         let _grown = server.command(&["SETRANGE", name, "5000000", "x"]);
         let before = (backend.stats().bytes_in, server.command(&["STRLEN", name]));
 
-        // when it is asked for by itself and together with others
+        // when requests ask for it by itself and together with others
         let good = Budget::of(&format!("small-{n}"), Quota::per_hour(1_000));
         for _ in 0..ROUNDS {
             let alone = bad.take(&backend, 1).await;
@@ -147,7 +147,7 @@ async fn pitfall_a_large_foreign_value_costs_nobody_else_a_decision_and_no_bytes
             assert!(third.await.unwrap().is_admitted());
         }
 
-        // then it stands there as before, and a few dozen bytes have come for each decision
+        // then it is unchanged, and each decision has brought a few dozen bytes
         let came = backend.stats().bytes_in - before.0;
         assert!(came < ROUNDS * 4 * 100, "{quota}: {came} bytes");
         assert_eq!(server.command(&["STRLEN", name]), before.1);
@@ -161,7 +161,7 @@ async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_aft
     let period = Duration::from_millis(400);
     let quotas = every_algorithm(4, period);
     for (n, quota) in quotas.into_iter().enumerate() {
-        // Until four charges and a look at what is left fall into one window, and into a quarter of a period.
+        // Repeats until four charges and a look at the rest fall into one window, and into a quarter of a period.
         for round in 0.. {
             let budget = Budget::of(&format!("ends-{n}-{round}"), quota);
             let first = budget.take(&backend, 1).await.unwrap().at();
@@ -178,7 +178,8 @@ async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_aft
             }
         }
     }
-    // Windows that fade mean something for two periods, and for one more to a clock that is behind; the longest cell is one.
+    // Windows that fade have a meaning for two periods, and for one more to a clock that is behind; the longest cell is one
+    // period.
     sleep(period * 4).await;
     assert_eq!(server.command(&["DBSIZE"]), ":0\r\n");
 }
@@ -248,7 +249,7 @@ async fn an_operator_who_scans_a_server_reads_whose_budgets_there_are() {
         assert!(names.contains(&&*name), "{name}: {answer}");
         let read = StateName::read(&name).unwrap();
         assert_eq!((read.policy(), read.key()), ("scanned", Some(key)));
-        // What is read is what a pattern finds.
+        // The names that a pattern finds can be read back.
         let found = server.command(&["KEYS", &name]);
         assert!(found.starts_with("*1\r\n"), "{found}");
     }
@@ -347,7 +348,7 @@ async fn a_request_that_nobody_polls_keeps_nobody_waiting() {
 async fn a_lone_request_that_is_dropped_at_any_time_takes_nothing() {
     let server = Standalone::start();
     let backend = connect_once(&server).await;
-    // A window gives back all that was taken, where GCRA may err on the strict side.
+    // A window gives back all of the charge, where GCRA may err on the strict side.
     let quota = Quota::new(10_000, HOUR * 24 * 300);
     let window = quota.using(Algorithm::FixedWindow {
         offset: Duration::ZERO,

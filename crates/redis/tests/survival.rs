@@ -1,4 +1,4 @@
-//! What can happen to a server, and how the backend gets over it without help.
+//! Faults of a server, and the backend's recovery without help.
 
 mod common;
 
@@ -43,7 +43,7 @@ async fn pitfall_the_text_of_the_script_is_sent_once_and_not_with_each_call() {
     };
     assert!(calls("evalsha") >= 100, "{commands}");
     assert_eq!(calls("eval"), 0, "{commands}");
-    // Before Redis 7 they are not told apart by what they do.
+    // Before Redis 7 their effects are alike.
     assert!(
         (1..=3).contains(&(calls("script|load") + calls("script"))),
         "{commands}"
@@ -100,7 +100,7 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
         assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
     }
     assert!(watch.elapsed() < deadline * 2, "{:?}", watch.elapsed());
-    // Now it is known to be stalled, and nobody waits for it.
+    // Now it is known to be stalled, and callers do not wait for it.
     let watch = Watch::start();
     let error = budget.take(&backend, 1).await.unwrap_err();
     assert_eq!(error.kind(), FailureKind::Unreachable);
@@ -159,7 +159,7 @@ async fn pitfall_a_server_without_memory_refuses_and_takes_nothing() {
     assert_eq!(second.remaining(&backend).await, 10);
 }
 
-/// What is not promised, and why a limiter wants a server of its own.
+/// Eviction breaks the promise. This is why a limiter wants a server of its own.
 #[tokio::test]
 async fn a_server_that_evicts_hands_out_a_full_budget() {
     let server = Standalone::start_with(&["--maxmemory-policy", "volatile-ttl"]);
@@ -177,7 +177,7 @@ async fn a_server_that_evicts_hands_out_a_full_budget() {
     assert_eq!(budget.remaining(&backend).await, 10);
 }
 
-/// What is not promised: nobody waits for a credit, and it is in nobody's memory but this process's.
+/// Credits may be lost: no caller waits for one, and only this process remembers it.
 #[test]
 fn a_credit_is_lost_with_the_process_that_gave_it() {
     let server = Standalone::start();
@@ -201,7 +201,7 @@ fn a_credit_is_lost_with_the_process_that_gave_it() {
         }
     });
     drop(first);
-    // And what was on its way with it.
+    // And so is the credit that was on its way with it.
     drop(network);
 
     let left = process().block_on(async { budget.remaining(&connect(&server).await).await });

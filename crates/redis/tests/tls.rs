@@ -38,7 +38,7 @@ async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
     assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
     assert!(!budget.take(&backend, 1).await.unwrap().is_admitted());
 
-    // Nobody has come in the clear.
+    // No connection in the clear has come.
     let clients = tls.server.command(&["CLIENT", "LIST"]);
     let ours: Vec<_> = (clients.lines())
         .filter(|client| client.contains("name=tollgate"))
@@ -92,7 +92,7 @@ async fn who_cannot_be_trusted_is_not_and_the_error_says_why() {
             "certificate_authority",
         ),
         (
-            // Nobody has set whom to trust, and the operating system does not know it.
+            // No authority was set, and the operating system does not know this one.
             RedisBackend::builder(&sound.url()),
             "certificate_authority",
         ),

@@ -1,4 +1,4 @@
-//! What is said to whoever connects to the wrong server, or in the wrong way.
+//! The errors of connecting to the wrong server, or in the wrong way.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What becomes of those whom a node has sent on.
+//! Jobs that a node has redirected.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use crate::redirect::Redirect;
 use crate::server::{self, Address};
 use crate::sync::{Instant, sleep};
 
-/// How long whoever was sent on twice, or found nobody, waits until the cluster may have made up its mind. The first few
-/// times; then twice as long each time, up to the longest, which is what a cluster that has made it up waits for its callers.
+/// The pause of a job that was redirected twice, or whose slot has no owner, so that the cluster can settle. The first few
+/// pauses are the shortest. Each later one is twice as long, up to the longest, which is the time for which a settled cluster
+/// may wait for its callers.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Sends jobs on that a node has not run.
+    /// Forwards jobs that a node has not run.
     pub(crate) fn forward(&self, jobs: Vec<Job>, redirect: &Redirect) {
         let slot = jobs.first().map_or(0, |job| job.route.slot);
         let target = match redirect {
@@ -40,7 +41,7 @@ impl Cluster {
             if job.is_over() {
                 continue;
             }
-            // Nothing ran. Who waits acts on that now: it may be long until somebody has the slot.
+            // Nothing ran. The job's own failure rule may act on that now, because it may be long until a node has the slot.
             let is_over = if job.is_pending() {
                 *redirect == Redirect::Down
             } else {
@@ -76,13 +77,14 @@ impl Cluster {
             match (target, cluster.upgrade()) {
                 (Some(node), _) => node.push(job),
                 (None, Some(cluster)) => cluster.push(job),
-                // With the backend goes whoever waits for it.
+                // Its waiting jobs are dropped with the backend.
                 (None, None) => drop(job),
             }
         });
     }
 
-    /// The node that was named. One that does not know its own host leaves it out: it is where the slot was.
+    /// The node that was named. A node that does not know its own host leaves the host out: then it is the one that had the
+    /// slot.
     fn node(&self, slot: u16, (host, port): &Address) -> Arc<Dispatch> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let mut host = host.trim_matches(['[', ']']).to_owned();
@@ -96,7 +98,7 @@ impl Cluster {
     }
 }
 
-/// How long whoever was sent on so often waits.
+/// The pause of a job that was redirected this often.
 fn pause(sent_on: u32) -> Duration {
     let doubled = sent_on.saturating_sub(3).min(7);
     (PAUSE * (1 << doubled)).min(LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-//! Who has what: asked of whoever is connected, or else of those who were named at first.
+//! The map of the slots, asked of any connected node, or else of the seeds.
 
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, Weak};
@@ -16,11 +16,11 @@ use crate::server;
 use crate::slots;
 use crate::sync::sleep;
 
-/// How long a map is good enough: nodes say so themselves when it is not, and many do so at once.
+/// The time for which a map is trusted. Nodes report a wrong one themselves, and many do so at once.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 impl Cluster {
-    /// Learns anew who has what, in the background, if nobody does so already.
+    /// Learns the map anew in the background, unless that is under way.
     pub(crate) fn refresh(&self) {
         if self.refreshing.swap(true, Ordering::AcqRel) {
             return;
@@ -42,7 +42,7 @@ impl Cluster {
         });
     }
 
-    /// Asks those who are connected, then the seeds, who has what.
+    /// Asks the connected nodes for the map, then the seeds.
     pub(super) async fn learn(&self) -> Result<(), BackendError> {
         for node in self.nodes() {
             if let (Some(mut connection), Origin::Server(server)) =
@@ -72,7 +72,7 @@ impl Cluster {
         Err(why)
     }
 
-    /// How long one of them may take to answer, so that a silent one does not keep us from the others.
+    /// The time for one node's answer, so that a silent node does not keep us from the others.
     fn share(&self) -> Duration {
         self.link.deadline / 4
     }

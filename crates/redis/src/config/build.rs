@@ -1,4 +1,4 @@
-//! What the settings come to, or which of them is none.
+//! Builds the parts from the settings, or names the invalid setting.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -18,7 +18,7 @@ use crate::slot::SLOTS;
 use crate::sync::Handle;
 
 impl Topology {
-    /// Where it is, for logs.
+    /// Its place, for logs.
     fn place(&self, database: Option<i64>) -> String {
         let all = |urls: &[String]| {
             let shown: Vec<_> = urls.iter().map(|url| server::shown(url)).collect();
@@ -38,7 +38,7 @@ impl Topology {
         }
     }
 
-    /// The hosts that are not to be shown.
+    /// The hosts that must not be shown.
     fn hidden(&self) -> Arc<[String]> {
         let urls = match self {
             Self::Single(url) => std::slice::from_ref(url),

@@ -18,22 +18,22 @@ use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
 use crate::wire::{Call, Plan, Reply, replay};
 
-/// How long after its deadline a call may still be answered, so that what it took is given back. Then the connection is
-/// given up: it has stalled for far longer than a lost packet explains.
+/// The time after its deadline in which a call may still be answered, so that its charges are given back. Then the connection
+/// is closed: it has stalled for far longer than a lost packet explains.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the script is loaded for one call. It is loaded and called in one go, but a server that has not yet got all of that
-/// may serve somebody else in between, who may flush it. Who does so all the time is told.
+/// The number of times that one call loads the script. Loading and calling go out together, but another client may flush the
+/// script in between, if the server has not received all of it yet. If that happens each time, the callers get an error.
 const MOST_LOADS: u32 = 8;
 
-/// Sends the batch and answers everybody in it, each within its deadline. Whether the lane is free for another.
+/// Sends the batch and answers each request in it within its deadline. Says whether the lane is free for another.
 pub(super) async fn run(
     dispatch: &Arc<Dispatch>,
     place: Place,
     mut connection: Connection,
     mut jobs: Vec<Job>,
 ) -> bool {
-    // Whoever drives this may have come late, or not at all.
+    // The task that drives this may have come late, or not at all.
     dispatch.drop_unwanted(&mut jobs);
     if jobs.is_empty() {
         return true;
@@ -58,8 +58,8 @@ pub(super) async fn run(
             let unreadable = said.as_ref().err().map(again);
             deliver(jobs, said, dispatch);
             match unreadable {
-                // It may have been the answer to something else, and the next one to this: who goes on listening is
-                // told what was meant for others for as long as the connection lasts.
+                // The answer may belong to an earlier call, and the next one to this. A connection that stayed open would give
+                // every caller another one's answer.
                 Some(error) => dispatch.broken(place, &error),
                 None => return true,
             }
@@ -80,7 +80,7 @@ pub(super) async fn run(
         }
         None => {
             let silent = BackendError::new(dispatch.timed_out(), "");
-            // Whoever waited has been told. Of the others nobody knows.
+            // The callers have been told. The outcome of the other jobs is unknown.
             fail(&mut jobs, || again(&silent));
             dispatch.broken(place, &silent);
         }
@@ -88,7 +88,7 @@ pub(super) async fn run(
     false
 }
 
-/// Those are told this whose call was on its way over a connection that was given up meanwhile.
+/// The error of calls that were on their way over a connection that was closed meanwhile.
 fn given_up() -> BackendError {
     BackendError::new(
         FailureKind::Unreachable,
@@ -96,8 +96,8 @@ fn given_up() -> BackendError {
     )
 }
 
-/// What a failed call says. Who answers has shown that it is a Redis: what cannot be parsed is half an answer, and the charges
-/// may have been taken.
+/// The error of a failed call. The server has shown that it is Redis, so an answer that cannot be parsed is half an answer, and
+/// the charges may have been taken.
 fn broken_off(error: &RedisError) -> BackendError {
     match error.kind() {
         ErrorKind::Parse => BackendError::new(
@@ -108,7 +108,7 @@ fn broken_off(error: &RedisError) -> BackendError {
     }
 }
 
-/// How the call is to be read, how many keys it has, and what is sent.
+/// The format of the answer, the number of keys, and the bytes to send.
 fn prepare(dispatch: &Dispatch, jobs: &[Job]) -> (Plan, usize, Cmd) {
     let (plan, call) = Plan::of(jobs.iter().map(|job| &*job.request));
     let script = &dispatch.link.script;
@@ -136,7 +136,7 @@ fn command(script: &Script, call: &Call<'_>) -> Cmd {
 }
 
 /// Calls the script. If the server does not have it, which proves that it did not run, loads it and calls it in one go, so that
-/// a script that was flushed costs one round trip. Nothing else is ever sent twice.
+/// a flushed script costs one round trip. No other call is ever sent twice.
 async fn ask(
     connection: &mut Connection,
     script: &Script,
@@ -157,7 +157,7 @@ async fn ask(
             .arg("LOAD")
             .arg(script.source())
             .to_owned();
-        // What is said by ASKING holds for the next command.
+        // ASKING holds for the next command.
         let asks = asking.then(|| redis::cmd("ASKING"));
         let commands = [Some(&load), asks.as_ref(), Some(command)];
         let commands: SmallVec<[&Cmd; 3]> = commands.into_iter().flatten().collect();
@@ -166,7 +166,7 @@ async fn ask(
     result
 }
 
-/// Waits for the answer, and meanwhile tells those whose deadline passes. One timer for all of them.
+/// Waits for the answer, and meanwhile tells the callers whose deadline passes. One timer serves all of them.
 async fn wait(
     dispatch: &Arc<Dispatch>,
     place: Place,
@@ -175,7 +175,8 @@ async fn wait(
     mut asked: Pin<&mut impl Future<Output = Result<Value, RedisError>>>,
 ) -> Option<Result<Value, RedisError>> {
     let mut last = sent_at;
-    // When the call counts as stalled. One of credits alone has nobody's deadline, but whoever waits for its lane waits for it.
+    // The time at which the call counts as stalled. A call of credits alone has no caller's deadline, but callers that wait for
+    // its lane depend on it.
     let has_waiters = jobs.iter().any(Job::is_pending);
     let mut stalls_at = (!has_waiters).then(|| sent_at + dispatch.limits.deadline);
     loop {
@@ -184,7 +185,7 @@ async fn wait(
         if let Ok(result) = timeout_at(next.unwrap_or(last + GRACE), asked.as_mut()).await {
             return Some(result);
         }
-        // Nobody waits any more, and the time of grace is over.
+        // No caller waits any more, and the time of grace is over.
         next?;
         last = Instant::now();
         for job in jobs
@@ -203,7 +204,7 @@ async fn wait(
     }
 }
 
-/// How many bytes the reply has, in which nothing else is told than in a text or a number.
+/// The number of bytes of the reply, which holds only texts and numbers.
 fn length(reply: &Value) -> usize {
     match reply {
         Value::BulkString(text) => text.len(),
@@ -226,7 +227,7 @@ fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
     replay(&reply, plan, keys, |position| &jobs[position].request)
 }
 
-/// Answers everybody.
+/// Answers each request.
 fn deliver(mut jobs: Vec<Job>, said: Answers, dispatch: &Arc<Dispatch>) {
     match said {
         Ok(outcomes) => {

@@ -1,4 +1,4 @@
-//! Calls over the lanes, and what becomes of those who wait when a connection stalls or breaks.
+//! Calls over the lanes, and the waiting callers when a connection stalls or breaks.
 
 use std::future::poll_fn;
 use std::mem;
@@ -18,10 +18,10 @@ use crate::server::Address;
 use crate::sync::{Instant, MutexGuard};
 use crate::wire::Request;
 
-/// Those are told this who ask between two masters.
+/// The error of calls between two masters.
 const REPLACED: &str = "the Sentinels name another master, which is being connected to";
 
-/// Sends what waits over a lane, call by call, until nothing does. Each leaves after those who are ready to ask.
+/// Sends waiting jobs over a lane, call by call, until none is left. Each call leaves after the tasks that are ready to ask.
 pub(super) async fn work(dispatch: Arc<Dispatch>, lane: usize) {
     let mut goes_on = true;
     while goes_on {
@@ -30,14 +30,14 @@ pub(super) async fn work(dispatch: Arc<Dispatch>, lane: usize) {
     }
 }
 
-/// The same, of which the first call leaves at once.
+/// Sends waiting jobs over a lane; the first call leaves at once.
 pub(super) async fn lead(dispatch: Arc<Dispatch>, lane: usize) {
     if call(&dispatch, lane).await {
         work(dispatch, lane).await;
     }
 }
 
-/// Whether there is another to send.
+/// Says whether there is another call to send.
 async fn call(dispatch: &Arc<Dispatch>, lane: usize) -> bool {
     let Some((connection, place, jobs)) = dispatch.depart(lane) else {
         return false;
@@ -45,7 +45,7 @@ async fn call(dispatch: &Arc<Dispatch>, lane: usize) -> bool {
     batch::run(dispatch, place, connection, jobs).await && dispatch.goes_on(place)
 }
 
-/// Lets those run first who are ready to: a task that wakes itself stands at the end of their line.
+/// Lets ready tasks run first: a task that wakes itself goes to the end of the run queue.
 async fn after_others() {
     let mut has_waited = false;
     poll_fn(|cx| {
@@ -59,7 +59,7 @@ async fn after_others() {
 }
 
 impl Dispatch {
-    /// What a lane that has gathered takes along. It is idle again if that is nothing.
+    /// The jobs that a lane takes along after gathering. Without any, it is idle again.
     fn depart(self: &Arc<Self>, lane: usize) -> Option<(Connection, Place, Vec<Job>)> {
         let mut state = self.state();
         let now = Instant::now();
@@ -85,7 +85,7 @@ impl Dispatch {
         departed
     }
 
-    /// A lane's call is over, and the connection good for another. Whether it has somebody to take along.
+    /// Ends a lane's call whose connection is good for another. Says whether the lane has jobs to take along.
     fn goes_on(self: &Arc<Self>, place: Place) -> bool {
         let mut state = self.state();
         let is_free = state.rest(place);
@@ -99,41 +99,40 @@ impl Dispatch {
         goes_on
     }
 
-    /// There is a new connection.
+    /// Takes a new connection.
     pub(crate) fn connected(self: &Arc<Self>, wire: usize, opened: Handshake) {
         let mut state = self.state();
         state.connected(wire, opened);
         self.pump(state);
     }
 
-    /// A connection could not be made.
+    /// Notes that a connection could not be made.
     pub(crate) fn not_connected(&self, error: &BackendError) {
         let mut state = self.state();
         (state.why, state.opening) = (Some(again(error)), false);
         Self::give_up(state, error);
     }
 
-    /// Whether nobody knows yet if it can be connected to.
+    /// Says whether the first attempt to connect is still under way.
     pub(crate) fn is_opening(&self) -> bool {
         self.state().opening
     }
 
-    /// A call was answered after so long. Whether its connection is still the one that there is: one that was given up for what
-    /// another call was told is not to be believed.
+    /// Notes that a call was answered after this time. Says whether its connection is still in use: the answers of one that was
+    /// given up because of another call are not believed.
     pub(crate) fn answered(&self, place: Place, round_trip: Duration) -> bool {
         let mut state = self.state();
         state.answered(place, round_trip)
     }
 
-    /// How long a call may take that is not to count as stalled, although somebody was answered too late: who is near the
-    /// deadline is so by a hair.
+    /// The time for which a late call does not count as stalled: some requests meet their deadline by a hair.
     pub(crate) fn patience(&self) -> Duration {
         let round_trip = self.state().pace.round_trip();
         round_trip.map_or(Duration::ZERO, |round_trip| round_trip * 2)
     }
 
-    /// A lane's call should have been answered: a lost packet, or the server. The other connections tell which, by a call of our
-    /// own where no caller's is on its way. If none is left, nobody waits for another.
+    /// Handles a call that should have been answered: either a packet was lost, or the server stalls. The other connections
+    /// tell which, by a call of our own on those without a caller's. If none is left, callers wait no longer.
     pub(crate) fn stalled(self: &Arc<Self>, place: Place) {
         let mut state = self.state();
         if !state.stalled(place) {
@@ -142,13 +141,13 @@ impl Dispatch {
         for lane in 0..self.limits.connections {
             self.probe(&mut state, lane);
         }
-        // Whoever waited for this one has an answer, and the others' are to tell.
+        // The callers of this call have an answer; the other connections tell about the rest.
         let calls = state.take_inline_calls(|_any| true);
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
         calls.iter().for_each(|call| call.take_over());
     }
 
-    /// Asks over an idle lane for the time: every server of ours answers that, whatever its keys are.
+    /// Asks for the time over an idle lane: every server of ours answers that, whatever its keys are.
     fn probe(self: &Arc<Self>, state: &mut Traffic, lane: usize) {
         if !state.is_idle(lane) {
             return;
@@ -162,24 +161,24 @@ impl Dispatch {
             if batch::run(&dispatch, place, connection, vec![job]).await {
                 dispatch.free(place);
             }
-            // Until here somebody waits: what nobody waits for is not sent.
+            // Until here a caller waits: without one nothing is sent.
             drop(answer);
         });
     }
 
-    /// A lane's call is over, and the connection good for another.
+    /// Ends a lane's call whose connection is good for another.
     pub(crate) fn free(self: &Arc<Self>, place: Place) {
         let mut state = self.state();
         let _was_its = state.rest(place);
         self.pump(state);
     }
 
-    /// The connection of a call is not to be used again.
+    /// Gives up the connection of a call.
     pub(crate) fn broken(self: &Arc<Self>, place: Place, error: &BackendError) {
         let mut state = self.state();
         let _was_its = state.rest(place);
         if !state.is_current(place) {
-            // Another call has said so before.
+            // Another call has given it up before.
             return self.pump(state);
         }
         let wire = state.broken(place, error);
@@ -187,8 +186,8 @@ impl Dispatch {
         reconnect::spawn(self, wire);
     }
 
-    /// Another server is the master. Connections that lead elsewhere are given up, and made again without a pause: what was on
-    /// its way there may have been done by one whose word counts no more.
+    /// Handles a change of the master. Connections to other servers are closed, and made again without a pause: a call that was
+    /// on its way there may have run on a server that is no longer the master.
     pub(crate) fn is_replaced_by(self: &Arc<Self>, master: &Address) {
         let mut state = self.state();
         let given_up = state.give_up_all_but(master);
@@ -203,7 +202,7 @@ impl Dispatch {
         self.hurry.notify_waiters();
     }
 
-    /// Fails all that wait, if there is nothing that they could wait for.
+    /// Fails all waiting jobs if there is nothing that they could wait for.
     fn give_up(mut state: MutexGuard<'_, Traffic>, error: &BackendError) {
         if state.is_hopeful() {
             return;

@@ -1,25 +1,26 @@
-//! How far away the server is, and how many calls at once make up for that.
+//! The distance of the server, and the number of calls at once that makes up for it.
 //!
-//! Near by one call is answered when the next one has gathered, and more at once would only make each smaller. Far away
-//! everybody would wait for the few that are on their way. So a connection carries one call for each millisecond of the
-//! shortest round trip of late, up to a bound: in each millisecond no more calls leave than do for a server one millisecond
-//! away. The shortest, because a server that is busy answers late as well, and is helped by fewer and larger calls: if round
-//! trips grow, so does nothing else.
+//! Near by, one call is answered by the time the next one has gathered, and more calls at once would only be smaller. Far away,
+//! callers would wait for the few calls under way. So a connection carries one call for each millisecond of the shortest recent
+//! round trip, up to a bound: in each millisecond no more calls leave than to a server one millisecond away. It is the shortest
+//! because a busy server answers late as well, and is helped by fewer and larger calls: if round trips grow, the number of
+//! calls must not.
 
 use std::time::Duration;
 
 use crate::sync::Instant;
 
-/// The most calls that one connection carries: with two connections 2,048 requests, and 22,000 in a second at 90 ms.
+/// The most calls that one connection carries. Two connections then carry 2,048 requests at once, and 22,000 in a second at 90
+/// ms.
 pub(crate) const MOST_CALLS: usize = 16;
 
-/// One more call at once for each.
+/// One more call at once for each of these.
 const FOR_EACH: Duration = Duration::from_millis(1);
 
-/// For how long, and no more than twice that, the shortest round trip counts.
+/// The shortest round trip counts for this long, and for no more than twice that.
 pub(crate) const SPELL: Duration = Duration::from_secs(5);
 
-/// For how long a round trip tells that an answer would come too late. Then one call finds out again.
+/// The time for which a round trip shows that an answer would come too late. Then one call measures again.
 pub(crate) const TELLS_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -44,19 +45,19 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How many calls a connection carries at once.
+    /// The number of calls at once on a connection.
     pub(crate) fn calls(&self) -> usize {
         self.calls
     }
 
-    /// The shortest round trip of late, if there was one.
+    /// The shortest recent round trip, if there was one.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         let known = self.shortest.iter().flatten();
         known.min().copied()
     }
 
-    /// How long an answer takes at least, as far as that is known, if it can come within the deadline at all. Otherwise
-    /// those who ask are who finds out.
+    /// The least time of an answer, as far as that is known, if an answer can come within the deadline at all. Otherwise the
+    /// callers' own calls measure it.
     pub(crate) fn answer_takes(&self, now: Instant, deadline: Duration) -> Duration {
         match self.round_trip() {
             Some(round_trip) if round_trip < deadline && now < self.heard_at + TELLS_FOR => {
@@ -66,7 +67,7 @@ impl Pace {
         }
     }
 
-    /// A connection was made, on which a round trip took this long.
+    /// Notes a new connection, on which a round trip took this long.
     pub(crate) fn connected(&mut self, now: Instant, round_trip: Duration) {
         self.note(now, round_trip);
         self.calls = self.calls.max(self.most());
@@ -86,7 +87,7 @@ impl Pace {
         self.calls = self.calls.clamp(1, self.most());
     }
 
-    /// A call was not answered when it should have been.
+    /// Notes a call that was not answered when it should have been.
     pub(crate) fn stalled(&mut self) {
         self.calls = (self.calls / 2).max(1);
     }

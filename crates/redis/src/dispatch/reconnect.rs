@@ -1,4 +1,4 @@
-//! How a connection is made again.
+//! Reconnecting.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use super::Dispatch;
 use crate::connection::jittered;
 use crate::sync::{Instant, timeout_at};
 
-/// The first and the longest pause between attempts. The first is short, since most servers that go come back at once;
-/// the longest is what a recovered server waits for its callers.
+/// The first and the longest pause between attempts. The first is short, since most servers come back at once; the longest is
+/// the time for which a recovered server may wait for its callers.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

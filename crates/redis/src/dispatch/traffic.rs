@@ -1,4 +1,4 @@
-//! What waits and what is on its way: the queue, the connections, and which of them carries a call.
+//! The queue, the connections, and the calls that they carry.
 
 use std::mem;
 use std::sync::Arc;
@@ -21,42 +21,43 @@ use crate::sync::Instant;
 pub(super) struct Traffic {
     pub(super) queue: Queue,
     wires: Vec<Wire>,
-    /// Those of the first connection, the second …, and again, as often as a connection ever carried several calls.
+    /// The lanes of the first connection, the second and so on, repeated for each call that a connection carries at once.
     pub(super) lanes: Vec<Lane>,
-    /// How many of them may take something along.
+    /// The number of lanes that may take jobs along.
     open: usize,
     pub(super) pace: Pace,
-    /// Why the latest connection was lost or not made, for those who find none.
+    /// The reason why the latest connection was lost or not made, for jobs that find none.
     pub(super) why: Option<BackendError>,
-    /// Whether a node that was just heard of is being connected to for the first time, so that it is worth waiting for.
+    /// True while a newly found node is connected to for the first time, so that its answer is worth waiting for.
     pub(super) opening: bool,
-    /// Whether the node is none of the cluster's any more, so that nobody would ever come to what waits here.
+    /// True once the node has left the cluster, so that nothing would ever come for the jobs that wait here.
     pub(super) has_left: bool,
-    /// Whether the runtime has ended, on which everything runs.
+    /// True once the runtime, on which all tasks run, has ended.
     pub(super) has_ended: bool,
-    /// Whether a timer is set for those who wait.
+    /// True while a timer is set for waiting callers.
     pub(super) is_watched: bool,
 }
 
-/// A connection, or the place of one.
+/// A connection, or its vacant place.
 #[derive(Debug, Default)]
 struct Wire {
     connection: Option<Connection>,
-    /// Where it leads, if that is known.
+    /// The server that it leads to, if that is known.
     server: Option<Address>,
-    /// How often there was another one: what a call on an earlier one says is of no account to this.
+    /// The number of connections that this place has had. A call reports its own, so that a late report on an earlier one is
+    /// ignored.
     number: u64,
-    /// How many of its calls should have been answered, and are not.
+    /// The number of its calls that should have been answered, and are not.
     stalled: usize,
 }
 
 impl Wire {
-    /// Whether what waits may hope for it.
+    /// True if waiting jobs may hope for it.
     fn is_alive(&self) -> bool {
         self.connection.is_some() && self.stalled == 0
     }
 
-    /// Is not used again, nor listened to.
+    /// Closes it: it is neither used nor read again.
     fn give_up(&mut self) {
         *self = Self {
             number: self.number + 1,
@@ -65,29 +66,30 @@ impl Wire {
     }
 }
 
-/// Carries one call at a time over its connection. One is enough where the server is near: more would only make calls smaller.
+/// A lane carries one call at a time over its connection. One lane is enough if the server is near: more would only make calls
+/// smaller.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     stage: Stage,
-    /// Its call should have been answered, and is not.
+    /// True if its call should have been answered, and is not.
     stalled: bool,
     /// The connection that its call went out over.
     number: u64,
-    /// Its call is driven by the one who waits for it.
+    /// The inline call, which its caller's future drives.
     pub(super) inline: Option<Arc<InlineCall>>,
 }
 
-/// What a lane does.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     Idle,
-    /// It leaves when those who are ready to ask have asked.
+    /// Leaves once the ready tasks have asked.
     Gathering,
     Calling,
 }
 
-/// Which call: that of a lane, over one of the connections that it has had.
+/// The name of a call: its lane, and which of the lane's connections it uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     lane: usize,
@@ -116,12 +118,12 @@ impl Traffic {
         }
     }
 
-    /// Whether it is worth waiting for an answer.
+    /// Says whether an answer is likely enough to wait for.
     pub(super) fn is_hopeful(&self) -> bool {
         self.opening || self.wires.iter().any(Wire::is_alive)
     }
 
-    /// Whether no more may wait. Those who wait for an answer and those who do not keep no place from each other.
+    /// Says whether no more jobs may wait. Jobs with and without a caller have separate room.
     pub(super) fn is_full(&self, is_awaited: bool, most: usize) -> bool {
         let waiting = if is_awaited {
             self.queue.awaited()
@@ -131,8 +133,8 @@ impl Traffic {
         waiting >= most
     }
 
-    /// Whether so many are before it that it would be answered after its deadline, were they all gone in full calls and those
-    /// answered as fast as any of late.
+    /// Says whether a new job's answer would come after its deadline, if all jobs before it left in full calls and these were
+    /// answered as fast as any recent one.
     pub(super) fn comes_too_late(&self, job: &Job, deadline: Duration) -> bool {
         let before = self.queue.awaited() / (MAX_REQUESTS * self.open);
         if before == 0 {
@@ -144,34 +146,34 @@ impl Traffic {
         now + takes.saturating_mul(calls) > job.deadline
     }
 
-    /// The lane that takes along the only one who asks, if nobody else does.
+    /// The lane for a job that is alone, if no other job waits.
     pub(super) fn leads(&mut self) -> Option<usize> {
         let is_alone =
             self.queue.len() == 1 && self.lanes.iter().all(|lane| lane.stage == Stage::Idle);
         if is_alone { self.gather() } else { None }
     }
 
-    /// A lane that is idle and now is not: it takes along what waits.
+    /// Takes an idle lane, to take waiting jobs along.
     pub(super) fn gather(&mut self) -> Option<usize> {
         let lane = (0..self.open).find(|&lane| self.is_idle(lane))?;
         self.lanes[lane].stage = Stage::Gathering;
         Some(lane)
     }
 
-    /// Whether a lane is about to leave, so that what waits leaves with it.
+    /// Says whether a lane is about to leave, so that waiting jobs leave with it.
     pub(super) fn is_gathering(&self) -> bool {
         self.lanes.iter().any(Lane::is_gathering)
     }
 
-    /// The calls that those who wait for them drive, of these lanes.
+    /// The inline calls of these lanes, which their callers drive.
     pub(super) fn take_inline_calls(&mut self, of: impl Fn(&Lane) -> bool) -> Vec<Arc<InlineCall>> {
         let lanes = self.lanes.iter_mut().filter(|lane| of(lane));
         lanes.filter_map(|lane| lane.inline.take()).collect()
     }
 
-    /// Why nobody can be asked.
+    /// The reason why no server can be asked.
     pub(super) fn error(&self) -> BackendError {
-        // A stalled connection is still there, and says nothing.
+        // A stalled connection is still open, but silent.
         let stalled = self.wires.iter().any(|wire| wire.stalled > 0);
         match &self.why {
             Some(why) if !stalled => again(why),
@@ -193,7 +195,7 @@ impl Traffic {
         self.lanes[lane].stage == Stage::Idle && self.wires[self.wire(lane)].is_alive()
     }
 
-    /// A lane's call leaves, if there is a connection for it.
+    /// Starts a lane's call, if there is a connection for it.
     pub(super) fn calls(&mut self, lane: usize) -> Option<(Connection, Place)> {
         let wire = self.wire(lane);
         let wire = &self.wires[wire];
@@ -203,12 +205,12 @@ impl Traffic {
         Some((connection, Place { lane, number }))
     }
 
-    /// Whether the connection of a call is the one that there is.
+    /// Says whether the connection of a call is still in use.
     pub(super) fn is_current(&self, place: Place) -> bool {
         self.wires[self.wire(place.lane)].number == place.number
     }
 
-    /// A call is over. Whether its lane is free by that: where the connection was given up meanwhile it was so before.
+    /// Ends a call. Says whether that frees its lane: if the connection was closed meanwhile, the lane was free before.
     pub(super) fn rest(&mut self, place: Place) -> bool {
         let lane = &mut self.lanes[place.lane];
         if lane.stage != Stage::Calling || lane.number != place.number {
@@ -223,12 +225,12 @@ impl Traffic {
         true
     }
 
-    /// A lane that has gathered nobody is idle again.
+    /// Makes a lane idle that has gathered no jobs.
     pub(super) fn stays(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
     }
 
-    /// The lane of a call that is over gathers the next. Whether there is a connection for that, and the lane is still open.
+    /// Lets the lane of an ended call gather the next. Says whether there is a connection for that, and the lane is still open.
     pub(super) fn gathers_again(&mut self, place: Place) -> bool {
         let gathers = place.lane < self.open && self.is_idle(place.lane);
         if gathers {
@@ -237,7 +239,7 @@ impl Traffic {
         gathers
     }
 
-    /// A connection was made.
+    /// Notes a new connection.
     pub(super) fn connected(&mut self, wire: usize, opened: Handshake) {
         self.give_up_wire(wire);
         let place = &mut self.wires[wire];
@@ -248,14 +250,14 @@ impl Traffic {
         (self.why, self.opening) = (None, false);
     }
 
-    /// A call was answered after so long. Whether its connection is the one that there is.
+    /// Notes that a call was answered after this time. Says whether its connection is still in use.
     pub(super) fn answered(&mut self, place: Place, round_trip: Duration) -> bool {
         self.pace.answered(Instant::now(), round_trip);
         self.open();
         self.is_current(place)
     }
 
-    /// A call should have been answered. Whether that is news, and of a connection that is in use.
+    /// Notes a call that should have been answered. Says whether that is news, and about a connection in use.
     pub(super) fn stalled(&mut self, place: Place) -> bool {
         let lane = &self.lanes[place.lane];
         if lane.stalled || lane.number != place.number || !self.is_current(place) {
@@ -269,7 +271,7 @@ impl Traffic {
         true
     }
 
-    /// The connection of a call is given up, for this reason. Which one that is.
+    /// Closes the connection of a call for this reason. Returns its position.
     pub(super) fn broken(&mut self, place: Place, error: &BackendError) -> usize {
         let wire = self.wire(place.lane);
         self.give_up_wire(wire);
@@ -277,7 +279,7 @@ impl Traffic {
         wire
     }
 
-    /// Gives up the connections that lead to another server. Which they are.
+    /// Closes the connections that lead to another server. Returns their positions.
     pub(super) fn give_up_all_but(&mut self, server: &Address) -> Vec<usize> {
         let leads_elsewhere =
             |wire: &Wire| wire.connection.is_some() && wire.server.as_ref() != Some(server);
@@ -290,8 +292,8 @@ impl Traffic {
         given_up
     }
 
-    /// A connection is not used again. Its calls keep nobody from another one: those who wait for them hear what becomes of
-    /// them, or that their deadline has passed.
+    /// Closes a connection. Its calls do not block another one: their callers hear the outcome, or that the deadline has
+    /// passed.
     fn give_up_wire(&mut self, wire: usize) {
         let number = self.wires[wire].number;
         self.wires[wire].give_up();
@@ -303,7 +305,7 @@ impl Traffic {
         }
     }
 
-    /// As many lanes are open as there are to be calls on each connection.
+    /// Opens as many lanes as each connection carries calls.
     fn open(&mut self) {
         self.open = self.wires.len() * self.pace.calls();
         if self.lanes.len() < self.open {

@@ -1,4 +1,4 @@
-//! An identity as text, both ways.
+//! Identities as text, both ways.
 //!
 //! ```text
 //! all              everybody                  10.1.2.3         an IPv4 address
@@ -7,8 +7,8 @@
 //! (=a,10.1.2.3)    several identities         h60303ae…        a hash under a key, of which nothing can be read
 //! ```
 //!
-//! A byte that is none of [`PLAIN`] stands as `%` and two hexadecimal digits, as in a URL. So an identity can be neither a
-//! hash tag nor a pattern, and but for the parentheses of a tuple needs no quotes in a shell.
+//! A byte outside of [`PLAIN`] stands as `%` and two hexadecimal digits, as in a URL. So an identity can be neither a hash tag
+//! nor a pattern, and needs no quotes in a shell, except for the parentheses of a tuple.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,13 +19,13 @@ use tollgate_core::Key;
 
 use super::{Name, number};
 
-/// How much of a keyed hash stands for an identity: as many bits as nobody ever hits by chance.
+/// The length of a keyed hash in a name: enough bits that no collision happens by chance.
 pub(super) const HASH_BYTES: usize = 16;
 
 /// Each part of a tuple takes two bytes of a key at least, so that no key holds tuples deeper than this.
 const DEEPEST: usize = Key::MAX_LEN / 2;
 
-/// The bytes that stand as they are: letters, digits, and the signs of e-mail addresses, paths and base64. None of them has a
+/// The bytes that need no escape: letters, digits, and the signs of e-mail addresses, paths and base64. None of them has a
 /// meaning to a hash tag, to a tuple, to a pattern of `SCAN`, to a shell or to `xargs`.
 pub(super) const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
@@ -76,7 +76,7 @@ fn ipv4(name: &mut Name, octets: &[u8]) {
     }
 }
 
-/// As RFC 5952 writes it, and the length of the prefix.
+/// The address as RFC 5952 writes it, and the length of the prefix.
 fn ipv6(name: &mut Name, content: &[u8]) {
     let Some((&prefix, covered)) = content.split_first() else {
         return;
@@ -88,15 +88,15 @@ fn ipv6(name: &mut Name, content: &[u8]) {
         for (octet, covered) in octets.iter_mut().zip(covered) {
             *octet = *covered;
         }
-        // Writing into memory does not fail.
+        // A write into memory does not fail.
         let _written = write!(name, "{}", Ipv6Addr::from(octets));
     }
     name.push(b'/');
     number(name, prefix);
 }
 
-/// The first half of an address, or less: the zeros behind it are the longest run that there is. By hand, since it is done for
-/// each decision about an IPv6 caller, and the standard library takes ten times as long.
+/// The first half of an address, or less: the longest run of zeros stands behind it. Written by hand, because each decision
+/// about an IPv6 caller does this, and the standard library takes ten times as long.
 fn network(name: &mut Name, covered: &[u8]) {
     let end = covered.iter().rposition(|byte| *byte != 0);
     let end = end.map_or(0, |last| last + 1);
@@ -146,13 +146,13 @@ pub(super) fn hexadecimals<'a>(name: &mut Name, bytes: impl IntoIterator<Item = 
     }
 }
 
-/// A hash, of which nothing can be read, has this form.
+/// The form of a hash, of which nothing can be read.
 pub(super) fn is_hashed(identity: &str) -> bool {
     let digits = identity.strip_prefix('h').and_then(bytes);
     digits.is_some_and(|hash| hash.len() == HASH_BYTES)
 }
 
-/// The key that this text stands for. One key may be read from several texts: the caller compares with the one that is written.
+/// The key that this text stands for. Several texts may give one key: the caller compares with the text that would be written.
 pub(super) fn key(identity: &str) -> Option<Key> {
     let (canonical, rest) = read(identity, 0)?;
     if !rest.is_empty() {
@@ -161,7 +161,7 @@ pub(super) fn key(identity: &str) -> Option<Key> {
     Key::from_canonical(&canonical)
 }
 
-/// The canonical form of the identity that a text begins with, and what stands behind it.
+/// The canonical form of the identity at the beginning of a text, and the rest of the text.
 fn read(text: &str, depth: usize) -> Option<(Vec<u8>, &str)> {
     if let Some(parts) = text.strip_prefix('(') {
         return read_tuple(parts, depth + 1);

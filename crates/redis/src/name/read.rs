@@ -1,4 +1,4 @@
-//! A name that stands in Redis, read.
+//! Names in Redis, read back.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tollgate_core::{Key, Unit};
 use super::{Name, identity, is_prefix, write_head};
 use crate::slot::SLOTS;
 
-/// The name of a state, as `redis-cli --scan` shows it, taken apart: whose budget of which policy it is.
+/// The name of a state, as `redis-cli --scan` shows it, in its parts: the policy, the quota and the identity.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -96,7 +96,7 @@ impl StateName {
         &self.policy
     }
 
-    /// Which of the policy's quotas; the first is 0.
+    /// The position of the quota in the policy; the first is 0.
     #[must_use]
     pub fn slot(&self) -> u16 {
         self.slot

@@ -1,5 +1,5 @@
-//! The script by itself: what it admits and leaves behind, counted from its own replies and read from the bytes that stand in
-//! the server. Core's rules have no part in it, so that a mistake which both make is found.
+//! The script by itself: the tests count what it admits and leaves behind, from its own replies and from the bytes on the
+//! server. Core's rules have no part in it, so that a mistake in both is found.
 
 use std::time::{Duration, SystemTime};
 
@@ -60,7 +60,7 @@ impl Server {
         reply
     }
 
-    /// Whether a charge is admitted, as the script says in any of its forms.
+    /// Says whether a charge is admitted, by any form of the script's reply.
     fn admits(&mut self, quota: &Quota, cost: u64) -> bool {
         let reply = self.send(&request(quota, Mode::Enforce, &[cost]));
         match reply {
@@ -70,7 +70,7 @@ impl Server {
                 match text[behind] {
                     b'+' => true,
                     b'-' => false,
-                    // Two decimals with a space behind each, then how many were admitted.
+                    // Two decimals with a space behind each, and then the number of admitted requests.
                     _ => text.split(|byte| *byte == b' ').nth(2).unwrap()[0] == 1,
                 }
             }
@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Whether a charge is admitted that is made together with one on a budget of which there is always enough.
+    /// Says whether a charge is admitted together with one on a budget of which there is always enough.
     fn admits_beside_another(&mut self, quota: &Quota, cost: u64) -> bool {
         let (key, plenty) = (
             Key::from("anybody"),
@@ -102,8 +102,8 @@ impl Server {
         text.split(|byte| *byte == b' ').nth(2).unwrap()[0] == 1
     }
 
-    /// Debits without a charge before: what a debit says of one is only its quota. Piece by piece, since a cost is told as no
-    /// more than the capacity and one.
+    /// Debits without an earlier charge: a debit takes only the quota from its receipt. Piece by piece, because a cost above
+    /// the capacity is sent as the capacity plus one.
     fn debit(&mut self, quota: &Quota, mut n: u64) {
         while n > 0 {
             let piece = n.min(quota.capacity());
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// Gives back what was charged at `at`, after which the budget was to be full at `full_at`.
+    /// Gives back a charge made at `at`, after which the budget was to be full at `full_at`.
     fn credit(&mut self, quota: &Quota, n: u64, at: u64, full_at: u64) {
         let mut run = vec![1, 1, 1];
         run.extend_from_slice(&charge_words(quota, n)[..]);
@@ -147,7 +147,7 @@ impl Server {
         redis::cmd("GET").arg(KEY).query(&mut self.redis).unwrap()
     }
 
-    /// Refuses to write without so many.
+    /// Makes the server refuse writes without this many replicas.
     fn needs_replicas(&mut self, count: u32) {
         let mut set = redis::cmd("CONFIG");
         set.arg("SET").arg("min-replicas-to-write").arg(count);
@@ -158,7 +158,7 @@ impl Server {
         redis::cmd("DEL").arg(KEY).exec(&mut self.redis).unwrap();
     }
 
-    /// For how long a bucket's state says that something is owed, a rest as a microsecond.
+    /// The time for which a bucket's state says that something is owed; a rest counts as a microsecond.
     fn owed_us(&mut self) -> u64 {
         let state = self.state();
         let mut reader = Reader(&state[1..]);
@@ -186,7 +186,7 @@ fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
     }
 }
 
-/// The words of one charge: those of a probe, whose run is never shortened.
+/// The words of one probe, whose run is never shortened.
 fn charge_words(quota: &Quota, cost: u64) -> Vec<u8> {
     let (_, call) = {
         let request = request(quota, Mode::Probe, &[cost]);
@@ -234,7 +234,7 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
             let mut owed = server.owed_us();
             let wait = (drain_us(&one, one.capacity()) / 7).max(1);
 
-            // when both ask in turns, for little and for more than there ever is
+            // when both charge in turns, for little and for more than the budget ever holds
             for _ in 0..3 {
                 for (quota, cost) in [
                     (&other, 1),
@@ -244,7 +244,7 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
                 ] {
                     server.admits(quota, cost);
 
-                    // then time alone has made it less
+                    // then time alone has reduced the debt
                     let left = server.owed_us();
                     assert!(
                         left >= owed,
@@ -264,7 +264,7 @@ fn no_other_quota_forgives_a_debt() {
     let mut server = Server::start();
     for one in grid() {
         for other in grid() {
-            // given a budget that owes all that it can
+            // given a budget with the largest debt
             server.forget();
             server.debit(&one, 9 * one.capacity());
             let mut owed = server.owed_us();
@@ -274,7 +274,7 @@ fn no_other_quota_forgives_a_debt() {
                 "{one}: {owed}"
             );
 
-            // when both ask in turns, and what is charged to either goes on
+            // when both ask in turns, and charges to either go on
             for (quota, cost, debt) in [
                 (&other, 1, 1),
                 (&one, one.capacity() + 1, 1),
@@ -358,7 +358,7 @@ fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
         ],
     ] {
         for admits in [Server::admits, Server::admits_beside_another] {
-            // given one instant, in which two ask in turns
+            // given one instant in which two quotas charge in turns
             server.forget();
             let mut passed = [0, 0];
             for turn in 0..400 {
@@ -383,7 +383,7 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
         (Quota::per_second(10).burst(40), 9),
         (Quota::new(10, Duration::from_micros(999_999)).burst(40), 16),
     ] {
-        // given a bucket to which thirty charges were given back, of which the last was to have drained three seconds later
+        // given a bucket with thirty credits, the last of which gave back a charge that was to have drained three seconds later
         server.forget();
         let at = server.now;
         for _ in 0..30 {
@@ -395,7 +395,7 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
         }
         assert_eq!(server.state().len(), 23 + 30 * 28, "{quota}");
 
-        // when it is charged while a receipt could still be out, and then
+        // when it is charged while a receipt could still be open, and then
         let mut lengths = Vec::new();
         for later in [full_at - 2, full_at] {
             server.now = later;
@@ -408,7 +408,8 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
     }
 }
 
-/// Of a credit: when it was given, where the stretch began that it took out, how long that was, and the last place of all then.
+/// The parts of a credit: its time, the start of the stretch that it took out, the length of the stretch, and the last place of
+/// any charge then.
 type CreditMark = [u64; 4];
 
 fn packed(credits: &[CreditMark]) -> Vec<u8> {
@@ -427,7 +428,7 @@ fn credits_of(state: &[u8]) -> Vec<CreditMark> {
     credits
 }
 
-/// Credits of these lengths, the oldest first, all of which a receipt can still have to know.
+/// Credits of these lengths, the oldest first, all of which an open receipt could still need.
 fn credits_of_lengths(lengths: &[u64; 32]) -> Vec<CreditMark> {
     let credits = (0..).zip(lengths).map(|(n, &length)| {
         // Neither beginnings nor ends stand in the order of time.
@@ -457,7 +458,7 @@ fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_
         (then_none(&[20, 8, 7, 29]), 4),
         (then_none(&[]), 0),
         (falling, 0),
-        // Together longer than anything drains: no longer than what Lua counts exactly.
+        // Together longer than anything drains: they are cut to the largest number that Lua counts exactly.
         ([LONGEST; 32], 0),
         ([LONGEST / 2; 32], 0),
     ] {
@@ -472,10 +473,10 @@ fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_
         let mut set = redis::cmd("SET");
         set.arg(KEY).arg(&state).exec(&mut server.redis).unwrap();
 
-        // when one more is given, of a charge that was made after all of them
+        // when one more is given, for a charge that was made after all of them
         server.credit(&quota, 2, START, newest);
 
-        // then two are one, which errs on the strict side in each of its parts
+        // then two of them are one, which errs on the strict side in each of its parts
         let [_, from, length, last] = credits.remove(older);
         let merged = &mut credits[older];
         merged[1] = merged[1].min(from);
@@ -490,7 +491,7 @@ fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_
 fn a_credit_is_forgotten_once_all_have_drained_that_stood_when_it_was_given() {
     let mut server = Server::start();
     let quota = Quota::per_second(10).burst(40);
-    // given three, of which the last charge has drained, drains just now, and is about to
+    // given three credits, the last charge of which has drained, drains just now, or is about to
     let of_last = |last| [START - 100, START - 50, 9, last];
     let credits = [START - 1, START, START + 1].map(of_last);
     let mut state = vec![128 + 21];
@@ -509,7 +510,7 @@ fn a_credit_is_forgotten_once_all_have_drained_that_stood_when_it_was_given() {
     assert_eq!(credits_of(&server.state()), [credits[2], newest]);
 }
 
-/// The first has no whole microsecond in its drain, and states tell no drain that is shorter than one.
+/// The first quota has no whole microsecond in its drain, and states tell no shorter drain than one.
 #[test]
 fn a_budget_owes_eight_of_it_and_no_more_however_much_is_debited() {
     let mut server = Server::start();
@@ -522,7 +523,7 @@ fn a_budget_owes_eight_of_it_and_no_more_however_much_is_debited() {
         // given a budget that is full
         server.forget();
 
-        // when more is debited than it can owe, at once and bit by bit
+        // when debits exceed what it can owe, at once and bit by bit
         let mut run = vec![1, 2, 1];
         run.extend_from_slice(&charge_words(&quota, 1));
         run[5..13].copy_from_slice(&1e12_f64.to_le_bytes());
@@ -537,7 +538,7 @@ fn a_budget_owes_eight_of_it_and_no_more_however_much_is_debited() {
     }
 }
 
-/// On a server that would refuse to write: so a denial costs neither a write nor the copies of one.
+/// The server would refuse a write. So the test shows that a denial costs neither a write nor the copies of one.
 #[test]
 fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
     let mut server = Server::start();
@@ -569,7 +570,7 @@ fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
             set.exec(&mut server.redis).unwrap();
             server.needs_replicas(1);
 
-            // when something is asked that is not to be had, or for nothing
+            // when a charge asks for more than there is, or for nothing
             for (mode, costs) in [
                 (Mode::Enforce, &[most + 1][..]),
                 (Mode::Enforce, &[0]),
@@ -592,7 +593,7 @@ fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
     }
 }
 
-/// No run of ours is one, but others may call the script.
+/// No run of ours is empty, but others may call the script.
 #[test]
 fn a_run_without_charges_is_an_error_and_leaves_the_state() {
     let mut server = Server::start();
@@ -614,7 +615,7 @@ fn a_run_without_charges_is_an_error_and_leaves_the_state() {
     }
 }
 
-/// As a connection asks that has to know whether its server answers.
+/// A new connection asks so, to find out whether its server answers.
 #[test]
 fn a_call_of_no_request_says_what_time_it_is() {
     let mut server = Server::start();
@@ -640,7 +641,7 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
         server.forget();
         let mut passed = 0;
 
-        // when somebody asks all the time, in either half or in both, and for what is refused as well
+        // when calls come all the time, in either half or in both, refused ones as well
         for real in (0..11 * SECOND).step_by(10_000) {
             let is_ahead = real / 91_666 % 2 == 1;
             server.now = START + real + if is_ahead { STEP } else { 0 };
@@ -651,12 +652,12 @@ fn a_log_whose_clock_steps_back_and_forth_gains_one_step_and_no_more() {
             passed += u64::from(cost > 0 && server.admits(&quota, cost));
         }
 
-        // then what passed is no more than the limit for each period begun, and the step
+        // then no more passed than the limit for each period begun, and the step
         assert!(passed <= 120, "{passed} of 120");
     }
 }
 
-/// In place where the expiry stays, and whole where it moves: either way the next charge finds it.
+/// Overwritten in place where the expiry stays, and written whole where it moves: either way the next charge finds the state.
 #[test]
 fn whole_microseconds_of_a_quota_with_rests_are_kept() {
     let mut server = Server::start();
@@ -666,7 +667,7 @@ fn whole_microseconds_of_a_quota_with_rests_are_kept() {
         server.forget();
         server.now = START + second * SECOND;
 
-        // when what is charged drains in whole seconds
+        // when a charge drains in whole seconds
         let passed = (0..10).filter(|_| server.admits(&quota, 7)).count();
 
         // then all of it is owed
@@ -676,7 +677,7 @@ fn whole_microseconds_of_a_quota_with_rests_are_kept() {
     }
 }
 
-/// What is charged next to a state that has no rest ends at the very last part of a burst.
+/// A charge on a state without a rest may end at the very last part of a burst.
 #[test]
 fn a_budget_with_rests_is_admitted_to_its_last_part() {
     let mut server = Server::start();
@@ -711,7 +712,7 @@ fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
             .exec(&mut server.redis)
             .unwrap();
 
-        // when it is debited, each time a microsecond later
+        // when it is debited many times, each a microsecond later
         server.now = START + ENTRIES;
         for _ in 0..debts {
             server.now += 1;
@@ -723,7 +724,7 @@ fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
         let expected = [charges, entry(server.now, total)].concat();
         assert_eq!(server.state(), expected);
         assert!(!server.admits(&quota, 1));
-        // An entry more, and it is no state.
+        // One more entry makes it invalid.
         let longer = [&expected[..], &entry(server.now + 1, total)].concat();
         let set = |server: &mut Server, state: &[u8]| {
             let mut set = redis::cmd("SET");
@@ -735,20 +736,20 @@ fn a_log_of_debts_is_no_longer_than_one_of_charges_and_owes_as_much() {
             panic!("{reply:?}");
         };
         assert_eq!(text[text.len() - 3..], [0, 0x91, 0xa0]);
-        // As it is, it drains as any other does.
+        // It is valid as it stands, and drains like any other.
         set(&mut server, &expected);
         server.now = START + SECOND + 100;
         assert!(!server.admits(&quota, 95) && server.admits(&quota, 94));
     }
 }
 
-/// By the server's own clock, which has the window as ended: a state is there for as long as a clock may come back to it.
+/// By the server's own clock the window has ended. Its state stays for as long as a clock may come back to it.
 #[test]
 fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
     let mut server = Server::start();
     let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let real = u64::try_from(real.unwrap().as_micros()).unwrap();
-    // A period of which less than a quarter has passed, so that none ends during the test.
+    // Less than a quarter of the period has passed, so that none ends during the test.
     let period = (3_600..).find(|s| real / SECOND % s < s / 4).unwrap() * SECOND;
     let quota = |algorithm| Quota::new(10, Duration::from_micros(period)).using(algorithm);
     let (offset, start) = (Duration::ZERO, real - real % period);
@@ -759,13 +760,13 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
         (Algorithm::SlidingLog, real - period - SECOND),
     ];
     for (algorithm, spent_at) in cases {
-        // given a window that was spent, and counts no more
+        // given a window that was spent and no longer counts
         let quota = quota(algorithm);
         server.forget();
         server.now = spent_at;
         assert!(server.admits(&quota, 10), "{quota}");
 
-        // when the clock, which is past its end for the server, goes back by less than a period
+        // when the clock, past the end for the server, goes back by less than a period
         server.now = spent_at;
 
         // then it admits nothing more
@@ -796,15 +797,15 @@ fn what_is_no_state_comes_back_as_a_mark() {
                 [&state[..], &[0]].concat(),
                 state[..state.len() - 1].to_vec(),
             ] {
-                // given what begins as a state does, and is as long as no state
+                // given a value that begins like a state, and has the length of none
                 let mut set = redis::cmd("SET");
                 set.arg(KEY).arg(&value).exec(&mut server.redis).unwrap();
 
-                // when it is asked for
+                // when a charge asks for it
                 let replies = [&[1][..], &[1, 1]]
                     .map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
 
-                // then an empty text stands for it, and it stands as it was
+                // then an empty text stands for it, and it is unchanged
                 for reply in replies {
                     let Value::BulkString(text) = reply else {
                         panic!("{reply:?}");
@@ -836,11 +837,11 @@ fn a_point_between_two_microseconds_is_no_state_to_any_path() {
             let mut set = redis::cmd("SET");
             set.arg(KEY).arg(&value).exec(&mut server.redis).unwrap();
 
-            // when it is asked for alone, and by a call of two charges
+            // when a charge asks for it alone, and in a call of two charges
             let replies = [&[1][..], &[1, 1]]
                 .map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
 
-            // then an empty text stands for it, and it stands as it was
+            // then an empty text stands for it, and it is unchanged
             for reply in replies {
                 let Value::BulkString(text) = reply else {
                     panic!("{reply:?}");
@@ -853,7 +854,7 @@ fn a_point_between_two_microseconds_is_no_state_to_any_path() {
     }
 }
 
-/// Of whole microseconds, and so it has none of its own to leave: the state is as short as before.
+/// A quota of whole microseconds, which adds no rest of its own: the state is as short as before.
 #[test]
 fn a_quota_of_whole_microseconds_rounds_up_the_rest_of_another() {
     let mut server = Server::start();
@@ -902,7 +903,7 @@ fn a_value_of_another_type_stands_as_it_was_however_many_ask_for_it() {
 #[test]
 fn a_right_that_is_missing_is_the_error_of_the_call_and_not_of_the_state() {
     let mut server = Server::start();
-    // With the server's own clock: that of the tests is read by the command that is missing.
+    // With the server's own clock: the tests' clock is read by the command that is missing.
     let mut load = redis::cmd("SCRIPT");
     let load = load.arg("LOAD").arg(Script::shipped().source());
     let script: String = load.query(&mut server.redis).unwrap();
@@ -940,13 +941,13 @@ fn the_shipped_script_decides_by_the_clock_of_the_server() {
     let before = time(&mut server);
     let mut command = redis::cmd("EVALSHA");
     command.arg(script).arg(1).arg(KEY).arg(&call.runs[0][..]);
-    // Of a budget that is full the answer is the time alone.
+    // The answer for a full budget is the time alone.
     let now: u64 = command.query(&mut server.redis).unwrap();
 
     assert!((before..=time(&mut server)).contains(&now), "{now}");
 }
 
-/// Where what is compared is larger than a double holds exactly.
+/// Compares numbers beyond those that a double holds exactly.
 #[test]
 fn a_sliding_window_admits_to_the_last_unit_however_large_its_figures_are() {
     let mut server = Server::start();
@@ -969,7 +970,7 @@ fn a_sliding_window_admits_to_the_last_unit_however_large_its_figures_are() {
             // when some of this one has passed
             server.now = start + day + passed;
 
-            // then there is room for all but what still counts of it
+            // then there is room for all but the part of it that still counts
             let fading = u128::from(previous) * u128::from(day - passed);
             let room = limit - u64::try_from(fading.div_ceil(u128::from(day))).unwrap();
             let what = format!("{previous} before, {passed} us passed: {room}");
@@ -980,7 +981,7 @@ fn a_sliding_window_admits_to_the_last_unit_however_large_its_figures_are() {
     }
 }
 
-/// A log of these entries: when, and how many.
+/// A log of these entries: times and counts.
 fn log_of(before: u32, entries: &[(u64, u32)]) -> Vec<u8> {
     let mut log = vec![251];
     log.extend(before.to_le_bytes());
@@ -993,7 +994,7 @@ fn log_of(before: u32, entries: &[(u64, u32)]) -> Vec<u8> {
     log
 }
 
-/// When, and how many, of each entry.
+/// The time and the count of each entry.
 fn entries_of(log: &[u8]) -> Vec<(u64, u32)> {
     let mut before = u32::from_le_bytes(log[1..5].try_into().unwrap());
     let entry = |bytes: &[u8]| {
@@ -1011,7 +1012,7 @@ fn what_is_given_back_to_a_log_leaves_all_other_entries_as_they_are() {
     let mut server = Server::start();
     let quota = Quota::per_second(1_000).using(Algorithm::SlidingLog);
     for count in [1, 2, 3, 9, 600] {
-        // One for each microsecond, or with room between them.
+        // One for each microsecond, or with gaps.
         for step in [1, 7] {
             let entries: Vec<_> = (0..count).map(|n| (START + n * step, 2)).collect();
             for given_back in (0..count).filter(|n| count < 10 || n % 149 < 2) {
@@ -1063,7 +1064,7 @@ fn a_log_whose_clock_is_a_period_behind_moves_to_now_and_not_before() {
 
         assert_eq!(entries_of(&server.state()), expected, "{now}");
     }
-    // What lies at or before the new time stays where it is, and counts until it is a period old.
+    // Entries at or before the new time stay where they are, and count until they are a period old.
     let at = START + SECOND;
     for (earlier, kept) in [(2, 2), (1, 2), (0, 1)] {
         let state = log_of(0, &[(at - earlier, 4), (at + SECOND, 3)]);

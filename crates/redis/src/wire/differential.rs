@@ -1,4 +1,4 @@
-//! The scripts against core: random operations in a real server give the states and verdicts that core gives.
+//! The scripts against core: random operations on a real server give the states and verdicts that core gives.
 //!
 //! The shipped script runs with its one `TIME` line replaced, so that time jumps forward and back. The virtual clock
 //! stands far in the future, so that no key expires meanwhile.
@@ -29,7 +29,7 @@ struct World {
     model: HashMap<Name, State>,
     requests: usize,
     admitted: usize,
-    /// By how the script answers a request that is alone: a number, or a text with `+` or `-` in it.
+    /// The script's forms of answer to a request that is alone: a number, or a text with `+` or `-` in it.
     alone: HashMap<u8, usize>,
 }
 
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// What core says, on the model's own states.
+    /// Core's answer, on the model's own states.
     fn expect(&mut self, request: &Request) -> Option<Decision> {
         let now = Timestamp::from_micros(self.questions.now);
         match &request.work {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// One call, and what it left.
+    /// One call and its effects.
     fn step(&mut self) {
         let requests = self.questions.next();
         let (plan, call) = Plan::of(&requests);
@@ -159,8 +159,8 @@ impl World {
         scope.unwrap().unit()
     }
 
-    /// Now and then lets the totals of a log stand elsewhere, mostly where they are about to leave 31 or 32 bits: only their
-    /// differences mean anything.
+    /// Shifts the totals of a log now and then, mostly to just before they leave 31 or 32 bits: only their differences mean
+    /// anything.
     fn move_totals(&mut self, key: &[u8]) {
         const HEAD: usize = 5;
         const ENTRY: usize = 12;
@@ -190,7 +190,7 @@ impl World {
         let unit = self.unit(key);
         let model = &self.model[key];
         let Some(found) = found else {
-            // Nothing is a full budget.
+            // A missing state is a full budget.
             assert!(
                 model.meaningless_at(unit) <= Timestamp::from_micros(self.questions.now),
                 "{model:?} is missing after {requests:?}"
@@ -204,7 +204,7 @@ impl World {
             "after {requests:?} at {}",
             self.questions.now
         );
-        // Outlives its meaning.
+        // The state outlives its meaning.
         let ends = u64::try_from(ends).expect("an expiry") * 1_000;
         assert!(
             ends >= state.meaningless_at(unit).as_micros(),
@@ -214,7 +214,7 @@ impl World {
     }
 }
 
-/// How the path for a request alone has answered; nothing if another path did.
+/// The number of times that the path for a lone request has answered; zero if another path did.
 fn answered_alone(reply: &Value) -> Option<u8> {
     match reply {
         Value::Int(_) => Some(b'0'),
@@ -226,12 +226,12 @@ fn answered_alone(reply: &Value) -> Option<u8> {
     }
 }
 
-/// The number that was asked for by this name, if one was.
+/// The number in the environment variable of this name, if it is set.
 fn asked_for(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// A new one for each run, or the one that is to be repeated.
+/// A new seed for each run, or the one to be repeated.
 fn seed() -> u64 {
     let seed = asked_for("TOLLGATE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
     println!("repeat with TOLLGATE_SEED={seed}");
@@ -253,13 +253,13 @@ fn the_script_decides_what_core_decides() {
     run(Calls::Any, 2_000);
 }
 
-/// Where a clock that steps back meets counts that belong to a window or bucket: as often as it may within one of them.
+/// A clock that steps back and forth while counts belong to a window or bucket, as often as it can within one of them.
 #[test]
 fn windows_are_decided_as_core_decides_by_a_clock_that_steps_back_and_forth() {
     run(Calls::AtBoundaries, 4_000);
 }
 
-/// More of them than are told apart, of charges of all ages.
+/// More credits than are told apart, of charges of all ages.
 #[test]
 fn what_is_given_back_to_busy_buckets_is_what_core_gives_back() {
     run(Calls::Settled, 3_000);
@@ -269,7 +269,7 @@ fn what_is_given_back_to_busy_buckets_is_what_core_gives_back() {
 fn a_request_alone_is_decided_as_core_decides() {
     let answers = run(Calls::Alone, 10_000);
 
-    // On a full budget, admitted, denied: the path for such requests has been taken, and not left to others.
+    // On a full budget, admitted, denied: the lone path has answered, and did not leave the call to others.
     for answer in [b'0', b'+', b'-'] {
         let times = answers.get(&answer).copied().unwrap_or(0);
         println!("{times} times {:?}", char::from(answer));

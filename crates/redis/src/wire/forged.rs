@@ -1,4 +1,4 @@
-//! Replies that no script sent: for the fuzz targets.
+//! Replies that no script has sent: for the fuzz targets.
 
 use redis::Value;
 use smallvec::smallvec;
@@ -6,7 +6,7 @@ use tollgate_core::{Charge, Decision, Key, Mode, Quota, Scope};
 
 use super::{Plan, Reply, Request, Work, replay};
 
-/// What is made of a reply to two requests, each of one charge under this quota, for two callers; nothing if it is refused.
+/// The outcomes of a reply to two requests, each of one charge under this quota, for two callers; `None` if it is refused.
 #[must_use]
 pub fn decided(quota: &Quota, reply: Vec<u8>) -> Option<Vec<Option<Decision>>> {
     let requests = ["a", "b"].map(|caller| Request {

@@ -1,7 +1,7 @@
-//! What goes to the script and what comes back: see `lua/README.md`.
+//! The protocol of the script: see `lua/README.md`.
 //!
-//! A call carries many requests. The reply carries the states as the script found them and the time; what was decided
-//! follows from that by core's own rule, here as there.
+//! A call carries many requests. The reply carries the time, and the states as the script found them. The decisions follow from
+//! these by core's own rule, which the script has applied as well.
 
 #[cfg(feature = "fuzz")]
 pub mod forged;

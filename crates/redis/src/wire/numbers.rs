@@ -1,11 +1,11 @@
-//! Numbers as both sides write them: whole ones as little-endian doubles.
+//! Numbers in the form of the protocol: whole ones as little-endian doubles.
 
 use smallvec::SmallVec;
 
-/// What is written: a charge of a bucket has 43 bytes, and needs no memory of its own.
+/// Bytes to send. A charge of a bucket has 43, and needs no allocation.
 pub(super) type Words = SmallVec<[u8; 64]>;
 
-/// What a double holds exactly, and one more.
+/// One more than the largest number below which a double holds every whole one exactly.
 pub(super) const EXACT: u64 = 1 << 53;
 
 /// Appends a whole number below 2^53.
@@ -15,7 +15,7 @@ pub(super) fn put(out: &mut Words, number: u64) {
     out.extend_from_slice(&double.to_le_bytes());
 }
 
-/// Takes numbers off the front of bytes; what is not there or not whole makes it fail.
+/// Takes numbers off the front of bytes. A missing number, or one that is not whole, is an error.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

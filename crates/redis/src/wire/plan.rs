@@ -9,8 +9,8 @@ use super::request::{Request, Wording};
 /// The most keys of one call: their numbers are bytes.
 pub(crate) const MAX_KEYS: usize = 255;
 
-/// What a run begins with that decides once about one enforced GCRA charge, and what it ends with if nothing has a rest: a
-/// denominator of 1, and twice 0. In between are the drains of cost and full budget, and the tag.
+/// The start and end of a run that decides once about one enforced GCRA charge without any rest. The end is a denominator of 1,
+/// and twice 0. In between stand the drains of the cost and of a full budget, and the tag.
 const ONCE_BY_GCRA: &[u8] = &[1, 0, 1, 1, 0];
 const NO_RESTS: &[u8] = &[
     0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -18,14 +18,14 @@ const NO_RESTS: &[u8] = &[
 const SHORT: usize = 17;
 const COSTS_NOTHING: &[u8] = &[0; 8];
 
-/// What is sent: KEYS and ARGV.
+/// The words to send: KEYS and ARGV.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Call<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
     pub(crate) runs: Vec<Vec<u8>>,
 }
 
-/// In which order the script decides the requests of a call, and where their states are among its keys.
+/// The order in which the script decides the requests of a call, and the place of their states among its keys.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// Positions of requests, the first decided first.
@@ -36,14 +36,14 @@ pub(crate) struct Plan {
 
 /// Equal requests that are decided one after the other.
 struct Group {
-    /// Which of the words they are told in.
+    /// The position of their words.
     words: usize,
     members: SmallVec<[usize; 2]>,
-    /// Groups of one wave have no key in common, so that it does not matter which of them comes first.
+    /// The wave of the group. Groups of one wave have no key in common, so their order does not matter.
     wave: usize,
 }
 
-/// The requests of a call, and what is said of them.
+/// The requests of a call, and their common words.
 #[derive(Default)]
 struct Groups {
     groups: Vec<Group>,
@@ -51,10 +51,10 @@ struct Groups {
     words: Vec<Wording>,
 }
 
-/// The numbers of the keys that the requests of a call name, in the order in which they are met.
+/// The numbers of the keys that the requests of a call name, in the order of their first mention.
 struct KeyNumbers<'a> {
     names: Vec<&'a [u8]>,
-    /// Under a hash that nobody who chooses identities can foresee.
+    /// A hash that no client can foresee, though clients choose identities.
     numbers: HashMap<&'a [u8], u8>,
 }
 
@@ -75,8 +75,8 @@ impl<'a> KeyNumbers<'a> {
 }
 
 impl Plan {
-    /// Plans a call. First come, first served on each key; requests that share none may be decided in any order, and are
-    /// put next to those that look like them, so that a quota travels once.
+    /// Plans a call. Each key serves its requests first come, first served. Requests that share no key may be decided in any
+    /// order, and are put next to similar ones, so that a quota travels once.
     ///
     /// The requests must have no more than [`MAX_KEYS`] names between them.
     pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
@@ -84,12 +84,12 @@ impl Plan {
         Self::of_alike(&requests).unwrap_or_else(|| Self::of_any(&requests))
     }
 
-    /// Plans the usual call, in which all ask the same, each of another state: as [`of_any`](Self::of_any) does, for half of
-    /// what that costs.
+    /// Plans the usual call, in which all requests are alike and each names another state: as [`of_any`](Self::of_any) does, at
+    /// half the cost.
     fn of_alike<'a>(requests: &[&'a Request]) -> Option<(Self, Call<'a>)> {
         let first = requests.first()?;
         let mut keys = Vec::with_capacity(requests.len());
-        // Whoever is alone shares nothing.
+        // A lone request shares nothing.
         let is_alone = requests.len() == 1;
         let mut met = HashSet::with_capacity(if is_alone { 0 } else { requests.len() });
         for request in requests {
@@ -134,7 +134,7 @@ impl Plan {
             keys: Vec::with_capacity(met.names.len()),
             runs: Vec::new(),
         };
-        // By the number under which a state was met: that under which it is sent.
+        // By the state's number, which is its position among the keys.
         let mut numbers = vec![None; met.names.len()];
         let mut last: Option<(usize, &[u8])> = None;
         for group in &groups {
@@ -169,13 +169,13 @@ impl Plan {
 }
 
 impl Groups {
-    /// `states` says for each request which of `count` states its names are.
+    /// `states` holds the state numbers of each request's names; there are `count` states.
     fn of(requests: &[&Request], states: &[SmallVec<[u8; 2]>], count: usize) -> Self {
         let mut this = Self {
             groups: Vec::with_capacity(requests.len()),
             ..Self::default()
         };
-        // By state: the group that spoke of it last.
+        // By state: the last group that names it.
         let mut latest: Vec<Option<usize>> = vec![None; count];
         let mut previous = None;
         for (position, (&request, states)) in requests.iter().zip(states).enumerate() {
@@ -219,7 +219,7 @@ impl Groups {
 }
 
 impl Call<'_> {
-    /// How many times each request, then what they share.
+    /// The number of times of each request, and then the shared words.
     fn begin_run(&mut self, (times, shape): (usize, &[u8])) {
         let mut run = Vec::with_capacity(1 + shape.len() + 64);
         run.push(u8::try_from(times).unwrap_or(u8::MAX));
@@ -227,7 +227,7 @@ impl Call<'_> {
         self.runs.push(run);
     }
 
-    /// A single run that speaks of each key once, in order, need not say so.
+    /// A single run that names each key once, in order, can leave the numbers out.
     fn drop_obvious_numbers(&mut self, words: Option<&Wording>) {
         if let ([run], Some(words)) = (&mut self.runs[..], words) {
             let head = words.shape.len() + 1;
@@ -243,7 +243,7 @@ impl Call<'_> {
         }
     }
 
-    /// A request alone is told in fewer bytes, if it is of the usual kind: the script need not look at what is not there.
+    /// A lone request of the usual kind takes fewer bytes: the script need not look for parts that are absent.
     fn shorten_if_alone(&mut self) {
         if let ([run], [_]) = (&mut self.runs[..], &self.keys[..])
             && let Some(short) = run.strip_prefix(ONCE_BY_GCRA)

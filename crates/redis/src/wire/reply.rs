@@ -1,4 +1,4 @@
-//! What the script answers, and what follows from it.
+//! The script's reply, and the decisions that follow from it.
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -8,20 +8,20 @@ use super::plan::Plan;
 use super::request::{OwnedCharge, Request, Work};
 use super::state;
 
-/// The time, how many requests were admitted, and the states as they were found.
+/// The time, the number of admitted requests, and the states as they were found.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// All of that in one text.
+    /// All of these in one text.
     Text(Vec<u8>),
-    /// The time at which a request that was alone found its budget full, and was admitted.
+    /// The time. A lone request found its budget full, and was admitted.
     Full(Timestamp),
 }
 
-/// September 2001, in microseconds: a smaller number is somebody else's answer.
+/// September 2001, in microseconds: a smaller number is the answer to another command.
 const EARLIEST: u64 = 1_000_000_000_000_000;
 
 impl Reply {
-    /// Takes what came back.
+    /// Reads a reply.
     pub(crate) fn parse(value: Value) -> Option<Self> {
         match value {
             Value::BulkString(text) => Some(Self::Text(text)),
@@ -58,7 +58,7 @@ impl<'a> Read<'a> {
         let us = packed.digits()?;
         let now = Timestamp::from_micros(seconds.checked_mul(1_000_000)?.checked_add(us)?);
         if behind != b' ' {
-            // A request that was alone, and the state that it found: all that is left.
+            // A lone request and the state that it found: these are all that is left.
             let state = packed.0;
             return (keys == 1 && matches!(behind, b'+' | b'-')).then(|| Self {
                 now,
@@ -83,16 +83,16 @@ impl<'a> Read<'a> {
     }
 }
 
-/// What came of one request: a decision, or nothing to report; or no state of ours where one should be.
+/// The outcome of one request: a decision, or nothing to report, or a foreign value in the place of a state.
 pub(crate) type Outcome = Result<Option<Decision>, BackendError>;
 
-/// Decides here what the script decided there: the same requests in the same order on the same states at the same time.
-/// Hands each outcome to `deliver`, with the position of its request.
+/// Repeats the script's decisions: the same requests in the same order on the same states at the same time. Hands each outcome
+/// to `deliver`, with the position of its request.
 ///
 /// # Errors
 ///
-/// If the reply is none, or if the script admitted another number of requests than core: then nobody knows what was
-/// decided, and nothing may pass.
+/// If the reply cannot be read, or if the script admitted another number of requests than core. Then the decisions are unknown,
+/// and nothing may pass.
 pub(crate) fn replay<'a>(
     reply: &Reply,
     plan: &Plan,
@@ -113,7 +113,7 @@ pub(crate) fn replay<'a>(
             &plan.keys[position],
             &request.work,
         );
-        // The script does not see who asks for nothing.
+        // The script is not told of requests for nothing.
         let is_admitted = matches!(&outcome, Ok(Some(decision)) if decision.is_admitted());
         admitted += u64::from(is_admitted && !request.names.is_empty());
         outcomes.push((position, outcome));
@@ -125,9 +125,9 @@ pub(crate) fn replay<'a>(
     }
 }
 
-/// A state: as it was found, then as it is.
+/// A state: as it was found, and as it is now.
 enum Slot<'a> {
-    /// Nothing, where the key was missing.
+    /// Empty if the key was missing.
     Found(Option<&'a [u8]>),
     Live(State),
     Foreign,
@@ -136,7 +136,7 @@ enum Slot<'a> {
 struct Slots<'s, 'a> {
     slots: &'s mut [Slot<'a>],
     keys: &'s [u8],
-    /// What a slot that is no state gives: never asked for, since such requests are not decided.
+    /// The state of a slot with a foreign value. Never asked for, since its requests are not decided.
     none: State,
 }
 
@@ -206,7 +206,7 @@ fn foreign_state() -> BackendError {
     )
 }
 
-/// A time in decimals, then a state as it is, or as much of MessagePack as whole numbers and a list of texts need.
+/// A time in decimals with a state behind it, or the part of MessagePack that whole numbers and a list of texts need.
 struct Packed<'a>(&'a [u8]);
 
 impl<'a> Packed<'a> {
@@ -254,7 +254,7 @@ impl<'a> Packed<'a> {
 
     fn list(&mut self) -> Option<usize> {
         match self.number(1)? {
-            // A table without anything in it may be either.
+            // An empty table may be either.
             0x80 => Some(0),
             tag @ 0x90..=0x9f => Some(tag & 0xf),
             0xdc => self.number(2),
@@ -263,7 +263,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// A text, or nothing where `false` stands.
+    /// A text; `None` for `false`.
     #[expect(
         clippy::option_option,
         reason = "unreadable, and nothing there, are two things"

@@ -1,4 +1,4 @@
-//! A request, and its wording for the script.
+//! A request, and its words for the script.
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
@@ -38,7 +38,7 @@ impl OwnedCharge {
     }
 }
 
-/// What is to be done.
+/// The verb of a request.
 #[derive(Debug)]
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
@@ -53,7 +53,7 @@ impl Work {
     }
 }
 
-/// One request of a call: what it asks, and the names of its states in Redis, one for each of its charges.
+/// One request of a call: its verb and charges, and the names of its states in Redis, one for each of its charges.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) work: Work,
@@ -61,20 +61,20 @@ pub(crate) struct Request {
 }
 
 impl Default for Work {
-    /// Nothing: whoever is asked answers with the time.
+    /// A request for nothing: any server answers with the time.
     fn default() -> Self {
         Self::Decide(SmallVec::new())
     }
 }
 
-/// The wording of a request for the script: the head of a run, which equal requests share, and which of its names it speaks of.
+/// A request in the words of the script: the head of a run, which equal requests share, and the positions of its names.
 #[derive(Debug)]
 pub(super) struct Wording {
     /// The verb and the charges.
     pub(super) shape: Words,
     /// Positions in the request's names, one for each charge of the shape.
     pub(super) names: SmallVec<[usize; 4]>,
-    /// What stands behind the number of the key: the receipt of a credit.
+    /// The words behind the number of the key: the receipt of a credit.
     pub(super) behind: Words,
 }
 
@@ -88,12 +88,12 @@ const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
 
 impl Request {
-    /// What is left when the request itself has gone on.
+    /// The rest of a request whose charges have gone on.
     pub(crate) fn nothing() -> Self {
         Self::default()
     }
 
-    /// Names nobody any more. Their places stay.
+    /// Clears all names. Their places stay.
     pub(crate) fn forget(&mut self) {
         if let Work::Decide(owned) = &mut self.work {
             owned.clear();
@@ -101,7 +101,7 @@ impl Request {
         self.names.iter_mut().for_each(Vec::clear);
     }
 
-    /// Asks for a decision, in the place of what was asked before.
+    /// Turns a request into one for a decision.
     pub(crate) fn ask(&mut self, charges: &[Charge<'_>], names: &Names) {
         match &mut self.work {
             Work::Decide(owned) => {
@@ -116,21 +116,21 @@ impl Request {
         }
     }
 
-    /// What it costs the server, in enforced GCRA charges: 14,000 instructions each. `tollgate-bench redis-instructions`
-    /// counts the others.
+    /// Its cost to the server, in enforced GCRA charges: 14,000 instructions each. `tollgate-bench redis-instructions` counts
+    /// the others.
     pub(crate) fn weight(&self) -> usize {
         let of = |unit| match unit {
-            // 16 kB that are read, cut and written whole, of which a bisection reads ten entries. More than its instructions
-            // say: most of it is waiting for memory.
+            // 16 kB are read, cut and written whole, and a bisection reads ten entries. The weight is above the count of
+            // instructions, because most of the time is waiting for memory.
             Unit::SlidingLog { .. } => 32,
             Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
             Unit::Gcra => 1,
             Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } => 3,
         };
-        // What does not take one of the short paths.
+        // A charge outside of the special paths.
         let settled = |unit| 2 + of(unit);
         let given_back = |unit| match unit {
-            // It may have to look at 32 credits before it, and to write them.
+            // A credit may have to look at 32 earlier credits, and to write them.
             Unit::Gcra => 12,
             Unit::FixedWindow { .. }
             | Unit::SlidingWindow { .. }
@@ -161,7 +161,7 @@ impl Request {
         self.one_charge().is_some()
     }
 
-    /// Whether both are one charge and ask the same, of whichever states.
+    /// Says whether both have one charge in the same words, of any state.
     pub(super) fn asks_as(&self, other: &Self) -> bool {
         let asked = |charge: &OwnedCharge| (charge.quota, charge.cost, charge.mode);
         self.one_charge()
@@ -202,7 +202,7 @@ impl Request {
         }
     }
 
-    /// Charges of one state and mode are one; enforced ones stand first, then shadows, then probes.
+    /// Charges with one state and mode are one. Enforced ones stand first, then shadows, then probes.
     fn decide(&self, charges: &[OwnedCharge]) -> Wording {
         let mut groups: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
@@ -225,7 +225,7 @@ impl Request {
                 .filter(|(index, _)| charges[*index].mode == mode);
             wanted.extend(of_mode.map(|&(index, cost)| (index, number, cost)));
         }
-        // Where charges share a state, each one's quota has the last word on how far it may lie ahead of now.
+        // If charges share a state, the last one's quota decides how far ahead of now it may lie.
         let shares =
             (1..self.names.len()).any(|index| self.names[..index].contains(&self.names[index]));
         if shares {
@@ -236,7 +236,7 @@ impl Request {
         let mut names = SmallVec::new();
         for (index, mode, cost) in wanted {
             let quota = &charges[index].quota;
-            // Above the capacity nothing passes, by however much.
+            // Above the capacity no cost passes, however large.
             let cost = cost.min(quota.capacity() + 1);
             put_charge(&mut shape, mode, cost, quota);
             names.push(index);
@@ -252,7 +252,7 @@ impl Request {
 fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Wording {
     let mut shape: Words = smallvec![verb, 1];
     let quota = receipt.quota();
-    // No budget owes more.
+    // A budget owes no more.
     let n = n.min(quota.capacity() * DEBT_CEILING);
     put_charge(&mut shape, PROBE, n, quota);
     Wording {
@@ -277,8 +277,9 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
     }
 }
 
-/// When the budget of a receipt would have been full, as its quota counts. Where one request charged a key under two quotas, the
-/// rest counts by the first one's: a rest that is no less than a microsecond of this quota is one, to the script as to core.
+/// The time at which the budget of a receipt would have been full, as its quota counts. If one request charged a key under two
+/// quotas, the rest counts by the first one's. A rest of this quota's microsecond or more counts as one microsecond, in the
+/// script as in core.
 fn full_at(receipt: &Receipt) -> (u64, u32) {
     let ((us, rest), quota) = (receipt.full_at(), receipt.quota());
     let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
@@ -289,7 +290,7 @@ fn full_at(receipt: &Receipt) -> (u64, u32) {
     }
 }
 
-/// A charge of some quota of this unit: a reset must know what it forgets, and does not depend on how much.
+/// A charge of some quota of this unit: a reset must know the kind of state that it forgets, but not the limit.
 fn put_unit(out: &mut Words, unit: Unit) {
     match unit {
         Unit::Gcra => put_gcra(out, PROBE, &Interval::of(1, 1), 0, 1),
@@ -300,7 +301,7 @@ fn put_unit(out: &mut Words, unit: Unit) {
     }
 }
 
-/// How long one unit of a GCRA budget takes to drain: period/limit in lowest terms, in µs.
+/// The drain of one unit of a GCRA budget: period/limit in lowest terms, in µs.
 struct Interval {
     units: u64,
     denominator: u64,
@@ -315,7 +316,7 @@ impl Interval {
         }
     }
 
-    /// How long `cost` takes to drain, and the rest of a microsecond.
+    /// The drain of `cost`, and the rest of a microsecond.
     fn times(&self, cost: u64) -> (u64, u64) {
         let units = u128::from(cost) * u128::from(self.units);
         let denominator = u128::from(self.denominator);
@@ -324,9 +325,9 @@ impl Interval {
     }
 }
 
-/// How long the cost and a full budget take to drain, worked out here since the script's time is dearer. The tag tells the
-/// largest power of two that is no longer than a full drain: how wide the cells are at whose ends states expire, so that
-/// nothing outlives its meaning by more than a drain, and how much another quota must leave alone.
+/// The drains of the cost and of a full budget, worked out here because the script's time is more expensive. The tag tells the
+/// largest power of two that is no longer than a full drain. It gives the width of the cells at whose ends states expire, so
+/// that no state outlives its meaning by more than a drain. It also tells another quota how much of a debt to leave alone.
 fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u64) {
     let ((us, rest), (full_us, full_rest)) = (interval.times(cost), interval.times(burst));
     let cell = full_us.max(1).ilog2().min(48);

@@ -1,4 +1,4 @@
-//! States as they stand in Redis. The formats are in the `.lua` files, one rule each.
+//! The format of states in Redis, one rule each. The `.lua` files describe them.
 
 use tollgate_core::{CreditMark, Snapshot, State, Unit};
 
@@ -6,7 +6,8 @@ use super::numbers::{EXACT, Reader};
 
 /// 2^48 µs is the largest power of two that a full drain may reach.
 const GCRA_TAGS: std::ops::RangeInclusive<u8> = 128..=176;
-/// How long a GCRA state is without and with a rest or debt, what stands before its credits, and how long each of those is.
+/// The length of a GCRA state without and with a rest or debt, the length of the part before its credits, and that of each
+/// credit.
 const GCRA_SHORT: usize = 9;
 const GCRA_LONG: usize = 16;
 const GCRA_HEAD: usize = 23;
@@ -15,12 +16,12 @@ const FIXED_WINDOW: u8 = 248;
 const SLIDING_WINDOW: u8 = 249;
 const ROLLING_WINDOW: u8 = 250;
 const SLIDING_LOG: u8 = 251;
-/// How long an entry of a log is, and how many there are at most: one for each of the largest limit, and one for debts.
+/// The length of a log's entry, and the most entries: one for each unit of the largest limit, and one for debts.
 const LOG_ENTRY: usize = 12;
 const LOG_ENTRIES: usize = 1_025;
 
-/// The state that stands there, or `None` if it is none of ours. Refuses what the script refuses, and nothing else:
-/// what passes here and not there would be a decision that nobody took.
+/// Reads a state; `None` if it is not one of ours. Refuses the values that the script refuses, and no others: a state that only
+/// this side accepts would give a decision that the script did not take.
 pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
     let mut reader = Reader(bytes);
     let tag = reader.byte()?;
@@ -70,7 +71,7 @@ fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
         rest_of = 0;
     }
     if credits > 0 {
-        // When the last of them ends, which a decision of the script's need not work out.
+        // The end of the last of them; a decision of the script need not work it out.
         reader.u56().filter(|last_us| *last_us < EXACT)?;
     }
     let mut credits = Vec::new();

@@ -1,4 +1,4 @@
-//! Few words for tests on a cluster.
+//! Helpers for tests on a cluster.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) async fn connect(cluster: &Cluster) -> RedisBackend {
     builder.connect().await.unwrap()
 }
 
-/// Budgets of so many callers, all over the cluster.
+/// Budgets of this many callers, all over the cluster.
 pub(crate) fn callers(policy: &str, quota: Quota, count: usize) -> Vec<Budget> {
     let one = |n| Budget {
         key: Key::from(format!("caller-{n}").as_str()),
@@ -41,7 +41,7 @@ pub(crate) fn slot(cluster: &Cluster, budget: &Budget) -> u16 {
     cluster.slot_of(&format!("{{{tag}}}"))
 }
 
-/// Two budgets in two slots: of the callers the first, and the first that is elsewhere.
+/// Two budgets in two slots: that of the first caller, and the first one that is elsewhere.
 pub(crate) fn apart(cluster: &Cluster, policy: &str, quota: Quota) -> [Budget; 2] {
     let mut all = callers(policy, quota, 8).into_iter();
     let first = all.next().unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn apart(cluster: &Cluster, policy: &str, quota: Quota) -> [Budget; 2
     [first, other]
 }
 
-/// Waits until what was given back is there: nobody is told.
+/// Waits until a credit is done, since no caller is told.
 pub(crate) async fn full(backend: &RedisBackend, budget: &Budget) {
     let given_back = async {
         while budget.taken(backend).await > 0 {

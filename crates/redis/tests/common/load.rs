@@ -1,4 +1,4 @@
-//! Requests that keep coming, whatever becomes of those before them.
+//! Requests that keep coming, whatever the outcome of those before them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use tollgate_redis::RedisBackend;
 use super::Budget;
 use super::watch::Watch;
 
-/// How many come together, and how often: far less than a server decides, far more than one deadline lets through.
+/// The number of requests that come together, and their interval: far less than a server decides, far more than one deadline
+/// lets through.
 const TOGETHER: usize = 10;
 const EVERY: Duration = Duration::from_millis(10);
 
-/// One request. Times are those of the watch.
+/// One request. Its times are those of the watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) at: Duration,
@@ -23,7 +24,7 @@ pub(crate) struct Asked {
     pub(crate) is_decided: bool,
 }
 
-/// Asks for these budgets in turn until `is_over` says so of what has been answered by then.
+/// Asks for these budgets in turn until `is_over` is true of the answers so far.
 pub(crate) async fn ask_on(
     backend: &RedisBackend,
     watch: &Arc<Watch>,
@@ -59,8 +60,8 @@ pub(crate) async fn ask_on(
     all
 }
 
-/// Holds requests to what is promised while a server is gone from `gone_at` on: each is answered within its deadline, and
-/// only those wait for it that came before it could be known.
+/// Holds requests to the promise while a server is gone from `gone_at` on: each is answered within its deadline, and only those
+/// wait for it that came before the outage could be known.
 pub(crate) fn waited_only_until_known(all: &[Asked], gone_at: Duration, deadline: Duration) {
     let slowest = all.iter().map(|asked| asked.took).max();
     assert!(slowest.unwrap() < deadline * 2, "{slowest:?}");

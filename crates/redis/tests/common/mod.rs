@@ -1,4 +1,4 @@
-//! Few words for tests on a real server.
+//! Helpers for tests on a real server.
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(
     clippy::unwrap_used,
@@ -64,7 +64,7 @@ impl Budget {
     }
 }
 
-/// A deadline that a busy machine keeps: few of these tests are about being in time.
+/// A deadline that a busy machine keeps: few of these tests are about time.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn connect(server: &Standalone) -> RedisBackend {
@@ -72,7 +72,7 @@ pub(crate) async fn connect(server: &Standalone) -> RedisBackend {
     builder.connect().await.unwrap()
 }
 
-/// Why this does not connect, in the words that whoever starts it sees.
+/// The error of a connection attempt, in the words that an operator sees.
 pub(crate) async fn refused(builder: RedisBackendBuilder) -> String {
     let error = builder.connect().await.unwrap_err();
     let said = error.to_string();
@@ -83,7 +83,7 @@ pub(crate) async fn refused(builder: RedisBackendBuilder) -> String {
     said
 }
 
-/// Waits until decisions are right again, without anybody's help.
+/// Waits until decisions are right again, without any help.
 pub(crate) async fn recovered(backend: &RedisBackend, budget: &Budget) {
     let again = async {
         while budget.take(backend, 0).await.is_err() {
@@ -95,7 +95,7 @@ pub(crate) async fn recovered(backend: &RedisBackend, budget: &Budget) {
         .expect("recovers");
 }
 
-/// How many are admitted of so many requests of each backend, all at once, for these budgets in turn.
+/// The number of admitted requests, out of so many from each backend, all at once, for these budgets in turn.
 pub(crate) async fn hammer(
     backends: impl IntoIterator<Item = RedisBackend>,
     budgets: impl Fn() -> Vec<Budget>,

@@ -1,4 +1,4 @@
-//! Time as this process has had it.
+//! The time that this process has had.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +11,9 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// A stopwatch that goes only while the runtime does.
 ///
-/// A deadline is a promise about the backend's timers, and a busy machine that keeps the process from its processors delays
-/// every timer. It delays the ticks of this watch alike: ticks that were missed do not count. So a bound on what the watch
-/// shows holds the backend to its promise and not the machine to its pace.
+/// A deadline is a promise about the backend's timers. A busy machine that keeps the process off its processors delays every
+/// timer, and the ticks of this watch alike: missed ticks do not count. So a bound on the watch's time tests the backend and
+/// not the pace of the machine.
 pub(crate) struct Watch {
     ticks: Arc<AtomicU32>,
     ticking: JoinHandle<()>,

@@ -1,5 +1,5 @@
-//! Time that passes only when it is told to, and then to the next moment that somebody waits for: as long as that may take
-//! others, whatever is to be done by then may not have been done.
+//! A clock that moves only when told, and then to the next moment that a task waits for. Time may pass before other tasks have
+//! done their work, as on a slow machine.
 
 use std::ops::Add;
 use std::pin::pin;
@@ -43,7 +43,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// Lets time pass until the next moment that somebody waits for.
+/// Moves time to the next moment that a task waits for.
 pub(crate) fn pass() {
     let woken: Vec<Waker> = {
         let clock = &mut *CLOCK.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What is in the backend's `connection`.
+//! The model's part of the backend's `connection`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ impl Connection {
     }
 }
 
-/// A call on its way, until it is answered or nobody listens any more.
+/// A call on its way, until it is answered or its caller stops listening.
 struct Busy<'a>(&'a AtomicBool);
 
 impl Drop for Busy<'_> {

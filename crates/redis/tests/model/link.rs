@@ -1,4 +1,4 @@
-//! What is in the backend's `link`.
+//! The model's part of the backend's `link`.
 
 use std::sync::Arc;
 use std::time::Duration;

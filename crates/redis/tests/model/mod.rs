@@ -1,5 +1,5 @@
-//! What the backend stands on, made of a few lines each: a runtime whose tasks run in any order, a clock that goes when it is
-//! told to, and servers that count.
+//! The backend's surroundings, each made of a few lines: a runtime whose tasks run in any order, a clock that moves when told,
+//! and servers that count.
 
 pub(crate) mod clock;
 pub(crate) mod connection;
@@ -8,7 +8,7 @@ pub(crate) mod sync;
 pub(crate) mod wire;
 pub(crate) mod world;
 
-/// The backend's own names for what it takes from elsewhere.
+/// The backend's own names for its imports.
 pub(crate) mod error {
     use redis::RedisError;
     use tollgate_core::{BackendError, FailureKind};

@@ -1,4 +1,4 @@
-//! What is in the backend's `sync`.
+//! The model's part of the backend's `sync`.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ impl Handle {
         Some(RuntimeGuard)
     }
 
-    /// It lasts for as long as the model does.
+    /// Lives for as long as the model does.
     pub(crate) fn on_end(&self, _told: impl FnOnce() + Send + 'static) -> oneshot::Sender<()> {
         oneshot::channel().0
     }
 
-    /// Runs what is not waited for.
+    /// Runs a task that no other task waits for.
     pub(crate) fn spawn_aside(&self, run: impl Future<Output = ()> + Send + 'static) {
         let _detached = shuttle::future::spawn(run);
     }
@@ -35,7 +35,7 @@ impl Handle {
         self.0.lock().unwrap().push(task);
     }
 
-    /// Waits for all tasks, and those that they have begun.
+    /// Waits for all tasks, and those that they have started.
     pub(crate) async fn ended(&self) {
         loop {
             let Some(task) = self.0.lock().unwrap().pop() else {

@@ -1,4 +1,4 @@
-//! Requests that are one byte each: what is to be done.
+//! Requests of one byte each: their verb.
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ pub(crate) const MAX_KEYS: usize = 255;
 
 pub(crate) const DECIDE: u8 = b'd';
 pub(crate) const CREDIT: u8 = b'c';
-/// For a request of no charge, which asks whether anybody answers.
+/// For a request without a charge, which only asks for an answer.
 pub(crate) const NOTHING: u8 = b'n';
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Request {
         }
     }
 
-    /// To take one of a budget that has enough for everybody.
+    /// A request for one unit of a budget that never runs out.
     pub(crate) fn take_one() -> Self {
         let quota = Quota::per_hour(1_000);
         let charge = OwnedCharge {
@@ -66,7 +66,7 @@ impl Request {
         }
     }
 
-    /// To give back what that took.
+    /// A request that gives that unit back.
     pub(crate) fn give_back() -> Self {
         let take = Self::take_one();
         let Work::Decide(charges) = &take.work else {
@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-/// How many requests were done.
+/// The number of requests that were done.
 pub(crate) struct Reply(usize);
 
 impl Reply {

@@ -1,4 +1,4 @@
-//! Two servers, of which one is the master of everything.
+//! Two servers, one of which is the master of everything.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ shuttle::lazy_static! {
 pub(crate) struct World {
     servers: [Server; 2],
     master: AtomicUsize,
-    /// How many requests each took one, and gave one back.
+    /// The number of requests that took a unit, and of those that gave one back, on each.
     taken: AtomicUsize,
     given_back: AtomicUsize,
 }
@@ -30,12 +30,12 @@ struct Server(Mutex<(Mood, Vec<Waker>)>);
 pub(crate) enum Mood {
     #[default]
     Answers,
-    /// It is there and says nothing.
+    /// It is connected and silent.
     Silent,
     Gone,
 }
 
-/// What a call is sent over.
+/// The carrier of a call.
 pub(crate) fn port(server: usize) -> u16 {
     u16::try_from(7000 + server).unwrap()
 }
@@ -86,7 +86,7 @@ impl World {
         .await
     }
 
-    /// One call of the script. It may have run although nobody hears of it.
+    /// One call of the script. It may have run although its caller gets no answer.
     pub(crate) async fn run(&self, server: usize, verbs: &[u8]) -> Result<Value, RedisError> {
         self.attention(server).await?;
         if self.master() != server {
@@ -100,7 +100,7 @@ impl World {
         Ok(Value::Int(i64::try_from(verbs.len()).unwrap()))
     }
 
-    /// Who has what, as this server knows.
+    /// The owners of the slots, as this server knows them.
     pub(crate) async fn slots(&self, server: usize) -> Result<Value, RedisError> {
         self.attention(server).await?;
         let host = Value::BulkString(b"127.0.0.1".to_vec());

@@ -21,7 +21,7 @@ fn address(text: &str, prefix: u8) -> Key {
     Key::address(text.parse().unwrap(), prefix)
 }
 
-/// Bytes as they come, and bytes that look like something of ours.
+/// Bytes of every kind, and bytes that look like a part of a name.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..150),
@@ -33,7 +33,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn keys() -> impl Strategy<Value = Key> {
-    // Addresses with many zeros, whose short form is not the only one.
+    // Addresses with many zeros, which have more than one short form.
     let sparse = vec(
         prop_oneof![2 => Just(0_u16), 1 => any::<u16>(), 1 => 1..20_u16],
         8,
@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(read.key(), Some(&key));
         let end = [b":", read.identity().as_bytes()].concat();
         prop_assert!(name.ends_with(&end));
-        // One tag, which is ours, and no pattern.
+        // One tag, ours, and no pattern.
         prop_assert!(name.iter().all(|byte| byte.is_ascii_graphic() && !b"*?[]\\\"'".contains(byte)));
         let braces = name.iter().filter(|byte| b"{}".contains(byte)).count();
         prop_assert_eq!(braces, if partitions.is_some() { 2 } else { 0 });

@@ -1,11 +1,12 @@
-//! When states end.
+//! The expiry of states.
 
 use redis::Connection;
 use tollgate_core::Unit;
 
 use crate::wire::numbers::Reader;
 
-/// When a key ends. Before Redis 7 one can only ask how long that is, and has to do so within one millisecond.
+/// The time at which a key expires. Before Redis 7 a client can only ask for the remaining time, and has to do so within one
+/// millisecond.
 pub(super) fn ends_ms(redis: &mut Connection, key: &[u8]) -> i64 {
     let ask = |redis: &mut Connection, word| redis::cmd(word).arg(key).query::<i64>(redis);
     if let Ok(ends) = ask(redis, "PEXPIRETIME") {
@@ -31,7 +32,7 @@ fn server_ms(redis: &mut Connection) -> i64 {
     seconds * 1_000 + micros / 1_000
 }
 
-/// When a state ends, as the contract says: in whole milliseconds.
+/// The end of a state by the contract, in whole milliseconds.
 pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
     let mut reader = Reader(found);
     let tag = reader.byte().unwrap();
@@ -41,7 +42,7 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
             let at = whole(&mut reader);
             let at = at + u64::from(!reader.0.is_empty());
             let last = if reader.0.len() > 7 {
-                // The rest, its mark and the parts of a debt.
+                // The rest, its mark and the thirty-seconds of a debt.
                 reader.u56().unwrap();
                 reader.u56().unwrap()
             } else {

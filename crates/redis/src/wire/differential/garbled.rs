@@ -1,4 +1,4 @@
-//! States that somebody has changed: both sides take them or leave them, and never one of each.
+//! States with random changes: either both sides accept them or both refuse them.
 
 use redis::Value;
 use smallvec::smallvec;
@@ -11,8 +11,7 @@ use crate::wire::{Outcome, Plan, Reply, Request, Work, replay};
 
 const KEY: &[u8] = b"garbled";
 
-/// One byte another, some gone, or some more. What stands within a log the script does not look at, since that would be a
-/// scan.
+/// Changes one byte, or removes or appends some. The script does not look inside a log, since that would be a scan.
 fn garble(random: &mut Random, quota: &Quota, state: &mut Vec<u8>) {
     let at = match quota.algorithm() {
         Algorithm::SlidingLog if random.below(4) == 0 => 0,
@@ -69,7 +68,7 @@ impl World {
         })
     }
 
-    /// Whether the charge was decided.
+    /// Says whether the charge was decided.
     fn decide_on_garbled(&mut self, quota: &Quota, with_another: bool) -> bool {
         let outcomes = self.call_on_garbled(quota, with_another);
         let outcomes = outcomes.unwrap_or_else(|error| panic!("{quota}, {error}"));
@@ -129,7 +128,7 @@ fn what_is_no_state_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     assert!(taken > 100 && left > 100, "{taken} {left}");
 }
 
-/// `MGET` shows it as missing, as if the budget were full, and `SET` would destroy it.
+/// `MGET` shows the key as missing, as if the budget were full, and `SET` would destroy it.
 #[test]
 fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
     let server = Standalone::start();
@@ -177,7 +176,7 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
                 let mut outcomes = world.call(&requests).unwrap();
                 outcomes.sort_by_key(|(position, _)| *position);
 
-                // then whoever asked for it hears so, and it stands as it was
+                // then the caller that named it gets the error, and the value is unchanged
                 for ((_, outcome), names) in outcomes.iter().zip(names) {
                     let outcome = outcome.as_ref().map_err(BackendError::kind);
                     if names.contains(&KEY) {
@@ -193,8 +192,9 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
     }
 }
 
-/// The script does not look there, since that would be a scan: it decides, and this process cannot tell what. Then nobody passes,
-/// not even those who asked for something else in the same call, since what one request took another may have been denied for.
+/// The script does not look there, since that would be a scan: it decides, and this process cannot tell what. Then no request
+/// of the call passes, not even one for another state, because units that one request took may be the reason for another's
+/// denial.
 #[test]
 fn a_log_that_is_garbled_in_its_middle_passes_nobody() {
     let server = Standalone::start();

@@ -1,5 +1,5 @@
-//! What has a path of its own is decided as the general path decides it: a call and the same call with a probe beside it, which no
-//! path of its own takes, answer alike and leave the same states with the same expiry.
+//! The special paths decide like the general path. Each call is made once alone and once with a probe beside it, which no
+//! special path takes: both answer alike and leave the same states with the same expiry.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::wire::{Plan, Reply, Request, Work, state};
 const KEYS: [&[u8]; 2] = [b"one", b"other"];
 const NOW: u64 = 3_500_000_000_000_000;
 
-/// Two of each drain, of which some have rests, and of several denominators.
+/// Two of each drain, some of them with rests, and of several denominators.
 fn quotas() -> Vec<Quota> {
     let us = Duration::from_micros;
     let mut quotas = Vec::new();
@@ -32,7 +32,7 @@ fn quotas() -> Vec<Quota> {
     ] {
         quotas.extend([1, 4, 30].map(|burst| Quota::new(limit, us(period)).burst(burst)));
     }
-    // Below a microsecond what was left by a larger burst is seen by the general path alone: less than any wait tells.
+    // Only the general path sees a remnant of a larger burst below a microsecond, which is less than any wait tells.
     quotas.retain(|quota| drain_us(quota) > 0);
     quotas
 }
@@ -46,8 +46,8 @@ fn tag(quota: &Quota) -> u8 {
     128 + u8::try_from(drain_us(quota).max(1).ilog2()).unwrap()
 }
 
-/// What another quota, or this one, may have left there: nothing, a point, a point with a rest, one with a debt; sometimes one that
-/// is none; and often one at the end, or in the middle, of a cell of the expiry.
+/// States that another quota, or this one, may have left there: none, a point, a point with a rest, one with a debt; sometimes
+/// an invalid one; and often one at the end, or in the middle, of a cell of the expiry.
 fn left_there(random: &mut Random, quota: &Quota, quotas: &[Quota]) -> Option<Vec<u8>> {
     let by = if random.below(2) == 0 {
         *quota
@@ -111,7 +111,7 @@ fn request(quotas: &[Quota], costs: &[u64], mode: Mode, names: &[&[u8]]) -> Requ
     }
 }
 
-/// How many were admitted, and each state with its end.
+/// The number of admitted requests, and each state with its expiry.
 type Left = (u64, Vec<Option<(Vec<u8>, i64)>>);
 
 impl World {
@@ -120,7 +120,7 @@ impl World {
         prepare.cmd("FLUSHALL").cmd("SET").arg("clock").arg(now);
         for (key, state) in KEYS.iter().zip(states) {
             if let Some(state) = state {
-                // With the expiry that the contract states, so far as it is a state at all.
+                // With the expiry of the contract, if it is a valid state.
                 let ends = match state::decode(state, Unit::Gcra) {
                     Some(_) => stated_end_us(state, Unit::Gcra),
                     None => 4_000_000_000_000_000,
@@ -167,8 +167,8 @@ impl World {
         (admitted, states.to_vec())
     }
 
-    /// How many of some requests are admitted and what they leave: by a call of their own, and by one with a probe of a third key,
-    /// which the general path takes.
+    /// The number of admitted requests and the states afterwards: by a call of their own, and by one with a probe of a third
+    /// key, which the general path takes.
     fn by_both_paths(
         &mut self,
         now: u64,
@@ -180,14 +180,14 @@ impl World {
         let beside: Vec<&Request> = alone.iter().copied().chain([&probe]).collect();
         let own = self.left_by(now, &alone, states);
         let general = self.left_by(now, &beside, states);
-        // A probe is open, too.
+        // A probe is an open charge, too.
         [(own.0, said(&own)), (general.0 - 1, said(&general))]
     }
 }
 
 type Said = Option<(Option<Snapshot>, Vec<u8>)>;
 
-/// What a state says, or it as it stands if it is none; one that says something ends when it has to.
+/// The content of a state, or its bytes if it is invalid. A valid state has the right expiry.
 fn said((_, states): &Left) -> Vec<Said> {
     let said = |found: &Option<(Vec<u8>, i64)>| {
         let (bytes, ends) = found.as_ref()?;
@@ -225,7 +225,7 @@ fn a_call_with_a_path_of_its_own_is_decided_as_by_the_general_path() {
                 .collect(),
         };
 
-        // when a call is about them alone, and with a probe of a third, then it is the same
+        // when a call names them alone, and with a probe of a third, then both agree
         let [own, general] = world.by_both_paths(NOW, &requests, &states);
         assert_eq!(
             own, general,
@@ -234,13 +234,13 @@ fn a_call_with_a_path_of_its_own_is_decided_as_by_the_general_path() {
     }
 }
 
-/// Quotas of which a unit drains in one microsecond, in half as much again, and in that and a fraction of many parts, and calls for
-/// each path of its own: of one charge, of two keys that are charged alike, and of two charges.
+/// Quotas whose units drain in one microsecond, in one and a half, and in that and a fraction of many parts; and calls for each
+/// special path: of one charge, of two keys with equal charges, and of two charges.
 fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
     let us = Duration::from_micros;
     let whole = Quota::new(1, us(1)).burst(2_000);
     let halves = Quota::new(2, us(3)).burst(1_300);
-    // By a denominator that leaves the mark that one of 3 leaves.
+    // The mark of this denominator is that of 3.
     let parts = Quota::new(65_524, us(98_289)).burst(1_300);
     let of = |quota: Quota| {
         let one = |key: &[u8]| request(&[quota], &[cost], Mode::Enforce, &[key]);
@@ -259,7 +259,7 @@ fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
     quotas.flat_map(of).collect()
 }
 
-/// A state as a quota of either leaves it, whose full drain has cells of 1,024 µs.
+/// A state as a quota of either kind leaves it. Its full drain has cells of 1,024 µs.
 fn state_of(at: u64, rest: Option<(u32, u16, u8)>) -> Vec<u8> {
     let mut state = vec![128 + 10];
     state.extend((at as f64).to_le_bytes());
@@ -274,8 +274,8 @@ fn state_of(at: u64, rest: Option<(u32, u16, u8)>) -> Vec<u8> {
 /// The beginning of a cell.
 const CELL: u64 = NOW / 1_024 * 1_024;
 
-/// Written in place or whole, a state ends when it has to: whether it stood at the beginning of a cell, in its middle or at its end,
-/// and wherever it goes from there.
+/// A state has the right expiry whether it is written in place or whole: it may stand at the beginning of a cell, in its middle
+/// or at its end, and move anywhere from there.
 #[test]
 fn every_path_ends_a_state_when_it_has_to_wherever_it_stood_in_its_cell() {
     let server = Standalone::start();
@@ -284,7 +284,7 @@ fn every_path_ends_a_state_when_it_has_to_wherever_it_stood_in_its_cell() {
         for (quota, requests) in requests_of_each_path(cost) {
             for into in [0, 1, 510, 511, 512, 513, 1_022, 1_023] {
                 for rest in [None, Some((0, 2, 0)), Some((1, 2, 0))] {
-                    // In a full budget, and further ahead than a debt may be, so that it is brought back.
+                    // Within a full budget, and further ahead than a debt may be, so that it is brought back.
                     let eight = 8 * drain_us(&quota);
                     let back = [1, 2, 3, 512, 513, 1_024].map(|us| eight + us);
                     let back = if cost == 1 { &back[..] } else { &[] };
@@ -304,8 +304,9 @@ fn every_path_ends_a_state_when_it_has_to_wherever_it_stood_in_its_cell() {
     }
 }
 
-/// Of another tag, another denominator, no denominator's rest, in debt, with credits, further ahead than a budget or a debt may be, or
-/// between two microseconds: what is out of the ordinary is decided, or left alone, as by the general path.
+/// States out of the ordinary: with another tag, another denominator, a rest without a denominator, in debt, with credits,
+/// further ahead than a budget or a debt may be, or between two microseconds. A special path decides them like the general
+/// path, or leaves them to it.
 #[test]
 fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
     let server = Standalone::start();
@@ -325,7 +326,7 @@ fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
     let debts = [(0, 2, 9), (1, 2, 31), (0, 0, 32), (1, 65_506, 1)];
     let rests = rests.map(|(rest, mark)| (rest, mark, 0));
     let forms = rests.into_iter().chain(debts).map(Some).chain([None]);
-    // By whether it is one that some quota may have left.
+    // It depends on whether some quota may have left such a rest.
     let mut states = Vec::new();
     for form in forms {
         let state = state_of(at, form);
@@ -363,7 +364,7 @@ fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
     }
 }
 
-/// They are longer than any charge of a bucket if there are many of them.
+/// Many of them are longer than any charge of a bucket.
 #[test]
 fn many_requests_by_other_rules_are_decided_by_these() {
     let server = Standalone::start();
@@ -378,7 +379,7 @@ fn many_requests_by_other_rules_are_decided_by_these() {
         let quota = Quota::per_hour(50).using(algorithm);
         let both = request(&[quota, quota], &[1, 1], Mode::Enforce, &KEYS);
         let names: Vec<_> = callers.iter().map(String::as_bytes).collect();
-        // Half of them ask for more, so that requests have to say whose they are.
+        // Half of them ask for more, so that each request has to name its key.
         let alone = names.iter().enumerate();
         let alone = alone.map(|(n, name)| {
             let cost = 1 + n as u64 % 2;

@@ -1,4 +1,4 @@
-//! What is asked, and when: random operations, told by a seed.
+//! The questions and their times: random operations from a seed.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ fn families() -> Vec<Vec<Quota>> {
         vec![gcra(1_000_000, 1_000_000, 100)],
         // Equal but for their rests, so that each goes on in place where another has been.
         [3, 10, 17, 19].map(|n| gcra(n, 1_000_000, n)).to_vec(),
-        // Of drains from a microsecond to days, of which two have one tag, as while a deploy changes a limit; and of rests of
-        // many denominators, of which two have one mark.
+        // Drains from a microsecond to days, two of which have one tag, as while a deploy changes a limit; and rests of many
+        // denominators, two of which have one mark.
         vec![
             gcra(10, 60_000_000, 10),
             gcra(10, 60_000_000, 8),
@@ -89,7 +89,7 @@ fn families() -> Vec<Vec<Quota>> {
     families
 }
 
-/// How many of the families are of GCRA: the first ones.
+/// The number of families of GCRA; they come first.
 const GCRA_FAMILIES: usize = 7;
 
 /// A call of enforced GCRA charges: of a caller's own budget, and perhaps of some that are shared.
@@ -116,16 +116,16 @@ impl Usual {
     }
 }
 
-/// What the calls are like.
+/// The mix of calls.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Calls {
     /// Of every size and shape.
     Any,
     /// One request each, mostly of one GCRA charge.
     Alone,
-    /// About short windows, by a clock that steps back and forth over their ends.
+    /// For short windows, by a clock that steps back and forth over their ends.
     AtBoundaries,
-    /// About few buckets, of which most charges are given back while others are still to drain.
+    /// For few buckets, most of whose charges are given back while others are still to drain.
     Settled,
 }
 
@@ -174,12 +174,12 @@ impl Questions {
         }
     }
 
-    /// Once in so many times.
+    /// True once in this many times.
     pub(super) fn flips(&mut self, one_in: u64) -> bool {
         self.random.below(one_in) == 0
     }
 
-    /// For a log: mostly one of which little is missing to 31 or to 32 bits.
+    /// The first total of a log: mostly one just below 31 or 32 bits.
     pub(super) fn total(&mut self) -> u32 {
         let near = self.random.of(&[1 << 31, 1 << 32, 1 << 20]) - self.random.below(12);
         u32::try_from(near % (1 << 32)).unwrap()
@@ -198,8 +198,8 @@ impl Questions {
         (0..size).map(|_| self.request(usual)).collect()
     }
 
-    /// Half of the calls are as most calls are, for which the script has paths of their own; and often the next one is like
-    /// the one before, so that budgets are used up to the last unit.
+    /// Half of the calls are of the usual kinds, for which the script has special paths. The next call is often like the one
+    /// before, so that budgets are used up to the last unit.
     fn next_calls(&mut self) -> (usize, Option<Usual>) {
         if self.random.below(4) == 0 {
             let is_usual = match self.calls {
@@ -233,7 +233,7 @@ impl Questions {
         }
     }
 
-    /// So that what was charged long ago is about to have drained. Rarely back.
+    /// Advances the clock to where a charge of long ago is about to have drained. Rarely back.
     fn step_a_little(&mut self) {
         let by = self.random.below(60_000);
         match self.random.below(40) {
@@ -325,7 +325,7 @@ impl Questions {
         (self.scopes[family], quota, key, cost, mode)
     }
 
-    /// The first charge is of a caller's own budget, what follows of one that they share.
+    /// The first charge is to a caller's own budget, the others to a shared one.
     fn usual_charge(&mut self, usual: Usual, number: usize) -> (Scope, Quota, Key, u64, Mode) {
         let family = if number == 0 {
             usual.own
