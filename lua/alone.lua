@@ -1,6 +1,6 @@
--- A request that nobody else travels with: one key, GCRA, enforced, and no rests. Most of what it costs is the server's
--- own, so there are no tables and no functions here. Whatever is out of the ordinary is left to the next files, before
--- anything is written: a state of another tag, with a rest, with credits, with a debt, or none of ours.
+-- A lone request: one key, GCRA, enforced, and no rests. Most of its cost is the server's own, so there are no tables and no
+-- functions here. The next files handle all other cases: a state of another tag, with a rest, with credits, with a debt, or a
+-- foreign one. Before that nothing is written.
 local run, key, state = ARGV[1], KEYS[1], nil
 local is_short = run and #run == 17
 if is_short then
@@ -18,7 +18,7 @@ if is_short then
     if to > now + full then
       return seconds .. '-' .. micros .. (state or '')
     end
-    -- Expiries are whole milliseconds: narrower cells would tell nothing apart.
+    -- Expiries are whole milliseconds, so narrower cells would not differ.
     local cell = tag < 138 and 1024 or 2 ^ (tag - 128)
     local from = to - to % cell
     if state and at >= from then
@@ -26,7 +26,7 @@ if is_short then
     else
       redis.call('SET', key, struct.pack('<Bd', tag, to), 'PXAT', ('%d'):format((from + cell) / 1000 + 1))
     end
-    -- Whatever stood there, the budget was full.
+    -- In any case the budget was full.
     if at < now then
       return now
     end

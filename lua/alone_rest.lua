@@ -1,5 +1,5 @@
--- The same for quotas with a rest, whose run is that of any other call. Only where a state is denied or overwritten in
--- place: a key that is new and an expiry that has to move are left to the next files, too.
+-- A lone request under a quota with a rest, in the words of any other call. This path denies, or overwrites a state in place. A
+-- new key and an expiry that moves are left to the next files, too.
 if not is_short and run and #run == 46 and #KEYS == 1 and #ARGV == 1 then
   local kind, us, latest, tag, denominator, more, latest_rest = struct.unpack('<I5ddBddd', run)
   local of, at, rest, mark = nil, nil, 0, nil

@@ -1,6 +1,6 @@
--- One run that charges each key once, enforced, by GCRA: many callers with a budget each, or many requests of one of them.
--- It does what main.lua would do, at a third of the cost, for want of tables and closures. Whatever is out of the
--- ordinary falls through to main.lua, before anything is written.
+-- One run that charges each key once, enforced, by GCRA: many callers with a budget each, or many requests of one of them. It
+-- does the work of main.lua at a third of the cost, because it has no tables and closures. All other cases fall through to
+-- main.lua before anything is written.
 if #ARGV == 1 and #ARGV[1] == 46 then
   local times, kind, us, latest, tag, denominator, more, latest_rest = unpack('<BI4ddBddd', ARGV[1])
   latest = latest + now
@@ -26,7 +26,7 @@ if #ARGV == 1 and #ARGV[1] == 46 then
       usual = false
       break
     end
-    -- Most denials show in whole microseconds already, and a call of a function is dear.
+    -- Most denials show in whole microseconds already, and a function call is expensive.
     if at + us <= latest then
       local admitted, to, to_rest = admit(at, rest, us, more, denominator, latest, latest_rest, times)
       if admitted > 0 then

@@ -27,8 +27,8 @@ local function fixed_window()
     if state.window < quota.window then
       state.window, state.count, state.changed = quota.window, 0, true
     elseif state.window > quota.window + 1 then
-      -- The clock stepped back: the count comes along. After a step of less than a period the window stays until it is
-      -- over, for otherwise the count would be forgotten as soon as the clock is back where it was.
+      -- The clock stepped back: the count comes along. After a step of less than a period the window stays until it is over;
+      -- otherwise the count would be dropped as soon as the clock is back.
       state.window, state.changed = quota.window, true
     end
   end

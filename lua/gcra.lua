@@ -1,26 +1,25 @@
--- GCRA: a bucket that drains at limit/period. The state is the point in time at which it will be empty, that is, the
--- budget full again: whole microseconds `at`, and a `rest` in fractions of the quota's denominator.
+-- GCRA: a bucket that drains at limit/period. The state is the point in time at which the bucket will be empty and the budget
+-- full again: whole microseconds `at`, and a `rest` in fractions of the quota's denominator.
 --
 --   state   tag B, at d [, rest I4, mark I2, parts B [, last I7, at most 32 credits, the oldest first:
 --           at I7, from I7, length I7, last I7]]
 --   charge  how long the cost takes to drain: us d; how long a full budget takes: full d; tag B, denominator d; and the
 --           rests of both: rest d, full_rest d
 --
--- The tag is 128 + n, of the quota that left the state so: its full drain is 2^n microseconds or more, and less than twice
--- that. Expiries stand at ends of cells of that width (of 2^10 at least), so that most writes leave the expiry alone. Where more is
--- owed than a full budget, its full drain is 2^n and `parts` thirty-seconds of that, or a little more. So a quota with a
--- shorter drain knows what to leave alone: see `furthest`.
--- The mark is the rest's denominator modulo 65,521, since another quota's rest is another fraction: see `stands`.
--- Credits are there once something was given back, see `give_back`, until the latest of their ends, which stands before
--- them: only a credit has to look at them, since they are as dear as ten decisions. Whatever they are, they only lessen what
--- comes back.
+-- The tag is 128 + n, of the quota that wrote the state: its full drain is 2^n microseconds or more, and less than twice that.
+-- Expiries stand at ends of cells of that width (of 2^10 at least), so that most writes leave the expiry alone. If more is owed
+-- than a full budget, the full drain is 2^n and `parts` thirty-seconds of that, or a little more; so a quota with a shorter
+-- drain knows how much to leave alone: see `furthest`. The mark is the rest's denominator modulo 65,521, because a rest of
+-- another quota is another fraction: see `stands`. Credits are there once a charge was given back, see `give_back`, until the
+-- latest of their ends, which stands before them. Only a credit reads them, since that costs as much as ten decisions. Whatever
+-- they hold, they only reduce later credits.
 local function gcra()
   local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 16, 23, 28, 32, 2, 2 ^ 52
   local PARTS, LARGEST_TAG = 32, 176
-  -- Where in a list of credits, four numbers each, the parts of the first one stand.
+  -- The offset of the parts of the first credit in a list of credits, four numbers each.
   local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
-  -- How far a point lies ahead of now; nothing if it has passed.
+  -- The distance of a point ahead of now; zero if it has passed.
   local function ahead(us, rest)
     if us < now then
       return 0, 0
@@ -28,7 +27,8 @@ local function gcra()
     return us - now, rest
   end
 
-  -- Where a state stands as this quota counts. A rest of another's is less than a microsecond, rounded to the strict side.
+  -- The point of a state as this quota counts. A rest of another quota is less than a microsecond, and is rounded to the strict
+  -- side.
   local function stands(state, quota)
     if state.rest > 0 and (state.mark ~= quota.mark or state.rest >= quota.denominator) then
       return state.at + 1, 0
@@ -41,7 +41,7 @@ local function gcra()
     return max(floor((quota.full / 2 ^ (quota.tag - 128) - 1) * PARTS), 0)
   end
 
-  -- Whether a quota of a longer drain left the state so.
+  -- Says whether a quota of a longer drain wrote the state.
   local function is_of_longer(state, quota)
     return state.tag > quota.tag or (state.tag == quota.tag and state.parts > parts_of(quota))
   end
@@ -50,7 +50,7 @@ local function gcra()
     return us < other_us or (us == other_us and rest < other_rest)
   end
 
-  -- Once they have lost their meaning, or else the state of a key that is always in use would carry them for ever.
+  -- Drops credits that have lost their meaning. Otherwise the state of a key that is always in use would carry them for ever.
   local function forget_dead_credits(state)
     if state.last > 0 and state.last <= now then
       -- So that it is written whole.
@@ -58,7 +58,7 @@ local function gcra()
     end
   end
 
-  -- Leaves the state so far ahead of now.
+  -- Moves the state to this far ahead of now.
   local function leave(state, quota, us, rest)
     local at = now + us
     if at == state.at and rest == state.rest then
@@ -81,8 +81,9 @@ local function gcra()
     }, us + rest, after
   end
 
-  -- How far ahead of now a state may lie that owes all that it can: by the longer drain, of this quota and of the one that
-  -- left it so. Rounded down as that is told, it is no shorter: drains are told apart in whole microseconds.
+  -- The furthest that a state may lie ahead of now: its largest debt, by the longer drain of two quotas, this one and the one
+  -- that wrote it. The other's drain is stored rounded down, but is still no shorter: drains are told apart in whole
+  -- microseconds.
   local function furthest(state, quota)
     if is_of_longer(state, quota) then
       return floor(2 ^ (state.tag - 128) * (PARTS + state.parts) / PARTS) * DEBT_CEILING, 0
@@ -128,8 +129,8 @@ local function gcra()
     return state
   end
 
-  -- Further ahead than a burst only with a debt, after a clock stepped back, or under a quota that holds less than the one
-  -- before.
+  -- A state lies further ahead than a burst only with a debt, after a clock stepped back, or under a quota with a smaller
+  -- budget than the one before.
   local function rebase(state, quota)
     if state.at < quota.latest then
       return
@@ -141,7 +142,7 @@ local function gcra()
     end
   end
 
-  -- Keeps where the charge would leave the state, for `take`.
+  -- Keeps the point to which the charge would move the state, for `take`.
   local function passes(state, charge)
     local quota, admitted = charge.quota, nil
     local at, rest = stands(state, quota)
@@ -150,7 +151,7 @@ local function gcra()
     return admitted == 1 or charge.cost == 0
   end
 
-  -- A charge that was just asked for passage, of a state that nothing else has touched since.
+  -- Takes a charge that was just asked for passage, from a state that nothing else has touched since.
   local function take(state, charge)
     local quota = charge.quota
     state.at, state.rest, state.mark, state.changed = charge.to, charge.to_rest, quota.mark, true
@@ -169,14 +170,14 @@ local function gcra()
     if is_before(most_us, most_rest, us, rest) then
       us, rest = most_us, most_rest
     end
-    -- What lies further ahead already, since a clock stepped back, is for a decision to bring back.
+    -- A state further ahead, left by a clock that stepped back, is for a decision to bring back.
     if is_before(us, rest, left_us, left_rest) then
       us, rest = left_us, left_rest
     end
     leave(state, quota, us, rest)
   end
 
-  -- The credits as they stand in the state.
+  -- The credits in a state.
   local function packed(state)
     return state.credits or state.found:sub(HEAD + 1)
   end
@@ -185,13 +186,13 @@ local function gcra()
     local credits = packed(state)
     local count = #credits / CREDIT * NEXT
     credits = { unpack('<' .. ('I7'):rep(count), credits) }
-    -- Where the next one would start.
+    -- The offset of the next credit.
     credits[count + 1] = nil
     return credits
   end
 
-  -- Where a charge stands by now that was made at `at` and then stood at (us, rest). Charges stand in a queue, each in the
-  -- stretch of time in which it drains. A credit takes a stretch out, and whoever stands behind it moves up.
+  -- The present place of a charge that was made at `at` and then stood at (us, rest). Charges stand in a queue, each in the
+  -- stretch of time in which it drains. A credit takes a stretch out, and every charge behind it moves up.
   local function moved_up(credits, at, us, rest)
     for c = 1, #credits, NEXT do
       local from = credits[c + FROM]
@@ -205,7 +206,7 @@ local function gcra()
     return us, rest
   end
 
-  -- Remembers what a later credit must know. What is merged errs on the strict side.
+  -- Remembers what a later credit must know. Merged credits err on the strict side.
   local function remember(state, credits, from, length, last)
     local kept, size, latest = {}, 0, last
     for c = 1, #credits, NEXT do
@@ -217,7 +218,7 @@ local function gcra()
       end
     end
     if size == TOLD_APART * NEXT then
-      -- The oldest two neighbours that together are small beside what came after them.
+      -- The oldest two neighbours that together are small beside all that came after them.
       local older, after = 1, 0
       for c = size + 1 - 2 * NEXT, 1, -NEXT do
         local newer = kept[c + NEXT + LENGTH]
@@ -249,7 +250,7 @@ local function gcra()
     return us - less_us, rest - less_rest
   end
 
-  -- At most the time for which the charge still shows in the state comes back: from now to where it stands.
+  -- At most the time for which the charge still shows in the state comes back: from now to its place.
   local function give_back(state, charge, at, full_us, full_rest)
     local quota = charge.quota
     local credits = credits_of(state)
@@ -262,7 +263,7 @@ local function gcra()
     if is_before(left_us, left_rest, us, rest) then
       us, rest = left_us, left_rest
     end
-    -- A charge from the future: the clock stepped back, and nothing is certain.
+    -- A charge from the future: the clock stepped back, and no credit is certain.
     if (us == 0 and rest == 0) or at > now then
       return
     end
@@ -272,7 +273,7 @@ local function gcra()
     remember(state, credits, now + from, us + (rest > 0 and 1 or 0), last)
   end
 
-  -- In place while the expiry stays what it is: in the same cell, of the same width.
+  -- Overwrites in place if the expiry stays: in the same cell, of the same width.
   local function write(key, state, quota)
     local at, rest, last, tag, parts, cell = state.at, state.rest, state.last, state.tag, state.parts, cell_of(state.tag)
     local is_short = rest == 0 and parts == 0 and last == 0

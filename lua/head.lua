@@ -1,4 +1,4 @@
--- The clock, and what every path calls: to read a global is as dear as four comparisons, so it is done once. The contract
+-- The clock, and the functions that every path calls: reading a global costs four comparisons, so it is done once. The contract
 -- is in README.md.
 local redis, struct = redis, struct
 local clock = redis.call('TIME')

@@ -1,15 +1,15 @@
--- Anything else: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
+-- All other calls: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
 -- requests one after the other, writes each changed state once.
 local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log }
 local ENFORCE, SHADOW = 0, 1
 local DECIDE, CREDIT, DEBIT, RESET = 0, 1, 2, 3
 
--- By number of key: as found, as it is now, the last charge that touched it, whether it was reset.
+-- By number of key: the state as found, the state now, the last charge that touched it, and true if it was reset.
 local states, last, removed = {}, {}, {}
 local rules, keys, admitted = {}, {}, 0
 
--- GET fails on what is no string, and what it says then is as long as no state; MGET shows it as missing, and SET would destroy
--- it. An empty text is no state of ours.
+-- GET fails on a value that is not a string, and its error is as long as no state; MGET would show the value as missing, and
+-- SET would destroy it. An empty text is a foreign value, too.
 local missing = {}
 for i = 1, #KEYS do
   if not found[i] then
@@ -33,14 +33,14 @@ local function rule_of(algorithm)
   return rule
 end
 
--- The state of key number i, false if it is none of ours.
+-- The state of key number i; false for a foreign value.
 local function state_of(i, charge)
   local state = states[i]
   if state == nil then
     if found[i] then
       state = charge.rule.read(found[i], charge.quota)
       if not state then
-        -- Whatever it is, and however long, it is nobody's who asked here.
+        -- A foreign value, of any length, must not reach the callers.
         found[i] = ''
       end
     else
@@ -51,8 +51,8 @@ local function state_of(i, charge)
   return state
 end
 
--- Brings a state to now. A decision also brings back a GCRA state that lies further ahead than its quota's debts may, as
--- after a clock stepped back; a receipt speaks for the quota of its day, which may hold less.
+-- Brings a state to now. A decision also brings back a GCRA state that lies further ahead than its quota's debts may, as after
+-- a clock stepped back. A receipt holds the quota of its day, which may be smaller.
 local function advance(i, charge, is_decision)
   local state, rule = states[i], charge.rule
   if rule.advance then
@@ -64,8 +64,8 @@ local function advance(i, charge, is_decision)
   return state
 end
 
--- One request: charges, and the numbers of their keys from byte `pos` of the run on. First all enforced charges, or
--- none of them; then each in shadow on its own; then the probes, which take nothing. They stand in this order.
+-- One request: charges, and the numbers of their keys from byte `pos` of the run on. All enforced charges are taken, or none;
+-- then each shadow on its own; the probes take nothing. They stand in this order.
 local function decide(charges, run, pos)
   local width, open = #charges, true
   for c = 1, width do
@@ -97,8 +97,8 @@ local function decide(charges, run, pos)
   return open and 1 or 0
 end
 
--- Afterwards: gives back, takes more, or forgets. The number of the key stands at byte `pos` of the run, and behind it
--- the receipt if something is given back. Says where the next one stands.
+-- The other verbs: gives back, takes more, or forgets. The number of the key stands at byte `pos` of the run, and behind it the
+-- receipt of a credit. Returns the place of the next request.
 local function settle(verb, charge, run, pos)
   local i, after = byte(run, pos), pos + 1
   local at, full_us, full_rest
@@ -159,6 +159,6 @@ for i = 1, #KEYS do
   end
 end
 
--- A server looks at every byte of a text that a script makes, and states may be long: two values packed at once would be one more
--- text of them all.
+-- A server reads every byte of a text that a script makes, and states may be long: to pack two values at once would make one
+-- more text of them all.
 return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted) .. cmsgpack.pack(found)

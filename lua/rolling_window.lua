@@ -1,4 +1,4 @@
--- A count for each of the last k parts of the period, the sum of which is held to the limit.
+-- A count for each of the last k parts of the period. Their sum is held to the limit.
 --
 --   state   tag B (250), newest d, k × count d: each at its bucket's number modulo k, `newest` is the highest number
 --   charge  cost d, limit d, period d, buckets d
@@ -26,7 +26,7 @@ local function rolling_window()
     end
     local tag, newest = unpack('<Bd', found)
     local state = { unpack('<' .. ('d'):rep(buckets), found, 10) }
-    -- Buckets are numbered from 0; the last value is where the next one would start.
+    -- Buckets are numbered from 0; the last value is the start of the next one.
     local sum = 0
     for i = 1, buckets do
       local count = state[i]
@@ -42,7 +42,7 @@ local function rolling_window()
   local function advance(state, quota)
     local newest, bucket, buckets = state.newest, quota.bucket, quota.buckets
     if newest >= bucket and newest <= bucket + buckets then
-      -- After a step back of less than a period, too: the newest bucket stays until it is over.
+      -- This holds after a step back of less than a period, too: the newest bucket stays until it is over.
       return
     elseif newest < bucket then
       for passed = bucket - min(bucket - newest, buckets) + 1, bucket do

@@ -1,13 +1,13 @@
--- What the rules share.
+-- Functions that the rules share.
 local byte, floor, max, min = string.byte, math.floor, math.max, math.min
 
--- Every state ends: at a point in time in µs, rounded up to ms. That of a window or log is a period after it counts no more,
--- since by a clock that steps back, and is less than a period behind, it would begin anew.
+-- Sets the end of a state: a time in µs, rounded up to ms. A window or log ends a period after it stops counting, because a
+-- clock that steps back by less than a period may come back to it.
 local function set_until(key, value, ends)
   redis.call('SET', key, value, 'PXAT', ('%d'):format(ends / 1000 + 1))
 end
 
--- How many budgets a budget can owe, the one it holds included.
+-- The most budgets that a budget can owe, its own included.
 local DEBT_CEILING = 8
 
 local function is_whole(number)

@@ -1,9 +1,9 @@
--- What the paths for more than one request share: names, the states as they were found, and GCRA's rule.
+-- The parts that the paths for several requests share: names, the states as they were found, and GCRA's rule.
 local KEYS, ARGV, spread, pack, unpack = KEYS, ARGV, unpack, struct.pack, struct.unpack
--- By which a rest is known: its denominator modulo the largest prime of 16 bits.
+-- The mark of a rest: its denominator modulo the largest prime of 16 bits.
 local MARKS = 65521
 if is_short then
-  -- The same with head and rests.
+  -- A state with its head and a rest.
   ARGV = { '\1\0\1\1\0' .. run .. pack('<ddd', 1, 0, 0) }
 end
 local found
@@ -11,7 +11,7 @@ if #KEYS == 1 then
   if state == nil then
     state = redis.pcall('GET', key)
   end
-  -- A wrong type is not ours to touch; any other error (a right that is missing) is the call's.
+  -- A wrong type is not ours to touch; any other error (a right that is missing) fails the call.
   if state and state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' then
     return state
   end
@@ -20,13 +20,13 @@ else
   found = #KEYS > 0 and redis.call('MGET', spread(KEYS)) or {}
 end
 
--- How wide the cells are at whose ends states of a tag expire. That is in whole milliseconds: narrower ones would tell nothing
--- apart.
+-- The width of the cells at whose ends states of a tag expire. Expiries are whole milliseconds, so narrower cells would not
+-- differ.
 local function cell_of(tag)
   return tag < 138 and 1024 or 2 ^ (tag - 128)
 end
 
--- Of `times` equal charges of (us, more), one after the other, how many pass, and where they leave the state.
+-- The number of passing charges among `times` equal ones of (us, more), one after the other, and the state that they leave.
 local function admit(at, rest, us, more, denominator, latest, latest_rest, times)
   if at < now then
     at, rest = now, 0

@@ -7,14 +7,15 @@
 -- Totals run on modulo 2^32: an entry's count is its total less that of the entry before it (the first one's: less
 -- `before`). So the sum over all entries is one subtraction, and what has expired is found by bisection.
 --
--- Entries stand in the order of time, whatever the clock does: while it is less than a period behind the newest, what is
--- charged counts as charged with that one, and what has expired is forgotten only by a charge, which is as late as any that
--- forgot before it. So a clock that steps back and forth, however often, gains no more than its largest step, once.
+-- Entries stand in the order of time, whatever the clock does. While the clock is less than a period behind the newest entry,
+-- new charges count as charged with that entry. Only a charge drops expired entries, and its time is no earlier than that of
+-- any charge that dropped some before. So a clock that steps back and forth, however often, gains its largest step once and no
+-- more.
 local function sliding_log()
   local TAG, HEAD, ENTRY, WRAP = 251, 5, 12, 2 ^ 32
-  -- How many entries are read at once.
+  -- The number of entries that are read at once.
   local CHUNK = 256
-  -- The most entries of what was admitted: one for each of the largest limit. Whatever stands behind them only owes.
+  -- The most entries of admitted charges: one for each unit of the largest limit. Every entry behind them is debt.
   local MOST = 1024
 
   local function entry(log, i)
@@ -43,7 +44,7 @@ local function sliding_log()
     return low
   end
 
-  -- Entries first to last, between others.
+  -- Keeps the entries from first to last, between `before` and `more`.
   local function keep(state, first, last, more, before)
     local kept = state.log:sub(HEAD + 1 + (first - 1) * ENTRY, HEAD + last * ENTRY)
     state.log = state.log:sub(1, HEAD) .. (before or '') .. kept .. more
@@ -55,7 +56,7 @@ local function sliding_log()
     end
   end
 
-  -- Entries first to last, whose totals are `by` more.
+  -- The entries from first to last, with `by` added to their totals.
   local function raised(state, first, last, by)
     local chunks = {}
     for from = first, last, CHUNK do
@@ -70,12 +71,12 @@ local function sliding_log()
     return table.concat(chunks)
   end
 
-  -- The sum from the first entry that counts on: of an empty log, whose total is that before, 0.
+  -- The sum from the first entry that counts on. The total of an empty log is `before`, so its sum is 0.
   local function live(state)
     return (state.total - total_before(state, state.first)) % WRAP
   end
 
-  -- Charges `count` now, or with the newest entry if that is later. What has expired is forgotten.
+  -- Charges `count` now, or with the newest entry if that is later. Expired entries are dropped.
   local function add(state, count)
     if count > 0 then
       local first, last, at = state.first, state.length, max(now, state.newest)
@@ -115,7 +116,7 @@ local function sliding_log()
       return
     end
     if state.newest >= now + quota.period then
-      -- The clock stepped back by a period or more: what lies ahead of it counts as charged now.
+      -- The clock stepped back by a period or more: entries ahead of it count as charged now.
       local total = state.total
       keep(state, 1, first_after(state, now - 1) - 1, pack('<dI4', now, total))
     end
@@ -154,7 +155,7 @@ local function sliding_log()
       return
     end
     local later = back == count and i + 1 or i
-    -- What counts is the difference of two totals: those before go up or those behind go down, whichever are fewer.
+    -- A count is the difference of two totals: either those before go up or those behind go down, whichever are fewer.
     if i <= state.length / 2 then
       state.before = (state.before + back) % WRAP
       keep(state, later, state.length, '', raised(state, 1, i - 1, back))

@@ -1,4 +1,4 @@
--- Two counts: this window's, and the previous one's for as much of it as the sliding period still covers.
+-- Two counts: this window's, and the previous one's, weighed by the share of it that the sliding period still covers.
 --
 --   state   tag B (249), window d, previous d, current d
 --   charge  cost d, limit d, period d
@@ -37,8 +37,8 @@ local function sliding_window()
       state.previous = state.window + 1 == quota.window and state.current or 0
       state.window, state.current, state.changed = quota.window, 0, true
     elseif state.window > quota.window + 1 then
-      -- The clock stepped back. What the previous count weighed is not known, so it counts in full, but never beyond the
-      -- limit. After a step of less than a period the window stays, and waits for the clock.
+      -- The clock stepped back. The earlier weight of the previous count is unknown, so the count is taken in full, but never
+      -- beyond the limit. After a step of less than a period the window stays, and waits for the clock.
       state.current = max(state.current, min(quota.limit, state.previous + state.current))
       state.window, state.previous, state.changed = quota.window, 0, true
     end
@@ -54,7 +54,7 @@ local function sliding_window()
     if room < 0 then
       return false
     end
-    -- Nothing of a window has passed while the clock, which has stepped back, is not there yet.
+    -- Nothing of the window has passed if the clock stepped back to before its start.
     local left = state.window > quota.window and quota.period or quota.period - now % quota.period
     local high, low = product(state.previous, left)
     local room_high, room_low = product(room, quota.period)

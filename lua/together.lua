@@ -1,8 +1,8 @@
--- Calls of nothing but enforced GCRA charges, several to a request: an own budget and one that is shared. It does what
--- main.lua would do at a third of the cost, for want of a table for each state. Whatever is out of the ordinary falls
--- through to main.lua, before anything is written.
+-- Calls of enforced GCRA charges only, several to a request: an own budget and a shared one. It does the work of main.lua at a
+-- third of the cost, because it has no table for each state. All other cases fall through to main.lua before anything is
+-- written.
 
--- Writes a state that was taken from `at` to `to`: in place while its expiry stays what it is.
+-- Writes a state that was moved from `at` to `to`: in place if its expiry stays.
 local function put(key, state, tag, at, to, to_rest, mark)
   local length, cell, value = state and #state or 9, cell_of(tag), nil
   if length == 9 and to_rest == 0 then
@@ -18,10 +18,10 @@ local function put(key, state, tag, at, to, to_rest, mark)
 end
 
 do
-  -- By number of key: as it is, for which quotas, and as it was if that has changed. What is not there has no tag yet.
-  -- The tables are made as long as they will be, since growing is dear.
+  -- By number of key: the state now, its quota, and the state as it was if that has changed. A missing state has no tag yet.
+  -- The tables are made at their full length, since growing them is expensive.
   local at, rests, tags, from, missing = { spread(found) }, { spread(found) }, { spread(found) }, {}, nil
-  -- By number of key, if it has a rest: by which that is known.
+  -- By number of key, if it has a rest: the mark of that.
   local marks = {}
   local usual, admitted = #ARGV > 0, 0
 
@@ -47,7 +47,7 @@ do
     local pos, charges = 4, {}
     usual = usual and verb == 0 and #run < 4096 and #run > 3 + width * 43
     for c = 1, usual and width or 0 do
-      -- GCRA, enforced: other charges are shorter, but what is behind them makes up for it.
+      -- GCRA, enforced. Other charges are shorter, but the bytes behind them make up for it.
       local kind, us, full, tag, denominator, more, full_rest, after = unpack('<I2ddBddd', run, pos)
       charges[c] = {
         us = us, more = more, denominator = denominator, tag = tag, latest = now + full, latest_rest = full_rest,
@@ -69,7 +69,7 @@ do
           if (tags[i] or tag) ~= tag or stands > latest or stands < 0 or stands % 1 ~= 0 or rest >= charge.denominator
             or (marks[i] or charge.mark) ~= charge.mark then
             usual = false
-          -- Most denials show in whole microseconds already, and a call of a function is dear.
+          -- Most denials show in whole microseconds already, and a function call is expensive.
           elseif stands + charge.us > latest then
             open = 0
           elseif open == 1 then

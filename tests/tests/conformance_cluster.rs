@@ -1,5 +1,5 @@
-//! The backend on a cluster does what every backend must; where one call's budgets live in several slots, but for what only
-//! a server that holds them all can do at once.
+//! The backend on a cluster conforms. If one call's budgets live in several slots, it does so except for promises that need one
+//! server to hold them all.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,9 +63,9 @@ impl OnCluster {
         let backend = RedisBackend::cluster(nodes.cluster.urls())
             .partitions(partitions)
             .clock("clock")
-            // In order: a credit is there when the next decision is.
+            // In order: a credit is done when the next decision is.
             .connections(1)
-            // Nothing here is about time that passes, and the machine may be busy.
+            // No test here is about real time, and the machine may be busy.
             .deadline(Duration::from_secs(20))
             .connect()
             .await
@@ -90,7 +90,7 @@ impl Subject for OnCluster {
     }
 
     fn settle(&self) -> Elapsed<'_> {
-        // Behind what waits for each slot. As many keys as leave none of 64 out, but once in millions of times.
+        // Behind the queue of each slot. So many keys leave one of 64 partitions out only once in millions of times.
         let keys = if self.partitions == 1 { 1 } else { 1_000 };
         let budget = Budget::of("settle", Quota::per_second(1));
         let peeks: Vec<_> = (0_u64..keys)
@@ -104,7 +104,7 @@ impl Subject for OnCluster {
     }
 }
 
-/// Where all budgets share a slot nothing is taken in parts.
+/// If all budgets share a slot, nothing is taken in parts.
 mod in_one_slot {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The backend in memory does what every backend must.
+//! The backend in memory conforms.
 
 use std::sync::Arc;
 use std::time::Duration;

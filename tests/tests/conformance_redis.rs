@@ -1,4 +1,4 @@
-//! The backend on one server, on a master that Sentinels name, and behind TLS, does what every backend must.
+//! The backend conforms on one server, on a master that Sentinels name, and behind TLS.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -60,9 +60,9 @@ impl OnServer {
         let backend = server
             .builder()
             .clock("clock")
-            // In order: a credit is there when the next decision is.
+            // In order: a credit is done when the next decision is.
             .connections(1)
-            // Nothing here is about time that passes, and the machine may be busy.
+            // No test here is about real time, and the machine may be busy.
             .deadline(Duration::from_secs(20))
             .connect()
             .await

@@ -1,4 +1,4 @@
-//! gRPC clients of another ecosystem understand what they are told.
+//! gRPC clients of another ecosystem understand the answers.
 
 #![allow(
     clippy::panic,
@@ -77,10 +77,10 @@ async fn grpcio_reads_why_a_stream_ended_that_had_been_answered() {
     let limiter = Limiter::builder().policy(policy).build().unwrap();
     let (address, _) = served(&limiter).await;
 
-    // when there are more
+    // when there are more messages
     let said = clients::run("grpc_stream.py", &address.to_string()).await;
 
-    // then the trailers say why, and when to come back
+    // then the trailers give the reason, and the time to come back
     assert_eq!(said["answered"], 3, "{said}");
     let ended = &said["ended"];
     assert_eq!(ended["code"], "RESOURCE_EXHAUSTED", "{said}");

@@ -1,4 +1,4 @@
-//! HTTP clients of another ecosystem understand what they are told.
+//! HTTP clients of another ecosystem understand the answers.
 
 #![allow(
     clippy::panic,
@@ -37,7 +37,7 @@ async fn urllib3_waits_as_long_as_it_is_told_and_then_succeeds() {
     // when a client with retries comes twice at once
     let said = clients::run("urllib3_retry.py", &url).await;
 
-    // then it is refused once, waits until it may, and passes at its first attempt after that
+    // then it is refused once, waits until it may pass, and passes at its next attempt
     assert_eq!(said["first"], 200);
     assert_eq!(said["refused_with"], serde_json::json!([429]), "{said}");
     assert_eq!(said["last"], 200);

@@ -20,7 +20,7 @@ use tollgate_testkit::shop::{Order, OrdersClient, OrdersServer, Shop};
 use tonic::Code;
 use tonic::transport::{Endpoint, Server};
 
-/// Messages a second, and how many at once: a block is a sixteenth of that.
+/// Messages a second, and the burst: a block is a sixteenth of that.
 const RATE: u64 = 100_000;
 const BURST: u64 = 4_096;
 const BLOCK: u64 = 256;
@@ -59,7 +59,7 @@ async fn a_stream_holds_its_rate_to_a_block_and_asks_for_blocks() {
     const MESSAGES: u32 = 200_000;
 
     let (_redis, backend, limiter, mut client) = served(Quota::per_second(RATE).burst(BURST)).await;
-    // Of seven bytes, which a client of tonic's puts into frames of 32.
+    // Of seven bytes, which a tonic client puts into frames of 32.
     let orders = (0..MESSAGES).map(|count| Order {
         count: 1 + count % 100,
         ..Order::default()
@@ -114,7 +114,7 @@ async fn what_was_taken_ahead_is_there_again_when_the_stream_has_ended() {
         asked.unwrap().remaining()
     };
     let expected = 16 * BLOCK - 1_000;
-    // A credit is sent behind the answer. What a day refills meanwhile is next to nothing.
+    // A credit is sent after the answer. A day's quota refills almost nothing meanwhile.
     let came_back = async {
         while !(expected..=expected + 2).contains(&left().await) {
             tokio::task::yield_now().await;

@@ -64,7 +64,7 @@ impl Switched {
         [Self::of(own, tiers, None), on_server]
     }
 
-    /// How much the caller gets in a tier before it is denied.
+    /// The amount that the caller gets in a tier before it is denied.
     async fn all_that_is_left_in(&self, tier: usize) -> u64 {
         self.tier.store(tier, Ordering::SeqCst);
         let check = || self.limiter.check("api", "alice");

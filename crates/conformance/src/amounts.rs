@@ -1,4 +1,4 @@
-//! How much passes, and what the numbers say.
+//! The amounts that pass, and the numbers of verdicts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{Budget, Subject, align, decide, every_algorithm};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nothing was taken, so everything is there.
+/// A budget that was never charged is full.
 pub async fn a_key_never_seen_has_a_full_budget(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("never-seen", quota);
@@ -23,7 +23,7 @@ pub async fn a_key_never_seen_has_a_full_budget(subject: &dyn Subject) {
     }
 }
 
-/// Exactly the limit, in any portions.
+/// Exactly the limit passes, in any portions.
 pub async fn a_budget_admits_what_it_holds_and_not_one_more(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("holds", quota);
@@ -55,7 +55,7 @@ pub async fn what_remains_counts_down(subject: &dyn Subject) {
     }
 }
 
-/// It passes, even when nothing is left, and changes nothing.
+/// A cost of 0 passes, even when nothing is left, and changes nothing.
 pub async fn a_cost_of_nothing_is_a_peek(subject: &dyn Subject) {
     for quota in every_algorithm(3, SECOND) {
         let budget = Budget::of("peek", quota);
@@ -70,7 +70,7 @@ pub async fn a_cost_of_nothing_is_a_peek(subject: &dyn Subject) {
     }
 }
 
-/// It says so, instead of naming a time at which it would fail again.
+/// The denial says never, instead of naming a time at which the call would fail again.
 pub async fn a_cost_above_the_capacity_never_passes(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         for cost in [11, 1000, u64::MAX] {
@@ -89,7 +89,7 @@ pub async fn a_cost_above_the_capacity_never_passes(subject: &dyn Subject) {
     }
 }
 
-/// Products of the two do not fit what is exact; the rule must not need them to.
+/// The product of limit and period is beyond exact numbers; the rule must not need it.
 pub async fn a_large_quota_of_a_long_period_is_exact(subject: &dyn Subject) {
     let day = Duration::from_secs(86_400);
     for quota in [
@@ -134,7 +134,7 @@ pub async fn a_caller_who_was_quiet_has_a_full_budget_again(subject: &dyn Subjec
     }
 }
 
-/// At 7 a second one fits every 142,857 1/7 µs: after seven waits a whole second must have gone by, not a µs more.
+/// At 7 a second one fits every 142,857 1/7 µs. So seven waits together take a whole second, and not a µs more.
 pub async fn a_rate_that_is_no_whole_number_of_microseconds_does_not_drift(subject: &dyn Subject) {
     let budget = Budget::of("no-drift", Quota::per_second(7).burst(1));
     let started_at = budget.take(subject, 1).await.at();
@@ -148,12 +148,12 @@ pub async fn a_rate_that_is_no_whole_number_of_microseconds_does_not_drift(subje
         admitted_at = decision.at();
     }
 
-    // Each was up to a microsecond late and could not be made up for: a burst of one spaces, it does not average.
+    // Each came up to a microsecond late, which cannot be made up for: a burst of one spaces, it does not average.
     let spent = admitted_at.as_micros() - started_at.as_micros();
     assert!((100_000_000..=100_000_700).contains(&spent), "{spent} µs");
 }
 
-/// So that receipts and histories can be checked.
+/// Receipts and histories need the time of each decision.
 pub async fn verdicts_carry_the_time_of_the_backend(subject: &dyn Subject) {
     let before = decide(subject, &[]).await.at();
 

@@ -8,7 +8,7 @@ use crate::{Budget, Subject, align, decide, every_algorithm};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nothing stands in its way.
+/// A call without charges passes.
 pub async fn a_call_without_charges_is_admitted(subject: &dyn Subject) {
     let decision = decide(subject, &[]).await;
 
@@ -16,7 +16,7 @@ pub async fn a_call_without_charges_is_admitted(subject: &dyn Subject) {
     assert!(decision.verdicts().is_empty());
 }
 
-/// Nobody was over a limit.
+/// An invalid call is an error and not a denial: no budget was exceeded.
 pub async fn a_call_of_too_many_charges_is_an_error_and_not_a_denial(subject: &dyn Subject) {
     let budget = Budget::of("too-many", Quota::per_second(100));
     let charges = vec![budget.charge(1); MAX_CHARGES + 1];
@@ -27,7 +27,7 @@ pub async fn a_call_of_too_many_charges_is_an_error_and_not_a_denial(subject: &d
     assert_eq!(budget.remaining(subject).await, 100);
 }
 
-/// Every charge of another key, the last one denied; then all of them passing.
+/// Each charge names another key. First the last one is denied; then all pass.
 pub async fn the_largest_call_is_all_or_nothing(subject: &dyn Subject) {
     let quota = Quota::per_minute(5);
     let budgets: Vec<Budget> = (0..32_u32)
@@ -55,7 +55,7 @@ pub async fn the_largest_call_is_all_or_nothing(subject: &dyn Subject) {
     }
 }
 
-/// In either order, by every algorithm.
+/// The charges stand in either order, by every algorithm.
 pub async fn pitfall_the_first_of_several_limits_was_charged_although_the_second_denied(
     subject: &dyn Subject,
 ) {
@@ -82,7 +82,7 @@ pub async fn pitfall_the_first_of_several_limits_was_charged_although_the_second
     }
 }
 
-/// Six and five do not fit ten, though each of them does.
+/// Six and five do not fit ten, though each alone does.
 pub async fn the_same_key_twice_is_one_charge_of_the_summed_cost(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("twice", quota);
@@ -103,7 +103,7 @@ pub async fn the_same_key_twice_is_one_charge_of_the_summed_cost(subject: &dyn S
     }
 }
 
-/// Whatever order the backend needs for its own purposes.
+/// The verdicts keep the caller's order, whatever order the backend needs for its own purposes.
 pub async fn verdicts_stand_in_the_order_of_their_charges(subject: &dyn Subject) {
     let budgets: Vec<Budget> = [7, 3, 9, 1, 5]
         .into_iter()
@@ -119,7 +119,7 @@ pub async fn verdicts_stand_in_the_order_of_their_charges(subject: &dyn Subject)
     assert_eq!(left, [6, 2, 8, 0, 4]);
 }
 
-/// Also when the call is denied: that is what it is on trial for.
+/// A shadow is taken also when the call is denied: this is the purpose of a trial.
 pub async fn a_shadow_charge_is_taken_on_its_own(subject: &dyn Subject) {
     let shadow = Budget::of("shadow-own", Quota::per_minute(10));
     let enforced = Budget::of("shadow-own-enforced", Quota::per_minute(1));
@@ -131,7 +131,7 @@ pub async fn a_shadow_charge_is_taken_on_its_own(subject: &dyn Subject) {
     assert_eq!(shadow.remaining(subject).await, 8);
 }
 
-/// It says what it would have done, and takes nothing.
+/// A shadow over its limit tells the denial that it would have given, and takes nothing.
 pub async fn a_shadow_charge_that_does_not_fit_denies_nobody(subject: &dyn Subject) {
     let shadow = Budget::of("shadow-full", Quota::per_minute(3));
     let enforced = Budget::of("shadow-full-enforced", Quota::per_minute(10));
@@ -149,7 +149,7 @@ pub async fn a_shadow_charge_that_does_not_fit_denies_nobody(subject: &dyn Subje
     assert_eq!(enforced.remaining(subject).await, 9);
 }
 
-/// Would this pass? Nothing else happens.
+/// A probe asks if a cost would pass, and has no other effect.
 pub async fn a_probe_takes_nothing_and_denies_nobody(subject: &dyn Subject) {
     let probed = Budget::of("probe", Quota::per_minute(3));
     probed.take(subject, 2).await;
@@ -163,7 +163,7 @@ pub async fn a_probe_takes_nothing_and_denies_nobody(subject: &dyn Subject) {
     assert_eq!(probed.remaining(subject).await, 1);
 }
 
-/// First what is enforced, then the shadow on what that left, then the probe.
+/// The enforced charge comes first, then the shadow on what that left, then the probe.
 pub async fn one_key_in_every_mode(subject: &dyn Subject) {
     let budget = Budget::of("every-mode", Quota::per_minute(10));
 
@@ -185,7 +185,7 @@ pub async fn one_key_in_every_mode(subject: &dyn Subject) {
     assert_eq!(budget.remaining(subject).await, 2);
 }
 
-/// The future owns what it needs; the charges may be gone by then.
+/// The future owns its data; the charges may be gone by then.
 pub async fn answers_can_be_awaited_later(subject: &dyn Subject) {
     let answer = {
         let budget = Budget::of("later", Quota::per_minute(2));

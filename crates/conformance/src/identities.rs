@@ -1,4 +1,4 @@
-//! Who is who, and that nobody is somebody else.
+//! Identities: each has its own budgets, and none has another's.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tollgate_core::{Algorithm, Key, Quota, Scope};
 
 use crate::{Budget, Subject, align};
 
-/// Each takes a different amount, and each finds its own again.
+/// Each key takes a different amount, and each finds its own again.
 async fn each_has_its_own(subject: &dyn Subject, policy: &str, keys: Vec<Key>) {
     let budget = Budget::of(policy, Quota::per_day(1000));
     let budgets: Vec<Budget> = keys.into_iter().map(|key| budget.for_key(key)).collect();
@@ -22,7 +22,7 @@ async fn each_has_its_own(subject: &dyn Subject, policy: &str, keys: Vec<Key>) {
     }
 }
 
-/// Bytes are bytes: nothing is cut, unescaped, normalised or read as anything.
+/// Any bytes are an identity: nothing is cut, unescaped, normalised or read as anything.
 pub async fn odd_keys_have_budgets_of_their_own(subject: &dyn Subject) {
     let long = |last: u8| {
         let mut key = vec![b'x'; 10_240];
@@ -67,7 +67,7 @@ pub async fn odd_keys_have_budgets_of_their_own(subject: &dyn Subject) {
     each_has_its_own(subject, "odd-keys", keys).await;
 }
 
-/// Neither do parts run into each other, nor is a text an address, nor can anybody bring what is missing.
+/// The parts of a key do not run into each other, a text is not an address, and no text is the missing identity.
 pub async fn pitfall_key_parts_joined_without_escaping(subject: &dyn Subject) {
     let pair = |a: &str, b: &str| Key::tuple([&Key::from(a), &Key::from(b)]);
     let address = |text: &str| Key::from(text.parse::<IpAddr>().unwrap());
@@ -93,7 +93,7 @@ pub async fn pitfall_key_parts_joined_without_escaping(subject: &dyn Subject) {
     each_has_its_own(subject, "parts", keys).await;
 }
 
-/// Whatever separates a policy's name from what stands next to it.
+/// No separator in a policy's name makes it another policy's.
 pub async fn policies_whose_names_look_alike_do_not_mix(subject: &dyn Subject) {
     let names = [
         "alike", "alike:0", "alike:", "alike{", "alike}", "{alike}", "alike 0", "ALIKE",
@@ -113,7 +113,7 @@ pub async fn policies_whose_names_look_alike_do_not_mix(subject: &dyn Subject) {
     }
 }
 
-/// Ten a second and a hundred an hour are two.
+/// Ten a second and a hundred an hour are two budgets.
 pub async fn every_quota_of_a_policy_has_its_own_budget(subject: &dyn Subject) {
     let quota = Quota::per_day(10);
     let first = Budget::of("slots", quota);
@@ -128,7 +128,7 @@ pub async fn every_quota_of_a_policy_has_its_own_budget(subject: &dyn Subject) {
     assert_eq!(second.remaining(subject).await, 10);
 }
 
-/// A caller who moves to another tier takes what was charged along.
+/// A caller who moves to another tier takes its charges along.
 pub async fn another_limit_is_no_fresh_budget(subject: &dyn Subject) {
     let day = Duration::from_secs(86_400);
     let fixed = Algorithm::FixedWindow {
@@ -151,7 +151,7 @@ pub async fn another_limit_is_no_fresh_budget(subject: &dyn Subject) {
         assert_eq!((verdict.limit(), verdict.remaining()), (10, 0));
         subject.advance(day * 2).await;
     }
-    // A bucket remembers time, not an amount: half an hour's drain is half an hour's drain.
+    // A bucket remembers time, not an amount: half an hour of drain stays half an hour.
     let small = Budget::of("tiers", Quota::per_hour(10));
     let large = Budget {
         quota: Quota::per_hour(100),
@@ -161,7 +161,7 @@ pub async fn another_limit_is_no_fresh_budget(subject: &dyn Subject) {
     assert_eq!(large.remaining(subject).await, 50);
 }
 
-/// Its states mean something else.
+/// Another algorithm reads states of another meaning.
 pub async fn another_algorithm_is_another_budget(subject: &dyn Subject) {
     let bucket = Budget::of("algorithms", Quota::per_day(10));
     let window = Budget::of(

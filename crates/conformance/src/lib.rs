@@ -1,8 +1,8 @@
-//! What every backend must do: one body per behaviour, run on each.
+//! The behaviour of every backend: one test body for each promise, run on each backend.
 //!
-//! Tollgate's own backends run these, and a backend of your own can prove itself by them. It shows itself as a [`Subject`], a backend
-//! whose time a test can move; [`conformance!`] makes a test of every behaviour for it. The crate that does so has `tokio` among its
-//! dev-dependencies, with the features `macros` and `rt`.
+//! Tollgate's own backends run these tests, and a backend of your own can prove itself by them. Implement [`Subject`] for it, a
+//! backend whose time a test can move; [`conformance!`] then makes a test of every behaviour. The crate that does so has
+//! `tokio` among its dev-dependencies, with the features `macros` and `rt`.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
@@ -31,10 +31,11 @@
 //! # */
 //! ```
 //!
-//! Each test has a subject of its own, and names its policies after itself: tests may share one server. `tests/foreign.rs` of this
-//! crate shows a whole backend, of a map under a lock, that passes; `tests/broken.rs` shows what is found in backends that do not.
+//! Each test has a subject of its own, and names its policies after itself: tests may share one server. `tests/foreign.rs` of
+//! this crate shows a whole backend, of a map under a lock, that passes; `tests/broken.rs` shows the failures of backends with
+//! a defect.
 //!
-//! # What is asked
+//! # Tested
 //!
 //! | module | what it holds a backend to |
 //! | --- | --- |
@@ -45,8 +46,8 @@
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
 //!
-//! What is not asked: that a call whose answer is dropped leaves nothing behind, that a backend keeps its deadline, and what several
-//! do who ask at once. How to make these happen is each backend's own.
+//! Three promises are not tested here: a call whose answer is dropped leaves nothing behind, a backend keeps its deadline, and
+//! concurrent callers get no more than the budget. Each backend has its own means to provoke these cases.
 #![expect(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -72,7 +73,7 @@ macro_rules! conformance {
             model: any_sequence_of_calls_is_decided_as_the_model_does;
         }
     };
-    // For a backend whose budgets live in several places, so that what a call takes is at times given back.
+    // For a backend whose budgets live in several places, so that a call may have to give back charges.
     (in_parts: $subject:expr) => {
         $crate::conformance! { @each $subject;
             amounts: a_key_never_seen_has_a_full_budget

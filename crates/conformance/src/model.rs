@@ -1,4 +1,4 @@
-//! Any sequence of calls at all, against the rule itself.
+//! Random sequences of calls, against the rule itself.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -17,7 +17,7 @@ struct Model {
     states: Vec<State>,
 }
 
-/// What a call sees of them: for each charge which state is its own.
+/// The states of a call, by charge.
 struct View<'a> {
     states: &'a mut [State],
     indices: Vec<usize>,
@@ -59,14 +59,14 @@ impl Model {
     }
 }
 
-/// Several charges each, every mode and algorithm, two tiers, credits, debits and resets in between, time standing still
-/// or moving by anything from a microsecond to several periods.
+/// Each call has several charges of every mode and algorithm, in two tiers. Credits, debits and resets come in between. Time
+/// stands still or moves by anything from a microsecond to several periods.
 pub async fn any_sequence_of_calls_is_decided_as_the_model_does(subject: &dyn Subject) {
     let backend = subject.backend();
     for sequence in 0..SEQUENCES {
         let seed = RandomState::new().hash_one(sequence);
         let mut dice = Dice(seed);
-        // A name that no other run has, because a server may remember.
+        // A name of this run alone, because a server may remember earlier ones.
         let mut model = Model::new(seed);
         let mut receipts: Vec<Receipt> = Vec::new();
 
@@ -126,7 +126,7 @@ pub async fn any_sequence_of_calls_is_decided_as_the_model_does(subject: &dyn Su
                         model.states[index] = State::full(receipt.quota());
                         let (scope, key) = (receipt.scope(), receipt.key());
                         backend.reset(scope, key).await.unwrap();
-                        // They lose their meaning.
+                        // Receipts lose their meaning.
                         receipts.retain(|other| (other.scope(), other.key()) != (scope, key));
                     }
                     _ => receipts.push(receipt),

@@ -9,7 +9,7 @@ use crate::{Budget, Subject, align, decide, every_algorithm};
 const SECOND: Duration = Duration::from_secs(1);
 const MICRO: Duration = Duration::from_micros(1);
 
-/// Denied at t with r: denied at t + r − 1 µs, admitted at t + r.
+/// A charge denied at t with r is denied at t + r − 1 µs and admitted at t + r.
 pub async fn retry_after_is_kept_to_the_microsecond(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         for (pause_us, cost) in [(1, 1), (123_457, 4), (499_999, 7), (700_001, 10)] {
@@ -40,7 +40,7 @@ pub async fn retry_after_is_kept_to_the_microsecond(subject: &dyn Subject) {
     }
 }
 
-/// Not a microsecond before.
+/// A budget is full at its reset time, and not a microsecond before.
 pub async fn reset_after_is_when_the_budget_is_full(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("reset-after", quota);
@@ -59,7 +59,7 @@ pub async fn reset_after_is_when_the_budget_is_full(subject: &dyn Subject) {
     }
 }
 
-/// A caller that keeps trying gets in when one that waited would.
+/// A caller that keeps trying passes when one that waited would.
 pub async fn pitfall_a_denied_request_still_counted(subject: &dyn Subject) {
     for quota in every_algorithm(5, SECOND) {
         let budget = Budget::of("impatient", quota);
@@ -78,7 +78,7 @@ pub async fn pitfall_a_denied_request_still_counted(subject: &dyn Subject) {
     }
 }
 
-/// What is left stays, however often more is asked for.
+/// A denied cost leaves the rest as it is, however often it is asked for.
 pub async fn pitfall_a_weighted_denial_drove_the_balance_negative(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("weighted", quota);
@@ -96,7 +96,7 @@ pub async fn pitfall_a_weighted_denial_drove_the_balance_negative(subject: &dyn 
     }
 }
 
-/// A denial that says "now" sends everybody straight back.
+/// A wait of zero would send every client straight back.
 pub async fn pitfall_a_retry_after_of_0(subject: &dyn Subject) {
     for quota in every_algorithm(1000, SECOND) {
         let budget = Budget::of("retry-0", quota);
@@ -110,7 +110,7 @@ pub async fn pitfall_a_retry_after_of_0(subject: &dyn Subject) {
     }
 }
 
-/// One a minute is a quota.
+/// One a minute is a valid quota.
 pub async fn pitfall_a_rate_below_one_a_second(subject: &dyn Subject) {
     for quota in every_algorithm(1, SECOND * 60) {
         let budget = Budget::of("slow", quota);
@@ -124,7 +124,7 @@ pub async fn pitfall_a_rate_below_one_a_second(subject: &dyn Subject) {
     }
 }
 
-/// Of several denials the longest wait is the call's.
+/// The wait of a call is the longest of its denials.
 pub async fn the_whole_call_passes_after_its_longest_wait(subject: &dyn Subject) {
     let quick = Budget::of("longest-quick", Quota::per_second(10).burst(1));
     let slow = Budget::of("longest-slow", Quota::per_minute(10).burst(1));

@@ -1,4 +1,4 @@
-//! Who is under test, and the few words that the tests are written in.
+//! The backend under test, and the helpers that the tests are written with.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,40 +7,40 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Scope, Unit};
 
-/// When the time of a server's tests begins: so far ahead that nothing expires by the server's own clock.
+/// The time at which tests on a server begin: so far ahead that nothing expires by the server's own clock.
 pub const FAR_AHEAD_US: u64 = 3_500_000_000_000_000;
 
 /// A backend under test, and its time.
 pub trait Subject: Send + Sync {
-    /// The backend. Always the same one.
+    /// The backend, one and the same at each call.
     fn backend(&self) -> Arc<dyn Backend>;
 
-    /// Moves the backend's time on.
+    /// Moves the backend's time forward.
     fn advance(&self, by: Duration) -> Elapsed<'_>;
 
-    /// Returns when every credit and debit so far has been applied. At once, unless they are sent somewhere.
+    /// Returns when every credit and debit so far has been applied. At once, unless they travel.
     fn settle(&self) -> Elapsed<'_> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// What [`Subject`] waits for.
+/// The future of a [`Subject`].
 pub type Elapsed<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One key's budget under one policy.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// Which of the key's budgets.
+    /// The name of the key's budget.
     pub scope: Scope,
-    /// Its rule.
+    /// The quota.
     pub quota: Quota,
-    /// Whose.
+    /// The key.
     pub key: Key,
 }
 
 impl Budget {
-    /// Alice's, under the first quota of the policy of this name. Tests name policies after themselves, so that none
-    /// meets another's states on a server they share.
+    /// Alice's budget, under the first quota of the policy of this name. Tests name policies after themselves, so that none
+    /// meets another's states on a shared server.
     #[must_use]
     pub fn of(policy: &str, quota: Quota) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Budget {
         decide(subject, &[self.charge(cost)]).await
     }
 
-    /// What is left.
+    /// The rest of the budget.
     pub async fn remaining(&self, subject: &dyn Subject) -> u64 {
         self.take(subject, 0).await.verdicts()[0].remaining()
     }
@@ -93,7 +93,7 @@ pub async fn decide(subject: &dyn Subject, charges: &[Charge<'_>]) -> Decision {
     subject.backend().decide(charges).await.unwrap()
 }
 
-/// Moves to the next start of a window of this length, wherever the backend's time stands.
+/// Moves to the next start of a window of this length, from any time of the backend.
 pub async fn align(subject: &dyn Subject, period: Duration) {
     let now = decide(subject, &[]).await.at().as_micros();
     let period_us = u64::try_from(period.as_micros()).unwrap();
@@ -102,7 +102,7 @@ pub async fn align(subject: &dyn Subject, period: Duration) {
         .await;
 }
 
-/// Whether [`every_algorithm`] has a quota of this unit. A new one does not compile before it stands here.
+/// Says whether [`every_algorithm`] has a quota of this unit. A new unit does not compile before it stands here.
 const fn is_listed(unit: Unit) -> bool {
     match unit {
         Unit::Gcra

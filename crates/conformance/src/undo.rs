@@ -23,7 +23,7 @@ async fn debit(subject: &dyn Subject, receipt: &Receipt, n: u64) {
     subject.settle().await;
 }
 
-/// As if it had not been.
+/// Afterwards the budget is as if the charge had not been.
 pub async fn a_credit_gives_back_what_was_taken(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("credit", quota);
@@ -36,7 +36,7 @@ pub async fn a_credit_gives_back_what_was_taken(subject: &dyn Subject) {
     }
 }
 
-/// Neither of this charge nor of another.
+/// A credit gives back no more than its charge, and nothing of another.
 pub async fn a_credit_gives_back_no_more_than_was_taken(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("credit-too-much", quota);
@@ -51,7 +51,7 @@ pub async fn a_credit_gives_back_no_more_than_was_taken(subject: &dyn Subject) {
     }
 }
 
-/// The rest stays charged.
+/// The rest of the charge stays.
 pub async fn a_credit_in_part_gives_back_that_part(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {
         let budget = Budget::of("credit-part", quota);
@@ -64,7 +64,7 @@ pub async fn a_credit_in_part_gives_back_that_part(subject: &dyn Subject) {
     }
 }
 
-/// What was charged in a window that is over gives the present one nothing.
+/// A charge in a past window gives the present window nothing.
 pub async fn pitfall_a_refund_after_the_window_rolled(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND).split_off(1) {
         let budget = Budget::of("refund-rolled", quota);
@@ -79,7 +79,7 @@ pub async fn pitfall_a_refund_after_the_window_rolled(subject: &dyn Subject) {
     }
 }
 
-/// Burst 5 at 1/s: five at 0 s, five at 5 s. The first five have drained; crediting them must not let ten pass at once.
+/// Burst 5 at 1/s: five at 0 s, five at 5 s. The first five have drained; their credit must not let ten pass at once.
 pub async fn pitfall_a_refund_after_the_tokens_drained(subject: &dyn Subject) {
     let budget = Budget::of("refund-drained", Quota::per_second(1).burst(5));
     let receipt = receipt(&budget, &budget.take(subject, 5).await);
@@ -91,7 +91,7 @@ pub async fn pitfall_a_refund_after_the_tokens_drained(subject: &dyn Subject) {
     assert_eq!(budget.remaining(subject).await, 0);
 }
 
-/// Nothing remains, and the wait includes what is owed.
+/// Nothing remains, and the wait includes the debt.
 pub async fn a_debit_goes_past_the_capacity(subject: &dyn Subject) {
     let budget = Budget::of("debt", Quota::per_second(10));
     let receipt = receipt(&budget, &budget.take(subject, 10).await);
@@ -104,7 +104,7 @@ pub async fn a_debit_goes_past_the_capacity(subject: &dyn Subject) {
     assert_eq!(verdict.reset_after(), Duration::from_secs(3));
 }
 
-/// However much is asked, a budget owes a few refills and not for ever.
+/// A debit of any size leaves a debt of a few refills at most.
 pub async fn a_debt_is_bounded(subject: &dyn Subject) {
     let budget = Budget::of("debt-bounded", Quota::per_second(10));
     let receipt = receipt(&budget, &budget.take(subject, 1).await);
@@ -120,7 +120,7 @@ pub async fn a_debt_is_bounded(subject: &dyn Subject) {
     );
 }
 
-/// Who was forgotten has a full budget, and the debit is taken from that.
+/// A forgotten key has a full budget, and the debit is taken from that.
 pub async fn a_debit_of_a_key_that_was_forgotten_counts(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND * 60) {
         let budget = Budget::of("debit-forgotten", quota);
@@ -138,7 +138,7 @@ pub async fn a_debit_of_a_key_that_was_forgotten_counts(subject: &dyn Subject) {
     }
 }
 
-/// It is full as it is.
+/// A full budget stays full.
 pub async fn a_credit_of_a_key_that_was_forgotten_does_nothing(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND * 60) {
         let budget = Budget::of("credit-forgotten", quota);
@@ -156,7 +156,7 @@ pub async fn a_credit_of_a_key_that_was_forgotten_does_nothing(subject: &dyn Sub
     }
 }
 
-/// And no other, of the same key or the same policy.
+/// A reset touches no other budget, neither of the key nor of the policy.
 pub async fn a_reset_forgets_one_key_of_one_scope(subject: &dyn Subject) {
     let alice = Budget::of("reset", Quota::per_hour(5));
     let bob = alice.for_key("bob");

@@ -1,4 +1,4 @@
-//! Backends with one thing wrong do not conform, and the test that says so is that of what is wrong.
+//! Backends with one defect each do not conform, and the failing test is the one for that defect.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use tollgate_core::{
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// A denied call takes what it can.
+    /// A denied call takes the charges that fit.
     NotAllOrNothing,
     /// Each charge is decided without the others of its call.
     OneByOne,
@@ -24,9 +24,9 @@ enum Fault {
     LosesCredits,
     /// Every quota of a policy shares one budget of the key.
     SharesBudgets,
-    /// What is asked is answered, and nothing is remembered.
+    /// Each question is answered, and nothing is remembered.
     ForgetsEverything,
-    /// The time is that of when it began.
+    /// The time stands at the start.
     StandsStill,
 }
 
@@ -134,7 +134,7 @@ impl Backend for Broken {
     }
 }
 
-/// Whether a behaviour is found to be missing.
+/// Says whether a test finds the defect.
 async fn fails<F>(fault: Fault, behaviour: impl FnOnce(Arc<Clocked>) -> F) -> bool
 where
     F: Future<Output = ()> + Send + 'static,

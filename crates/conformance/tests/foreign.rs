@@ -1,4 +1,4 @@
-//! A backend that is none of Tollgate's does what every backend must.
+//! A backend outside of Tollgate conforms.
 
 #[allow(unreachable_pub, reason = "every file of tests has it for itself")]
 mod common;

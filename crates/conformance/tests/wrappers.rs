@@ -1,4 +1,5 @@
-//! Wrappers around a backend, written with nothing but what the crate makes public: one that counts, and one that remembers denials.
+//! Wrappers around a backend, written with the public items of the crate alone: one that counts, and one that remembers
+//! denials.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +18,7 @@ use tollgate_core::{
     Mode, Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
 };
 
-/// Counts what the backend inside decides, also when that comes later.
+/// Counts the decisions of the inner backend, also those that come later.
 #[derive(Debug)]
 struct Counting<B> {
     inner: B,
@@ -66,7 +67,7 @@ impl<B: Backend> Backend for Counting<B> {
     }
 }
 
-/// Answers a call of one enforced charge that was denied a moment ago itself, until it would pass.
+/// Remembers the denial of a call of one enforced charge, and denies it again until it would pass.
 #[derive(Debug)]
 struct Denials<B> {
     inner: B,
@@ -94,7 +95,7 @@ impl<B> Denials<B> {
         let name = (charge.scope, charge.key.clone());
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let denial = known.get(&name)?;
-        // What costs less may pass.
+        // A lower cost may pass.
         if charge.cost < denial.cost || now >= denial.passes_at {
             return None;
         }
@@ -161,7 +162,7 @@ impl<B: Backend> Backend for Denials<B> {
     }
 }
 
-/// What is counted is what was decided, and so it conforms as what is inside does.
+/// Counting changes no decision, and so the wrapper conforms as the inner backend does.
 mod counting {
     use super::*;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-/// What a client prints that is told to call this server.
+/// The output of a client that is told to call this server.
 pub(crate) async fn run(client: &str, server: &str) -> serde_json::Value {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = tests.join(".venv/bin/python");

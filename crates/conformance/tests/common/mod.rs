@@ -1,4 +1,4 @@
-//! A backend as somebody else would write one: a map under a lock, by core's pure rules.
+//! A backend as a user could write one: a map under a lock, by core's pure rules.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tollgate_core::{
 
 type Budgets = HashMap<(Scope, Key), State>;
 
-/// Exact, and unbounded: what is missing for use is the forgetting of budgets that are full again.
+/// Exact, and unbounded: for real use it would have to drop full budgets.
 #[derive(Debug)]
 pub struct Naive {
     budgets: Mutex<Budgets>,
@@ -83,7 +83,7 @@ impl Backend for Naive {
     }
 }
 
-/// Any backend whose time is a clock that tests move.
+/// A backend whose time is a clock that tests move.
 pub struct Clocked {
     pub backend: Arc<dyn Backend>,
     pub clock: ManualClock,
