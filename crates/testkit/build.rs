@@ -1,4 +1,4 @@
-//! Compiles the clock that is wrong, and the service that tests call.
+//! Compiles the library of wrong clocks, and the service that tests call.
 
 use std::env;
 use std::error::Error;
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Where it cannot be compiled, only the tests that need it fail.
+/// Without a compiler, only the tests that need it fail.
 fn clock() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=src/clock.c");
     println!("cargo::rerun-if-env-changed=CC");

@@ -1,4 +1,4 @@
-//! Rooms, the imports between them, and the circles in which these go.
+//! Rooms, the imports between them, and the circles that these form.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct Pair<'a> {
     /// Their names: `cluster`, `algorithm::gcra`.
     pub modules: [&'a str; 2],
-    /// Why they are one thing.
+    /// The reason why they are one thing.
     pub reason: &'a str,
 }
 
-/// Imports between rooms of one parent, with the line that says so for each.
+/// Imports between rooms of one parent, each with its line of code.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, String>>,
@@ -24,7 +24,7 @@ impl Graph {
         edges.entry(to).or_insert(line);
     }
 
-    /// Takes the two for one room from here on. Whether they import each other.
+    /// Merges the two rooms. Says whether they import each other.
     pub(crate) fn join(&mut self, pair: &Pair<'_>) -> bool {
         let [one, other] = pair.modules.map(str::to_owned);
         let imports = |from: &String, to: &String| {
@@ -51,7 +51,7 @@ impl Graph {
         true
     }
 
-    /// A sentence for each set of rooms that go in circles: the shortest circle of it, with its lines.
+    /// One sentence for each set of rooms in a circle: the shortest circle of it, with its lines.
     pub(crate) fn circles(&self) -> Vec<String> {
         let reached: BTreeMap<&String, BTreeSet<&String>> = self
             .edges
@@ -120,7 +120,7 @@ impl Graph {
         reached
     }
 
-    /// The shortest way from one room to another, over one import at least.
+    /// The shortest path from one room to another, over at least one import.
     fn way<'a>(&'a self, from: &'a String, to: &String) -> Vec<&'a String> {
         let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
         let mut waiting = VecDeque::from([from]);

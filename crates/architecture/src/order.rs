@@ -16,13 +16,14 @@ fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&name))
 }
 
-/// Whether a crate ships, and so has a place in the order. The others are tools, which may depend on anything.
+/// Says whether a crate ships, and so has a place in the order. The others are tools, which may depend on anything.
 #[must_use]
 pub fn ships(manifest: &Table) -> bool {
     name(manifest).is_some_and(|name| layer(name).is_some())
 }
 
-/// A sentence for each dependency of a crate that ships which is no crate of a lower layer. What only its tests need does not count.
+/// A sentence for each dependency of a shipping crate on a crate that is not of a lower layer. Dependencies of tests alone do
+/// not count.
 #[must_use]
 pub fn violations(manifest: &Table) -> Vec<String> {
     let Some(name) = name(manifest) else {

@@ -1,4 +1,4 @@
-//! The modules of one crate, and what each of them imports.
+//! The modules of one crate, and their imports.
 
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::circle::{Graph, Pair};
 use crate::syntax::{Body, Mention, Path};
 
-/// Sources by where they lie below `src`: `lib.rs`, `cluster/learn.rs`.
+/// Sources by their path below `src`: `lib.rs`, `cluster/learn.rs`.
 pub type Sources = BTreeMap<String, String>;
 
 /// The modules of one crate.
@@ -19,7 +19,7 @@ pub struct House {
 /// The root of the crate among the modules.
 const ROOT: usize = 0;
 
-/// How many re-exports one name may pass. More of them go in a circle, which the compiler refuses.
+/// The most re-exports that one name may pass. More of them form a circle, which the compiler refuses.
 const MOST_REEXPORTS: usize = 32;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl House {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or is no Rust.
+    /// If a file cannot be read, or is not Rust.
     pub fn open(src: &FilePath) -> io::Result<Self> {
         let mut sources = Sources::new();
         let mut folders = vec![src.to_owned()];
@@ -59,11 +59,11 @@ impl House {
         Self::read(&sources).map_err(io::Error::other)
     }
 
-    /// Reads a crate from its `lib.rs`, or its `main.rs`, on. A file that no module declares is not read.
+    /// Reads a crate, beginning at its `lib.rs` or `main.rs`. A file that no module declares is not read.
     ///
     /// # Errors
     ///
-    /// If a module has no file, or a file is no Rust.
+    /// If a module has no file, or a file is not Rust.
     pub fn read(sources: &Sources) -> Result<Self, String> {
         let root = ["lib.rs", "main.rs"]
             .into_iter()
@@ -138,7 +138,7 @@ impl House {
         Ok(house)
     }
 
-    /// A sentence for each circle that is none of the pairs, each import that runs upward, and each pair that is none any more.
+    /// A sentence for each circle outside of the pairs, each import that runs upward, and each pair that is no longer one.
     #[must_use]
     pub fn violations(&self, pairs: &[Pair<'_>]) -> Vec<String> {
         let mut graphs: BTreeMap<usize, Graph> = BTreeMap::new();
@@ -188,7 +188,7 @@ impl House {
         }
     }
 
-    /// The modules that a path passes, of which the last defines what it names. The root counts only as the last.
+    /// The modules that a path passes; the last defines the name. The root counts only as the last.
     fn passed(&self, from: usize, path: &[String]) -> Vec<usize> {
         let mut passed = Vec::new();
         let Some(found) = self.follow(from, path, &mut passed, 0) else {
@@ -202,7 +202,7 @@ impl House {
         passed
     }
 
-    /// Where a path ends: at the module that defines its name, or at a module itself. `None` for what other crates define.
+    /// The end of a path: the module that defines its name, or a module itself. `None` for a name of another crate.
     fn follow(
         &self,
         from: usize,
@@ -242,7 +242,8 @@ impl House {
                 match found {
                     Some(found) if found.is_module => here = found.module,
                     Some(found) => return Some(found),
-                    // Another crate defines the name. Who takes it from a module of ours imports that; the root only hands it on.
+                    // Another crate defines the name. An import through a module of ours counts as one of that module; the root
+                    // only hands it on.
                     None if here == ROOT => return None,
                     None => return is_inside.then_some(Found::item_in(here)),
                 }
@@ -261,7 +262,7 @@ impl House {
         })
     }
 
-    /// Between which rooms of which parent an import runs, if it is one from room to room.
+    /// The rooms and the parent of an import, if it runs from room to room.
     fn edge(&self, from: usize, to: usize) -> Option<(usize, usize, usize)> {
         if from == to {
             return None;

@@ -1,4 +1,4 @@
-//! One file as far as imports go: the modules it declares, the names it defines, and the paths it mentions.
+//! One file with its imports: the modules that it declares, the names that it defines, and the paths that it mentions.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 /// Segments of a path: `crate`, `a`, `B`.
 pub(crate) type Path = Vec<String>;
 
-/// A path that stands in the code, and where.
+/// A path in the code, with its line.
 #[derive(Debug)]
 pub(crate) struct Mention {
     pub(crate) path: Path,
@@ -92,7 +92,7 @@ impl Body {
         }
     }
 
-    /// What stands inside of items: bodies, fields, arguments.
+    /// The inside of items: bodies, fields, arguments.
     fn code(&mut self, tokens: TokenStream) {
         let mut tokens = Tokens::of(tokens);
         while let Some(token) = tokens.next() {
@@ -129,7 +129,7 @@ impl Body {
         });
     }
 
-    /// Everything that one `use` names. Inside of a function it brings nothing into the module.
+    /// All names of one `use`. A `use` inside a function brings nothing into the module.
     fn uses(&mut self, tokens: &mut Tokens, is_of_module: bool) {
         let tree: TokenStream = tokens.until_semicolon().into_iter().collect();
         self.tree(tree, &[], is_of_module);
@@ -187,7 +187,7 @@ impl Body {
         }
     }
 
-    /// A path that begins with this word, if it is one.
+    /// A path that begins with this word, if there is one.
     fn path(&mut self, first: &TokenTree, tokens: &mut Tokens) {
         let line = first.span().start().line;
         let mut path = vec![first.to_string()];
@@ -260,7 +260,7 @@ impl Tokens {
         }
     }
 
-    /// Skips what an attribute stands above: to its semicolon, its comma, or the end of its braces.
+    /// Skips the item below an attribute: to its semicolon, its comma, or the end of its braces.
     fn skip_item(&mut self) {
         let mut angles = 0_i32;
         let mut last = ' ';
@@ -283,7 +283,7 @@ impl Tokens {
         }
     }
 
-    /// Takes what stands behind `pub` in parentheses. Whether that is the module alone.
+    /// Takes the parentheses behind `pub`. Says whether they name the module alone.
     fn take_restriction_to_self(&mut self) -> bool {
         let restriction = self.take_if(|token| {
             matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis)

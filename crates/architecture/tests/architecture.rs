@@ -106,7 +106,7 @@ fn violations_of(files: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn a_circle_through_a_reexport_at_the_root_is_named_with_its_lines() {
-    // given a queue that names a job as the root hands it on, and a job that names the queue as its parent does
+    // given a queue that names a job through the root's re-export, and a job that names the queue as its parent does
     let violations = violations_of(&[
         ("lib.rs", "mod job;\nmod queue;\npub use job::Job;\n"),
         (
@@ -217,7 +217,7 @@ fn siblings_within_a_folder_go_in_no_circle_either() {
 
 #[test]
 fn an_import_of_what_the_root_defines_runs_upward() {
-    // given a root that defines one name, and hands on one of another crate's
+    // given a root that defines one name, and re-exports one of another crate
     let violations = violations_of(&[
         (
             "lib.rs",

@@ -121,7 +121,7 @@ fn doc_comments_of_lua(text: &str) -> Vec<&str> {
     first_lines
 }
 
-/// Every file below this folder, but what is built or installed there.
+/// Every file below this folder, except built and installed ones.
 fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -3,7 +3,8 @@
 use tollgate::config::{LimiterConfig, Registry};
 use tollgate::{LimiterBuilder, Tiers};
 
-/// What is read is written as something that is read as the same, and builds a limiter or says which policy is wrong.
+/// A configuration that can be read is written in a form that reads back equal. It builds a limiter, or the error names the
+/// wrong policy.
 pub fn config(data: &[u8]) {
     let Ok(config) = serde_json::from_slice::<LimiterConfig>(data) else {
         return;

@@ -1,4 +1,4 @@
-//! The RateLimit fields, as somebody else reads them.
+//! The RateLimit fields, read by a foreign parser.
 
 use http::{HeaderMap, Request};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
@@ -7,11 +7,11 @@ use tollgate::{Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLaye
 
 use crate::service::answer;
 
-/// The most that an integer of RFC 9651 holds.
+/// The largest integer of RFC 9651.
 const MOST: u64 = 999_999_999_999_999;
 
-/// The name of a policy in the first line, the cost of a request in the second, quotas in the others. A parser that is not
-/// ours reads what is written, and it is what was meant.
+/// The first line is the name of a policy, the second the cost of a request, the others are quotas. A foreign parser reads the
+/// fields, and finds the intended values.
 pub fn fields(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();

@@ -1,4 +1,4 @@
-//! What proxies write, and what a caller writes that they pass on.
+//! Forwarding headers of proxies, and headers of a caller that they pass on.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,15 +22,15 @@ pub fn forwarding(data: &[u8]) {
         let by_hops = form.trusting(Hops(1).into());
         let headers = form.headers(lines.iter().map(|line| line.to_vec()));
 
-        // Nobody's word counts but a proxy's.
+        // Only a proxy's word counts.
         let stranger = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
         assert_eq!(by_network.resolve(Some(stranger), &headers), Some(stranger));
-        // Whatever is found, it is the same the next time.
+        // The result is the same the next time.
         let found = by_network.resolve(Some(PROXY), &headers);
         assert!(found.is_some());
         assert_eq!(found, by_network.resolve(Some(PROXY), &headers));
 
-        // Behind a proxy the caller is who the proxy says.
+        // Behind a proxy the caller is the one that the proxy names.
         for element in form.elements(caller) {
             for headers in form.appended(&lines, &element) {
                 for address in [&by_network, &by_hops] {
@@ -43,7 +43,7 @@ pub fn forwarding(data: &[u8]) {
     }
 }
 
-/// However the address was written, it is one identity.
+/// All spellings of an address are one identity.
 fn same_identity(address: &ClientAddress, caller: Ipv4Addr, found: Option<IpAddr>) {
     let limiter = Limiter::builder()
         .allow_no_policies()
@@ -76,7 +76,7 @@ impl Form {
         }
     }
 
-    /// The ways in which a proxy writes an address.
+    /// The forms in which a proxy writes an address.
     fn elements(self, caller: Ipv4Addr) -> Vec<String> {
         let mapped = caller.to_ipv6_mapped();
         match self {
@@ -105,7 +105,7 @@ impl Form {
             Some(line) => last.push([&line[..], b", ", element.as_bytes()].concat()),
             None => last.push(element.into()),
         }
-        // What could not be sent is not what the proxy appends to.
+        // A proxy never appends to a line that could not be sent.
         if last
             .iter()
             .any(|line| HeaderValue::from_bytes(line).is_err())

@@ -1,9 +1,9 @@
-//! gRPC's frames, however a stream is cut.
+//! gRPC's frames, cut anywhere.
 
 use tollgate::__frames::{Frames, Piece};
 
-/// The first byte says how to cut the stream that follows. The same messages begin, and as much of each comes, as in one piece;
-/// nothing is taken that was not given.
+/// The first byte says how to cut the stream behind it. The cut stream has the messages of the whole stream, with as many bytes
+/// of each; no byte is taken that was not given.
 pub fn grpc_frames(data: &[u8]) {
     let Some((&step, stream)) = data.split_first() else {
         return;
@@ -14,7 +14,7 @@ pub fn grpc_frames(data: &[u8]) {
     assert!(total <= stream.len());
 }
 
-/// The stated length of each message, and how much of it came.
+/// The stated length of each message, and the number of its bytes that came.
 fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(u32, usize)> {
     let mut frames = Frames::default();
     let mut messages = Vec::new();

@@ -2,7 +2,7 @@
 
 use tollgate::Key;
 
-/// Ends an identity. What is made of bytes may hold any other, and so many of them look like what joins parts.
+/// Ends an identity. All other bytes may be a part of one, so many of them look like separators.
 const NEXT: u8 = 0xff;
 /// Ends a part.
 const PART: u8 = 0xfe;
@@ -21,15 +21,15 @@ pub fn keys(data: &[u8]) {
     assert_eq!(joined == others, joined.as_bytes() == others.as_bytes());
     assert!(joined.as_bytes().len() <= Key::MAX_LEN);
 
-    // What stands by itself is not what stands in a list.
+    // An identity by itself differs from a list of it alone.
     for part in &one {
         assert_ne!(*part, joined);
     }
-    // A list within a list is not the list.
+    // A list within a list differs from the list.
     assert_ne!(Key::tuple([&joined]), joined);
 }
 
-/// The first byte says what the part is.
+/// The first byte gives the kind of the part.
 fn part(bytes: &[u8]) -> Key {
     match bytes {
         [b'#', number @ ..] if number.len() <= 8 => {

@@ -1,7 +1,7 @@
-//! What must hold whatever comes, one body per property. A body takes bytes and panics if the property does not hold.
+//! Properties that hold for any input, one body for each. A body takes bytes and panics if its property does not hold.
 //!
-//! `fuzz/run.sh` hands them what libFuzzer thinks up; the tests of this crate hand them the corpus that is kept in
-//! `fuzz/corpus`, and random changes of it, in every run.
+//! `fuzz/run.sh` runs them on inputs of libFuzzer. The tests of this crate run them, each time, on the corpus in `fuzz/corpus`
+//! and on random changes of it.
 //!
 //! A new body stands in a file of its own here, in [`BODIES`], and as a target in `fuzz/targets` and `fuzz/Cargo.toml`; its
 //! first inputs in `fuzz/corpus`.

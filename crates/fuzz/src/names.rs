@@ -1,9 +1,9 @@
-//! Names of states, as they stand in Redis.
+//! Names of states in Redis.
 
 use tollgate_redis::StateName;
 
-/// A name that is read has a prefix, a policy and an identity, all of which stand in it in this order; a text of an identity is
-/// read as the bytes that were escaped.
+/// A name that can be read has a prefix, a policy and an identity, which stand in it in this order. The text of an identity is
+/// read back as the bytes that were escaped.
 pub fn names(data: &[u8]) {
     let Some(name) = StateName::read(data) else {
         return;

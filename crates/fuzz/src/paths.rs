@@ -7,8 +7,8 @@ use tollgate::{Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLaye
 
 use crate::service::answer;
 
-/// A pattern in the first line, a path in the second. Whatever axum's router routes to the pattern, the policy covers; and
-/// every form of a path that is covered spends its budget.
+/// The first line is a pattern, the second a path. If axum's router routes the path to the pattern, the policy covers it; and
+/// every form of a covered path spends its budget.
 pub fn paths(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -25,7 +25,7 @@ pub fn paths(data: &[u8]) {
     let Some(uri) = target(path) else {
         return;
     };
-    // Policies that match nothing are refused, of which this is none: it has no exemption.
+    // Policies that match nothing are refused. This one matches: it has no exemption.
     let limiter = || {
         let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
         let policy = policy.clone().key(MatchedRoute);
@@ -58,20 +58,20 @@ pub fn paths(data: &[u8]) {
     }
 }
 
-/// What a request line could carry.
+/// Says whether a request line could carry it.
 fn target(path: &str) -> Option<Uri> {
     let uri: Uri = path.parse().ok()?;
     (path.starts_with('/') && uri.authority().is_none() && !uri.path().is_empty()).then_some(uri)
 }
 
-/// The same path in other words.
+/// Another spelling of a path.
 fn forms(path: &str) -> Vec<String> {
     let mut forms = vec![path.to_owned()];
-    // An empty parameter may have taken a slash that is one too many elsewhere, so that these are for tidy paths.
+    // An empty parameter may have taken a slash that is one too many elsewhere, so this is for tidy paths alone.
     if !path.contains("//") && !path.ends_with('/') {
         forms.extend([format!("{path}/"), path.replace('/', "//")]);
     }
-    // What is encoded already stays so; the rest may be.
+    // An encoded character stays so; the others may be encoded.
     let mut spelt = String::new();
     let mut rest = path.chars().peekable();
     while let Some(c) = rest.next() {

@@ -2,7 +2,7 @@
 
 use tollgate::Quota;
 
-/// What is read is written as something that is read as the same, and what is refused is so in few words.
+/// A quota that can be read is written in a form that reads back equal. A refusal is short.
 pub fn quota(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(quotas) = Quota::parse_all(&text) {

@@ -1,9 +1,9 @@
-//! What Redis answers, or whoever stands where it should.
+//! Answers of Redis, or of a server in its place.
 
 use tollgate::Quota;
 use tollgate_redis::forged::decided;
 
-/// A quota in the first line, the reply behind it. What is not refused is a decision that makes sense.
+/// The first line is a quota, and the reply follows. A reply that is accepted is a decision that makes sense.
 pub fn redis_reply(data: &[u8]) {
     let mut lines = data.splitn(2, |byte| *byte == b'\n');
     let quota = lines

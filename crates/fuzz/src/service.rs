@@ -1,4 +1,4 @@
-//! A service behind a layer, asked without a runtime: everything is decided in memory, at once.
+//! A service behind a layer, asked without a runtime: the memory backend decides at once.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets over the corpus that is kept, and over random changes of it.
+//! The bodies of the fuzz targets, over the corpus and over random changes of it.
 
 #![allow(
     clippy::panic,
@@ -20,7 +20,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// An input of the corpus with some bytes removed, put in or replaced.
+/// An input of the corpus with some bytes removed, inserted or replaced.
 fn changed(inputs: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let special = prop::sample::select(b",;=/%\"\\ \n0919{}[]:*".to_vec());
     let byte = prop_oneof![special, any::<u8>()];

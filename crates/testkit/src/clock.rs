@@ -2,16 +2,16 @@
 
 use std::process::Command;
 
-/// Made of `clock.c`; empty where that could not be.
+/// The library of `clock.c`; empty if it could not be compiled.
 const LIBRARY: &str = env!("TOLLGATE_CLOCK_LIBRARY");
 
-/// Makes a process believe that it is so many seconds later than it is, or earlier. How long things take stays as it is.
+/// Makes a process believe that it is this many seconds later, or earlier, than it is. Durations stay as they are.
 ///
-/// By a library of our own and not by libfaketime, under which a server that uses jemalloc hangs before it begins.
+/// A library of our own: under libfaketime a server with jemalloc hangs before it starts.
 ///
 /// # Panics
 ///
-/// Where there was no compiler for C, or processes cannot be given other clocks, with a sentence that says so.
+/// If there was no compiler for C, or processes cannot be given other clocks. The message says so.
 pub fn shift_clock(command: &mut Command, seconds: i64) {
     assert!(
         !LIBRARY.is_empty(),

@@ -1,11 +1,11 @@
-//! Three masters that share the slots, and as many replicas as a test wants.
+//! Three masters that share the slots, and any number of replicas.
 
 use crate::standalone::until;
 use crate::{Network, Standalone};
 
 const SLOTS: usize = 16_384;
 
-/// How long a node may be silent until it counts as gone. As short as a busy machine lets it be.
+/// The time after which a silent node counts as gone. As short as a busy machine allows.
 const NODE_TIMEOUT: &str = "1000";
 
 const OPTIONS: [&str; 6] = [
@@ -13,20 +13,20 @@ const OPTIONS: [&str; 6] = [
     "yes",
     "--cluster-node-timeout",
     NODE_TIMEOUT,
-    // A test that kills a node still has slots to ask.
+    // So a test that kills a node still has slots to ask.
     "--cluster-require-full-coverage",
     "no",
 ];
 
-/// A cluster of three masters, which stand before their replicas.
+/// A cluster of three masters, which come before their replicas.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Standalone>,
-    /// Before each node, if there are any: the way of clients and replicas, and the way of the other nodes.
+    /// The networks before each node, if there are any: one for clients and replicas, and one for the other nodes.
     networks: Vec<[Network; 2]>,
 }
 
-/// How far the port on which nodes speak to each other lies from the one for clients.
+/// The distance of the port for other nodes from the one for clients.
 const BUS: u16 = 10_000;
 
 impl Cluster {
@@ -34,38 +34,38 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with_replicas(0)
     }
 
-    /// Starts three masters, and one replica for each of the first so many.
+    /// Starts three masters, and one replica for each of the first of them.
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start_with_replicas(replicas: usize) -> Self {
         Self::start_as(&vec![0; 3 + replicas], false)
     }
 
-    /// Starts three masters whose clocks are so many seconds ahead.
+    /// Starts three masters whose clocks are this many seconds ahead.
     ///
     /// # Panics
     ///
-    /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
+    /// If there is no server to start, or no way to give it that clock. The message says what to install.
     #[must_use]
     pub fn start_ahead(seconds: [i64; 3]) -> Self {
         Self::start_as(&seconds, false)
     }
 
-    /// Starts three masters, and a replica for each node beyond them, with networks between each node and clients, replicas
-    /// and other nodes, and clocks that are so many seconds ahead.
+    /// Starts three masters, and a replica for each node beyond them. Networks stand between each node and clients, replicas
+    /// and other nodes, and the clocks are this many seconds ahead.
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start_behind_networks(ahead_s: &[i64]) -> Self {
         Self::start_as(ahead_s, true)
@@ -112,12 +112,12 @@ impl Cluster {
             .collect()
     }
 
-    /// The ways of clients and replicas to the nodes, in their order, if there are networks.
+    /// The networks between the nodes and their clients and replicas, in the order of the nodes, if there are networks.
     pub fn networks(&self) -> impl Iterator<Item = &Network> {
         self.networks.iter().map(|[clients, _]| clients)
     }
 
-    /// Parts a node from all others, and its replica from it. Clients reach it as before.
+    /// Isolates a node from all others and from its replica. Clients reach it as before.
     pub fn isolate(&self, node: usize) {
         let name = id(&self.nodes[node]);
         for (other, [clients, bus]) in self.networks.iter().enumerate() {
@@ -169,14 +169,14 @@ impl Cluster {
             .expect("a number")
     }
 
-    /// Which of the masters was given the slot in the beginning.
+    /// The master that had the slot in the beginning.
     #[must_use]
     pub fn home_of(&self, slot: u16) -> usize {
         let is_after = |number: &usize| number * SLOTS / 3 <= usize::from(slot);
         (0..3).rev().find(is_after).unwrap_or_default()
     }
 
-    /// Which of the masters has the slot. The first three, unless somebody has taken it over.
+    /// The master that has the slot: one of the first three, unless another node has taken over.
     #[must_use]
     pub fn owner_of(&self, slot: u16) -> Option<usize> {
         self.nodes
@@ -184,7 +184,7 @@ impl Cluster {
             .position(|node| node.pid().is_some() && owns(node, slot))
     }
 
-    /// Begins to move a slot: keys that are gone from the one are asked for at the other.
+    /// Starts to migrate a slot: keys that are gone from the old node are asked for at the new one.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         let set = |node: usize, state: &str, other: usize| {
@@ -198,11 +198,11 @@ impl Cluster {
         set(from, "MIGRATING", to);
     }
 
-    /// Moves the keys of a slot that is being moved, at most so many.
+    /// Migrates keys of a slot under migration, at most this many.
     ///
     /// # Panics
     ///
-    /// If a key cannot be moved.
+    /// If a key cannot be migrated.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize, most: usize) {
         let source = &self.nodes[from];
         let answer = source.command(&[
@@ -219,11 +219,11 @@ impl Cluster {
         }
     }
 
-    /// Ends the move of a slot, whose keys have all gone.
+    /// Ends the migration of a slot whose keys have all gone.
     pub fn end_move(&self, slot: u16, to: usize) {
         let slot = slot.to_string();
         let id = id(&self.nodes[to]);
-        // Whoever takes it over first, so that it is never nobody's.
+        // The new owner is told first, so that the slot always has one.
         let is_master = |&node: &usize| {
             let node = &self.nodes[node];
             let role = || node.try_command(&["ROLE"]);

@@ -1,7 +1,7 @@
 //! Real servers for tests, and with the feature `grpc` a service for them to serve.
 //!
-//! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and a network that fails between them, each on its own
-//! free port and socket, in its own folder, gone when it is dropped.
+//! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and failing networks between them. Each has its own free
+//! port, socket and folder, and is gone when it is dropped.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 

@@ -1,4 +1,4 @@
-//! What is logged while a test runs.
+//! The log of a test.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, Once};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Once};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
-/// Collects what this thread logs.
+/// Collects the log of this thread.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -20,8 +20,8 @@ impl Log {
     /// Listens to this level and all above it, until the guard is dropped.
     #[must_use]
     pub fn listen_from(&self, level: Level) -> DefaultGuard {
-        // With a single listener `tracing` asks the thread that comes first to a place whether anybody listens there, and
-        // keeps its answer for all. So there is another one, for threads that have none.
+        // With a single listener `tracing` asks the first thread at a place in the code whether it listens there, and keeps the
+        // answer for all threads. So there is another listener, for threads that have none.
         static EVERYWHERE: Once = Once::new();
         EVERYWHERE.call_once(|| {
             let subscriber = tracing_subscriber::fmt().with_writer(io::sink).finish();

@@ -1,11 +1,11 @@
-//! For models that try every order in which threads may run.
+//! Helpers for models that try every order in which threads may run.
 
 use std::sync::Arc;
 
 use loom::sync::Mutex;
 use loom::thread::JoinHandle;
 
-/// Every order in which three threads are interrupted no more than three times.
+/// Every order in which three threads are interrupted at most three times.
 pub fn in_every_order(play: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -19,7 +19,7 @@ pub fn end<const N: usize>(threads: [JoinHandle<()>; N]) {
     }
 }
 
-/// `arc_swap::ArcSwap` as a model has it: a value that is read and replaced at once, but not changed.
+/// The model's `arc_swap::ArcSwap`: a value that is read and replaced at once, but not changed.
 #[derive(Debug, Default)]
 pub struct ArcSwap<T>(Mutex<Arc<T>>);
 

@@ -1,5 +1,5 @@
-//! A network that is slow, narrow, lossy or gone. It loses nothing that it was given: what cannot pass waits, as it does
-//! where lost packets are sent again. [`Proxy`](crate::Proxy) breaks answers instead.
+//! A network that is slow, narrow, lossy or gone. It loses no bytes: whatever cannot pass waits, as on a network that resends
+//! lost packets. [`Proxy`](crate::Proxy) breaks answers instead.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -8,34 +8,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long what cannot pass waits until it tries again.
+/// The pause before blocked bytes are tried again.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// How long it takes until what was lost is sent again: the least that Linux waits. The next time it is twice as long.
+/// The time until lost bytes are sent again: the least that Linux waits. It doubles each time.
 const RESENT_AFTER: Duration = Duration::from_millis(200);
 
-/// What replicas and Sentinels say of themselves. Whether a fleet holds together is not to depend on its clients' weather.
+/// The names of replicas and Sentinels. The network of the clients must not break the fleet apart.
 const INNER: [&[u8]; 2] = [b"REPLCONF", b"sentinel-"];
 
-/// How many bytes of a connection tell who makes it: a replica says so, and a node of a cluster gives its name.
+/// The number of first bytes of a connection that identify its client: a replica says that it is one, and a node of a cluster
+/// gives its name.
 const INTRODUCTION: usize = 256;
 
-/// What the way is like.
+/// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// How long everything takes, each way.
+    /// The delay, each way.
     pub delay: Duration,
-    /// How much passes in a second, each way and on each connection. `None` for as much as there is.
+    /// The bytes per second, each way and on each connection. `None` for no bound.
     pub bytes_per_second: Option<u32>,
-    /// How much of a hundred of what is sent is lost, and has to be sent again.
+    /// The percentage that is lost and has to be sent again.
     pub loss_percent: u8,
-    /// Whether nothing passes at all.
+    /// True if nothing passes.
     pub is_parted: bool,
-    /// Whether nobody reads answers: they pile up on their way, from there back to the server.
+    /// True if answers are not read: they pile up on their way, from there back to the server.
     pub is_deaf: bool,
 }
 
-/// Stands before a server, on a port of its own.
+/// A network before a server, on a port of its own.
 #[derive(Debug)]
 pub struct Network {
     port: u16,
@@ -46,13 +47,13 @@ pub struct Network {
 struct Shared {
     server: AtomicU16,
     weather: Mutex<Weather>,
-    /// What those say of themselves for whom nothing passes.
+    /// The names of those for whom nothing passes.
     parted: Mutex<Vec<Vec<u8>>>,
     is_over: AtomicBool,
 }
 
 impl Network {
-    /// Stands before the server on this port of 127.0.0.1.
+    /// Starts before the server on this port of 127.0.0.1.
     ///
     /// # Panics
     ///
@@ -64,7 +65,7 @@ impl Network {
         network
     }
 
-    /// Stands there before there is a server, which may have to be told where.
+    /// Starts before there is a server, for one that must be told its address.
     ///
     /// # Panics
     ///
@@ -79,7 +80,7 @@ impl Network {
         Self { port, shared }
     }
 
-    /// Stands before the server on this port from now on.
+    /// Leads to the server on this port from now on.
     pub fn lead_to(&self, server: u16) {
         self.shared.server.store(server, Ordering::Release);
     }
@@ -90,13 +91,13 @@ impl Network {
         self.port
     }
 
-    /// What the way of clients is like from now on.
+    /// Sets the state of the clients' network.
     pub fn set(&self, weather: Weather) {
         *lock(&self.shared.weather) = weather;
     }
 
-    /// Lets nothing pass on connections in the first bytes of which stands one of these, and what they have sent wait. With
-    /// none of them everybody else's weather is theirs again.
+    /// Blocks connections whose first bytes hold one of these names; their bytes wait. With no name, all connections share the
+    /// state of the clients' network again.
     pub fn part(&self, introductions: &[&[u8]]) {
         let introductions = introductions.iter().map(|it| it.to_vec());
         *lock(&self.shared.parted) = introductions.collect();
@@ -106,7 +107,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // Wakes whoever accepts, to see that it is over.
+        // Wakes the accepting thread, which sees that it is over.
         let _woken = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -195,7 +196,7 @@ impl Way {
             if self.is_over() || (left.is_zero() && !is_held) {
                 return;
             }
-            // The weather may change meanwhile.
+            // The state may change meanwhile.
             thread::sleep(if left.is_zero() {
                 PATIENCE
             } else {
@@ -223,7 +224,7 @@ impl Way {
     }
 }
 
-/// How long it takes until something has arrived, if so much is lost of what is sent.
+/// The time until bytes arrive, at this rate of loss.
 fn resent_after(loss_percent: u8) -> Duration {
     let mut after = Duration::ZERO;
     let mut next = RESENT_AFTER;

@@ -1,13 +1,13 @@
-//! Servers that take seconds to start, lent to one test after the other.
+//! Servers that take seconds to start, lent to one test after another.
 
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
-/// Those that nobody has at present.
+/// The servers that no test has at present.
 #[derive(Debug, Default)]
 pub struct Pool<T>(Mutex<Vec<T>>);
 
-/// One of a pool, to which it returns when it is dropped. Whoever takes it next finds what was left there.
+/// A server of a pool, to which it returns when it is dropped. The next test finds it as this one left it.
 #[derive(Debug)]
 pub struct Lent<T: 'static> {
     pool: &'static Pool<T>,
@@ -15,15 +15,15 @@ pub struct Lent<T: 'static> {
 }
 
 impl<T> Pool<T> {
-    /// A pool of none.
+    /// An empty pool.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// One that is free, or a new one.
+    /// A free server, or a new one.
     pub fn lend(&'static self, start: impl FnOnce() -> T) -> Lent<T> {
-        // Not under the lock: others may be given back meanwhile.
+        // Not under the lock: other servers may be given back meanwhile.
         let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Lent {
             pool: self,

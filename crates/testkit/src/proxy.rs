@@ -1,4 +1,4 @@
-//! A network that fails as it is told to.
+//! A network that fails as it is told.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What happens to answers on their way.
+/// The fate of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// They arrive.
     None,
-    /// They arrive so much later than they were sent, each by itself: one that is late makes no other later.
+    /// They arrive late by this much, each by itself: a late one delays no other.
     Delay(Duration),
     /// They vanish, and so does everything after them, while the connection stays open.
     Stall,
-    /// Half of the next one arrives, then the connection is closed.
+    /// Half of the next one arrives, and the connection is closed.
     Truncate,
     /// The next one does not arrive, and the connection is closed.
     Drop,
-    /// The server's side says that it is done, and takes what is sent all the same.
+    /// The server's side closes its half of the connection, and still reads.
     HalfClose,
 }
 
-/// Stands before a server, on a port of its own.
+/// A proxy before a server, on a port of its own.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Stands before the server on this port of 127.0.0.1.
+    /// Starts before the server on this port of 127.0.0.1.
     ///
     /// # Panics
     ///
@@ -70,12 +70,12 @@ impl Proxy {
         self.port
     }
 
-    /// What happens to answers from now on, on every connection.
+    /// Sets the fate of answers, on every connection.
     pub fn fail_with(&self, fault: Fault) {
         *lock(&self.shared.fault) = fault;
     }
 
-    /// Cuts every connection there is.
+    /// Cuts every connection.
     pub fn cut(&self) {
         for stream in lock(&self.shared.open).drain(..) {
             // It may be closed already.
@@ -88,7 +88,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         *lock(&self.shared.over) = true;
         self.cut();
-        // Wakes whoever accepts, to see that it is over.
+        // Wakes the accepting thread, which sees that it is over.
         let _woken = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -121,7 +121,7 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
 }
 
 fn requests(mut client: TcpStream, mut server: TcpStream) {
-    // Either end may go at any time: that is what it is for.
+    // Either end may close at any time: that is the proxy's purpose.
     let _copied = std::io::copy(&mut client, &mut server);
     let _closed = server.shutdown(Shutdown::Write);
 }

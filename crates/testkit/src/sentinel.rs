@@ -8,15 +8,15 @@ use crate::{Network, Standalone};
 /// The name of the master that the Sentinels watch.
 const MASTER: &str = "budgets";
 
-/// How long a master may be silent until it counts as gone. As short as a busy machine lets it be.
+/// The time after which a silent master counts as gone. As short as a busy machine allows.
 const DOWN_AFTER: &str = "500";
 
-/// Two servers, one the other's replica, or more, and three Sentinels.
+/// Two servers or more, one master and its replicas, and three Sentinels.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<Standalone>,
     sentinels: [Standalone; 3],
-    /// One before each server, if there are any: whoever speaks to it comes that way.
+    /// The networks before the servers, if there are any: all connections to a server come through its network.
     networks: Vec<Network>,
 }
 
@@ -25,28 +25,28 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start() -> Self {
         Self::start_behind(&[0; 2], Vec::new())
     }
 
-    /// The same with so many replicas.
+    /// Starts a master with this many replicas.
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start_with_replicas(replicas: usize) -> Self {
         Self::start_behind(&vec![0; 1 + replicas], Vec::new())
     }
 
-    /// The same with a network before each of the two servers, between it and clients, Sentinels and the other, and clocks
-    /// that are so many seconds ahead.
+    /// Starts two servers with a network before each, between it and clients, Sentinels and the other server. The clocks are
+    /// this many seconds ahead.
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start_behind_networks(ahead_s: [i64; 2]) -> Self {
         let networks = (0..2).map(|_| Network::before_nobody());
@@ -87,7 +87,7 @@ impl Sentinels {
         all
     }
 
-    /// What the master is called.
+    /// The name of the master.
     #[must_use]
     pub fn master_name(&self) -> &'static str {
         MASTER
@@ -105,13 +105,13 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// All servers, whichever is the master.
+    /// All servers, masters and replicas.
     #[must_use]
     pub fn servers(&self) -> &[Standalone] {
         &self.servers
     }
 
-    /// Kills the master as a crash would. The Sentinels then make the replica one.
+    /// Kills the master as a crash would. The Sentinels then promote the replica.
     ///
     /// # Panics
     ///
@@ -121,7 +121,7 @@ impl Sentinels {
         master.expect("a master").kill();
     }
 
-    /// Has the Sentinels make a replica the master, on purpose, while the old one lives.
+    /// Makes the Sentinels promote a replica on purpose, while the old master lives.
     ///
     /// # Panics
     ///
@@ -133,7 +133,7 @@ impl Sentinels {
         });
     }
 
-    /// Stops the master where it stands. The Sentinels then make the replica one.
+    /// Stops the master's process. The Sentinels then promote the replica.
     ///
     /// # Panics
     ///
@@ -149,7 +149,7 @@ impl Sentinels {
         &self.networks
     }
 
-    /// Whether all Sentinels name the same master, and it lives.
+    /// Says whether all Sentinels name one master, and it lives.
     #[must_use]
     pub fn agree(&self) -> bool {
         self.named()
@@ -170,12 +170,12 @@ impl Sentinels {
         (0..self.servers.len()).find(is_named)
     }
 
-    /// Starts again whoever was killed, as a replica of whoever is the master by now. The Sentinels would make it one by
-    /// themselves after some ten seconds.
+    /// Starts the killed servers again, as replicas of the present master. The Sentinels would make them replicas by themselves
+    /// after some ten seconds.
     ///
     /// # Panics
     ///
-    /// If nobody is the master, or it cannot be followed.
+    /// If there is no master, or it cannot be followed.
     pub fn revive(&mut self) {
         let master = self.servers.iter().position(is_master);
         let master = master.expect("a master");
@@ -191,11 +191,11 @@ impl Sentinels {
     /// Tells one server to be the other's replica.
     pub fn follow(&self, replica: usize, master: usize) {
         let port = self.port(master).to_string();
-        // One that changes its role closes its connections, this one too.
+        // A server that changes its role closes its connections, this one too.
         let _following = self.servers[replica].try_command(&["REPLICAOF", "127.0.0.1", &port]);
     }
 
-    /// Whether one server is the master that all Sentinels name, and every other its replica and up to date.
+    /// Says whether one server is the master that all Sentinels name, and every other server its up-to-date replica.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.named().is_some_and(|master| {
@@ -204,17 +204,17 @@ impl Sentinels {
         })
     }
 
-    /// Where a server is spoken to.
+    /// The address of a server.
     fn port(&self, number: usize) -> u16 {
         let network = self.networks.get(number);
         network.map_or(self.servers[number].port(), Network::port)
     }
 
-    /// Runs a command on whoever is the master.
+    /// Runs a command on the present master.
     ///
     /// # Panics
     ///
-    /// If nobody is within the time that a server may take to start.
+    /// If there is none within the time that a server may take to start.
     #[must_use]
     pub fn command(&self, words: &[&str]) -> String {
         let master = || self.servers.iter().find(|server| is_master(server));
@@ -245,7 +245,7 @@ fn is_master(server: &Standalone) -> bool {
 
 fn sentinel(port: &str) -> Standalone {
     let folder = folder();
-    // A Sentinel writes down what it learns, so it needs a file.
+    // A Sentinel stores its knowledge, so it needs a file.
     let file = folder.path().join("sentinel.conf");
     let content = format!(
         "sentinel monitor {MASTER} 127.0.0.1 {port} 2\n\

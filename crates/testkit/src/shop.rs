@@ -22,7 +22,7 @@ mod v1 {
     tonic::include_proto!("shop.v1");
 }
 
-/// The service. Clones count together.
+/// The service. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Shop {
     calls: Arc<AtomicUsize>,
@@ -30,13 +30,13 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// How many calls have reached it.
+    /// The number of calls that have reached it.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// How many messages of callers have reached it.
+    /// The number of callers' messages that have reached it.
     #[must_use]
     pub fn received(&self) -> usize {
         self.received.load(Ordering::SeqCst)
@@ -51,7 +51,7 @@ impl Shop {
     }
 }
 
-/// What the streaming methods answer with.
+/// The response of the streaming methods.
 pub type Receipts = Pin<Box<dyn Stream<Item = Result<Receipt, Status>> + Send>>;
 
 #[tonic::async_trait]

@@ -13,15 +13,15 @@ use tempfile::TempDir;
 
 use crate::{server_binary, shift_clock};
 
-/// How long a server may take until it answers. On a machine busy with a build that is seconds, under
-/// valgrind several times that.
+/// The time that a server may take until it answers. On a machine busy with a build that is seconds, and under valgrind several
+/// times that.
 const STARTUP: Duration = Duration::from_secs(60);
 
-/// The file in the server's folder that its instructions are counted in.
+/// The file in the server's folder with the counts of its instructions.
 const COUNTS: &str = "counts";
 
-/// Has glibc copy and fill memory in blocks, whatever the length: valgrind counts each byte of `rep movsb` and `rep stosb` as an
-/// instruction, where a processor moves 32 of them or more at a time.
+/// Has glibc copy and fill memory in blocks, of any length: valgrind counts an instruction for each byte of `rep movsb` and
+/// `rep stosb`, while a processor moves 32 bytes or more at a time.
 const COPIES_IN_BLOCKS: &str = "glibc.cpu.x86_rep_movsb_threshold=1099511627776:glibc.cpu.x86_rep_stosb_threshold=1099511627776";
 
 /// A server of its own, without persistence. Listens on a port and on a socket in its folder.
@@ -30,16 +30,16 @@ pub struct Standalone {
     folder: TempDir,
     port: u16,
     options: Vec<String>,
-    /// By how many seconds its clock is wrong.
+    /// The error of its clock in seconds.
     ahead_s: i64,
     /// Its instructions are counted.
     is_counted: bool,
     process: Option<Child>,
-    /// Ends the server when we are gone without a word: it waits for its input to end.
+    /// Kills the server when this process dies without a word: the watchdog's input ends then.
     watchdog: Option<Child>,
 }
 
-/// Reads until there is no more, then leaves nothing behind.
+/// Waits for the end of its input, then kills the server and removes its folder.
 const WATCHDOG: &str = r#"read -r _; kill -9 "$1"; [ -z "$2" ] || rm -rf "$2""#;
 
 impl Standalone {
@@ -47,7 +47,7 @@ impl Standalone {
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -57,34 +57,34 @@ impl Standalone {
     ///
     /// # Panics
     ///
-    /// If there is no server to start, with a sentence that says what to install.
+    /// If there is no server to start. The message says what to install.
     #[must_use]
     pub fn start_with(options: &[&str]) -> Self {
         Self::start_in(folder(), options)
     }
 
-    /// Starts a server whose clock is so many seconds ahead, or behind.
+    /// Starts a server whose clock is this many seconds ahead, or behind.
     ///
     /// # Panics
     ///
-    /// If there is no server to start, or no way to give it that clock, with a sentence that says what to install.
+    /// If there is no server to start, or no way to give it that clock. The message says what to install.
     #[must_use]
     pub fn start_ahead(seconds: i64, options: &[&str]) -> Self {
         Self::start_as(folder(), seconds, options, false)
     }
 
-    /// Starts a server whose instructions are counted, by valgrind's callgrind: it is some fifty times as slow. Its own work
-    /// in the background runs once a second, so that next to nothing of it is counted.
+    /// Starts a server whose instructions are counted, by valgrind's callgrind: it is some fifty times as slow. Its background
+    /// work runs once a second, so that almost none of it is counted.
     ///
     /// # Panics
     ///
-    /// If there is no server or no valgrind to start, with a sentence that says what to install.
+    /// If there is no server or no valgrind to start. The message says what to install.
     #[must_use]
     pub fn start_counted() -> Self {
         Self::start_as(folder(), 0, &["--hz", "1"], true)
     }
 
-    /// Starts a server in a folder that holds what its options speak of.
+    /// Starts a server in a folder that holds the files of its options.
     pub(crate) fn start_in(folder: TempDir, options: &[&str]) -> Self {
         Self::start_as(folder, 0, options, false)
     }
@@ -121,13 +121,13 @@ impl Standalone {
         self.folder.path().join("socket")
     }
 
-    /// Where the server runs, and what it persists would stand.
+    /// The server's working folder, where its persistent files would stand.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The server's process, to be stopped or looked at. `None` after [`kill`](Self::kill).
+    /// The server's process, to be stopped or inspected. `None` after [`kill`](Self::kill).
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
@@ -136,7 +136,7 @@ impl Standalone {
     /// Kills the server as a crash would.
     pub fn kill(&mut self) {
         if let Some(mut watchdog) = self.watchdog.take() {
-            // First, so that it never sees a number that is another process's by then.
+            // First, so that it never kills a number that belongs to another process by then.
             let _gone = watchdog.kill();
             let _status = watchdog.wait();
         }
@@ -147,7 +147,7 @@ impl Standalone {
         }
     }
 
-    /// Starts the server again, on the same port, with nothing in it.
+    /// Starts the server again, empty, on its old port.
     ///
     /// # Panics
     ///
@@ -157,7 +157,7 @@ impl Standalone {
         self.run();
     }
 
-    /// Stops the process where it stands, as a stalled host would: connections stay open and nothing answers.
+    /// Stops the process, as on a stalled host: connections stay open and nothing answers.
     ///
     /// # Panics
     ///
@@ -175,7 +175,7 @@ impl Standalone {
         self.signal("-CONT");
     }
 
-    /// How many instructions the server has run since this was asked before, or since it was started.
+    /// The number of instructions since the last call of this method, or since the start.
     ///
     /// # Panics
     ///
@@ -216,7 +216,7 @@ impl Standalone {
         assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Runs one command, given as its words, and says what the server answered, as it stands on the wire.
+    /// Runs one command, given as its words, and returns the server's answer in the form of the wire.
     ///
     /// # Panics
     ///
@@ -226,17 +226,17 @@ impl Standalone {
         talk(&self.socket(), words).expect("the server answers")
     }
 
-    /// The same of a server that may close the connection instead, as one does that changes its role.
+    /// Runs one command on a server that may close the connection instead, as a server does that changes its role.
     ///
     /// # Errors
     ///
-    /// If it does.
+    /// If the server closes the connection.
     pub fn try_command(&self, words: &[&str]) -> std::io::Result<String> {
         talk(&self.socket(), words)
     }
 
-    /// Starts the server, and again if it ends by itself: between the moment at which a port was found free and the one at which
-    /// the server takes it, a connection of another process may have it.
+    /// Starts the server, and again if it ends by itself: another process may take the port between the check that it is free
+    /// and the server's start.
     fn run(&mut self) {
         let started_at = Instant::now();
         let binary = server_binary();
@@ -274,7 +274,7 @@ impl Standalone {
             shift_clock(&mut command, self.ahead_s);
         }
         let process = command
-            // A file to be read stands before everything else.
+            // A configuration file must come first.
             .args(
                 self.options
                     .iter()
@@ -330,7 +330,7 @@ impl Drop for Standalone {
     }
 }
 
-/// Under callgrind, wherever else the binary leads: it may be a script that starts the server.
+/// The binary under callgrind, also if it is a script that starts the server.
 fn counted(binary: &str, folder: &Path) -> Command {
     let counts = folder.join(COUNTS);
     let mut command = Command::new("valgrind");
@@ -342,7 +342,7 @@ fn counted(binary: &str, folder: &Path) -> Command {
     command
 }
 
-/// What one dump counts.
+/// The count of one dump.
 fn total(dump: &str) -> Option<u64> {
     let mut lines = dump.lines();
     lines.find_map(|line| line.strip_prefix("totals: ")?.parse().ok())
@@ -357,7 +357,7 @@ pub(crate) fn folder() -> TempDir {
         .expect("a temporary folder")
 }
 
-/// A port that is free, and so is the one that a node of a cluster takes to speak to the others.
+/// A port that is free, and whose partner for the other nodes of a cluster is free as well.
 pub(crate) fn free_port() -> u16 {
     const BUS: u16 = 10_000;
     loop {
@@ -370,11 +370,11 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 ///
 /// # Panics
 ///
-/// If it is not so within the time that a server may take to start.
+/// If it is not true within the time that a server may take to start.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let started_at = Instant::now();
     while !is_so() {

@@ -1,4 +1,4 @@
-//! A server behind TLS, and the papers for it.
+//! A server behind TLS, with its certificates.
 
 use std::fs;
 
@@ -10,10 +10,10 @@ use rcgen::{
 use crate::Standalone;
 use crate::standalone::{folder, free_port, until};
 
-/// A server that speaks TLS, on a certificate of an authority of its own for `localhost` and 127.0.0.1.
+/// A server that speaks TLS. Its certificate is for `localhost` and 127.0.0.1, of an authority of its own.
 #[derive(Debug)]
 pub struct Tls {
-    /// The server, which its socket and its other port still answer in the clear.
+    /// The server, whose socket and other port still answer in the clear.
     pub server: Standalone,
     port: u16,
     authority: String,
@@ -27,7 +27,7 @@ struct Identity {
 }
 
 impl Tls {
-    /// Starts a server that takes whoever trusts it.
+    /// Starts a server that takes every client that trusts it.
     ///
     /// # Panics
     ///
@@ -45,7 +45,7 @@ impl Tls {
     #[must_use]
     pub fn start_cluster() -> Self {
         let server = Server {
-            // Without the second, nodes name ports that do not speak TLS.
+            // Without the second option, nodes name ports that do not speak TLS.
             options: &["--cluster-enabled", "yes", "--tls-cluster", "yes"],
             ..Server::sound()
         };
@@ -75,7 +75,7 @@ impl Tls {
         Self::start_with("no", &server)
     }
 
-    /// Starts a server whose certificate was good once.
+    /// Starts a server with an expired certificate.
     ///
     /// # Panics
     ///
@@ -105,7 +105,7 @@ impl Tls {
         format!("rediss://127.0.0.1:{}/", self.port)
     }
 
-    /// A Sentinel that watches the server, and where it speaks TLS, on the same papers.
+    /// A Sentinel that watches the server, and the URL at which it speaks TLS. Both use the server's certificates.
     ///
     /// # Panics
     ///
@@ -193,12 +193,12 @@ impl Tls {
     }
 }
 
-/// What a certificate says of its server, and what the server is told.
+/// The content of a server's certificate, and the server's further options.
 struct Server {
     names: Vec<String>,
-    /// The first year in which it is no longer good, if there is one.
+    /// The year from which it is expired, if it ever expires.
     until_year: Option<i32>,
-    /// What else it is told.
+    /// The server's further options.
     options: &'static [&'static str],
 }
 
@@ -214,7 +214,7 @@ impl Server {
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// Who shares a name with the issuer is taken for self-signed.
+/// A subject with the issuer's name would count as self-signed.
 fn named(name: &str) -> DistinguishedName {
     let mut names = DistinguishedName::new();
     names.push(DnType::CommonName, name);

@@ -1,4 +1,4 @@
-//! The servers that other tests lean on do what they are said to.
+//! The servers of the testkit behave as their docs say.
 
 #![allow(
     clippy::unwrap_used,
@@ -74,7 +74,7 @@ fn a_proxy_fails_as_it_is_told_to() {
     assert_eq!(ask(Fault::HalfClose), "");
 }
 
-/// Sends a command through a network, and gives what comes back within a while.
+/// Sends a command through a network, and returns the answer of the next moments.
 fn ask(network: &Network, within: Duration) -> Option<Duration> {
     let started_at = Instant::now();
     let mut stream = TcpStream::connect(("127.0.0.1", network.port())).unwrap();
@@ -122,12 +122,13 @@ fn what_is_lost_comes_when_it_is_sent_again() {
         ..Weather::default()
     });
 
-    // What is lost nine times in a row, as one packet in 512 is, takes minutes: such an answer is not waited for.
+    // Bytes that are lost nine times in a row, as happens to one packet in 512, take minutes: the test does not wait for such
+    // an answer.
     let patience = Duration::from_secs(10);
     let mut answers = (0..60).map(|_| ask(&network, patience));
     let is_late = |took: Duration| took >= Duration::from_millis(200);
 
-    // Two packets in a row are not lost once in four times, and sixty times in a row never.
+    // Two packets in a row both pass once in four times, and sixty times in a row never.
     assert!(answers.any(|came| came.is_some_and(is_late)));
 }
 
