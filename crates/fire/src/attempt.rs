@@ -1,9 +1,9 @@
-//! What one attempt asked and heard, as a client writes it down.
+//! The question and the answer of one attempt, as a client writes them down.
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::{BackendError, Decision, FailureKind, Mode, Verdict};
 
-/// One budget: which policy of the population, and whose.
+/// One budget: a policy of the population, and a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Budget {
     /// The number of the policy.
@@ -12,7 +12,7 @@ pub struct Budget {
     pub caller: u32,
 }
 
-/// What a charge asks for: core's [`Mode`], to be written down.
+/// The mode of a charge: core's [`Mode`], in a form that can be written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Manner {
     /// All of them or none.
@@ -24,7 +24,7 @@ pub enum Manner {
 }
 
 impl Manner {
-    /// The same in core's words.
+    /// The mode in core's words.
     #[must_use]
     pub fn mode(self) -> Mode {
         match self {
@@ -38,36 +38,36 @@ impl Manner {
 /// One charge of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// From which budget.
+    /// The budget.
     pub budget: Budget,
-    /// How much.
+    /// The cost.
     pub cost: u64,
-    /// In which way.
+    /// The mode.
     pub manner: Manner,
 }
 
 impl Asked {
-    /// Whether both are one charge of what they cost together, in one call.
+    /// Says whether both count as one charge of the summed cost, in one call.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         self.budget == other.budget && self.manner == other.manner
     }
 }
 
-/// What is to be done.
+/// The action of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
     /// To decide about these charges, as one call.
     Decide(Vec<Asked>),
-    /// To give back so much of a charge of which this was said.
+    /// To give back this much of a charge, of which this was said.
     Credit(Budget, Said, u64),
-    /// To take so much more, past the capacity if need be.
+    /// To take this much more, past the capacity if need be.
     Debit(Budget, u64),
-    /// To forget what was taken.
+    /// To forget the charges of a budget.
     Reset(Budget),
 }
 
 impl Verb {
-    /// The charges, if it is a question.
+    /// The charges, if it is a decision.
     #[must_use]
     pub fn asked(&self) -> &[Asked] {
         match self {
@@ -76,7 +76,7 @@ impl Verb {
         }
     }
 
-    /// The budgets that it speaks of.
+    /// The budgets that it names.
     pub fn budgets(&self) -> impl Iterator<Item = Budget> {
         let only = match self {
             Self::Decide(_) => None,
@@ -89,65 +89,65 @@ impl Verb {
     }
 }
 
-/// How a process asks.
+/// The way in which a process asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Door {
-    /// The backend itself.
+    /// Through the backend itself.
     #[default]
     Backend,
-    /// A limiter, whose policies give each process a share of their budgets while the backend fails.
+    /// Through a limiter, whose policies give each process a share of their budgets while the backend fails.
     Limiter,
-    /// HTTP requests, to a server with the layer around it and the same limiter in it.
+    /// By HTTP requests, to a server with the layer around it and such a limiter in it.
     Http,
 }
 
 impl Door {
-    /// Each.
+    /// All ways.
     pub const ALL: [Self; 3] = [Self::Backend, Self::Limiter, Self::Http];
 }
 
-/// Who asks.
+/// The asking process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asker {
     /// The number of the process.
     pub process: u32,
-    /// How it asks.
+    /// Its way.
     pub door: Door,
 }
 
-/// What the failure rule of a limiter made of a backend's failure.
+/// The limiter's ruling on a failure of the backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fallback {
     /// The process's share decided.
     Decided {
-        /// Whether it passed.
+        /// True if it passed.
         admitted: bool,
-        /// What it said is left for each charge, where it said so.
+        /// The remaining units by charge, where the share told them.
         remaining: Vec<Option<u64>>,
     },
-    /// It was refused: a share could not have held what the budget itself might.
+    /// It was refused: the whole budget might hold the cost, but a share could not.
     Refused,
 }
 
-/// What an HTTP client was told.
+/// The answer to an HTTP client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The status.
     pub status: u16,
     /// `Retry-After`.
     pub retry_after_s: Option<u64>,
-    /// What the RateLimit field says is left for each charge, if it speaks of it.
+    /// The remaining units by charge, if the RateLimit field names the charge's policy.
     pub remaining: Vec<Option<u64>>,
 }
 
-/// What was heard of an attempt.
+/// The answers to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
-    /// What came of it at the backend.
+    /// The outcome at the backend.
     pub outcome: Outcome,
-    /// What was made of that, if it failed.
+    /// The limiter's ruling on it, if it failed.
     pub fallback: Option<Fallback>,
-    /// What was told of it over HTTP.
+    /// The answer over HTTP.
     pub told: Option<Told>,
 }
 
@@ -161,30 +161,30 @@ impl From<Outcome> for Heard {
     }
 }
 
-/// One call, from when it was made to when it was answered.
+/// One call, from its start to its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Who asked.
+    /// The asking process.
     pub asker: Asker,
-    /// What was to be done.
+    /// The action.
     pub verb: Verb,
-    /// When it was made, in µs of the client's clock.
+    /// The time of the call, in µs of the client's clock.
     pub sent_us: u64,
-    /// When it was answered.
+    /// The time of the answer.
     pub heard_us: u64,
-    /// If it is a retry of a denied one that nobody else can have spoilt: when, by the backend's clock, it was promised
-    /// to pass.
+    /// The time at which it was promised to pass, by the backend's clock. Set if it retries a denied attempt that no other
+    /// client can have spoilt.
     pub promised_us: Option<u64>,
-    /// What came of it at the backend.
+    /// The outcome at the backend.
     pub outcome: Outcome,
-    /// What a limiter made of that, if it failed.
+    /// The limiter's ruling on that, if it failed.
     pub fallback: Option<Fallback>,
-    /// What was told of it over HTTP.
+    /// The answer over HTTP.
     pub told: Option<Told>,
 }
 
 impl Attempt {
-    /// The same, as it was heard of at that time.
+    /// This attempt with the answer that came at that time.
     #[must_use]
     pub fn heard(self, heard_us: u64, heard: Heard) -> Self {
         Self {
@@ -197,65 +197,65 @@ impl Attempt {
     }
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It was decided.
     Decided(Decided),
-    /// What was to be forgotten is.
+    /// The reset is done.
     Reset,
-    /// It is on its way, and nobody is told what comes of it: a credit or a debit.
+    /// It is on its way, and its client is told no outcome: a credit or a debit.
     Told,
-    /// It failed, and the error says that nothing was taken.
+    /// It failed, and the error says that it took nothing.
     Failed(String),
-    /// Nobody knows whether it was decided: no answer came, or the client died before it did.
+    /// The outcome is unknown: no answer came, or the client died before it did.
     Unknown(String),
 }
 
-/// A decision, in numbers.
+/// A decision as numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {
-    /// Whether every enforced charge was taken.
+    /// True if every enforced charge was taken.
     pub admitted: bool,
-    /// About each charge.
+    /// The verdicts.
     pub verdicts: Vec<Said>,
 }
 
-/// What was said about one charge.
+/// The verdict on one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// When, by the clock of whoever said it.
+    /// The time, by the clock of the deciding node.
     pub at_us: u64,
-    /// Whether anybody was asked. On a cluster whoever was to come after a denial may not have been.
+    /// True if the backend was asked. On a cluster, charges after a denial may not be asked for.
     pub known: bool,
-    /// Whether it passes by itself.
+    /// True if it passes by itself.
     pub passes: bool,
-    /// Whether it never can.
+    /// True if it never can pass.
     pub never: bool,
-    /// What was taken for it.
+    /// The amount taken for it.
     pub taken: u64,
-    /// What is left.
+    /// The remaining units.
     pub remaining: u64,
-    /// Until it would pass; 0 if it does, or never can.
+    /// The time until it would pass; 0 if it passes, or never can.
     pub retry_after_us: u64,
-    /// Until the budget is full again.
+    /// The time until the budget is full again.
     pub reset_after_us: u64,
 }
 
 impl Outcome {
-    /// Why nobody heard of an attempt: its client is no more.
+    /// The reason of an unknown outcome: the client is dead.
     pub(crate) const KILLED: &str = "the client was killed";
 
-    /// Why nobody heard of an attempt: its client did not wait for an answer.
+    /// The reason of an unknown outcome: the client did not wait for an answer.
     pub(crate) const CLOSED: &str = "the client closed the connection";
 
-    /// Whether nobody can have heard of it, however soon it was answered.
+    /// Says whether no client can have heard of it, however soon it was answered.
     #[must_use]
     pub fn is_unheard(&self) -> bool {
         matches!(self, Self::Unknown(why) if [Self::KILLED, Self::CLOSED].contains(&why.as_str()))
     }
 
-    /// What a backend's answer comes to.
+    /// The outcome for a backend's answer.
     #[must_use]
     pub fn of(answer: &Result<Decision, BackendError>) -> Self {
         match answer {
@@ -267,7 +267,7 @@ impl Outcome {
         }
     }
 
-    /// What a failure comes to.
+    /// The outcome for a failure.
     #[must_use]
     pub fn of_error(error: &BackendError) -> Self {
         // The only two kinds after which charges may have been taken, as their documentation says.

@@ -1,4 +1,4 @@
-//! One run: clients ask, faults are done, and in the end it is looked at whether all that can have been.
+//! One run: clients ask, faults are done, and in the end the checker says whether the whole history is possible.
 
 mod report;
 
@@ -29,29 +29,29 @@ use crate::stage::Stage;
 /// The deadline of each decision.
 pub const DEADLINE: Duration = Duration::from_millis(250);
 
-/// How long clients ask before the first fault. They have to connect, and what nobody is told of is certain only if nothing acts
-/// for three seconds after it: so long that corrections that get lost are noticed in what is left.
+/// The time for which clients ask before the first fault. They have to connect, and an action without an answer is certain only
+/// if no fault acts for three seconds after it. So lost corrections show in the rests.
 const CALM: Duration = Duration::from_secs(6);
 
-/// Fewer decisions than this are none that a run could be judged by.
+/// The least number of decisions by which a run can be judged.
 const FEWEST: u64 = 300;
 
-/// What a run is to be like.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// What is asked.
+    /// The seed of the questions.
     pub topology: Topology,
-    /// Everything else that is left to chance.
+    /// The seed of everything else that is random.
     pub seed: u64,
-    /// How long faults are done. The run takes some seconds more.
+    /// The time for which faults are done. The run takes some seconds more.
     pub time: Duration,
-    /// How many processes ask.
+    /// The number of asking processes.
     pub clients: u32,
-    /// How the one server's script is wrong, if it is to be.
+    /// The defect of the one server's script, if it should have one.
     pub forgery: Option<Forgery>,
-    /// How the clients are wrong about their shares, if they are to be.
+    /// The defect of the clients' shares, if they should have one.
     pub flaw: Option<Flaw>,
-    /// Only faults of this name, if there is one.
+    /// Faults of this name only, if it is set.
     pub only: Option<String>,
     /// This program, which is the client too.
     pub program: PathBuf,
@@ -62,7 +62,7 @@ impl Campaign {
     ///
     /// # Errors
     ///
-    /// If there is nothing to run against. Whatever else goes wrong is in the report.
+    /// If there is no server to run against. All other trouble is in the report.
     pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
         let stage = again(|| Stage::start(self.topology, self.forgery, self.seed))?;
         let orders = Orders {
@@ -110,7 +110,7 @@ impl Campaign {
             Err(error) => other_wrongs.push(format!("nobody could be asked at the end: {error}")),
         }
         other_wrongs.extend(immortal(&run.stage));
-        // It is in no hurry.
+        // A low rate is enough.
         waits.push(Wait {
             process: REFEREE.process,
             from_us: 0,
@@ -162,10 +162,10 @@ struct Run {
 }
 
 impl Run {
-    /// Does the next fault, and perhaps another in the middle of it. False if there is nothing more to be done anything to.
+    /// Does the next fault, and perhaps another in the middle of it. False if there is no server left to do faults to.
     fn go_on(&mut self, waiting: &mut Vec<Fault>, progress: &mut impl FnMut(&str)) -> bool {
         let Some(fault) = waiting.pop() else {
-            // Nothing of what is meant can be done here.
+            // None of the wanted faults can be done here.
             sleep(Duration::from_millis(100));
             return true;
         };
@@ -188,9 +188,9 @@ impl Run {
                 progress(&format!("{fault:?} could not be done: {error}"));
                 self.undone.push(format!("{}: {error}", fault.name()));
                 let is_whole = guarded(|| self.stage.mend()).is_ok();
-                // It may have got as far as that another server decides, or did meanwhile.
+                // It may have got so far that another server decides, or did meanwhile.
                 self.doubt_clocks();
-                // Nobody knows how far it got.
+                // How far it got is unknown.
                 let lost = self.stage.done_since(Effect::MaybeLoss, from_us);
                 self.disturbances.push(lost);
                 is_whole
@@ -247,7 +247,7 @@ impl Run {
     }
 }
 
-/// What servers of tests do not answer they panic about, which is to end a fault and not a run of many.
+/// Test servers that do not answer panic. Such a panic should end a fault, and not a run of many.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let said = |panic: &(dyn Any + Send)| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -270,7 +270,7 @@ fn again<T>(work: impl Fn() -> Result<T>) -> Result<T> {
     last
 }
 
-/// Whoever looks at everything when all is over.
+/// A client that looks at everything when all is over.
 const REFEREE: Asker = Asker {
     process: u32::MAX,
     door: Door::Backend,
@@ -280,7 +280,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is wrong with the keys that are there at the end.
+/// The defects of the keys at the end.
 fn immortal(stage: &Stage) -> Option<String> {
     match guarded(|| Ok(stage.immortal_keys())) {
         Ok(keys) => {
@@ -291,7 +291,7 @@ fn immortal(stage: &Stage) -> Option<String> {
     }
 }
 
-/// Whoever dies takes with it what nobody was to hear of.
+/// A client that dies takes along its credits and debits.
 fn replace_one(crew: &mut Crew, done: &mut Vec<Disturbance>) -> Result<()> {
     let from_us = now_us();
     crew.replace_one()?;
@@ -299,7 +299,7 @@ fn replace_one(crew: &mut Crew, done: &mut Vec<Disturbance>) -> Result<()> {
     Ok(())
 }
 
-/// Asks, when all is quiet, what remains of every budget.
+/// Asks, when all is quiet, for the rest of every budget.
 fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

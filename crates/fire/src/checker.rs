@@ -1,21 +1,22 @@
-//! Whether a history is one that can have happened.
+//! Says whether a history is possible.
 //!
-//! Per budget, in the order of the servers' time, between the [least](least) that can have been taken and the [most](most):
+//! For each budget, in the order of the servers' time, between the [least](least) and the [most](most) that can have been
+//! taken:
 //!
-//! * what passed had room, counting only what is certain to have been taken since the latest loss, less what may have been
-//!   given back of it;
-//! * what was denied had none, counting all that may have been taken: of each attempt without an answer once, or not at all,
-//!   and less what has surely been given back;
-//! * what was said to remain, to wait and to refill lies between the two, so that nothing is taken or given back twice, or
-//!   by another;
+//! * a charge that passed had room, counting only charges that are certain since the latest loss, less the credits that may
+//!   have been done;
+//! * a denied charge had no room, counting all charges that may have been taken (each attempt without an answer once, or not at
+//!   all), less the credits that are certain;
+//! * each rest, wait and refill time lies between the two, so that nothing is taken or given back twice, or by another;
 //! * no period let through more than the documented worst case, and one more budget for each loss in it.
 //!
-//! Per attempt: all or nothing of what is enforced, each shadow on its own, nothing for probes; decided between question and
-//! answer; who waited as long as told, and had the budget to itself, passed. What a limiter made of an answer and told over
-//! HTTP is what follows from it. Everybody is answered within the deadline, and what the machine kept their process waiting.
+//! For each attempt: all or nothing of the enforced charges, each shadow on its own, nothing for probes; decided between
+//! question and answer; a caller that waited as long as told, and had the budget to itself, passed. The limiter's ruling and
+//! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
+//! kept the process waiting.
 //!
-//! Per process that asks through a limiter: of its [share](share) of each budget it let through no more than that holds, and
-//! what refills of it while the backend fails.
+//! For each process that asks through a limiter: of its [share](share) of each budget it let through no more than the share
+//! holds, and the refill while the backend fails.
 
 mod answers;
 mod attempts;
@@ -44,41 +45,41 @@ use self::trial::{Course, Seen, Trial};
 use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
 
-/// How long after its answer, or after a disturbance that held it up, a call may still reach the server: as long as a
-/// connection is kept that does not answer, and a second.
+/// The time after its answer, or after a disturbance that held it up, in which a call may still reach the server: as long as a
+/// silent connection is kept, and a second.
 const LINGERS_US: u64 = 3_000_000;
 
-/// What a checker found.
+/// The findings of a checker.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What cannot have been.
+    /// The impossible.
     pub wrong: Vec<Wrong>,
     /// Attempts that were decided.
     pub decided: u64,
-    /// Of these, admitted ones.
+    /// The admitted ones among these.
     pub admitted: u64,
     /// Credits, debits and resets.
     pub corrected: u64,
     /// Attempts that failed and took nothing.
     pub failed: u64,
-    /// Attempts of which nobody knows.
+    /// Attempts with an unknown outcome.
     pub unknown: u64,
-    /// Attempts of any outcome that were requests over HTTP, and answered.
+    /// Answered attempts over HTTP, of any outcome.
     pub over_http: u64,
     /// Attempts that a process's share decided.
     pub by_share: u64,
-    /// Retries after the time that was promised.
+    /// Retries after the promised time.
     pub promises: u64,
 }
 
-/// Something that cannot have been.
+/// Something impossible.
 #[derive(Clone, Debug)]
 pub struct Wrong {
     /// The number of the attempt.
     pub attempt: usize,
-    /// Which budget it is about, if it is about one.
+    /// The budget that it is about, if it is about one.
     pub budget: Option<Budget>,
-    /// What is wrong.
+    /// The contradiction.
     pub what: String,
 }
 
@@ -92,7 +93,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Looks for whatever cannot have been.
+/// Looks for everything impossible.
 #[must_use]
 pub fn check(history: &History) -> Findings {
     let timelines = Timelines::of(history);
@@ -131,14 +132,14 @@ pub fn check(history: &History) -> Findings {
     findings
 }
 
-/// The first that cannot have been of one budget, and a period that let through too much.
+/// The first impossibility of one budget, and a period that let through too much.
 fn looked_through(
     (mut seen, course): (Vec<(Moment, usize, Seen)>, Course),
     rule: &Rule,
     steps: &[Step],
 ) -> Vec<(usize, String)> {
-    // What one call decided has one time. Within it less and less remains, and who took it down comes before those who
-    // found it so.
+    // One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before those
+    // that found fewer.
     seen.sort_by_key(|(moment, _, seen)| {
         (*moment, Reverse(seen.said.remaining), seen.said.taken == 0)
     });

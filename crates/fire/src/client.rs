@@ -1,4 +1,4 @@
-//! One of the processes that ask: what it does, and what it writes down.
+//! One of the asking processes: its actions, and its record.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -19,42 +19,42 @@ use crate::door::Entrance;
 use crate::flaw::Flaw;
 use crate::population::{Population, SHARED_CALLERS};
 
-/// The longest that a client waits to see whether a retry passes as promised.
+/// The longest wait of a client for a retry that was promised to pass.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// How long a worker pauses when nothing answers: what is asked meanwhile only makes more unknowns.
+/// A worker's pause when nothing answers: questions meanwhile only make more unknowns.
 const BREATH: Duration = Duration::from_millis(60);
 
-/// One of so many HTTP requests is not waited for: its connection is closed in the middle of it.
+/// One in this many HTTP requests is abandoned: its connection is closed in the middle of it.
 const HASTY: u8 = 16;
 
-/// How often a process looks whether it is given a processor.
+/// The interval at which a process checks that it gets a processor.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How many receipts a worker keeps to settle them some day.
+/// The number of receipts that a worker keeps to settle some day.
 const MOST_HELD: usize = 24;
 
-/// What a client is told.
+/// The orders of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
-    /// Of the whole run: who asks for what.
+    /// The seed of the whole run's questions.
     pub seed: u64,
     /// Its number among all clients of the run.
     pub number: u32,
-    /// How many ask side by side.
+    /// The number of its workers.
     pub workers: u32,
-    /// How long each pauses between attempts at most.
+    /// Each worker's longest pause between attempts.
     pub pause_us: u64,
     /// The deadline of its decisions.
     pub deadline_us: u64,
-    /// Where the budgets are.
+    /// The place of the budgets.
     pub place: Place,
-    /// How it is wrong, if it is to be.
+    /// Its defect, if it should have one.
     pub flaw: Option<Flaw>,
 }
 
 impl Orders {
-    /// Who is told. Whoever dies is replaced by one that asks the same way, if there are as many clients as doors.
+    /// The asking process. A dead client is replaced by one that asks in its way, if there are as many clients as doors.
     fn asker(&self) -> Asker {
         let doors = Door::ALL;
         Asker {
@@ -64,7 +64,7 @@ impl Orders {
     }
 }
 
-/// Where budgets are.
+/// The place of budgets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Place {
     /// One server.
@@ -86,12 +86,12 @@ impl Place {
     }
 }
 
-/// What a client writes, a line each.
+/// The record of a client, a line for each entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Line {
-    /// An attempt is about to be made: everything but when it was heard of and what came of it.
+    /// An attempt is about to be made: everything but its answer.
     Ask(u64, Attempt),
-    /// What came of it, and when.
+    /// Its outcome and the time.
     Hear(u64, u64, Heard),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.
     Late(u64, u64),
@@ -106,7 +106,7 @@ pub fn now_us() -> u64 {
     })
 }
 
-/// Asks until its input ends, and writes down what it sees.
+/// Asks until its input ends, and records its observations.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ pub fn run(orders: &Orders) -> Result<()> {
 async fn ask(orders: &Orders) -> Result<()> {
     let deadline = Duration::from_micros(orders.deadline_us);
     let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    // Connected, so that its first attempts are no unknowns; but it may be born while the server is away.
+    // Connected, so that its first attempts are not unknown; but the server may be away when the client starts.
     let backend = loop {
         match orders.place.backend().deadline(deadline).connect().await {
             Ok(backend) => break backend,
@@ -151,7 +151,7 @@ async fn ask(orders: &Orders) -> Result<()> {
     Ok(())
 }
 
-/// Writes down when a machine that is busy keeps the process waiting: that is no fault of whoever is late by it.
+/// Records when a busy machine keeps the process waiting: its lateness is then no defect.
 async fn watch_the_machine() -> std::io::Result<()> {
     let mut before_us = HashMap::new();
     loop {
@@ -161,7 +161,7 @@ async fn watch_the_machine() -> std::io::Result<()> {
         let waited_us = waited_us();
         let since_us =
             |(thread, us): (&u64, &u64)| us - before_us.get(thread).unwrap_or(us).min(us);
-        // One thread may be kept waiting while another ticks.
+        // One thread may wait while another ticks.
         let longest_us = waited_us.iter().map(since_us).max();
         let kept_us = longest_us.unwrap_or_default().max(late_us);
         if u128::from(kept_us) > TICK.as_micros() {
@@ -172,7 +172,7 @@ async fn watch_the_machine() -> std::io::Result<()> {
     }
 }
 
-/// How long each thread of the process has been ready to run and was not, if the system says so.
+/// The time for which each thread of the process was ready to run and did not, if the system tells it.
 fn waited_us() -> HashMap<u64, u64> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let waited = threads.flatten().filter_map(|thread| {
@@ -231,7 +231,7 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What was taken, and may be corrected.
+/// A charge that may be corrected.
 type Taken = (Budget, Said, Receipt);
 
 impl Client {
@@ -258,7 +258,7 @@ impl Client {
         Ok((heard.outcome, taken))
     }
 
-    /// Corrects some of what was taken, sooner or later.
+    /// Corrects some of the charges, sooner or later.
     fn settle(&self, rng: &mut Rng, held: &mut Vec<Taken>) -> std::io::Result<()> {
         while held.len() > MOST_HELD || (!held.is_empty() && rng.u8(0..10) == 0) {
             let (budget, said, receipt) = held.swap_remove(rng.usize(0..held.len()));
@@ -275,7 +275,7 @@ impl Client {
                     self.entrance.backend().debit(&receipt, n);
                     end(number, &Outcome::Told.into())?;
                 }
-                // The others cost what was expected.
+                // The others cost as much as expected.
                 _ => {}
             }
         }
@@ -294,7 +294,7 @@ impl Client {
         end(number, &outcome.into())
     }
 
-    /// Writes down what is about to be done, before it is.
+    /// Records an action before it is done.
     fn begin(&self, verb: Verb, promised_us: Option<u64>) -> std::io::Result<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let attempt = Attempt {
@@ -316,7 +316,7 @@ fn end(number: u64, heard: &Heard) -> std::io::Result<()> {
     say(&Line::Hear(number, now_us(), heard.clone()))
 }
 
-/// When a denied attempt is to pass by the backend's clock, and how long that is from now.
+/// The time at which a denied attempt should pass by the backend's clock, and the time from now until then.
 fn promise(asked: &[Asked], outcome: &Outcome) -> Option<(u64, Duration)> {
     let Outcome::Decided(Decided { admitted, verdicts }) = outcome else {
         return None;

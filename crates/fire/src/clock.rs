@@ -1,7 +1,7 @@
-//! Servers whose clocks can be set: libfaketime reads how far each is ahead from a file.
+//! Servers whose clocks can be set: libfaketime reads the offset of each from a file.
 //!
-//! Servers are started by the testkit from the binary that the environment names, so that this names a script in its
-//! place. The environment is the process's own: whoever wants such servers is a process of its own.
+//! The testkit starts servers from the binary that the environment names, so the environment names a script in its place. The
+//! environment belongs to a whole process: a test with such servers is a process of its own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,11 +22,11 @@ pub struct Clockwork {
 }
 
 impl Clockwork {
-    /// Makes both. An error says what to install.
+    /// Makes both. An error tells the package to install.
     ///
     /// # Errors
     ///
-    /// If libfaketime is not there.
+    /// If libfaketime is missing.
     pub fn new() -> Result<Self> {
         let library = library().ok_or(
             "there is no libfaketime to set a server's clock with: install it (`apt-get install faketime`)",
@@ -34,11 +34,10 @@ impl Clockwork {
         let folder = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
         let clockwork = Self { folder };
         let server = tollgate_testkit::server_binary();
-        // Nodes of a cluster keep the clock that they are started with: the testkit's own library, which keeps nothing in mind from
-        // one call to the next, is enough for them.
-        // With the C library's own malloc: the server's asks for the time while it is set up, and libfaketime for memory
-        // before it can tell.
-        // What the testkit's own library would be told is what its file begins with.
+        // Nodes of a cluster keep the clock that they are started with; the testkit's own library, which has no memory between
+        // calls, is enough for them. The others run with the C library's malloc: the server's own malloc asks for the time
+        // while it is set up, and libfaketime needs memory before it can tell the time. The file begins with the offset that
+        // the testkit's own library would be told.
         let script = format!(
             "#!/bin/sh\n\
              case \" $* \" in *\" --cluster-enabled \"*) exec {server} \"$@\" ;; esac\n\
@@ -74,12 +73,12 @@ impl Clockwork {
     }
 }
 
-/// Where this process's servers read their clocks, if it was given any.
+/// The folder of the clocks of this process's servers, if it has one.
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
-/// Sets all clocks back to what servers are started with: ports may come again.
+/// Sets all clocks back to the servers' first offsets: ports may be used again.
 pub(crate) fn forget(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         fs::remove_file(entry?.path())?;
@@ -87,8 +86,8 @@ pub(crate) fn forget(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sets the clock of the server on this port to so many µs ahead. At once for whoever reads it: the file is replaced, not
-/// written.
+/// Sets the clock of the server on this port to this many µs ahead, at once for every reader: the file is replaced, not
+/// overwritten.
 pub(crate) fn set(folder: &Path, port: u16, ahead_us: i64) -> Result<()> {
     let sign = if ahead_us < 0 { '-' } else { '+' };
     let us = ahead_us.unsigned_abs();
@@ -99,7 +98,7 @@ pub(crate) fn set(folder: &Path, port: u16, ahead_us: i64) -> Result<()> {
     Ok(fs::rename(next, file)?)
 }
 
-/// Where Debian, Fedora and Arch put it, below a folder for the machine's kind or not.
+/// The place where Debian, Fedora and Arch install it, below a folder for the machine's kind or not.
 fn library() -> Option<PathBuf> {
     let below = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten();
     let mut folders = vec![PathBuf::from("/usr/lib"), PathBuf::from("/usr/lib64")];

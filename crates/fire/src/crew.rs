@@ -1,4 +1,4 @@
-//! The processes that ask, seen from their parent.
+//! The asking processes, seen from their parent.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ use crate::history::Wait;
 /// The word that makes this program a client; its orders follow.
 pub const CLIENT: &str = "client";
 
-/// How long clients that are told to end may take: they wait for what they were promised.
+/// The time that clients may take to end: they still wait for their promises.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// All clients of a run, living and dead.
@@ -24,16 +24,16 @@ pub(crate) struct Crew {
     program: PathBuf,
     orders: Orders,
     living: Vec<Client>,
-    /// What those wrote down who are no more.
+    /// The records of dead clients.
     dead: Vec<JoinHandle<Record>>,
 }
 
-/// What a client wrote down.
+/// The record of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) waits: Vec<Wait>,
-    /// What was wrong with the client itself.
+    /// The defects of the client itself.
     pub(crate) wrongs: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ struct Client {
 }
 
 impl Crew {
-    /// Starts so many clients. `orders` are the first one's.
+    /// Starts this many clients. `orders` are the first one's.
     pub(crate) fn start(program: PathBuf, orders: Orders, clients: u32) -> Result<Self> {
         let mut crew = Self {
             program,
@@ -58,7 +58,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Kills a client in the middle of whatever it does, and starts another.
+    /// Kills a client in the middle of its work, and starts another.
     pub(crate) fn replace_one(&mut self) -> Result<()> {
         if !self.living.is_empty() {
             let mut client = self.living.remove(0);
@@ -69,7 +69,7 @@ impl Crew {
         self.add()
     }
 
-    /// Lets all come to an end, and gives what they wrote down. Whoever does not end by itself is ended.
+    /// Ends all clients and returns their records. A client that does not end by itself is killed.
     pub(crate) fn finish(mut self) -> Record {
         for client in &mut self.living {
             // They go on until their input ends.
@@ -112,7 +112,7 @@ impl Crew {
     }
 }
 
-/// Waits for a client that has been told to end.
+/// Waits for a client that was told to end.
 fn ended(process: &mut Child, until: Instant) -> Result<()> {
     while Instant::now() < until {
         match process.try_wait()? {
@@ -126,14 +126,14 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
     Err("a client did not end when it was told to".into())
 }
 
-/// Reads what a client writes until it ends. What it has asked by then and not heard of, nobody knows.
+/// Reads a client's record until it ends. Its open attempts have an unknown outcome.
 fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
     {
-        // The last line of one that was killed may be half a line.
+        // The last line of a killed client may be half a line.
         match serde_json::from_str(&line) {
             Ok(Line::Ask(number, attempt)) => {
                 open.insert(number, attempt);

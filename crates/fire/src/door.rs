@@ -1,4 +1,4 @@
-//! How a client asks: the backend itself, a limiter before it, or a server with the layer around it.
+//! The ways to ask: through the backend itself, a limiter, or a server with the layer around it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,8 @@ use crate::attempt::{Asked, Door, Fallback, Heard, Manner, Outcome, Told};
 use crate::flaw::Flaw;
 use crate::population::{CALLER, COST, Population};
 
-/// Where the server says what its backend decided, so that the checker has every number and not only those that are told.
+/// The header in which the server tells its backend's decision, so that the checker has all numbers and not only those of the
+/// answer.
 const DECIDED: &str = "x-fire-decided";
 
 /// A door, open.
@@ -39,7 +40,7 @@ pub(crate) struct Entrance {
 #[derive(Debug)]
 enum Way {
     Backend,
-    /// Replaced only by a flaw.
+    /// Replaced only by a defect.
     Limiter(Mutex<Limiter>),
     Http(Box<Client<HttpConnector, Body>>, SocketAddr),
 }
@@ -76,13 +77,13 @@ impl Entrance {
         &self.population
     }
 
-    /// As much of it as can be asked for this way.
+    /// The part of an action that can be asked for this way.
     pub(crate) fn fitting(&self, mut asked: Vec<Asked>) -> Vec<Asked> {
         match self.way {
             Way::Backend => {}
             Way::Limiter(_) => asked.truncate(1),
             Way::Http(..) => {
-                // The order in which a limiter goes through its policies, each of which charges a request once.
+                // The order in which a limiter goes through its policies. Each charges a request once.
                 asked.sort_by_key(|asked| asked.budget.policy);
                 asked.dedup_by_key(|asked| asked.budget.policy);
             }
@@ -162,7 +163,7 @@ impl Entrance {
         (heard, receipts.unwrap_or_default())
     }
 
-    /// Does what nobody should, after an attempt.
+    /// Applies the process's defect, after an attempt.
     fn spoil(&self, flaw: Flaw, asked: &[Asked], heard: &Heard) {
         let is_decided = matches!(heard.outcome, Outcome::Decided(_));
         let is_let_through =
@@ -193,11 +194,12 @@ impl Entrance {
 type Slot = Arc<Mutex<Option<Outcome>>>;
 
 tokio::task_local! {
-    /// Where what the backend says to the task that asks is noted down.
+    /// The place where the backend's answers to the asking task are recorded.
     static SLOT: Slot;
 }
 
-/// The backend of a limiter, listened to: which moment a decision is of, and why there is none, a limiter does not say.
+/// The backend of a limiter, with its answers recorded: a limiter tells neither the time of a decision nor the reason of a
+/// failure.
 #[derive(Debug)]
 pub(crate) struct Observed(RedisBackend);
 
@@ -235,7 +237,7 @@ impl Backend for Observed {
     }
 }
 
-/// A server of its own for as long as the process lives.
+/// A server of its own, for the life of the process.
 async fn serve(limiter: &Limiter) -> Result<SocketAddr> {
     let headers = RateLimitHeaders::from(HeaderForm::Draft11).of_all_policies();
     let app: Router = Router::new()
@@ -282,7 +284,7 @@ async fn request(
     }
 }
 
-/// What a response says.
+/// The content of a response.
 fn heard(status: StatusCode, headers: &HeaderMap, asked: &[Asked]) -> Heard {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let members = headers.get_all("ratelimit").iter();

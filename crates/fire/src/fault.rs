@@ -1,13 +1,13 @@
-//! What is done to servers, network and clients, and when: schedules from a seed.
+//! The faults of servers, network and clients, and their schedules from a seed.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Something that is done to whoever decides, or asks.
+/// A fault of the servers, the network or the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGKILL to the server, and another in its place, with nothing in it.
+    /// SIGKILL to the server, and an empty one in its place.
     Kill,
     /// SIGSTOP to the server for a while.
     Stop(Duration),
@@ -19,47 +19,47 @@ pub enum Fault {
     FlushAll,
     /// `CLIENT KILL` of all clients.
     ClientKill,
-    /// Everything takes that long, each way.
+    /// All bytes take that long, each way.
     Latency(Duration),
     /// That many bytes in a second, each way.
     Narrow(u32),
-    /// So many of a hundred packets are lost, and sent again after a while.
+    /// This percentage of packets is lost, and sent again after a while.
     Lossy(u8),
-    /// Nothing passes between clients and servers for a while, and then all of it.
+    /// Nothing passes between clients and servers for a while, and then all bytes arrive.
     Partition(Duration),
-    /// Nobody reads answers for a while, so that what was asked for is done and they all come late.
+    /// Answers are not read for a while, so that all calls run and all answers come late.
     Deaf(Duration),
-    /// Somebody else asks for a lot and does not read it, so that it piles up in the server.
+    /// Another client asks for a lot and does not read it, so that it piles up in the server.
     SlowReader,
-    /// Half of an answer comes, and then the connection is closed.
+    /// Half of an answer comes, and the connection is closed.
     Truncate,
     /// An answer does not come, and the connection is closed.
     Drop,
-    /// The server's side says that it is done, and is not.
+    /// The server's side closes its half of the connection, and still reads.
     HalfClose,
     /// Answers vanish, and the connection stays open.
     Stall,
-    /// The clock of the server that decides is set, by so many µs.
+    /// The clock of the deciding server is set, by this many µs.
     Clock(i64),
     /// The server has no memory left.
     OutOfMemory,
     /// The master of a fleet is killed, another takes over, and the old one comes back as its replica.
     Failover,
-    /// The Sentinels are told to replace the master, which goes on as one for a while.
+    /// The Sentinels are told to replace the master, which still takes writes for a while.
     PlannedFailover(Duration),
-    /// Replicas hear nothing of their masters for a while.
+    /// Replicas are cut off from their masters for a while.
     ReplicaParted(Duration),
-    /// That, and then the master is killed: what takes over is as old.
+    /// Replicas are cut off, and then the master is killed: its successor is that old.
     StaleFailover(Duration),
-    /// A master is parted from the rest of its fleet, but not from clients, until another has taken over.
+    /// A master is isolated from the rest of its fleet, but not from clients, until another has taken over.
     Isolated,
-    /// Slots move to another node while they are asked for.
+    /// Slots migrate to another node under load.
     Reshard,
-    /// SIGKILL to a client in the middle of whatever it does.
+    /// SIGKILL to a client in the middle of its work.
     ClientDies,
 }
 
-/// What faults can be done to.
+/// The kinds of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// One server behind a network.
@@ -71,10 +71,10 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Each.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Single, Self::Sentinel, Self::Cluster];
 
-    /// What it is called.
+    /// The name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Topology {
         }
     }
 
-    /// The faults of one round, each once, in an order of the seed's.
+    /// The faults of one round: each once, in an order from the seed.
     #[must_use]
     pub fn round(self, rng: &mut Rng, has_clock: bool) -> Vec<Fault> {
         let mut faults = vec![
@@ -118,7 +118,7 @@ impl Topology {
                 Fault::ReplicaParted(millis(rng, 100..2_500)),
                 Fault::StaleFailover(millis(rng, 100..1_500)),
                 Fault::Isolated,
-                // Shorter than what makes the Sentinels act: that has a fault of its own.
+                // Shorter than the time after which the Sentinels act: that is a fault of its own.
                 Fault::Stop(millis(rng, 100..250)),
             ]),
             Self::Cluster => faults.extend([
@@ -140,7 +140,7 @@ impl Topology {
 }
 
 impl Fault {
-    /// Whether it is over as soon as it is done, so that it can be done in the middle of another.
+    /// Says whether it is over at once, so that it can be done in the middle of another.
     #[must_use]
     pub fn is_instant(self) -> bool {
         matches!(
@@ -149,7 +149,7 @@ impl Fault {
         )
     }
 
-    /// Whether another server is to decide when it is over.
+    /// Says whether another server decides when it is over.
     #[must_use]
     pub fn replaces_master(self) -> bool {
         matches!(
@@ -158,7 +158,7 @@ impl Fault {
         )
     }
 
-    /// What it is called, without its figures.
+    /// The name, without figures.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,24 +1,23 @@
-//! A process that is wrong on purpose about its own share, so that the whole chain from clients to checker can show that it
-//! would have noticed.
+//! A process with a deliberate defect in its own share. It shows that the whole chain from clients to checker would notice.
 
 use serde::{Deserialize, Serialize};
 
-/// How a process is wrong while the backend fails, or afterwards.
+/// The defect of a process while the backend fails, or afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flaw {
-    /// It lets through all that a budget holds, and not its share.
+    /// It lets through a whole budget, and not its share.
     WholeShare,
     /// Its share is full again in each outage.
     FreshShare,
-    /// What its share let through is charged to the budget as well, when that can be asked again.
+    /// The charges of its share are charged to the budget as well, once that answers again.
     ChargedAgain,
 }
 
 impl Flaw {
-    /// Each.
+    /// All defects.
     pub const ALL: [Self; 3] = [Self::WholeShare, Self::FreshShare, Self::ChargedAgain];
 
-    /// What it is called.
+    /// The name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

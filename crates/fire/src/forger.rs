@@ -1,5 +1,5 @@
-//! A limiter that is wrong on purpose: the script is changed on its way to the server, so that the whole chain from clients
-//! to checker can show that it would have noticed.
+//! A limiter with a deliberate defect: the script is changed on its way to the server. It shows that the whole chain from
+//! clients to checker would notice.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -8,37 +8,38 @@ use std::thread;
 
 use crate::Result;
 
-/// How the script is wrong. The first five act in about one of twenty calls, the others always: what they concern is rare.
+/// The defect of the script. The first five act in about one of twenty calls, and the others always, because their cases are
+/// rare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgery {
-    /// What was decided is not written.
+    /// Decisions are not written.
     SkipWrite,
-    /// What was decided is written twice.
+    /// Decisions are written twice.
     DoubleCharge,
-    /// A state is read that is somebody else's.
+    /// Another key's state is read.
     Neighbour,
-    /// A state that stands there is not seen.
+    /// An existing state is not seen.
     ForgetState,
-    /// What is written never expires.
+    /// Written states never expire.
     ForgetExpiry,
-    /// A denied request keeps what it could get.
+    /// A denied request keeps the charges that fitted.
     TakeInPart,
-    /// What is charged in shadow is not.
+    /// Shadow charges are not taken.
     SkipShadow,
-    /// A probe takes what it asks about.
+    /// A probe takes its cost.
     ProbeTakes,
-    /// What is given back is given back twice.
+    /// Credits are done twice.
     CreditTwice,
-    /// What is given back is not.
+    /// Credits are not done.
     CreditLost,
-    /// What is taken afterwards is not.
+    /// Debits are not done.
     DebitLost,
     /// A reset says that it is done, and did nothing.
     ResetIdle,
 }
 
 impl Forgery {
-    /// Each.
+    /// All defects.
     pub const ALL: [Self; 12] = [
         Self::SkipWrite,
         Self::DoubleCharge,
@@ -54,7 +55,7 @@ impl Forgery {
         Self::ResetIdle,
     ];
 
-    /// What it is called.
+    /// The name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,7 +74,7 @@ impl Forgery {
         }
     }
 
-    /// A few words of the script, and wrong ones, if that is how it is wrong.
+    /// A few words of the script, and the wrong words for this defect.
     fn words(self) -> Option<(&'static str, String)> {
         let give_back = "charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)";
         let settles = "if state_of(i, charge) then";
@@ -101,7 +102,7 @@ impl Forgery {
         })
     }
 
-    /// The script, wrong.
+    /// The script with the defect.
     fn forge(self, script: &str) -> Result<String> {
         if let Some((right, wrong)) = self.words() {
             return match script.split_once(right) {
@@ -121,7 +122,7 @@ impl Forgery {
                  return none end"
                     .to_owned()
             }
-            // What was written last of the same algorithm stands under a name of its own.
+            // The state that was written last, of the same algorithm, stands under a name of its own.
             Self::Neighbour => format!(
                 "if ({write}) and words[1] == 'SET' then call('SET', 'last' .. words[3]:byte(1), words[3]) end \
                  if unlucky and words[1] == 'GET' then local own = call(...) \
@@ -145,7 +146,7 @@ impl Forgery {
     }
 }
 
-/// Stands before a server, on a port of its own, and changes what is loaded.
+/// A proxy before a server, on a port of its own, that changes the script while it is loaded.
 #[derive(Debug)]
 pub(crate) struct Forger {
     port: u16,
@@ -156,7 +157,7 @@ pub(crate) struct Forger {
 struct Shared {
     forgery: Forgery,
     server: u16,
-    /// The name of the true script and that of the false one.
+    /// The names of the true script and of the false one.
     names: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     is_over: Mutex<bool>,
 }
@@ -245,7 +246,7 @@ fn requests(client: TcpStream, mut server: &TcpStream, shared: &Shared) -> Resul
     }
 }
 
-/// Loads a script and gives its name.
+/// Loads a script and returns its name.
 fn loaded(shared: &Shared, script: &[u8]) -> Result<Vec<u8>> {
     let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server))?;
     server.write_all(&packed(&[

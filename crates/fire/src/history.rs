@@ -1,4 +1,4 @@
-//! What happened: the attempts, and what was done to the servers meanwhile.
+//! Histories: the attempts, and the disturbances of the servers meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -7,69 +7,69 @@ use tollgate_core::Quota;
 
 use crate::attempt::Attempt;
 
-/// Everything that a checker needs to know.
+/// The input of the checker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
-    /// The quota of each policy. They are not written down: they follow from the seed.
+    /// The quota of each policy. They are not recorded: they follow from the seed.
     #[serde(skip)]
     pub quotas: Vec<Quota>,
-    /// In any order.
+    /// The attempts, in any order.
     pub attempts: Vec<Attempt>,
-    /// In the order in which they began.
+    /// The disturbances, in the order in which they began.
     pub disturbances: Vec<Disturbance>,
-    /// Whether callers live in several places, so that a call about two of them is decided piece by piece, and what it took
-    /// is given back if a later piece is denied.
+    /// True if callers live in several places. A call about two of them is then decided piece by piece, and its charges are
+    /// given back if a later piece is denied.
     pub is_apart: bool,
-    /// Where each caller lives, if not all live in one place.
+    /// The home of each caller, if not all live in one place.
     pub homes: BTreeMap<u32, Home>,
-    /// When processes were kept waiting by the machine that they run on.
+    /// The times in which the machine kept processes waiting.
     pub waits: Vec<Wait>,
-    /// Within what everybody is to be answered, if within anything.
+    /// The time within which each answer must come, if there is a bound.
     pub deadline_us: Option<u64>,
 }
 
-/// A process was not given a processor, between two points in time.
+/// A process got no processor, between two points in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// The number of the process.
     pub process: u32,
-    /// From when.
+    /// The start.
     pub from_us: u64,
-    /// To when.
+    /// The end.
     pub to_us: u64,
 }
 
-/// What was done to the servers, between two points in time of the parent's clock, in µs.
+/// A disturbance of the servers, between two points in time of the parent's clock, in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// Not before.
+    /// The earliest start.
     pub from_us: u64,
-    /// Not after.
+    /// The latest end.
     pub to_us: u64,
-    /// What it may do to a history.
+    /// Its possible effect on a history.
     pub effect: Effect,
-    /// To whom it was done, if not to all: who lives there.
+    /// The home that it affects, if it does not affect all.
     pub home: Option<Home>,
 }
 
-/// Where callers live who are decided by one clock, if not all are.
+/// The home of callers whose budgets one clock decides, if there is more than one.
 pub type Home = u8;
 
-/// What a disturbance may do to a history.
+/// The possible effect of a disturbance on a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Attempts may fail, be late, or be decided after nobody waits for them any more.
+    /// Attempts may fail, be late, or be decided after their clients have gone.
     Trouble,
     /// Every budget was lost, at one moment.
     Loss,
-    /// Any budget may have been lost, or a part of what had been taken from it, at any moment.
+    /// Any budget, or a part of its charges, may have been lost at any moment.
     MaybeLoss,
-    /// The clock that decides was set, or another decides, to so many µs ahead of everybody else's.
+    /// The deciding clock was set, or another one decides, this many µs ahead of all other clocks.
     Clock(i64),
 }
 
 impl Disturbance {
-    /// Something that is done to everybody between two points in time.
+    /// A disturbance of all homes between two points in time.
     #[must_use]
     pub fn of_all(effect: Effect, from_us: u64, to_us: u64) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Disturbance {
         Self::of_all(Effect::Trouble, from_us, to_us)
     }
 
-    /// Whether it is done to whoever lives there.
+    /// Says whether it affects callers of this home.
     pub(crate) fn concerns(&self, home: Option<Home>) -> bool {
         self.home.is_none() || self.home == home
     }

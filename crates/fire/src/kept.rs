@@ -1,4 +1,4 @@
-//! Histories that were wrong, kept to be judged again: no second run is like the first.
+//! Histories with findings, kept to be judged again: no second run is like the first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ struct Kept {
     history: History,
 }
 
-/// Writes a history to a file of the machine's folder for such, which is named after the run.
+/// Writes a history to a file in the machine's temporary folder, named after the run.
 pub(crate) fn keep(topology: Topology, seed: u64, history: History) -> Result<PathBuf> {
     let name = format!("tollgate-fire-{}-{seed}.json", topology.name());
     let path = std::env::temp_dir().join(name);
@@ -25,11 +25,11 @@ pub(crate) fn keep(topology: Topology, seed: u64, history: History) -> Result<Pa
     Ok(path)
 }
 
-/// Judges a history that was kept.
+/// Judges a kept history.
 ///
 /// # Errors
 ///
-/// If the file holds none.
+/// If the file holds no history.
 pub fn check_again(path: &Path) -> Result<Findings> {
     let Kept { seed, mut history } = serde_json::from_slice(&fs::read(path)?)?;
     history.quotas = Population::of(seed).quotas().to_vec();
@@ -61,7 +61,7 @@ mod tests {
         };
         let history = History {
             attempts: vec![attempt],
-            // Too late by far.
+            // Far too late.
             deadline_us: Some(10),
             ..History::default()
         };

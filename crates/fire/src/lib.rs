@@ -1,8 +1,8 @@
 //! Tollgate under fire.
 //!
-//! Processes with random policies ask real servers for decisions while faults are done to those servers, their network and
-//! the processes themselves. Each attempt and what came of it is written down, and a [checker](check) decides afterwards
-//! whether what was written down can have happened if everything kept its promises. `GUARANTEES.md` says which those are.
+//! Processes with random policies ask real servers for decisions while faults are done to those servers, their network and the
+//! processes themselves. Each attempt and its outcome is recorded, and a [checker](check) decides afterwards whether the record
+//! is possible if every promise was kept. `GUARANTEES.md` has the promises.
 //!
 //! | part | what it does |
 //! | --- | --- |

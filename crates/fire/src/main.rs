@@ -28,11 +28,11 @@ struct Arguments {
 enum What {
     /// Runs against one kind of servers, or each in turn, and prints a table
     Run(Run),
-    /// Asks for many decisions without any fault, and says what the process holds early and late
+    /// Asks for many decisions without any fault, and prints what the process holds early and late
     Soak(Heavy),
-    /// Judges a history that was kept because something in it was wrong
+    /// Judges a history that was kept because of a finding
     Check { path: PathBuf },
-    /// What a run starts others as
+    /// The process that a run starts for each client
     #[command(hide = true)]
     Client { orders: String },
 }
@@ -42,19 +42,19 @@ struct Run {
     /// The servers; each kind in turn unless set
     #[arg(long)]
     topology: Option<Kind>,
-    /// How long faults are done, in all
+    /// Time for which faults are done, in all
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// What chance is made of; a new one unless set
+    /// Seed of all random choices; a new one unless set
     #[arg(long)]
     seed: Option<u64>,
-    /// How many processes ask
+    /// Number of asking processes
     #[arg(long, default_value_t = 3)]
     clients: u32,
-    /// Makes the one server's script wrong, to see that it is noticed
+    /// Gives the one server's script a defect, to see that it is noticed
     #[arg(long, value_parser = forgery)]
     forge: Option<Forgery>,
-    /// Makes the clients wrong about their own shares, to see that it is noticed
+    /// Gives the clients' shares a defect, to see that it is noticed
     #[arg(long, value_parser = flaw)]
     flaw: Option<Flaw>,
     /// Only faults of this name, as the table's last lines give them
@@ -67,16 +67,16 @@ struct Run {
 
 #[derive(Args, Clone)]
 struct Heavy {
-    /// How many decisions in all
+    /// Number of decisions in all
     #[arg(long, default_value_t = 1_000_000)]
     decisions: u64,
-    /// How many wait at any time
+    /// Number of decisions that wait at any time
     #[arg(long, default_value_t = 10_000)]
     in_flight: u64,
-    /// How many callers take turns
+    /// Number of callers, who take turns
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     identities: u64,
-    /// Whether they ask over HTTP, through the layer
+    /// Asks over HTTP, through the layer
     #[arg(long)]
     http: bool,
 }
@@ -153,7 +153,7 @@ fn flaw(name: &str) -> std::result::Result<Flaw, String> {
 }
 
 impl Run {
-    /// Whether nothing was wrong.
+    /// Says whether there was no finding.
     fn start(self) -> Result<bool> {
         let is_outer = std::env::var_os(INNER).is_none();
         if is_outer && !self.without_clock {
@@ -191,7 +191,7 @@ impl Run {
                     reports.push(report);
                 }
                 Err(error) => {
-                    // What the others find is to be found.
+                    // The other runs should still find their findings.
                     eprintln!("{name}: not run: {error}");
                     is_whole = false;
                 }
@@ -211,7 +211,7 @@ fn start_with_clock() -> Result<bool> {
     Ok(inner.status()?.success())
 }
 
-/// Set in the process that has been given a clock.
+/// The variable that is set in the process with a clock.
 const INNER: &str = "TOLLGATE_FIRE_INNER";
 
 fn print(reports: &[Report]) {

@@ -1,4 +1,4 @@
-//! Who asks for what: policies and callers, from a seed.
+//! Policies and callers, from a seed.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tollgate_core::{Algorithm, Backend, Charge, Key, Quota, Scope};
 use crate::attempt::{Asked, Budget, Manner};
 use crate::flaw::Flaw;
 
-/// Callers for whom every client speaks. Those from this number on belong to one worker of one client each.
+/// The number of callers that all clients share. Those from this number on belong to one worker of one client each.
 pub const SHARED_CALLERS: u32 = 3;
 
-/// Into how many parts budgets are divided, of which each process may spend one by itself while the backend fails.
+/// The number of parts of a budget. Each process may spend one part by itself while the backend fails.
 pub const ONE_IN: u64 = 4;
 
-/// How the header begins that says who the caller is under a policy. Its number follows, here and below.
+/// The start of the header that names the caller under a policy. The policy's number follows, here and below.
 pub(crate) const CALLER: &str = "x-fire-caller-";
 
-/// How the header begins that says what a request costs.
+/// The start of the header with the cost of a request.
 pub(crate) const COST: &str = "x-fire-cost-";
 
-/// Whose budgets are charged beside one's own, as those that a whole service has.
+/// The caller of shared budgets, which are charged beside one's own, as those of a whole service.
 const EVERYBODY: u32 = 0;
 
 /// Policies and callers, the same in every process that knows the seed.
@@ -29,13 +29,13 @@ const EVERYBODY: u32 = 0;
 pub struct Population {
     quotas: Vec<Quota>,
     scopes: Vec<Scope>,
-    /// Distinguishes the names of one run from those of another in the same server.
+    /// A mark in the names of one run, which sets them apart from another run's on one server.
     run: u64,
 }
 
 impl Population {
-    /// The policies of this seed: two of each algorithm, and one that hardly refills while anybody looks, so that what is
-    /// counted wrongly stays visible.
+    /// The policies of this seed: two of each algorithm, and one that hardly refills during a run, so that a wrong count stays
+    /// visible.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -65,13 +65,13 @@ impl Population {
         &self.quotas
     }
 
-    /// What a policy is called.
+    /// The name of a policy.
     #[must_use]
     pub fn name(policy: usize) -> String {
         format!("fire-{policy}")
     }
 
-    /// These policies as a user configures them, each for requests that name a caller for it, and each process with its share.
+    /// These policies as a user configures them, each for requests that name a caller for it. Each process has its share.
     pub(crate) fn limiter(
         &self,
         backend: impl Backend,
@@ -99,7 +99,7 @@ impl Population {
         limiter.backend(backend).build()
     }
 
-    /// Who a caller is.
+    /// The identity of a caller.
     #[must_use]
     pub fn key(&self, caller: u32) -> Key {
         Key::from(self.identity(caller).as_str())
@@ -109,7 +109,7 @@ impl Population {
         format!("run-{}-caller-{caller}", self.run)
     }
 
-    /// What to ask for a caller who is alone, so that it is soon denied and can see whether a retry passes as promised.
+    /// A question of a caller who is alone, so that it is soon denied and can check that a retry passes as promised.
     #[must_use]
     pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
         let policy = rng.usize(0..self.quotas.len());
@@ -121,7 +121,7 @@ impl Population {
         }]
     }
 
-    /// What to ask next for this caller: one to three policies, of which one may be everybody's and one be named twice, mostly
+    /// The next question of this caller: one to three policies, one of which may be shared and one be named twice, mostly
     /// enforced, and costs that are mostly 1.
     #[must_use]
     pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
@@ -155,7 +155,7 @@ impl Population {
             }
         };
         let mut asked: Vec<_> = policies.into_iter().enumerate().map(charge).collect();
-        // As a request does that costs something by itself, and more by what it asks for.
+        // Like a request with a cost of its own and a further cost for its content.
         if rng.u8(0..8) == 0
             && let Some(&first) = asked.first()
         {
@@ -165,19 +165,19 @@ impl Population {
         asked
     }
 
-    /// A policy whose budgets may be reset: any but the one in which what is counted wrongly is to stay visible.
+    /// A policy whose budgets may be reset: any but the one in which wrong counts must stay visible.
     #[must_use]
     pub fn resettable(&self, rng: &mut Rng) -> usize {
         rng.usize(0..self.quotas.len().saturating_sub(1).max(1))
     }
 
-    /// What a backend calls the budgets of a policy.
+    /// The backend's name of a policy's budgets.
     #[must_use]
     pub fn scope(&self, policy: usize) -> Scope {
         self.scopes[policy]
     }
 
-    /// Who the callers of these charges are.
+    /// The callers of these charges.
     #[must_use]
     pub fn keys(&self, asked: &[Asked]) -> Vec<Key> {
         asked
@@ -186,7 +186,7 @@ impl Population {
             .collect()
     }
 
-    /// The same in the words of a backend, with the [keys](Self::keys) of the callers.
+    /// These charges in the backend's words, with the [keys](Self::keys) of the callers.
     #[must_use]
     pub fn charges<'a>(&'a self, asked: &[Asked], keys: &'a [Key]) -> Vec<Charge<'a>> {
         let charge = |(asked, key): (&Asked, &'a Key)| Charge {

@@ -1,4 +1,4 @@
-//! Long and heavy use without faults: what grows that should not?
+//! Long and heavy use without faults, to find resources that grow.
 
 mod asking;
 
@@ -13,20 +13,20 @@ use tollgate_testkit::Standalone;
 use self::asking::Asking;
 use crate::Result;
 
-/// What is to be done.
+/// The settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
-    /// How many decisions in all.
+    /// The number of decisions in all.
     pub decisions: u64,
-    /// How many wait at any time.
+    /// The number that wait at any time.
     pub in_flight: u64,
-    /// How many callers take turns.
+    /// The number of callers, who take turns.
     pub identities: u64,
-    /// Whether they ask over HTTP, a server with the layer around it, and not the backend itself.
+    /// True to ask over HTTP, through a server with the layer around it, and not the backend itself.
     pub over_http: bool,
 }
 
-/// What the process held at one time.
+/// The resources of the process at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
     /// Memory, in KiB.
@@ -37,10 +37,10 @@ pub struct Held {
     pub tasks: usize,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Soaked {
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
     /// Decisions that failed.
     pub failed: u64,
@@ -48,19 +48,19 @@ pub struct Soaked {
     pub median: Duration,
     /// 99 of 100 answers came within this.
     pub p99: Duration,
-    /// How long everybody would have waited if all had waited equally long.
+    /// The time that each would have waited if all had waited equally long.
     pub turn: Duration,
-    /// After the first quarter, when everything has been used, and nothing is under way.
+    /// The resources after the first quarter, when everything has been used and nothing is under way.
     pub early: Held,
-    /// At the end, when nothing is under way.
+    /// The resources at the end, when nothing is under way.
     pub late: Held,
 }
 
-/// A deadline that is no part of this: who waits is to be counted, not refused.
+/// A deadline that never matters: late decisions should be counted, not refused.
 const PATIENT: Duration = Duration::from_secs(20);
 
 impl Soak {
-    /// Does it, against a server of its own.
+    /// Runs, against a server of its own.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Soak {
         Ok(soaked)
     }
 
-    /// How many failed.
+    /// The number of failed decisions.
     async fn quarter(
         self,
         asking: &Asking,
@@ -132,7 +132,7 @@ impl Soak {
     }
 }
 
-/// How many answers came within each millisecond, in as much memory however many there are: what grows is to be the backend.
+/// The number of answers by millisecond. It takes constant memory, because only the backend should grow.
 #[derive(Debug)]
 struct Latencies(Vec<AtomicU64>);
 
@@ -150,7 +150,7 @@ impl Latencies {
         self.0[ms.min(last)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Within what so many of a hundred came, rounded up to a millisecond.
+    /// The time within which this percentage came, rounded up to a millisecond.
     fn within(&self, percent: u64) -> Duration {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         let wanted = counts.clone().sum::<u64>() * percent / 100;
@@ -164,11 +164,11 @@ impl Latencies {
 }
 
 impl Held {
-    /// Looks, from within a runtime.
+    /// Reads the resources, from within a runtime.
     ///
     /// # Errors
     ///
-    /// If the system does not say, as only Linux does.
+    /// If the system does not tell, as only Linux does.
     pub fn now() -> Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

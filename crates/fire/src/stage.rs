@@ -1,4 +1,4 @@
-//! The servers, and how each fault is done to them.
+//! The servers, and the way in which each fault is done to them.
 
 mod clocks;
 mod fleet;
@@ -23,15 +23,15 @@ use crate::fault::{Fault, Topology};
 use crate::forger::{Forger, Forgery};
 use crate::history::{Disturbance, Effect, Home};
 
-/// How long a fault lasts that has no length of its own.
+/// The length of a fault that has none of its own.
 const WHILE: Duration = Duration::from_millis(400);
 
-/// What the clients ask.
+/// The servers that the clients ask.
 #[derive(Debug)]
 pub(crate) struct Stage {
     servers: Servers,
     clocks: Clocks,
-    /// When the replica was last seen to have all that its master had.
+    /// The last time at which the replica had everything of its master.
     level_us: u64,
 }
 
@@ -46,13 +46,13 @@ enum Servers {
 #[derive(Debug)]
 struct Single {
     network: Network,
-    /// Stands there for as long as this does.
+    /// Held so that it stays alive.
     _forger: Option<Forger>,
     proxy: Proxy,
     server: Standalone,
 }
 
-/// Callers of a cluster whose budgets are in the two servers that take each other's place, and all others.
+/// Callers of a cluster whose budgets are on the two servers that take each other's place, and all others.
 const HOMES: [Home; 2] = [0, 1];
 
 impl Stage {
@@ -65,7 +65,7 @@ impl Stage {
         let mut rng = Rng::with_seed(seed);
         let mut ahead = [0; 3].map(|_| rng.i64(0..15));
         if ahead[0] == ahead[1] {
-            // Whoever takes over is to have another clock.
+            // The successor should have another clock.
             ahead[1] += 5;
         }
         let [one, other, rest] = ahead;
@@ -81,10 +81,10 @@ impl Stage {
                 (Servers::Sentinel(Box::new(sentinels)), clocks)
             }
             Topology::Cluster => {
-                // Slots move between those in the middle while they are asked for, and no clock of theirs is to tell.
+                // The slots that migrate under load belong to the nodes in the middle, whose clocks agree.
                 let ahead = [one, rest, rest, other];
                 let cluster = Cluster::start_behind_networks(&ahead);
-                // Nodes notice by their clocks who is gone, so that theirs are never set.
+                // Nodes notice by their clocks that another has gone, so their clocks are never set.
                 (
                     Servers::Cluster(cluster),
                     Clocks::ahead(None, &ahead, Some(HOMES[0])),
@@ -98,7 +98,7 @@ impl Stage {
         })
     }
 
-    /// What the clocks show from the beginning on.
+    /// The offsets of the clocks from the beginning on.
     pub(crate) fn first_clocks(&self) -> Vec<Disturbance> {
         match &self.servers {
             Servers::Cluster(_) => {
@@ -126,8 +126,8 @@ impl Stage {
         }
     }
 
-    /// Does it, `meanwhile` something else if it takes its time, and puts things right again. What it may have done to
-    /// the budgets is added to `done`.
+    /// Does a fault, `meanwhile` something else if it takes time, and then repairs the servers. Its possible effects on the
+    /// budgets are added to `done`.
     pub(crate) fn suffer(
         &mut self,
         fault: Fault,
@@ -165,7 +165,7 @@ impl Stage {
                 self.tell_all(&["CONFIG", "SET", "maxmemory", "0"], Effect::Trouble)
             }
             Fault::Stop(time) => {
-                // Nothing else can be done meanwhile: nobody would answer.
+                // No other fault meanwhile: no server would answer.
                 let master = self.first();
                 master.stall();
                 sleep(time);
@@ -174,7 +174,7 @@ impl Stage {
             }
             Fault::Failover => self.fail_over()?,
             Fault::PlannedFailover(time) => {
-                // Both masters may admit, until the last client has heard of it.
+                // Both masters may admit, until the last client has heard of the new one.
                 let effect = self.plan_failover(time)?;
                 done.push(self.done_since(effect, from_us));
                 effect
@@ -233,7 +233,8 @@ impl Stage {
         done.push(self.done_since(effect, from_us));
         let after = self.deciding();
         if fault.replaces_master() && (after.is_none() || after == before) {
-            // A machine that is busy may let a fleet replace its master once more meanwhile, and then the other has decided for a while.
+            // A busy machine may let a fleet replace its master once more meanwhile, and then the other has decided for a
+            // while.
             self.doubt_clocks(done);
         } else {
             self.look_at_clocks(done);
@@ -241,15 +242,15 @@ impl Stage {
         Ok(())
     }
 
-    /// Adds to `done` that another clock decides than when somebody last looked.
+    /// Adds to `done` that the deciding clock has changed since the last look.
     pub(crate) fn look_at_clocks(&mut self, done: &mut Vec<Disturbance>) {
         if let Some(number) = self.deciding() {
             done.extend(self.clocks.decides(number));
         }
     }
 
-    /// Adds to `done` that any clock may have decided since somebody last looked: a fault did not come to its end. Waits for who
-    /// does now, for a while.
+    /// Adds to `done` that any clock may have decided since the last look, because a fault did not come to its end. Waits a
+    /// while for the server that decides now.
     pub(crate) fn doubt_clocks(&mut self, done: &mut Vec<Disturbance>) {
         const PATIENCE: Duration = Duration::from_secs(15);
         let until = Instant::now() + PATIENCE;
@@ -261,7 +262,7 @@ impl Stage {
         done.extend(self.clocks.doubted(number));
     }
 
-    /// The number of the server that decides, of those that take each other's place.
+    /// The number of the deciding server, of those that take each other's place.
     fn deciding(&self) -> Option<usize> {
         match &self.servers {
             Servers::Single(_) => Some(0),
@@ -286,7 +287,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What only one server can suffer: fleets are there to prevent it.
+    /// Faults of a single server: fleets exist to prevent them.
     fn restart(&mut self) -> Result<Effect> {
         let Servers::Single(single) = &mut self.servers else {
             return Err("a fleet is not restarted".into());
@@ -330,7 +331,7 @@ impl Stage {
         }
     }
 
-    /// One that is a master.
+    /// A server that is a master.
     fn first(&self) -> &Standalone {
         let nodes = self.nodes();
         let master = nodes.iter().find(|node| fleet::is_master(node));
@@ -339,13 +340,13 @@ impl Stage {
 
     fn tell_all(&self, words: &[&str], effect: Effect) -> Effect {
         for node in self.nodes() {
-            // A replica refuses to be flushed, and has nothing that its master has not.
+            // A replica refuses to be flushed, and has nothing that its master lacks.
             let _answer = node.try_command(words);
         }
         effect
     }
 
-    /// Puts right whatever a fault has left that did not come to its end.
+    /// Repairs the effects of a fault that did not come to its end.
     pub(crate) fn mend(&mut self) -> Result<()> {
         self.set_weather(Weather::default());
         self.join();
@@ -367,7 +368,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The names of keys that would stay for ever.
+    /// The names of keys without an expiry.
     pub(crate) fn immortal_keys(&self) -> Vec<String> {
         let mut immortal = Vec::new();
         for node in self.nodes() {

@@ -1,4 +1,4 @@
-//! Who checks the checker: histories of a limiter that keeps its promises pass, and each way to break one is caught.
+//! Tests of the checker: histories of a limiter that keeps its promises pass, and each way to break one is caught.
 
 mod simulated;
 
@@ -89,7 +89,7 @@ fn the_simulation_reaches_what_it_is_for() {
     }
 }
 
-/// Each alone, in most histories: what a mutation does may by chance not show.
+/// Each mutation alone, in most histories: by chance a mutation may not show.
 #[test]
 fn every_mutation_of_a_limiter_is_caught() {
     for mutation in Mutation::ALL {
@@ -101,19 +101,19 @@ fn every_mutation_of_a_limiter_is_caught() {
     }
 }
 
-/// What a replica may say that has not heard of everything hides no limiter that is wrong.
+/// The possible lag of a replica hides no wrong limiter.
 #[test]
 fn every_mutation_is_caught_where_servers_take_each_others_place() {
     for mutation in Mutation::ALL {
         if mutation.is_about_corrections() {
-            // They may be lost at each failover, and there is one within three seconds of any.
+            // Corrections may be lost at each failover, and there is one within three seconds of any.
             continue;
         }
         let caught = SEEDS
             .filter(|&seed| !wrongs(&simulated::failing_over(seed, mutation)).is_empty())
             .count();
 
-        // A charge that is made twice hides behind what a failover may have lost.
+        // A failover's possible loss hides a charge that is made twice.
         let fewest = match mutation {
             Mutation::SendAgain => 5,
             _ => 12,
@@ -147,8 +147,9 @@ fn a_reset_may_be_lost_with_the_master_that_made_it_and_not_otherwise() {
     }
 }
 
-/// As it was found under fire, with the figures of then (seed 239916026953805): a caller alone spends a bucket by a clock that is
-/// 26.8 s ahead, resets it while that master is isolated, and is denied by the one that took its place, whose clock is 5.1 s ahead.
+/// A case that was found under fire, with its figures (seed 239916026953805): a caller alone spends a bucket by a clock that is
+/// 26.8 s ahead, resets it while that master is isolated, and is denied by the one that took its place, whose clock is 5.1 s
+/// ahead.
 #[test]
 fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
     const SECOND: u64 = 1_795_379_000_000_000;
@@ -185,7 +186,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
     let quota = population.quotas()[budget.policy];
     let whole = quota.capacity();
 
-    // given what the replica has of it
+    // given the replica's part of it
     let mut state = State::full(&quota);
     let spent_us = 494_095_152;
     let spent = decide(&mut state, SECOND + spent_us + first_ahead_us, whole);
@@ -252,7 +253,7 @@ fn is_about_one_twice(attempt: &Attempt) -> bool {
     }
 }
 
-/// Which attempt is to be changed.
+/// The attempt to change.
 type Choice = fn(&Outcome) -> bool;
 
 /// A change of one number of one attempt. False if the attempt has no such number.
@@ -329,7 +330,7 @@ fn every_number_that_is_changed_is_caught() {
     }
 }
 
-/// Numbers that a fault may have changed are bounded, not known: where nothing is unknown each must be exact.
+/// Numbers that a fault may have changed are bounded, not known. Without unknown outcomes each must be exact.
 #[test]
 fn where_no_fault_acts_every_number_is_exact() {
     let changes: [fn(&mut tollgate_fire::Said); 6] = [
@@ -378,10 +379,11 @@ fn change(
     true
 }
 
-/// Within the deadline and a quarter of a second, twice what the machine kept the process waiting, and never two seconds.
+/// Within the deadline and a quarter of a second, plus twice the time for which the machine kept the process waiting, and never
+/// two seconds late.
 #[test]
 fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
-    // How long it took, and how much of that there was no processor, in ms.
+    // The duration, and the time in it without a processor, in ms.
     let cases = [
         (240, 0, false),
         (499, 0, false),
@@ -401,7 +403,7 @@ fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
             from_us: attempt.sent_us,
             to_us: attempt.sent_us + waited_ms * 1_000,
         };
-        // Another process's wait excuses nobody.
+        // Another process's wait is no excuse.
         history.waits = vec![wait(attempt.asker.process + 1)];
         if waited_ms > 0 {
             history.waits.push(wait(attempt.asker.process));
@@ -415,7 +417,7 @@ fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
     }
 }
 
-/// Callers who live in two places are decided by two clocks, and each only by their own.
+/// Callers who live in two places are decided by two clocks, each by its own.
 #[test]
 fn whoever_is_decided_by_another_s_clock_is_noticed() {
     let apart = |seed: u64, ahead_us: i64, homes: [u8; 2]| {
@@ -439,7 +441,7 @@ fn whoever_is_decided_by_another_s_clock_is_noticed() {
         wrongs(&history)
     };
     for seed in SEEDS {
-        // A bucket is one point in time, and can be moved. Windows stand where the clock says, but for a whole day.
+        // A bucket is one point in time, and can be moved. Windows are tied to the clock, except for moves of a whole day.
         let day_us = 24 * 3_600 * 1_000_000;
         assert_eq!(apart(seed, day_us, [0, 1]), [""; 0], "seed {seed}");
         assert!(!apart(seed, day_us, [1, 0]).is_empty(), "seed {seed}");

@@ -1,4 +1,4 @@
-//! What is promised in words is shown by a test, which is there.
+//! Each promise in the documents is shown by a test, which exists.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn tests_named_in(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Whether a test of this name stands in this file: the attribute, perhaps others, and the function.
+/// Says whether a test of this name stands in this file: the attribute, perhaps others, and the function.
 fn is_there((path, name): (&str, &str)) -> bool {
     let Ok(code) = fs::read_to_string(root().join(path)) else {
         return false;
@@ -68,7 +68,7 @@ fn every_line_of_the_guarantees_names_a_test_and_every_test_that_is_named_exists
                 test.1
             );
         }
-        // How it was tried is told, not promised.
+        // The section on the trials tells a story, and promises nothing.
         let promised = text.split("## How it was tried").next().unwrap();
         for promise in promises(promised) {
             assert!(

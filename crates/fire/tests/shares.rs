@@ -1,5 +1,4 @@
-//! Who checks the checker of what processes do by themselves: limiters that keep to their shares, and tell what was decided,
-//! pass, and each way to do otherwise is caught.
+//! Tests of the checker of shares: limiters that keep to their shares and tell the decision pass, and each other way is caught.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +14,7 @@ use tollgate_fire::{
 const SEEDS: std::ops::Range<u64> = 0..16;
 const STEPS: usize = 4_000;
 
-/// A way in which a process can be wrong.
+/// A defect of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutation {
     None,
@@ -25,17 +24,17 @@ enum Mutation {
     FreshShare,
     /// A share refills while the backend is well.
     RefillsBetween,
-    /// What a share lets through is taken from the budget as well.
+    /// The charges of a share are taken from the budget as well.
     ChargesBoth,
     /// A share takes twice what it lets through.
     DoubleCharge,
     /// One in ten is denied by a share for no reason.
     Harsh,
-    /// What no share can hold is denied, as if it never could pass.
+    /// A cost that no share can hold is denied, as if it never could pass.
     DeniesTheDear,
-    /// A share decides though the backend has.
+    /// A share decides although the backend has.
     Usurps,
-    /// Nothing is made of a failure.
+    /// A failure has no consequence.
     NoRule,
     /// A failure is answered as a denial.
     FailureIsDenial,
@@ -43,9 +42,9 @@ enum Mutation {
     WrongStatus,
     /// `Retry-After` is a second less than it must be.
     Hasty,
-    /// `Retry-After` stands there though no waiting helps.
+    /// `Retry-After` is set although no waiting helps.
     PromisesTheImpossible,
-    /// The RateLimit field speaks of another policy's budget.
+    /// The RateLimit field names another policy's budget.
     NeighbourTold,
 }
 
@@ -79,7 +78,7 @@ fn processes_that_keep_to_their_shares_and_tell_what_was_decided_are_possible() 
     }
 }
 
-/// Each alone, in most histories: what a mutation does may by chance not show.
+/// Each defect alone, in most histories: by chance a defect may not show.
 #[test]
 fn every_way_to_overspend_a_share_or_to_tell_something_else_is_caught() {
     for mutation in Mutation::ALL {
@@ -94,9 +93,9 @@ fn every_way_to_overspend_a_share_or_to_tell_something_else_is_caught() {
 struct Process {
     asker: Asker,
     shares: HashMap<Budget, State>,
-    /// What the clock of its shares shows.
+    /// The reading of the clock of its shares.
     shown_us: u64,
-    /// When it last began to run, if it does.
+    /// The time at which it last began to run, if it runs.
     since_us: Option<u64>,
 }
 
@@ -173,7 +172,7 @@ impl Simulation {
         attempt.heard(self.wall_us, heard)
     }
 
-    /// What the backend says.
+    /// The backend's answer.
     fn answer(&mut self, number: usize, asked: &[Asked]) -> Heard {
         let process = &mut self.processes[number];
         if self.mutation != Mutation::RefillsBetween
@@ -193,7 +192,7 @@ impl Simulation {
         heard
     }
 
-    /// What the rule for its failure says.
+    /// The answer of the failure rule.
     fn fall_back(&mut self, number: usize, asked: &[Asked]) -> Heard {
         let mut heard = Heard::from(Outcome::Failed("away".to_owned()));
         heard.fallback = match self.mutation {
@@ -337,7 +336,7 @@ fn wait(decided: &Decided) -> Option<u64> {
     (!is_never).then_some(longest.div_ceil(1_000_000).max(1))
 }
 
-/// Whoever is refused is told that nothing is left.
+/// A refused client is told that nothing is left.
 fn left(said: &Said) -> Option<u64> {
     Some(if said.passes { said.remaining } else { 0 })
 }

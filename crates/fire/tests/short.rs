@@ -1,5 +1,4 @@
-//! The short form of `tests/fire.sh`: a schedule that is the same each time and one that never was before, and limiters that
-//! are wrong on purpose.
+//! The short form of `tests/fire.sh`: one fixed schedule and one new one, and limiters with deliberate defects.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +6,7 @@ use std::process::Command;
 
 use tollgate_fire::{Flaw, Forgery};
 
-/// What `fire run` printed, and whether it found nothing wrong.
+/// The output of `fire run`, and true if it found nothing wrong.
 fn fire(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_fire"))
         .arg("run")
@@ -22,7 +21,7 @@ fn fire(arguments: &[&str]) -> (bool, String) {
 fn nothing_is_wrong(arguments: &[&str]) {
     let (is_well, text) = fire(arguments);
 
-    // With the seed, which stands in the first line, it can be run again.
+    // The seed stands in the first line, and repeats the run.
     assert!(is_well, "{text}");
 }
 
@@ -46,17 +45,17 @@ fn a_cluster_under_faults_that_never_were_before() {
     nothing_is_wrong(&["--topology", "cluster", "--seconds", "8"]);
 }
 
-/// How often a flaw may go unseen: how many requests and outages meet it in so many seconds is the machine's doing.
+/// The number of runs in which a defect may go unseen: the machine decides how many requests and outages meet it in a run.
 const TRIES: usize = 6;
 
-/// The whole chain, from clients to checker, would have noticed.
+/// The whole chain, from clients to checker, would notice.
 #[test]
 fn a_script_that_is_wrong_is_caught() {
     let caught = |forgery: Forgery| {
         let forge = ["--without-clock", "--forge", forgery.name()];
         let run = ["--topology", "single", "--seconds", "1", "--seed", "11"];
         let run = [&run[..], &forge].concat();
-        // By what was decided or what stands there, and not because nothing could be.
+        // By a finding about a decision or a key, and not because the run failed.
         let told = ["WRONG: single: attempt", "keys never expire"];
         let is_caught = (0..TRIES).any(|_| {
             let (is_well, text) = fire(&run);
@@ -74,11 +73,11 @@ fn a_script_that_is_wrong_is_caught() {
     }
 }
 
-/// A process that is wrong about its share is caught by what it let through, and not because nothing was decided.
+/// A process with a defect in its share is caught by the charges that it let through, and not because nothing was decided.
 #[test]
 fn a_process_that_is_wrong_about_its_share_is_caught() {
     let caught = |flaw: Flaw| {
-        // A server that refuses has surely taken nothing, so that whatever else is taken shows.
+        // A server that refuses has surely taken nothing, so that any other charge shows.
         let run = ["--topology", "single", "--seconds", "12", "--without-clock"];
         let run = [&run[..], &["--only", "no memory", "--flaw", flaw.name()]].concat();
         let is_caught = (0..TRIES).any(|_| {

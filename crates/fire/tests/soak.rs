@@ -1,4 +1,4 @@
-//! Many at once, and for long: nothing grows, nobody waits for ever, and an outage is one outage.
+//! Many callers at once, and for long: nothing grows, no caller waits for ever, and an outage is one outage.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,7 +45,7 @@ async fn an_outage_is_one_outage_and_forty_leave_nothing_behind() {
         backend.decide(&charges).await.is_ok()
     };
 
-    // One that is looked at closely: from well to not, and from not to well, once each.
+    // One outage in detail: from well to not, and from not to well, once each.
     server.stall();
     while decides().await {}
     for _ in 0..100 {
@@ -63,7 +63,7 @@ async fn an_outage_is_one_outage_and_forty_leave_nothing_behind() {
     assert!(was_well, "it decides again");
     assert!((2..=4).contains(&turns), "{turns}");
 
-    // Forty that are not.
+    // Forty outages without that detail.
     let outage = async |server: &mut Standalone| {
         server.restart();
         while !decides().await {

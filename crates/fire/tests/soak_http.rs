@@ -1,4 +1,4 @@
-//! Many requests at once over HTTP. What a process holds is the process's own, so that nobody else is to soak in this one.
+//! Many requests at once over HTTP. The measured resources are the whole process's, so no other soak may run in this one.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What came of a run, and what a reader needs to judge it.
+//! The result of a run, with the facts that a reader needs to judge it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use crate::checker::{Findings, Waits, check};
 use crate::fault::Topology;
 use crate::history::History;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was asked.
+    /// The seed of the questions.
     pub topology: Topology,
-    /// What the checker found.
+    /// The findings of the checker.
     pub findings: Findings,
-    /// What was wrong besides: answers past their deadline, keys that would stay.
+    /// Other defects: answers past their deadline, keys without an expiry.
     pub other_wrongs: Vec<String>,
-    /// What led to the first wrongs: what was asked of the same budgets before, and what was done meanwhile.
+    /// The events before the first findings: earlier questions for their budgets, and the faults meanwhile.
     pub evidence: Vec<String>,
-    /// How often each fault was done.
+    /// The number of times that each fault was done.
     pub faults: BTreeMap<&'static str, u32>,
-    /// Faults that could not be done, or not as they should, and why. What happened meanwhile counts as lost.
+    /// Faults that could not be done, or not as they should, with the reason. Budgets count as lost meanwhile.
     pub undone: Vec<String>,
-    /// The longest that anybody waited for an answer.
+    /// The longest wait for an answer.
     pub slowest: Duration,
-    /// For how much of that the machine kept the process from a processor.
+    /// The part of that in which the process got no processor.
     pub kept: Duration,
-    /// The longest from the end of a fault until somebody's question was answered with a decision.
+    /// The longest time from the end of a fault to the decision on a later question.
     pub recovery: Duration,
 }
 
 impl Report {
-    /// What cannot have been, or should not.
+    /// The impossible, and the undesired.
     #[must_use]
     pub fn wrongs(&self) -> Vec<String> {
         let findings = self.findings.wrong.iter().map(ToString::to_string);
@@ -46,7 +46,7 @@ pub(super) fn report(
     history: &History,
     mut other_wrongs: Vec<String>,
 ) -> Report {
-    // Whoever died has no deadline any more.
+    // A dead client has no deadline any more.
     let attempts = history.attempts.iter();
     let answered = attempts.filter(|attempt| !attempt.outcome.is_unheard());
     let slowest = answered.max_by_key(|attempt| attempt.heard_us.saturating_sub(attempt.sent_us));
@@ -71,13 +71,13 @@ pub(super) fn report(
     }
 }
 
-/// What a reader needs to judge a wrong that no second run will show again.
+/// The facts that a reader needs to judge a finding, which no second run will repeat.
 fn evidence(history: &History, findings: &Findings) -> Vec<String> {
     const WRONGS: usize = 4;
     const BEFORE: Duration = Duration::from_secs(10);
 
     let mut lines = Vec::new();
-    // What is about one budget tells most in fewest lines.
+    // Findings about one budget tell most in fewest lines.
     let (of_budgets, others): (Vec<_>, Vec<_>) =
         findings.wrong.iter().partition(|it| it.budget.is_some());
     for wrong in of_budgets.into_iter().chain(others).take(WRONGS) {
@@ -106,7 +106,7 @@ fn evidence(history: &History, findings: &Findings) -> Vec<String> {
 
 fn recovery(history: &History) -> Duration {
     let done = history.disturbances.iter();
-    // What the clocks showed in the beginning was done by nobody.
+    // The clocks' first offsets are no fault.
     let ends = done.filter(|it| it.to_us > 0).map(|it| it.to_us);
     let mut decided: Vec<_> = (history.attempts.iter())
         .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))

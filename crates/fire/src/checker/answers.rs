@@ -1,11 +1,11 @@
-//! Whether what a limiter made of its backend's answer, and told over HTTP, is what follows from it.
+//! Says whether the limiter's ruling and the HTTP answer follow from the backend's answer.
 
 use crate::attempt::{Asked, Attempt, Decided, Door, Fallback, Manner, Outcome, Said, Told, Verb};
 use crate::history::History;
 
 use super::share::share_of;
 
-/// How the failure rule or a response contradicts what the backend said.
+/// A contradiction between the failure rule or a response, and the backend's answer.
 pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String> {
     let Verb::Decide(asked) = &attempt.verb else {
         return None;
@@ -44,7 +44,7 @@ fn misstated(history: &History, asked: &[Asked], attempt: &Attempt, told: &Told)
         (Outcome::Decided(decided), _) => of_decision(asked, decided),
         (_, Some(Fallback::Decided { admitted, .. })) => Told {
             status: if *admitted { 200 } else { 429 },
-            // How long it is, only the share's own clock knows.
+            // Only the share's own clock knows how long that is.
             retry_after_s: (!admitted && !can_never_pass(history, asked))
                 .then_some(told.retry_after_s.unwrap_or_default().max(1)),
             remaining: told.remaining.clone(),
@@ -68,7 +68,7 @@ fn of_decision(asked: &[Asked], decided: &Decided) -> Told {
     let is_never = refused.iter().any(|(_, said)| said.never);
     let longest_us = refused.iter().map(|(_, said)| said.retry_after_us).max();
     let seconds = longest_us.map(|us| us.div_ceil(1_000_000).max(1));
-    // To whoever is refused nothing is left, whatever a cheaper request could still get.
+    // A refused client is told that nothing is left, whatever a cheaper request could still get.
     let left = |(asked, said): (&Asked, &Said)| {
         said.known.then_some(if is_refused(asked, said) {
             0

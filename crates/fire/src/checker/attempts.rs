@@ -1,14 +1,14 @@
-//! What an attempt shows by itself.
+//! The checks of an attempt by itself.
 
 use super::course::Courses;
 use super::timeline::Timelines;
 use crate::attempt::{Asked, Attempt, Decided, Manner, Outcome, Said};
 use crate::history::{Disturbance, Effect, History};
 
-/// The longest that anybody waits to see a promise kept.
+/// The longest wait of a client for a promise.
 const LONGEST_WAIT_US: u64 = 4_000_000;
 
-/// How a decision contradicts itself or its question.
+/// A contradiction within a decision, or with its question.
 pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Option<String> {
     let Outcome::Decided(decided) = &attempt.outcome else {
         return None;
@@ -68,7 +68,7 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     asked.iter().zip(verdicts).find_map(untimely)
 }
 
-/// A retry that came in time, of a budget that nobody else can have charged meanwhile, and was denied.
+/// A retry that came in time and was denied, of a budget that no other client can have charged meanwhile.
 pub(super) fn broken_promise(
     history: &History,
     timelines: &Timelines<'_>,
@@ -91,7 +91,7 @@ pub(super) fn broken_promise(
         let (from, to) = (timeline.earliest(from_us), timeline.latest(to_us));
         let mut meanwhile =
             (history.disturbances.iter()).filter(|it| it.from_us <= to_us && it.to_us >= from_us);
-        // What was promised assumes a clock that does not step.
+        // The promise assumes a clock that does not step.
         let steps = |it: &Disturbance| matches!(it.effect, Effect::Clock(_));
         courses.is_doubtful(budget, from, to)
             || meanwhile.any(|it| steps(it) && it.concerns(timelines.home(budget)))

@@ -1,4 +1,4 @@
-//! What happened to each budget, put together from everybody's attempts.
+//! The course of each budget, joined from all attempts.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::trial::{Course, Loss, Seen, Stray, Unsure};
 use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Said, Verb};
 use crate::history::{Disturbance, Effect, History};
 
-/// What was seen of a budget, by which attempt, and what else happened to it.
+/// An observation of a budget, with its attempt, and the other events.
 type Happened = (Vec<(Moment, usize, Seen)>, Course);
 
-/// What happened to each budget.
+/// The course of each budget.
 #[derive(Default)]
 pub(super) struct Courses(BTreeMap<Budget, Happened>);
 
@@ -32,7 +32,7 @@ impl Courses {
             let disturbances = history.disturbances.iter();
             let there = disturbances.filter(|it| it.concerns(timelines.home(*budget)));
             let losses: Vec<_> = there.filter_map(|it| reader.loss(*budget, it)).collect();
-            // A reset that a replica has not heard of is lost with its master, as everything else is.
+            // A reset that a replica has not heard of is lost with its master, like everything else.
             for reset in &mut course.losses {
                 let mut losses = losses.iter();
                 let may_be_lost = losses.any(|loss| loss.from <= reset.to && loss.to >= reset.from);
@@ -48,7 +48,7 @@ impl Courses {
         courses
     }
 
-    /// Whether a budget may have been charged by an attempt that nobody can place, between these moments.
+    /// Says whether an attempt of unknown time may have charged a budget between these moments.
     pub(super) fn is_doubtful(&self, budget: Budget, from: Moment, to: Moment) -> bool {
         let course = self.0.get(&budget).map(|(_, course)| course);
         let mut unsure = course.iter().flat_map(|course| &course.unsure);
@@ -124,7 +124,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What was said about a charge, with all others that are one with it, if somebody said it and one can tell when.
+    /// The verdict on a charge, with all others that count as one with it, if there is one and its time is known.
     fn seen(&self, attempt: &Attempt, position: usize, asked: &Asked) -> Option<(Moment, Seen)> {
         let Outcome::Decided(decided) = &attempt.outcome else {
             return None;
@@ -148,12 +148,12 @@ impl Reader<'_> {
                 era,
                 at_us: said.at_us,
             }),
-            // Before or after the servers' clock was set: its number does not tell.
+            // It came before or after the servers' clock was set: its number does not tell.
             _ => None,
         }
     }
 
-    /// How much an attempt may have taken beside what was seen.
+    /// The amount that an attempt may have taken beyond the observations.
     fn doubtful(&self, attempt: &Attempt, position: usize, asked: &Asked) -> u64 {
         if asked.manner == Manner::Probe {
             return 0;
@@ -161,7 +161,7 @@ impl Reader<'_> {
         let mut callers = attempt.verb.budgets().map(|budget| budget.caller);
         let first = callers.next();
         let is_split = self.history.is_apart && callers.any(|caller| Some(caller) != first);
-        // What was taken in one place, until another denied.
+        // Units taken in one place, until another denied.
         let for_a_while = if is_split && asked.manner == Manner::Enforce {
             asked.cost
         } else {
@@ -180,8 +180,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Where something can have been taken by an attempt of unknown outcome. If the clock was set meanwhile, once on each side
-    /// of it: a charge before a step back is worse than the same charge after it.
+    /// The spans in which an attempt of unknown outcome may have charged. If the clock was set meanwhile, there is one on each
+    /// side: a charge before a step back is worse than that charge after it.
     fn unsure(&self, attempt: &Attempt, budget: Budget, doubt: Doubt) -> Vec<Unsure> {
         if doubt.n == 0 {
             return Vec::new();
@@ -222,13 +222,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether what nobody is told of has happened all the same: nothing was in its way, and whoever asked lived on.
+    /// Says whether an action without an answer is certain: no fault was in its way, and its client lived on.
     fn is_certain(&self, attempt: &Attempt) -> bool {
         attempt.outcome == Outcome::Told
             && self.lingers_until(attempt) == attempt.heard_us.saturating_add(LINGERS_US)
     }
 
-    /// Until when a call may reach the server.
+    /// The latest time at which a call may reach the server.
     fn lingers_until(&self, attempt: &Attempt) -> u64 {
         let mut until = attempt.heard_us.saturating_add(LINGERS_US);
         for disturbance in &self.history.disturbances {
@@ -255,7 +255,7 @@ impl Reader<'_> {
     }
 }
 
-/// Who was given something back before makes less of it show in a bucket, and who lost it all gets nothing back.
+/// Earlier credits reduce the part of a charge that still shows in a bucket, and a charge on a lost budget gets nothing back.
 fn weigh_credits(course: &mut Course, rule: &Rule) {
     let all = course.credits.clone();
     for (number, credit) in course.credits.iter_mut().enumerate() {

@@ -1,17 +1,17 @@
-//! What was given back.
+//! Credits.
 
 use super::timeline::Moment;
 
-/// What was given back, if it was, between two moments.
+/// A credit between two moments, if it was done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     pub(super) from: Moment,
     pub(super) to: Moment,
     pub(super) n: u64,
-    /// When that was charged, if one can say by which clock.
+    /// The time of its charge, if the clock of that is known.
     pub(super) charged: Option<Moment>,
-    /// Until when it surely still shows in a bucket.
+    /// The time until which the charge surely shows in a bucket.
     pub(super) shows_until_us: u64,
-    /// Whether it surely was given back by the end.
+    /// True if it surely was done by the end.
     pub(super) is_certain: bool,
 }

@@ -1,8 +1,8 @@
-//! The least that can have been taken from a budget: what is certain, less what may have been given back.
+//! The least that can have been taken from a budget: the certain charges, less the credits that may have been done.
 //!
-//! It is kept as what was charged and not only as a state, because of what is given back: a budget with credits never has
-//! more left than one from which the credited part was never taken (the *net history*, as core's own tests show). So a
-//! credit is taken out of the record, and the rest is gone through again.
+//! It is kept as a record of charges and not only as a state, because of the credits. A budget with credits never has more left
+//! than one that never saw the credited part (the *net history*, as core's own tests show). So a credit removes its part from
+//! the record, and the rest is replayed.
 
 use tollgate_core::State;
 
@@ -12,7 +12,7 @@ use super::timeline::Moment;
 #[derive(Clone, Debug)]
 pub(super) struct Least {
     state: State,
-    /// From where the record begins.
+    /// The start of the record.
     base: State,
     since: Moment,
     record: Vec<Charged>,
@@ -38,11 +38,11 @@ impl Least {
         &self.state
     }
 
-    /// Takes what was seen to be taken. It did fit, and so it does here.
+    /// Takes an observed charge. It did fit, and so it does here.
     pub(super) fn take(&mut self, rule: &Rule, now: Moment, n: u64) {
         let verdict = rule.probe(&self.state, now.at_us, 0);
         if verdict.is_some_and(|verdict| verdict.reset_after().is_zero()) {
-            // Nothing of it counts any more, given back or not.
+            // None of it counts any more, credited or not.
             *self = Self {
                 since: self.since,
                 ..Self::full(rule, now)
@@ -57,7 +57,7 @@ impl Least {
         apply(rule, &mut self.state, now.at_us, n);
     }
 
-    /// Takes what has surely been taken at some time since then. The sooner, the less of it is left.
+    /// Takes a charge that is certain, and was made at some time since then. The earlier it was, the less of it is left.
     pub(super) fn take_since(&mut self, rule: &Rule, from: Moment, n: u64) {
         if from < self.since {
             return;
@@ -70,7 +70,7 @@ impl Least {
         self.replay(rule);
     }
 
-    /// Leaves out at most so much of what was charged then.
+    /// Removes at most this much of a charge at that time.
     pub(super) fn leave_out(&mut self, rule: &Rule, at: Moment, mut n: u64) {
         if at < self.since {
             return;
@@ -84,7 +84,7 @@ impl Least {
         self.replay(rule);
     }
 
-    /// Leaves out so much of what was charged last: of all that a credit may have reached, what counts for longest.
+    /// Removes this much of the latest charges: of all charges that a credit may have reached, these count for longest.
     pub(super) fn leave_out_latest(&mut self, rule: &Rule, mut n: u64) {
         for charged in self.record.iter_mut().rev() {
             let less = n.min(charged.n);
@@ -97,15 +97,14 @@ impl Least {
         self.replay(rule);
     }
 
-    /// A new era begins: what was recorded by the old clock cannot be told apart by the new one.
+    /// Begins a new era: the new clock cannot tell apart the records of the old one.
     pub(super) fn enter(&mut self, since: Moment) {
         self.base = self.state.clone();
         self.since = since;
         self.record.clear();
     }
 
-    /// Brings back what an earlier clock has left too far ahead, so that it is not brought back later when the record is gone
-    /// through again.
+    /// Brings back a state that an earlier clock left too far ahead, so that a replay does not bring it back later.
     pub(super) fn bring_back(&mut self, rule: &Rule, now: Moment) {
         apply(rule, &mut self.state, now.at_us, 0);
         apply(rule, &mut self.base, now.at_us, 0);
@@ -121,7 +120,7 @@ impl Least {
 }
 
 pub(super) fn apply(rule: &Rule, state: &mut State, at_us: u64, n: u64) {
-    // Beside a debit that is counted earlier than it was made, what did fit may not seem to.
+    // Beside a debit that is counted earlier than it was made, a charge that did fit may not seem to.
     if !rule.admit(state, at_us, n) {
         rule.debit(state, at_us, n);
     }

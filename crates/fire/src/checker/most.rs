@@ -1,6 +1,6 @@
-//! The most that can have been taken from a budget: what is certain, and all that may have been, as late as it can have been.
+//! The most that can have been taken from a budget: the certain charges, and all possible ones, as late as they can have been.
 //!
-//! Every rule is monotone: what was taken more, or later, never leaves more. So this bounds every state that is possible.
+//! Every rule is monotone: a larger or later charge never leaves more. So this bounds every possible state.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use super::credit::Credit;
 use super::rule::{Rule, hastened, is_later};
 use super::timeline::Moment;
 
-/// Something that may have been taken.
+/// A possible charge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
     pub(super) n: u64,
-    /// Past what was left, if need be.
+    /// True if it goes past the capacity.
     pub(super) is_debit: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Most {
     state: State,
-    /// When nothing had been taken yet.
+    /// An empty record.
     origin: Moment,
-    /// When and how much of what may have been taken was, within the last period.
+    /// The times and amounts of possible charges within the last period.
     doubts: VecDeque<(u64, Doubt)>,
 }
 
@@ -40,13 +40,14 @@ impl Most {
         self.origin
     }
 
-    /// See [`take`].
+    /// Takes an observed charge: see [`take`].
     pub(super) fn take(&mut self, rule: &Rule, at_us: u64, n: u64) -> bool {
         take(rule, &mut self.state, at_us, n)
     }
 
-    /// The same while a replica may take over that has not heard of everything. What was seen to fit shows what was left on the
-    /// server that said so, and a look brings back what its clock had left too far ahead: neither has to be so on the replica.
+    /// Takes an observed charge while a replica may take over that lacks some writes. An admitted charge shows the rest on the
+    /// server that admitted it, and a question brings back a state that the clock left too far ahead. Neither need be so on the
+    /// replica.
     pub(super) fn take_beside(&mut self, rule: &Rule, at_us: u64, n: u64) -> bool {
         let before = self.state.clone();
         let is_moved = self.take(rule, at_us, n);
@@ -56,7 +57,7 @@ impl Most {
         is_moved
     }
 
-    /// What may have been taken was, at the latest now. True if the bound has moved as in [`take`].
+    /// Takes a possible charge, at the latest now. True if the bound has moved as in [`take`].
     pub(super) fn may_lose(&mut self, rule: &Rule, at_us: u64, doubt: Doubt) -> bool {
         let period_us = rule.period_us();
         while let Some(&(then_us, _)) = self.doubts.front()
@@ -78,14 +79,14 @@ impl Most {
         self.doubts.push_back((at_us, Doubt { n, ..doubt }));
         let before = self.state.clone();
         let is_beyond = lose(rule, &mut self.state, at_us, n, doubt.is_debit);
-        // Perhaps nobody looked, and what an earlier clock has left far ahead still stands there.
+        // Perhaps no question came, and a state that an earlier clock left far ahead still stands there.
         if is_later(&before, &self.state) {
             self.state = before;
         }
         is_beyond
     }
 
-    /// The same with all of these on top, each of which may have been taken by now or not.
+    /// This bound with all of these on top, each of which may have been taken by now or not.
     pub(super) fn with(
         &self,
         rule: &Rule,
@@ -106,8 +107,8 @@ impl Most {
         state
     }
 
-    /// What surely has been given back by the end of the credit: as much as still shows in a bucket by then, and all of it to
-    /// a window that is still there.
+    /// Gives back a credit that is certain by its end: the part of the charge that still shows in a bucket by then, and all of
+    /// it to a window that is still there.
     pub(super) fn give_back(&mut self, rule: &Rule, credit: &Credit) {
         let at_us = credit.to.at_us;
         if rule.is_bucket() {
@@ -120,8 +121,8 @@ impl Most {
     }
 }
 
-/// Takes what was seen to be taken, past what seems to be left: it did fit, and so in truth more was left. True if that was
-/// so, and the bound has moved to what the truth cannot exceed.
+/// Takes an observed charge, past the rest if need be: it did fit, and so in truth more was left. True if that was so, and the
+/// bound has moved to the largest possible truth.
 pub(super) fn take(rule: &Rule, state: &mut State, at_us: u64, n: u64) -> bool {
     if rule.admit(state, at_us, n) {
         return false;
@@ -129,13 +130,13 @@ pub(super) fn take(rule: &Rule, state: &mut State, at_us: u64, n: u64) -> bool {
     if rule.is_bucket() {
         *state = rule.empty_bucket(at_us);
     } else {
-        // What stands in a window now counts in the next one when the rest does no more.
+        // The count of this window now counts in the next one, when the rest no longer does.
         rule.debit(state, at_us, n);
     }
     true
 }
 
-/// Takes what may have been taken. A charge was only if it left no more than an empty bucket; a debit goes past that.
+/// Takes a possible charge. A charge was taken only if it fitted an empty bucket; a debit goes past that.
 fn lose(rule: &Rule, state: &mut State, at_us: u64, n: u64, is_debit: bool) -> bool {
     if is_debit || !rule.is_bucket() {
         rule.debit(state, at_us, n);
@@ -148,7 +149,7 @@ fn lose(rule: &Rule, state: &mut State, at_us: u64, n: u64, is_debit: bool) -> b
     is_beyond
 }
 
-/// Whether less has been taken than a bucket holds: what is left of one may be hidden in the rounding.
+/// Says whether less has been taken than a bucket holds: rounding may hide the rest of a bucket.
 fn is_short_of_empty(rule: &Rule, state: &State, at_us: u64) -> bool {
     let reset_after = |state: &State| {
         let verdict = rule.probe(state, at_us, 0);
@@ -157,8 +158,8 @@ fn is_short_of_empty(rule: &Rule, state: &State, at_us: u64) -> bool {
     reset_after(state) < reset_after(&rule.empty_bucket(at_us))
 }
 
-/// The most that attempts of unknown outcome can have taken within a period, with as much again for what the ends of
-/// windows add; and half of that for debits. Debts stop at eight budgets, so that there is room for what surely was taken.
+/// The most that attempts of unknown outcome can have taken within a period, twice for the ends of windows, and half of that
+/// for debits. Debts stop at eight budgets, so that certain charges still have room.
 fn most(rule: &Rule, is_debit: bool) -> u64 {
     rule.whole() * if is_debit { 2 } else { 4 }
 }

@@ -1,17 +1,17 @@
-//! Whether everybody was answered in time.
+//! Says whether each answer came in time.
 
 use std::collections::BTreeMap;
 
 use crate::attempt::Attempt;
 use crate::history::{History, Wait};
 
-/// How much later than its deadline an answer may be seen on a machine that keeps nobody waiting.
+/// The lateness of an answer that is allowed on a machine that keeps no process waiting.
 const GRACE_US: u64 = 250_000;
 
-/// And how much later whatever the machine does.
+/// The lateness that is never allowed, whatever the machine does.
 const SLACK_US: u64 = 2_000_000;
 
-/// When processes were kept waiting by their machine.
+/// The times in which the machine kept processes waiting.
 pub(crate) struct Waits(BTreeMap<u32, Vec<Wait>>);
 
 impl Waits {
@@ -23,7 +23,7 @@ impl Waits {
         Self(processes)
     }
 
-    /// How long the process of an attempt was kept waiting meanwhile.
+    /// The time for which the process of an attempt was kept waiting meanwhile.
     pub(crate) fn during_us(&self, attempt: &Attempt) -> u64 {
         let waits = self.0.get(&attempt.asker.process).into_iter().flatten();
         let shared = |wait: &Wait| {
@@ -37,8 +37,8 @@ impl Waits {
     }
 }
 
-/// An answer that came later than its deadline, and later than the machine explains: whoever is answered has been given a
-/// processor twice, once to see that it is time and once to say so, and each may have been late.
+/// An answer that came later than its deadline, and later than the machine explains. The process needs a processor twice, once
+/// to see that it is time and once to say so, and may have been kept waiting each time.
 pub(super) fn belated(history: &History, waits: &Waits, attempt: &Attempt) -> Option<String> {
     let deadline_us = history.deadline_us?;
     if attempt.outcome.is_unheard() {

@@ -1,7 +1,7 @@
 //! A quota applied to states, on either side of the truth.
 //!
-//! The rule is core's own, which its own tests hold to an independent model: what is on trial here is everything between
-//! the rule and the caller.
+//! The rule is core's own, which core's tests hold to an independent model. This checker tests everything between the rule and
+//! the caller.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tollgate_core::{
     decide,
 };
 
-/// A quota, and what it takes to apply it to states.
+/// A quota, with its precomputed figures.
 #[derive(Debug)]
 pub(super) struct Rule {
     quota: Quota,
@@ -35,8 +35,8 @@ impl Rule {
         self.quota.algorithm() == Algorithm::Gcra
     }
 
-    /// How long, after the clock has stepped back by so much, it is not known to which windows counts were moved: that
-    /// depends on who looked first. A bucket is one point in time, which moves nowhere.
+    /// The time after a step back of the clock for which the windows of moved counts are unknown, because they depend on the
+    /// first question after it. A bucket is one point in time, which does not move.
     pub(super) fn blind_us(&self, back_us: u64) -> u64 {
         if self.is_bucket() {
             return 0;
@@ -44,7 +44,7 @@ impl Rule {
         back_us.saturating_add(2 * micros(self.quota.period()))
     }
 
-    /// What a budget holds, in the sense in which a loss hands out one.
+    /// The budget that one loss hands out.
     pub(super) fn whole(&self) -> u64 {
         self.quota.limit().max(self.quota.capacity())
     }
@@ -53,18 +53,18 @@ impl Rule {
         State::full(&self.quota)
     }
 
-    /// What would be said, without taking anything.
+    /// The verdict that would be given, without taking anything.
     pub(super) fn probe(&self, state: &State, at_us: u64, cost: u64) -> Option<Verdict> {
         self.decide(&mut state.clone(), at_us, cost, Mode::Probe)
     }
 
-    /// Takes what fits, and says whether it did.
+    /// Takes the charge if it fits, and says whether it did.
     pub(super) fn admit(&self, state: &mut State, at_us: u64, cost: u64) -> bool {
         let verdict = self.decide(state, at_us, cost, Mode::Enforce);
         verdict.is_some_and(|verdict| verdict.is_allowed())
     }
 
-    /// Takes it, whether it fits or not.
+    /// Takes the charge, whether it fits or not.
     pub(super) fn debit(&self, state: &mut State, at_us: u64, cost: u64) {
         if let Some(receipt) = self.receipt(at_us, 1) {
             receipt.debit_from(state, Timestamp::from_micros(at_us), cost);
@@ -78,14 +78,14 @@ impl Rule {
         state
     }
 
-    /// Gives back to a window what was charged in it at `charged_us`.
+    /// Gives a window back the charge that was made in it at `charged_us`.
     pub(super) fn credit_window(&self, state: &mut State, at_us: u64, charged_us: u64, n: u64) {
         if let Some(receipt) = self.receipt(charged_us, n) {
             receipt.credit_to(state, Timestamp::from_micros(at_us), n);
         }
     }
 
-    /// How long so much takes to drain out of a bucket, rounded down.
+    /// The time in which this much drains out of a bucket, rounded down.
     pub(super) fn drain_us(&self, n: u64) -> u64 {
         let us = u128::from(n) * self.quota.period().as_micros() / u128::from(self.quota.limit());
         u64::try_from(us).unwrap_or(u64::MAX)
@@ -120,7 +120,7 @@ impl Rule {
     }
 }
 
-/// A bucket that will be full again so much earlier, and at the earliest now.
+/// A bucket that will be full again this much earlier, and at the earliest now.
 pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
     match bucket.snapshot() {
         Snapshot::Gcra {
@@ -142,7 +142,7 @@ pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
     }
 }
 
-/// Whether one bucket will be full again later than another.
+/// Says whether one bucket will be full again later than another.
 pub(super) fn is_later(one: &State, other: &State) -> bool {
     let full_at_us = |state: &State| match state.snapshot() {
         Snapshot::Gcra { full_at_us, .. } => Some(full_at_us),

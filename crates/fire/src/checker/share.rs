@@ -1,12 +1,12 @@
-//! What a process let through by itself, of its share of each budget, while the backend failed.
+//! The charges that a process let through by itself, of its share of each budget, while the backend failed.
 //!
-//! Nobody else charges a share, and nothing of it is ever lost or given back. What is not known to the microsecond is the time:
-//! a share refills only while the backend fails, by a clock that a limiter shows to nobody. It surely stands still from when
-//! a decision of the backend's was heard of until something is asked that fails. So, of each share:
+//! No other process charges a share, and nothing of it is ever lost or given back. Only the time is not known to the
+//! microsecond: a share refills while the backend fails, by a clock inside the limiter. That clock surely stands still from
+//! when a decision of the backend is heard until a question that fails. So, for each share:
 //!
-//! * what passed had room, counting what surely came before, as early as it can have been;
+//! * a charge that passed had room, counting the charges that surely came before, as early as they can have been;
 //! * no span let through more than a share may at worst while its clock can have run;
-//! * what was denied had none, and no less is left than if nothing had ever been refilled.
+//! * a denied charge had no room, and no less is left than if nothing had ever been refilled.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::attempt::{Asked, Attempt, Budget, Door, Fallback, Manner, Outcome, Ve
 use crate::history::History;
 use crate::population::ONE_IN;
 
-/// How far the clocks of a process may be apart, within an outage.
+/// The largest difference between the clocks of a process within an outage.
 const TOLERANCE_US: u64 = 2_000;
 
-/// A process's share of a quota: of its limit and its burst one part, rounded up.
+/// A process's share of a quota: one part of its limit and its burst, rounded up.
 pub(super) fn share_of(whole: &Quota) -> Quota {
     let limit = whole.limit().div_ceil(ONE_IN);
     let share = Quota::new(limit, whole.period());
@@ -33,7 +33,7 @@ pub(super) fn share_of(whole: &Quota) -> Quota {
     }
 }
 
-/// What cannot have been of the shares of all processes.
+/// The impossible in the shares of all processes.
 pub(super) fn overspent(history: &History) -> Vec<Wrong> {
     let mut processes: BTreeMap<u32, Vec<(usize, &Attempt)>> = BTreeMap::new();
     for (number, attempt) in history.attempts.iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn overspent(history: &History) -> Vec<Wrong> {
     processes.values().flat_map(process).collect()
 }
 
-/// When the clock of a process's shares surely stood still.
+/// The times at which the clock of a process's shares surely stood still.
 struct OutageClock(Vec<(u64, u64)>);
 
 impl OutageClock {
@@ -72,7 +72,7 @@ impl OutageClock {
             .partition(|attempt| is_decided(attempt));
         let mut failed: Vec<_> = failed.iter().map(|it| (over_us(it), it.sent_us)).collect();
         failed.sort_unstable();
-        // The first to be asked of all that were over later than that.
+        // The first question of all that ended later than that.
         let mut first_us = u64::MAX;
         for (_, sent_us) in failed.iter_mut().rev() {
             first_us = first_us.min(*sent_us);
@@ -100,7 +100,7 @@ impl OutageClock {
         Self(merged)
     }
 
-    /// What it would show at a time, if it ran whenever it can have run.
+    /// Its reading at a time, if it ran whenever it can have run.
     fn shows(&self, at_us: u64) -> u64 {
         let still = self.0.iter().take_while(|(from_us, _)| *from_us < at_us);
         let stood: u64 = still
@@ -110,7 +110,7 @@ impl OutageClock {
     }
 }
 
-/// When an attempt is surely over for the limiter: what nobody waits for may go on for a while.
+/// The time by which an attempt is surely over for the limiter: after its client has gone it may go on for a while.
 fn over_us(attempt: &Attempt) -> u64 {
     let lingers_us = if attempt.outcome.is_unheard() {
         LINGERS_US
@@ -120,20 +120,20 @@ fn over_us(attempt: &Attempt) -> u64 {
     attempt.heard_us.saturating_add(lingers_us)
 }
 
-/// What a share was asked, and what it said if that was heard.
+/// A question for a share, and the share's answer if that was heard.
 struct Asking {
     attempt: usize,
     sent_us: u64,
     over_us: u64,
     cost: u64,
-    /// What it may have taken.
+    /// The amount that it may have taken.
     may_take: u64,
     said: Option<Said>,
 }
 
 struct Said {
     taken: u64,
-    /// Whether it was denied, and it alone can have been the reason.
+    /// True if it was denied, and this charge alone can have been the reason.
     denied: bool,
     passed: bool,
     remaining: Option<u64>,
@@ -193,7 +193,7 @@ fn asking(
     }
 }
 
-/// The first that cannot have been of one share. `all` is sorted by when each was over.
+/// The first impossibility of one share. `all` is sorted by the end of each question.
 fn impossible(share: &Quota, clock: &OutageClock, all: &[Asking]) -> Option<(usize, String)> {
     let rule = Rule::of(*share);
     let each = all.iter().find_map(|asking| {
@@ -205,7 +205,7 @@ fn impossible(share: &Quota, clock: &OutageClock, all: &[Asking]) -> Option<(usi
     each.or_else(|| exceeded(share, clock, all))
 }
 
-/// Whether it passed without room, or more is said to be left than can be.
+/// Says whether it passed without room, or tells more than can be left.
 fn too_much(
     rule: &Rule,
     clock: &OutageClock,
@@ -213,7 +213,7 @@ fn too_much(
     asking: &Asking,
     said: &Said,
 ) -> Option<String> {
-    // Where the windows of that clock begin is not known.
+    // The start of that clock's windows is unknown.
     if !matches!(
         rule.quota().algorithm(),
         Algorithm::Gcra | Algorithm::SlidingLog
@@ -246,7 +246,7 @@ fn too_much(
     ))
 }
 
-/// Whether it was denied in spite of room, or less is said to be left than must be.
+/// Says whether it was denied in spite of room, or tells less than must be left.
 fn too_little(share: &Quota, all: &[Asking], asking: &Asking, said: &Said) -> Option<String> {
     let before = all
         .iter()
@@ -266,7 +266,7 @@ fn too_little(share: &Quota, all: &[Asking], asking: &Asking, said: &Said) -> Op
     ))
 }
 
-/// Whether a span let through more than may pass while the clock can have run so far.
+/// Says whether a span let through more than may pass in the time that the clock can have run.
 fn exceeded(share: &Quota, clock: &OutageClock, all: &[Asking]) -> Option<(usize, String)> {
     let taken = |asking: &Asking| asking.said.as_ref().map_or(0, |said| said.taken);
     all.iter().find_map(|first| {

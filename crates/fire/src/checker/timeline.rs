@@ -1,15 +1,15 @@
-//! From the clocks of those who ask to the clock of those who decide.
+//! Translates the clients' time into the servers' time.
 //!
-//! All hosts of a run are one, so that their clocks agree, until a disturbance sets the servers' on purpose, or lets another
-//! server decide whose clock is another. From then on a new *era* begins: within an era the servers' time orders what they
-//! decided, across eras the era does. Who lives elsewhere has other eras.
+//! All hosts of a run are one, so their clocks agree, until a disturbance sets the servers' clock on purpose, or lets another
+//! server decide whose clock is another. Then a new *era* begins: within an era the servers' time orders the decisions, and
+//! across eras the era does. Callers who live elsewhere have other eras.
 
 use std::collections::BTreeMap;
 
 use crate::attempt::Budget;
 use crate::history::{Disturbance, Effect, History, Home};
 
-/// How far two readings of one clock may seem to be apart.
+/// The largest seeming difference of two readings of one clock.
 const TOLERANCE_US: u64 = 2_000;
 
 /// A moment of the servers' time. Eras come first.
@@ -33,9 +33,9 @@ struct Era {
 /// The end of one era and the beginning of the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// How far the clock stepped back; 0 if it stepped forward.
+    /// The size of the step if the clock stepped back; 0 if it stepped forward.
     pub(super) back_us: u64,
-    /// What it showed before at the latest.
+    /// The latest time that it showed before.
     pub(super) ended_us: u64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Timeline {
 #[derive(Debug)]
 pub(super) struct Timelines<'a> {
     history: &'a History,
-    /// One for each home, and one for who has none.
+    /// One for each home, and one for callers without one.
     all: BTreeMap<Option<Home>, Timeline>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Timelines<'a> {
         }
     }
 
-    /// By whose clock this budget is decided.
+    /// The clock that decides about this budget.
     pub(super) fn of_budget(&self, budget: Budget) -> &Timeline {
         &self.all[&self.home(budget)]
     }
@@ -100,14 +100,14 @@ impl Timeline {
         Self { eras }
     }
 
-    /// How far the clock was ahead, in words: for whoever is to find out why something does not fit.
+    /// The offset of the clock, in words, for a reader who wonders why something does not fit.
     pub(super) fn ahead(&self) -> String {
         let era = |era: &Era| format!("{} µs ahead from {} on", era.ahead_us, era.from_us);
         let eras: Vec<_> = self.eras.iter().map(era).collect();
         eras.join(", ")
     }
 
-    /// What the clock did where each era begins.
+    /// The step of the clock at the start of each era.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut before = (0, 0);
         let step = |era: &Era| {
@@ -121,7 +121,7 @@ impl Timeline {
         self.eras.iter().map(step).collect()
     }
 
-    /// In which eras a decision at `at_us`, asked for and heard of at these times, can have been taken.
+    /// The eras in which a decision at `at_us` can have been taken that was asked for and heard of at these times.
     pub(super) fn eras_of(&self, at_us: u64, sent_us: u64, heard_us: u64) -> Vec<usize> {
         let fits = |era: &Era| {
             let from = shifted(sent_us.max(era.from_us), era.ahead_us);
@@ -134,7 +134,8 @@ impl Timeline {
             .collect()
     }
 
-    /// When something can have been decided that was on its way between two points of the others' time: a span of each era.
+    /// The spans in which an action can have been decided that was under way between two points of the clients' time: one for
+    /// each era.
     pub(super) fn spans(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = (Moment, Moment)> {
         let eras = self.eras.iter().enumerate();
         let meeting = eras.filter(move |(_, era)| from_us <= era.to_us && to_us >= era.from_us);
@@ -150,7 +151,7 @@ impl Timeline {
         })
     }
 
-    /// The earliest that something can have been decided which was asked for at `wall_us`.
+    /// The earliest time of the decision on a question asked at `wall_us`.
     pub(super) fn earliest(&self, wall_us: u64) -> Moment {
         let era = self.eras.iter().position(|era| wall_us <= era.to_us);
         let earliest = self.moment(era.unwrap_or_default(), wall_us);
@@ -160,7 +161,7 @@ impl Timeline {
         }
     }
 
-    /// The latest that something can have been decided which was over at `wall_us`.
+    /// The latest time of the decision on a question that was over at `wall_us`.
     pub(super) fn latest(&self, wall_us: u64) -> Moment {
         let era = self.eras.iter().rposition(|era| wall_us >= era.from_us);
         let latest = self.moment(era.unwrap_or_default(), wall_us);

@@ -1,4 +1,4 @@
-//! What can have been said about one budget, from one thing that was seen to the next.
+//! Follows one budget from one observation to the next, and says which are possible.
 
 use std::ops::RangeInclusive;
 
@@ -16,45 +16,46 @@ use crate::attempt::Said;
 pub(super) struct Loss {
     pub(super) from: Moment,
     pub(super) to: Moment,
-    /// Whether it surely happened.
+    /// True if it surely happened.
     pub(super) is_certain: bool,
-    /// Whether a replica may have taken over by it, and have what stood there at any moment since it began.
+    /// True if it may have made a replica master, with its state of any moment since the loss began.
     pub(super) is_takeover: bool,
 }
 
-/// What may have been taken at one moment between two, or not at all.
+/// A charge that may have been taken at one moment between two, or not at all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsure {
     pub(super) from: Moment,
     pub(super) to: Moment,
-    /// When the whole attempt is over, if the clock was set meanwhile.
+    /// The end of the whole attempt, if the clock was set meanwhile.
     pub(super) end: Moment,
     pub(super) doubt: Doubt,
 }
 
-/// What was said about a charge at one moment.
+/// A verdict at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) cost: u64,
     pub(super) said: Said,
 }
 
-/// Everything that happened to one budget but what was seen of it, each sorted as it is gone through.
+/// All events of one budget except the observations, each list sorted for its use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Course {
-    /// By when they begin.
+    /// By their start.
     pub(super) losses: Vec<Loss>,
-    /// By when they end.
+    /// By their end.
     pub(super) unsure: Vec<Unsure>,
-    /// Debits that surely happened, by when they end. They are among the unsure as well.
+    /// Debits that surely happened, by their end. They are among the unsure as well.
     pub(super) debits: Vec<Unsure>,
-    /// By when they begin.
+    /// By their start.
     pub(super) credits: Vec<Credit>,
     pub(super) strays: Vec<Stray>,
 }
 
-/// What was charged before a loss, for somebody who did not hear of it or who gives it back, and may be given back after it: to
-/// a budget that never had it. What is then let through was not before, so that both together hold to what one loss may cost.
+/// Charges from before a loss that may be credited after it, because their clients did not hear of them or give them back. The
+/// credit goes to a budget that never had the charge. It lets through units that were not let through before, so that both
+/// together keep within the cost of one loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stray {
     pub(super) from: Moment,
@@ -62,19 +63,19 @@ pub(super) struct Stray {
     pub(super) n: u64,
 }
 
-/// Both bounds, on their way through a course.
+/// Both bounds, on their way through the course.
 #[derive(Debug)]
 pub(super) struct Trial<'a> {
     rule: &'a Rule,
-    /// What the clock did where each era begins.
+    /// The steps of the clock at the start of each era.
     steps: &'a [Step],
     least: Least,
     most: Most,
-    /// What is still to come, or not over.
+    /// The events that are to come, or not over.
     course: Course,
-    /// Losses that may happen now, each with what it would leave if it just had.
+    /// Losses that may happen now, each with the state that it would leave.
     losing: Vec<(Loss, Most)>,
-    /// Credits that may be given back now, and are certain.
+    /// Credits that may be done now, and are certain.
     returning: Vec<Credit>,
     last: Moment,
     /// See [`Rule::blind_us`].
@@ -102,7 +103,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Goes on to something that was seen. An error says why it cannot have been.
+    /// Goes on to an observation. An error says why it is impossible.
     pub(super) fn see(&mut self, now: Moment, seen: &Seen) -> Result<(), String> {
         self.begin_losses(now);
         self.end_doubts(now);
@@ -127,7 +128,7 @@ impl<'a> Trial<'a> {
         );
         allowed(seen, &before, &worst, is_blind)?;
 
-        // Who looks at a budget after the clock has stepped back leaves it moved to the new time, whatever is said.
+        // A question after a step back leaves the state moved to the new time, whatever its answer.
         self.least.take(rule, now, said.taken);
         let is_stale = self.losing.iter().any(|(loss, _)| loss.is_takeover);
         let mut is_moved = if is_stale {
@@ -154,7 +155,7 @@ impl<'a> Trial<'a> {
         verdict.ok_or_else(|| "no verdict".to_owned())
     }
 
-    /// The least, when all that may have strayed has just done so.
+    /// The least, if all stray credits have just come.
     fn kindest(&self, now: Moment) -> State {
         let strays = self.course.strays.iter();
         let strays = strays.filter(|stray| stray.from <= now);
@@ -167,7 +168,7 @@ impl<'a> Trial<'a> {
         kindest.state().clone()
     }
 
-    /// What may be lost from now on, may have been just now.
+    /// A loss that is possible from now on may have been just now.
     fn begin_losses(&mut self, now: Moment) {
         let begun = self.course.losses.partition_point(|loss| loss.from <= now);
         for loss in self.course.losses.drain(..begun) {
@@ -175,13 +176,14 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What can happen no more has happened as late as it could, or as early.
+    /// An event that is no longer possible happened as late as it could, or as early.
     fn end_doubts(&mut self, now: Moment) {
         let ended = self.course.unsure.partition_point(|unsure| unsure.to < now);
         let mut is_moved = false;
         let steps = self.steps;
         for unsure in self.course.unsure.drain(..ended) {
-            // Who decided by an earlier clock may do so for longer than it matters: what another has taken over is from before now.
+            // A server with an earlier clock may decide longer than it matters: the state that another has taken over is from
+            // before now.
             let since = steps.get(unsure.to.era + 1..=now.era).unwrap_or_default();
             let back_us: u64 = since.iter().map(|step| step.back_us).sum();
             let at_us = unsure.to.at_us.min(now.at_us.saturating_add(back_us));
@@ -229,8 +231,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What was seen since a credit may have been given back is as much as the truth held then: it may have had the credit
-    /// already, and is not to have it twice.
+    /// An observation during a possible credit sets the bound to the truth of that moment. That may contain the credit already,
+    /// which must not count twice.
     fn doubt_credits(&mut self, now: Moment) {
         self.returning.clear();
         let begun = self.course.credits.iter_mut();
@@ -254,20 +256,19 @@ impl<'a> Trial<'a> {
     /// The clock may have been set since.
     fn enter(&mut self, now: Moment) {
         let is_new = self.last.era < now.era;
-        // When two servers decide for a while, the one whose clock is ahead begins before the other has ended.
+        // If two servers decide for a while, the one whose clock is ahead begins before the other has ended.
         let overlap_us = self.last.at_us.saturating_sub(now.at_us);
         for era in self.last.era + 1..=now.era {
             let Some(&Step { back_us, ended_us }) = self.steps.get(era) else {
                 continue;
             };
             self.least.enter(now);
-            // A state that said no more than that the budget is full may have been forgotten by then, and what it would say
-            // now with it.
+            // A state that said only that the budget is full may have been forgotten by then, and its present meaning with it.
             let verdict = self.rule.probe(self.least.state(), ended_us, 0);
             if back_us > 0 && verdict.is_some_and(|verdict| verdict.reset_after().is_zero()) {
                 self.least = Least::full(self.rule, now);
             }
-            // Who is still blind stays so for as long again: by the new clock the old end means nothing.
+            // A blind rule stays blind for as long again: the new clock gives the old end no meaning.
             let back_us = back_us.max(overlap_us);
             self.blind_us = match self.rule.blind_us(back_us) {
                 0 => 0,
@@ -280,14 +281,14 @@ impl<'a> Trial<'a> {
             };
         }
         if is_new {
-            // By the look that was seen now.
+            // By this observation's own question.
             self.least.bring_back(self.rule, now);
         }
         self.last = now;
     }
 }
 
-/// Whether the cost can have passed, or been denied, and with that wait.
+/// Says whether the cost can have passed, or been denied, with that wait.
 fn allowed(seen: &Seen, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Result<(), String> {
     let (cost, said) = (seen.cost, &seen.said);
     if said.passes && !kind.is_allowed() {
@@ -310,7 +311,7 @@ fn allowed(seen: &Seen, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Resu
     within("retry after", said.retry_after_us, &(wait(kind)..=longest))
 }
 
-/// Whether so much can have been left.
+/// Says whether this much can have been left.
 fn left(said: &Said, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Result<(), String> {
     let fewest = if is_blind { 0 } else { harsh.remaining() };
     within("remaining", said.remaining, &(fewest..=kind.remaining()))?;

@@ -1,4 +1,4 @@
-//! The bound that users are promised, counted without any rule: what passed within any one period.
+//! The bound that users are promised, without any rule: the charges that passed within any one period.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use tollgate_core::{Algorithm, Quota};
 use super::timeline::Moment;
 use super::trial::{Course, Seen};
 
-/// Looks for a period in which more passed, and was not given back, than may at worst, when budgets were handed out anew
-/// meanwhile.
+/// Looks for a period in which more passed, and was not given back, than the worst case allows with the budgets that were
+/// handed out anew meanwhile.
 ///
 /// `seen` is sorted.
 pub(super) fn exceeded(
@@ -26,7 +26,7 @@ pub(super) fn exceeded(
     let extra = |from: Moment, to: Moment| {
         let losses = course.losses.iter();
         let losses = losses.filter(|loss| loss.from <= to && loss.to >= from);
-        // Of charges before that, which are none of those that are counted here.
+        // Of earlier charges, which are not among those that count here.
         let strays = course.strays.iter();
         let strays = strays.filter(|stray| stray.from <= to && stray.to >= from);
         let lost = losses.map(|_| whole);
@@ -61,7 +61,7 @@ pub(super) fn exceeded(
     None
 }
 
-/// As documented at each algorithm.
+/// The bound in each algorithm's documentation.
 pub(super) fn worst_case(quota: &Quota) -> u64 {
     match quota.algorithm() {
         Algorithm::Gcra => quota.capacity() + quota.limit(),

@@ -1,4 +1,4 @@
-//! The two ways in which many ask at once.
+//! The two ways in which many callers ask at once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,17 +16,18 @@ use tollgate_redis::RedisBackend;
 
 use crate::Result;
 
-/// How many requests share a connection: half of what servers allow as a rule.
+/// The number of requests that share a connection: half of the usual bound of servers.
 const STREAMS: u64 = 100;
 
 const CALLER: &str = "x-fire-caller";
 
-/// How decisions are asked for.
+/// The way in which decisions are asked for.
 #[derive(Clone, Debug)]
 pub(super) enum Asking {
     /// The backend itself.
     Directly(RedisBackend, Quota, Scope),
-    /// Over HTTP/2: with a connection for each request, ten thousand would be more than a process may open, twice.
+    /// Over HTTP/2: with a connection for each request, ten thousand would need more descriptors than a process may have,
+    /// twice.
     OverHttp(Vec<SendRequest<Body>>, SocketAddr),
 }
 
@@ -36,7 +37,7 @@ impl Asking {
         Self::Directly(backend, quota, Scope::of("soak", 0, &quota))
     }
 
-    /// A server of its own, until the runtime ends, and clients enough for so many at once.
+    /// A server of its own, until the runtime ends, and enough clients for this many requests at once.
     pub(super) async fn over_http(backend: RedisBackend, in_flight: u64) -> Result<Self> {
         let policy = Policy::new("soak", Quota::per_second(5)).key(key::Header::new(CALLER));
         let limiter = Limiter::builder().policy(policy).backend(backend).build()?;
@@ -56,7 +57,7 @@ impl Asking {
         Ok(Self::OverHttp(clients, address))
     }
 
-    /// The same for one of those who ask at once.
+    /// The way for one of the concurrent callers.
     pub(super) fn of_worker(&self, worker: u64) -> Self {
         match self {
             Self::Directly(..) => self.clone(),
@@ -68,7 +69,7 @@ impl Asking {
         }
     }
 
-    /// Whether it was decided, one way or the other.
+    /// Says whether it was decided, one way or the other.
     pub(super) async fn is_decided(&self, caller: &str) -> bool {
         match self {
             Self::Directly(backend, quota, scope) => {

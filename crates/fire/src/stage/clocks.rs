@@ -1,4 +1,4 @@
-//! Whose clock decides, and how far it is ahead.
+//! The deciding clock, and its offset.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::history::{Disturbance, Effect, Home};
 /// The clocks of the servers, in their order.
 #[derive(Debug)]
 pub(super) struct Clocks {
-    /// Where servers read them, if they can be set.
+    /// The folder of the servers' clocks, if they can be set.
     folder: Option<PathBuf>,
     ahead_us: Vec<i64>,
-    /// Whose callers are decided by a clock that may become another: all, unless they live apart.
+    /// The home whose deciding clock may change: all callers, unless they live apart.
     home: Option<Home>,
-    /// How far the clock is ahead that was last seen to decide there, and when that was.
+    /// The offset of the clock that was last seen to decide there, and the time.
     last: (i64, u64),
 }
 
@@ -35,7 +35,7 @@ impl Clocks {
         self.folder.is_some()
     }
 
-    /// What the clock showed from the beginning on.
+    /// The offset of the clock from the beginning on.
     pub(super) fn first(&self, number: usize, home: Option<Home>) -> Disturbance {
         let ahead_us = self.ahead_us.get(number).copied().unwrap_or_default();
         Disturbance {
@@ -49,13 +49,13 @@ impl Clocks {
         let (Some(folder), Some(ahead_us)) = (&self.folder, self.ahead_us.get_mut(number)) else {
             return Err("this clock cannot be set".into());
         };
-        // Not before it is: a folder that is full leaves the clock as it was.
+        // After it is written: a full folder leaves the clock as it was.
         clock::set(folder, port, *ahead_us + by_us)?;
         *ahead_us += by_us;
         Ok(())
     }
 
-    /// This server decides now. If its clock is another, that became so after somebody last looked.
+    /// Notes that this server decides now. If its clock is another, that changed after the last look.
     pub(super) fn decides(&mut self, number: usize) -> Option<Disturbance> {
         let ahead_us = self.ahead_us.get(number).copied().unwrap_or_default();
         let (before_us, looked_us) = self.last;
@@ -66,9 +66,9 @@ impl Clocks {
         })
     }
 
-    /// This server decides now, if any is known to, and since somebody last looked any of them may have for a while: a fault
-    /// did not come to its end. So each of their clocks has an era of its own there, and what was decided belongs to any that it
-    /// fits.
+    /// Notes that this server decides now, if one is known to, and that any of them may have decided for a while since the last
+    /// look, because a fault did not come to its end. So each of their clocks has an era of its own there, and a decision
+    /// belongs to any era that it fits.
     pub(super) fn doubted(&mut self, number: Option<usize>) -> Vec<Disturbance> {
         let (before_us, looked_us) = self.last;
         let ahead_us = number.and_then(|number| self.ahead_us.get(number).copied());
@@ -112,7 +112,7 @@ mod tests {
         // The first decided before, and does again: the other may have in between.
         assert_eq!(eras(&[3, 10], Some(0)), [ten, three]);
         assert_eq!(eras(&[3, 10], None), [ten, three]);
-        // The other does now, and may not have been the first to.
+        // The other decides now, and may not have been the first to.
         assert_eq!(eras(&[3, 10], Some(1)), [three, ten]);
         // There is no other.
         assert_eq!(eras(&[3], Some(0)), []);

@@ -1,4 +1,4 @@
-//! What only a fleet can suffer.
+//! Faults of a fleet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
@@ -10,7 +10,7 @@ use super::{Servers, Stage};
 use crate::Result;
 use crate::history::Effect;
 
-/// Far more than a failover takes on a busy machine.
+/// Far longer than a failover on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 impl Stage {
@@ -18,7 +18,7 @@ impl Stage {
         match &mut self.servers {
             Servers::Sentinel(sentinels) => {
                 sentinels.kill_master();
-                // Until then it would come back as a second master, for whoever is told of it.
+                // Until then it would come back as a second master, for clients that are told of it.
                 until("the Sentinels agree on the replica", || sentinels.agree())?;
                 join(sentinels.networks());
                 sentinels.revive();
@@ -39,7 +39,8 @@ impl Stage {
         }
     }
 
-    /// Has the Sentinels replace the master, which stays one for so long: they would let it be for some ten seconds.
+    /// Makes the Sentinels replace the master, which still takes writes for this long. The Sentinels would leave it so for some
+    /// ten seconds.
     pub(super) fn plan_failover(&mut self, time: Duration) -> Result<Effect> {
         let Servers::Sentinel(sentinels) = &self.servers else {
             return Err("only Sentinels are told to fail over".into());
@@ -56,7 +57,7 @@ impl Stage {
         Ok(Effect::MaybeLoss)
     }
 
-    /// Parts a master from everybody but clients until another is in its place.
+    /// Isolates a master from all but clients until another is in its place.
     pub(super) fn isolate(&mut self) -> Result<Effect> {
         match &mut self.servers {
             Servers::Sentinel(sentinels) => {
@@ -84,7 +85,7 @@ impl Stage {
         Ok(Effect::MaybeLoss)
     }
 
-    /// Starts whoever is gone, and waits until everybody has a place.
+    /// Starts the dead servers, and waits until all have a place.
     pub(super) fn mend_fleet(&mut self) -> Result<()> {
         match &mut self.servers {
             Servers::Single(_) => Ok(()),
@@ -127,14 +128,14 @@ impl Stage {
         }
     }
 
-    /// Moves a few of the slots that are in use from one node to another: nothing is lost by that.
+    /// Migrates a few of the slots in use from one node to another, which loses nothing.
     pub(super) fn reshard(&self) -> Result<Effect> {
         let Servers::Cluster(cluster) = &self.servers else {
             return Err("only a cluster has slots".into());
         };
         for tag in 0..12 {
             let slot = cluster.slot_of(&format!("{{{tag}}}"));
-            // Whoever has just become a master may not have been told of its slots.
+            // A new master may not have been told of its slots.
             until("a slot has moved", || {
                 let Some(from) = cluster.owner_of(slot) else {
                     return false;
@@ -145,7 +146,7 @@ impl Stage {
                     2 => 1,
                     _ => return true,
                 };
-                // Each step may be done again: what has moved has moved.
+                // Each step may be repeated: what has moved has moved.
                 catch_unwind(AssertUnwindSafe(|| move_slot(cluster, slot, from, to))).is_ok()
             })?;
         }
@@ -169,7 +170,7 @@ fn join(networks: &[Network]) {
     }
 }
 
-/// The first and the last node have the same slots, in turn: whose they are, and who follows.
+/// The first and the last node have the same slots in turn: returns the owner of these, and its replica.
 pub(super) fn pair(cluster: &Cluster) -> (usize, usize) {
     let last = cluster.nodes().len() - 1;
     if is_master(&cluster.nodes()[0]) {

@@ -1,4 +1,4 @@
-//! Where callers live in a cluster, and so by whose clock they are decided.
+//! The homes of callers in a cluster, which tell the deciding clock.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use crate::Result;
 use crate::history::Home;
 use crate::population::Population;
 
-/// Over how many hash tags callers spread in a cluster, unless a backend is told otherwise.
+/// The number of hash tags over which callers spread in a cluster, unless a backend is told otherwise.
 const PARTITIONS: u16 = 64;
 
 impl Stage {
-    /// Where each of these callers lives, if they live apart.
+    /// The home of each of these callers, if they live apart.
     pub(crate) fn homes(
         &self,
         population: &Population,
@@ -21,7 +21,7 @@ impl Stage {
             return Ok(BTreeMap::new());
         };
         let slot_of = |identity: &str| {
-            // As names have it: all that is one caller's has the tag that its identity makes.
+            // As in names: all budgets of one caller have the tag of its identity.
             let tag = cluster.slot_of(identity) % PARTITIONS;
             cluster.slot_of(&format!("{{{tag}}}"))
         };

@@ -1,4 +1,4 @@
-//! Since when a replica may lack something: what it has not heard of is lost if it takes over.
+//! The time since which a replica may lack writes: those are lost if it takes over.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Servers, Stage, fleet};
 use crate::client::now_us;
 use crate::history::{Disturbance, Effect};
 
-/// How often a replica is asked that is not yet where its master just was: it is never behind for long unless it hears nothing.
+/// The interval at which a lagging replica is asked. A replica that hears its master never lags for long.
 const TRIES: usize = 5;
 
 impl Stage {
@@ -25,8 +25,7 @@ impl Stage {
         }
     }
 
-    /// What a fault since `from_us` may have done. What may have been lost by it may also be what the replica had not heard of
-    /// when it began.
+    /// The possible effect of a fault since `from_us`. It may lose writes that the replica lacked when the fault began.
     pub(crate) fn done_since(&self, effect: Effect, from_us: u64) -> Disturbance {
         let from_us = match effect {
             Effect::MaybeLoss => from_us.min(self.level_us),
@@ -48,7 +47,7 @@ impl Stage {
     }
 }
 
-/// Whether a replica has everything that a master had before it was asked.
+/// Says whether a replica has everything that its master had before the question.
 fn has_all_of(replica: &Standalone, master: &Standalone) -> bool {
     let said = |node: &Standalone| node.try_command(&["INFO", "replication"]).ok();
     let (Some(by_master), Some(by_replica)) = (said(master), said(replica)) else {

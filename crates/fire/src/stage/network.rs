@@ -1,4 +1,4 @@
-//! What the way between clients and servers suffers.
+//! Faults of the network between clients and servers.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,7 +10,7 @@ use super::WHILE;
 use crate::Result;
 use crate::fault::Fault;
 
-/// What the way is like under a fault of the network, and for how long.
+/// The state of the network under a fault, and the length of the fault.
 pub(super) fn weather(fault: Fault) -> Option<(Weather, Duration)> {
     let fine = Weather::default();
     Some(match fault {
@@ -42,7 +42,7 @@ pub(super) fn weather(fault: Fault) -> Option<(Weather, Duration)> {
     })
 }
 
-/// Asks for some twenty megabytes, and reads none of it for as long as the connection is kept.
+/// Asks for some twenty megabytes, and reads none of it while the connection is kept.
 pub(super) fn ask_in_vain(port: u16) -> Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_write_timeout(Some(WHILE))?;

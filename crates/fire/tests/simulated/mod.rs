@@ -1,4 +1,4 @@
-//! A limiter in one thread, whose faults are known, and mutations of it.
+//! A limiter in one thread with known faults, and mutations of it.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use tollgate_fire::{
     Asked, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
 };
 
-/// A way in which a limiter can be wrong.
+/// A defect of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
     None,
-    /// What was decided is not stored.
+    /// A decision is not stored.
     SkipWrite,
-    /// What was decided is stored twice.
+    /// A decision is stored twice.
     DoubleCharge,
-    /// Somebody else's budget is looked at.
+    /// Another caller's budget is read.
     Neighbour,
     /// A state is forgotten before it has lost its meaning.
     ForgetEarly,
-    /// A state is not forgotten when a window is over.
+    /// A state is not dropped when a window is over.
     NeverForget,
     /// A call without an answer is sent again, and both are decided.
     SendAgain,
-    /// A denied call keeps what it could get.
+    /// A denied call keeps the charges that fitted.
     TakeInPart,
-    /// A denial says a microsecond less than it must.
+    /// A denial's wait is a microsecond too short.
     Hasty,
     /// One in ten is denied for no reason.
     Harsh,
@@ -34,21 +34,21 @@ pub(crate) enum Mutation {
     ShadowDenies,
     /// A denied call takes nothing in shadow either.
     ShadowWaits,
-    /// A probe takes what it asks about.
+    /// A probe takes its cost.
     ProbeTakes,
-    /// What is given back is given back twice.
+    /// A credit is done twice.
     CreditTwice,
-    /// What is given back never arrives.
+    /// A credit never arrives.
     CreditLost,
-    /// What is taken afterwards is taken twice.
+    /// A debit is taken twice.
     DebitTwice,
-    /// What is taken afterwards never is.
+    /// A debit is never taken.
     DebitLost,
     /// A reset says that it is done, and did nothing.
     ResetIdle,
-    /// A reset forgets somebody else's budget.
+    /// A reset forgets another caller's budget.
     ResetNeighbour,
-    /// Of a budget that is named twice only the first cost is taken.
+    /// Only the first cost on a budget that is named twice is taken.
     TakesOnce,
 }
 
@@ -75,7 +75,7 @@ impl Mutation {
         Self::TakesOnce,
     ];
 
-    /// Whether it is about what nobody waits for. That may be lost to any fault, and is only surely missed where none acts.
+    /// Says whether it concerns credits and debits. Any fault may lose these, so they are surely missed only without faults.
     pub(crate) fn is_about_corrections(self) -> bool {
         matches!(
             self,
@@ -86,7 +86,7 @@ impl Mutation {
 
 const STEPS: usize = 4_000;
 
-/// A history with whatever shows this mutation best: faults and a few corrections, or many of these and no faults.
+/// The history that shows this mutation best: faults and a few corrections, or many of these and no faults.
 pub(crate) fn simulate(seed: u64, mutation: Mutation) -> History {
     let simulation = Simulation::new(seed, mutation);
     if mutation.is_about_corrections() {
@@ -96,18 +96,18 @@ pub(crate) fn simulate(seed: u64, mutation: Mutation) -> History {
     }
 }
 
-/// A history of a limiter that is sound, with faults and many corrections.
+/// A history of a correct limiter, with faults and many corrections.
 pub(crate) fn corrected(seed: u64) -> History {
     Simulation::new(seed, Mutation::None).run(true, 6)
 }
 
-/// A history in which nothing went wrong, nothing is corrected, and nothing is unknown.
+/// A history without faults, corrections and unknown outcomes.
 pub(crate) fn calm(seed: u64) -> History {
     Simulation::new(seed, Mutation::None).run(false, 0)
 }
 
-/// A history of two servers in turn: now and then the other takes over, by its own clock and with what the first had when it
-/// was last heard of. For a while both may have answered.
+/// A history of two servers in turn: now and then the other takes over, by its own clock and with the state of the first when
+/// that was last heard of. For a while both may have answered.
 pub(crate) fn failing_over(seed: u64, mutation: Mutation) -> History {
     Simulation::new(seed, mutation).run_as_fleet()
 }
@@ -116,27 +116,27 @@ struct Simulation {
     rng: Rng,
     population: Population,
     mutation: Mutation,
-    /// In an order that is the same each time: what befalls them is drawn one after the other.
+    /// In a fixed order: their fates are drawn one after the other.
     states: BTreeMap<Budget, State>,
     history: History,
     wall_us: u64,
     ahead_us: i64,
-    /// Calls that nobody waits for any more, and when they arrive.
+    /// Calls whose clients have gone, with the time at which they arrive.
     late: Vec<(u64, Vec<Asked>)>,
-    /// What was taken for those who heard of it.
+    /// The charges whose clients heard of them.
     held: Vec<(Budget, Said, Receipt)>,
-    /// What is to be given back or taken besides, and when.
+    /// The credits and debits to come, with their times.
     settled: Vec<(u64, Settled)>,
 }
 
-/// One server hears nothing of the other.
+/// True while one server is cut off from the other.
 struct Parting {
     from_us: u64,
-    /// What it has.
+    /// Its states.
     states: BTreeMap<Budget, State>,
-    /// How much is done until it takes over.
+    /// The number of actions until it takes over.
     steps: u32,
-    /// How much of that is done when both answer.
+    /// The number of those in which both answer.
     both_from: u32,
 }
 
@@ -167,7 +167,7 @@ impl Simulation {
         }
     }
 
-    /// Of forty steps so many are corrections.
+    /// Of forty steps this many are corrections.
     fn run(mut self, with_faults: bool, corrections: u8) -> History {
         for _ in 0..STEPS {
             self.wall_us += self.rng.u64(0..3_000);
@@ -238,7 +238,7 @@ impl Simulation {
         self.history
     }
 
-    /// Whether something is sent again shows only in what is lost.
+    /// A call that is sent again shows only in a loss.
     fn one_lost_in(&self) -> u8 {
         match self.mutation {
             Mutation::SendAgain => 10,
@@ -257,7 +257,7 @@ impl Simulation {
         }
     }
 
-    /// The other decides from now on, and what was on its way to the first may be lost.
+    /// The other server decides from now on, and calls on their way to the first may be lost.
     fn take_over(
         &mut self,
         from_us: u64,
@@ -325,7 +325,7 @@ impl Simulation {
         });
     }
 
-    /// Gives something back or takes more, soon or after a while.
+    /// Gives back or takes more, soon or after a while.
     fn correct(&mut self, with_faults: bool) {
         if self.held.is_empty() {
             return;
@@ -341,7 +341,7 @@ impl Simulation {
         let times = match (self.mutation, is_debit) {
             (Mutation::CreditTwice, false) | (Mutation::DebitTwice, true) => 2,
             (Mutation::CreditLost, false) | (Mutation::DebitLost, true) => 0,
-            // As one may be with a connection.
+            // As a lone connection may be.
             _ if with_faults && self.rng.u8(0..20) == 0 => {
                 self.trouble();
                 0
@@ -439,7 +439,7 @@ impl Simulation {
         Timestamp::from_micros(self.wall_us.saturating_add_signed(self.ahead_us))
     }
 
-    /// Something that loses nothing but what was on its way.
+    /// A disturbance that loses only calls on their way.
     fn trouble(&mut self) {
         let (from_us, to_us) = (self.wall_us, self.wall_us + 10);
         self.wall_us = to_us;
@@ -448,7 +448,7 @@ impl Simulation {
     }
 
     fn disturb(&mut self) {
-        // What says no more than that a budget is full is forgotten, as a server does with keys that have expired.
+        // States that say only that a budget is full are dropped, as a server drops expired keys.
         let now = self.server_time();
         let quotas = self.population.quotas();
         (self.states)
@@ -556,7 +556,7 @@ impl Simulation {
 #[derive(Clone)]
 struct Places {
     all: Vec<(Budget, State)>,
-    /// Which of them each charge is about.
+    /// The state of each charge.
     of: Vec<usize>,
 }
 
@@ -591,7 +591,7 @@ fn turn_shadows(charges: &mut [Charge<'_>], mode: Mode) {
     shadows.for_each(|charge| charge.mode = mode);
 }
 
-/// The same, without the costs of whoever was named before.
+/// These charges without the costs of earlier mentions of their budgets.
 fn firsts<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
     let numbered = charges.iter().enumerate();
     let one = |(number, charge): (usize, &Charge<'a>)| {
@@ -605,7 +605,7 @@ fn firsts<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
     numbered.map(one).collect()
 }
 
-/// The same, costing what is left over from before.
+/// These charges with the costs that are left over from before.
 fn heavier<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
     let one = |charge: &Charge<'a>| Charge {
         cost: 1,
