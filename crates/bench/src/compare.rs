@@ -6,8 +6,6 @@ mod growth;
 mod http;
 mod layers;
 mod pages;
-mod plots;
-mod progress;
 mod redis;
 mod report;
 mod setting;
@@ -19,8 +17,8 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
+pub(crate) use self::floors::BY_PEER;
 use self::floors::Floor;
-use self::progress::Progress;
 use self::report::Report;
 use crate::Result;
 
@@ -46,7 +44,7 @@ impl Compare {
             report
         };
         pages::write(&report)?;
-        println!("BENCHMARKS.md, its plots and the table in README.md are written");
+        println!("BENCHMARKS.md and the table in README.md are written");
         for floor in floors::floors(&report)
             .iter()
             .filter(|floor| !floor.is_met())
@@ -55,6 +53,11 @@ impl Compare {
         }
         Ok(())
     }
+}
+
+/// Says which part is measured next.
+fn part(what: &str) {
+    eprintln!("{what}");
 }
 
 /// Fails, naming each, if the last report misses a floor.
@@ -110,38 +113,34 @@ fn measured(quick: bool) -> Result<Report> {
     if !redis {
         not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
     }
-    let served = if wrk { http::steps(quick) } else { 0 };
-    let steps = layers::STEPS + threads::STEPS + redis::STEPS + served + growth::steps(quick);
-    let progress = Progress::new(steps);
     let report = Report {
         quick,
         setting: setting::setting()?,
-        layers: layers::measure(quick, valgrind, &progress)?,
-        threads: threads::measure(quick, &progress),
+        layers: layers::measure(quick, valgrind)?,
+        threads: threads::measure(quick),
         redis: if redis {
-            redis::pace(quick, &progress)?
+            redis::pace(quick)?
         } else {
             Vec::new()
         },
         redis_sizes: if redis {
-            redis::sizes(valgrind, &progress)?
+            redis::sizes(valgrind)?
         } else {
             Vec::new()
         },
         redis_costs: if redis && valgrind {
-            redis::costs(&progress)?
+            redis::costs()?
         } else {
             Vec::new()
         },
         http: if redis && wrk {
-            http::measure(quick, &progress)?
+            http::measure(quick)?
         } else {
             Vec::new()
         },
-        growth: growth::measure(quick, &progress)?,
+        growth: growth::measure(quick)?,
         not_measured,
     };
-    progress.finish();
     Ok(report)
 }
 

@@ -1,12 +1,10 @@
 //! Drives a Redis backend and says how it went, in one line of JSON.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, value_parser};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tollgate_core::{Algorithm, Backend, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::{RedisBackend, Stats};
 
@@ -65,7 +63,6 @@ struct Run {
     keys: u64,
     requests: u64,
     next: AtomicU64,
-    progress: ProgressBar,
 }
 
 /// What one caller saw.
@@ -110,7 +107,6 @@ impl Load {
             keys: self.keys,
             requests: self.requests,
             next: AtomicU64::new(0),
-            progress: progress(self.requests),
         });
         let started = Instant::now();
         let callers: Vec<_> = (0..self.in_flight)
@@ -121,25 +117,9 @@ impl Load {
             seen.add(caller.await?);
         }
         let took = started.elapsed();
-        run.progress.finish_and_clear();
         seen.latencies.sort_unstable();
         println!("{}", seen.line(took, before, run.backend.stats()));
         Ok(())
-    }
-}
-
-/// On a terminal only: what goes into a file or a pipe is the result alone.
-fn progress(requests: u64) -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr_with_hz(5)
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta}");
-    let bar = ProgressBar::with_draw_target(Some(requests), target);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }
 
@@ -167,7 +147,6 @@ async fn caller(run: Arc<Run>) -> Seen {
             Ok(_) => seen.denied += 1,
             Err(_) => seen.failed += 1,
         }
-        run.progress.inc(1);
     }
 }
 

@@ -11,13 +11,13 @@
     reason = "figures to be looked at"
 )]
 
-mod budgets;
 mod callgrind;
 mod compare;
 mod contender;
 mod grow;
 mod load;
 mod measure;
+mod recorded;
 mod redis_instructions;
 mod serve;
 
@@ -43,14 +43,17 @@ enum What {
         /// This scenario only
         #[arg(value_parser = named)]
         scenario: Option<Scenario>,
+        /// Writes them down as what later changes are held to
+        #[arg(long, conflicts_with = "scenario")]
+        record: bool,
     },
-    /// Measures all of it beside what one would use instead, and writes BENCHMARKS.md, its plots and the table in README.md
+    /// Measures all of it beside what one would use instead, and writes BENCHMARKS.md and the table in README.md
     Compare(compare::Compare),
-    /// Fails if a scenario costs more instructions than it may, or if the last `compare` missed a floor
+    /// Fails if a scenario costs more instructions than its record allows, or if the last `compare` missed a floor
     Check {
         /// Only the instructions: most floors depend on time and on the machine
         #[arg(long)]
-        budgets: bool,
+        instructions: bool,
     },
     /// Runs a scenario: what `instructions` has counted
     #[command(hide = true)]
@@ -73,13 +76,17 @@ enum What {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().what {
-        What::Instructions { scenario: None } => callgrind::instructions(Scenario::ALL),
+        What::Instructions { record: true, .. } => recorded::record(),
+        What::Instructions { scenario: None, .. } => callgrind::instructions(Scenario::ALL),
         What::Instructions {
             scenario: Some(scenario),
+            ..
         } => callgrind::instructions(&[scenario]),
         What::Compare(compare) => compare.run(),
-        What::Check { budgets: true } => budgets::check(),
-        What::Check { budgets: false } => budgets::check().and_then(|()| compare::check()),
+        What::Check { instructions: true } => recorded::check(),
+        What::Check {
+            instructions: false,
+        } => recorded::check().and_then(|()| compare::check()),
         What::Run { scenario, rounds } => {
             scenario.run(rounds);
             Ok(())

@@ -4,7 +4,7 @@ use tollgate_bench::Scenario;
 
 use crate::redis_instructions::bounds;
 
-use super::report::{Cost, InFlight, OURS, Pace, Report, Threads};
+use super::report::{InFlight, OURS, Pace, Report, Threads};
 
 /// A bound and how a run stands to it.
 pub(crate) struct Floor {
@@ -39,31 +39,38 @@ pub(crate) fn floors(report: &Report) -> Vec<Floor> {
     floors
 }
 
-/// Instructions, and allocations where they are bounded.
-const LAYERS: &[(Scenario, f64, Option<f64>)] = &[
-    (Scenario::CheckAddress, 330.0, Some(0.0)),
-    (Scenario::CheckText, 330.0, Some(0.0)),
-    (Scenario::TollgatePlain, 540.0, Some(0.0)),
-    (Scenario::TollgateStatus, 850.0, Some(1.0)),
-    (Scenario::TollgateHeaders, 1_700.0, Some(3.0)),
-    (Scenario::TollgateDenied, 2_500.0, None),
+/// A scenario of ours, and the share of a peer's instructions that it may cost in the same run.
+pub(crate) struct ByPeer {
+    pub(crate) ours: Scenario,
+    pub(crate) peer: Scenario,
+    pub(crate) most: f64,
+}
+
+pub(crate) const BY_PEER: &[ByPeer] = &[
+    by_peer(Scenario::CheckAddress, Scenario::GovernorCheckAddress, 1.0),
+    by_peer(Scenario::TollgatePlain, Scenario::GovernorPlain, 1.15),
+    by_peer(Scenario::TollgateHeaders, Scenario::GovernorHeaders, 0.6),
+    by_peer(Scenario::TollgateTyped, Scenario::GovernorTyped, 0.6),
+    by_peer(Scenario::TollgateDenied, Scenario::GovernorDenied, 0.4),
 ];
 
+const fn by_peer(ours: Scenario, peer: Scenario, most: f64) -> ByPeer {
+    ByPeer { ours, peer, most }
+}
+
 fn in_process(report: &Report, floors: &mut Vec<Floor>) {
-    for (scenario, instructions, allocations) in LAYERS {
-        let Some(cost) = ours(report, *scenario) else {
-            continue;
-        };
-        let mut floor = |what: &str, measured: Option<i64>, most: f64| {
-            floors.extend(measured.map(|measured| Floor {
-                what: format!("{}: {what}", scenario.about()),
-                measured: measured as f64,
-                bound: Bound::AtMost(most),
-            }));
-        };
-        floor("instructions", cost.instructions, *instructions);
-        if let Some(allocations) = allocations {
-            floor("allocations", cost.allocations, *allocations);
+    for floor in BY_PEER {
+        let mut rows = report.layers.iter();
+        let row = rows.find(|row| row.scenario == floor.ours.name());
+        let both = row.and_then(|row| Some((row.by.first()?, row.by.get(1)?)));
+        if let Some((ours, theirs)) = both
+            && let Some((ours_cost, theirs_cost)) = ours.instructions.zip(theirs.instructions)
+        {
+            floors.push(Floor {
+                what: format!("{}: instructions by {}'s", floor.ours.about(), theirs.who),
+                measured: ours_cost as f64 / theirs_cost as f64,
+                bound: Bound::AtMost(floor.most),
+            });
         }
     }
     let alike = |threads: &&Threads| threads.threads > 1 && !threads.against_version_4;
@@ -78,11 +85,6 @@ fn in_process(report: &Report, floors: &mut Vec<Floor>) {
             bound: Bound::AtLeast(1.0),
         });
     }
-}
-
-fn ours(report: &Report, scenario: Scenario) -> Option<&Cost> {
-    let mut rows = report.layers.iter();
-    rows.find(|row| row.scenario == scenario.name())?.by.first()
 }
 
 fn on_redis(report: &Report, floors: &mut Vec<Floor>) {
@@ -157,10 +159,6 @@ fn ratio(point: &InFlight, figure: fn(&Pace) -> f64) -> Option<f64> {
     Some(figure(point.by.first()?) / figure(point.by.get(1)?))
 }
 
-/// The least share of bare's requests per second, in memory, and the least multiple of tower-rate-limit-redis's.
-pub(super) const HTTP_BY_BARE: f64 = 0.93;
-pub(super) const HTTP_BY_PEER: f64 = 1.5;
-
 fn over_http(report: &Report, floors: &mut Vec<Floor>) {
     let of = |who: &str| {
         let served = report.http.iter().find(|served| served.who == who);
@@ -173,20 +171,14 @@ fn over_http(report: &Report, floors: &mut Vec<Floor>) {
             bound: Bound::AtLeast(least),
         }));
     };
-    let (memory, redis) = (of("Tollgate, memory"), of("Tollgate, Redis"));
-    let peer = of("tower-rate-limit-redis");
+    let redis = of("Tollgate, Redis");
+    let by_peer = of("Tollgate, memory").zip(of("tower_governor"));
     floor(
-        "memory, with headers: requests per second by bare's",
-        memory,
-        HTTP_BY_BARE,
+        "memory, with headers: requests per second by tower_governor's",
+        by_peer.map(|(ours, theirs)| ours / theirs),
+        0.99,
     );
     floor("Redis: requests per second by bare's", redis, 0.5);
-    let by_peer = redis.zip(peer).map(|(ours, theirs)| ours / theirs);
-    floor(
-        "Redis: requests per second by tower-rate-limit-redis's",
-        by_peer,
-        HTTP_BY_PEER,
-    );
 }
 
 fn growth(report: &Report, floors: &mut Vec<Floor>) {

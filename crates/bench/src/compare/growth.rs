@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use tollgate_bench::{Scenario, with_charges, with_policies};
 
-use super::progress::Progress;
+use super::part;
 use super::report::{Growth, Keys, OURS, Pause, Steps};
 use crate::Result;
 use crate::measure::{median, nanos};
@@ -25,18 +25,14 @@ const WHO: [(&str, &str); 3] = [
 /// To be among so many, the last of them not in a quick run.
 const KEYS: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Growth> {
+pub(super) fn measure(quick: bool) -> Result<Growth> {
     let growth = Growth {
-        keys: keys(quick, progress)?,
-        policies: policies(progress),
-        charges: charges(progress),
-        pauses: pauses(quick, progress)?,
+        keys: keys(quick)?,
+        policies: policies(),
+        charges: charges(),
+        pauses: pauses(quick)?,
     };
     Ok(growth)
-}
-
-pub(super) fn steps(quick: bool) -> u64 {
-    (WHO.len() * counts(quick).len() + 2 + PAUSES.len()) as u64
 }
 
 fn counts(quick: bool) -> &'static [u32] {
@@ -47,8 +43,8 @@ fn counts(quick: bool) -> &'static [u32] {
     }
 }
 
-fn keys(quick: bool, progress: &Progress) -> Result<Vec<Keys>> {
-    progress.part("in process: how costs grow with keys");
+fn keys(quick: bool) -> Result<Vec<Keys>> {
+    part("in process: how costs grow with keys");
     let mut points = Vec::new();
     for (who, name) in WHO {
         for &keys in counts(quick) {
@@ -59,26 +55,21 @@ fn keys(quick: bool, progress: &Progress) -> Result<Vec<Keys>> {
                 nanos: number(&line, "nanos")?,
                 bytes_per_key: number(&line, "bytes_per_key")?,
             });
-            progress.step();
         }
     }
     Ok(points)
 }
 
-fn policies(progress: &Progress) -> Vec<Steps> {
-    progress.part("in process: how costs grow with policies and charges");
+fn policies() -> Vec<Steps> {
+    part("in process: how costs grow with policies and charges");
     let mut bare = Scenario::BareRoute.prepare();
     let of = |policies: u32| (policies, with_policies(policies));
-    let steps = in_turns(POLICIES.map(of).into(), &mut *bare);
-    progress.step();
-    steps
+    in_turns(POLICIES.map(of).into(), &mut *bare)
 }
 
-fn charges(progress: &Progress) -> Vec<Steps> {
+fn charges() -> Vec<Steps> {
     let of = |charges: u32| (charges, with_charges(charges as usize));
-    let steps = in_turns(CHARGES.map(of).into(), &mut |_| {});
-    progress.step();
-    steps
+    in_turns(CHARGES.map(of).into(), &mut |_| {})
 }
 
 type Serve = Box<dyn FnMut(u32)>;
@@ -140,8 +131,8 @@ const PAUSES: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-fn pauses(quick: bool, progress: &Progress) -> Result<Vec<Pause>> {
-    progress.part("in process: the longest pauses");
+fn pauses(quick: bool) -> Result<Vec<Pause>> {
+    part("in process: the longest pauses");
     let (keys, runs) = if quick {
         (2_000_000, 1)
     } else {
@@ -164,7 +155,6 @@ fn pauses(quick: bool, progress: &Progress) -> Result<Vec<Pause>> {
             longest_us: longest(name, what)?,
             nothing_us,
         });
-        progress.step();
     }
     Ok(pauses)
 }

@@ -9,7 +9,7 @@ use std::thread;
 use clap::ValueEnum;
 use tollgate_testkit::Standalone;
 
-use super::progress::Progress;
+use super::part;
 use super::report::Served;
 use crate::Result;
 use crate::measure::median;
@@ -21,12 +21,8 @@ const CONNECTIONS: &str = "64";
 const ROUNDS: [usize; 2] = [7, 2];
 const TURN: [&str; 2] = ["2s", "1s"];
 
-pub(super) fn steps(quick: bool) -> u64 {
-    ROUNDS[usize::from(quick)] as u64
-}
-
-pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Vec<Served>> {
-    progress.part("over HTTP, driven by wrk");
+pub(super) fn measure(quick: bool) -> Result<Vec<Served>> {
+    part("over HTTP, driven by wrk");
     let redis = Standalone::start();
     pin(&redis)?;
     let decides = redis.pid().ok_or("no redis-server")?;
@@ -43,7 +39,6 @@ pub(super) fn measure(quick: bool, progress: &Progress) -> Result<Vec<Served>> {
         for (server, turns) in servers.iter().zip(&mut turns) {
             turns.push(server.drive(TURN[usize::from(quick)], decides)?);
         }
-        progress.step();
     }
     let bare = &turns[0];
     let served = Who::ALL.iter().zip(&turns).map(|(who, turns)| {

@@ -4,7 +4,7 @@ use std::iter;
 
 use tollgate_bench::Scenario;
 
-use super::progress::Progress;
+use super::part;
 use super::report::{Cost, OURS, Row};
 use crate::Result;
 use crate::callgrind::Counter;
@@ -93,19 +93,16 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
 
 type Peer = (&'static str, Scenario);
 
-pub(super) const STEPS: u64 = 1 + ROWS.len() as u64;
-
 /// Batches of a thousand requests that each limiter serves in turn.
 const BATCHES: [usize; 2] = [200, 40];
 
-pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<Vec<Row>> {
-    progress.part("in process: what a request costs");
+pub(super) fn measure(quick: bool, count: bool) -> Result<Vec<Row>> {
+    part("in process: what a request costs");
     let all = ROWS.iter().flat_map(|(_, ours, peers)| {
         let peers = peers.iter().map(|(_, peer)| *peer);
         iter::once(*ours).chain(peers)
     });
     let counter = count.then(|| Counter::of(all)).transpose()?;
-    progress.step();
     let mut rows = Vec::new();
     for (what, ours, peers) in ROWS {
         let all: Vec<_> = [(OURS, *ours)]
@@ -130,7 +127,6 @@ pub(super) fn measure(quick: bool, count: bool, progress: &Progress) -> Result<V
             scenario: ours.name().to_owned(),
             by,
         });
-        progress.step();
     }
     Ok(rows)
 }

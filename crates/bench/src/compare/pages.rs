@@ -1,6 +1,5 @@
 //! `BENCHMARKS.md` and the table in `README.md`, written from the report and never by hand.
 
-mod over_http;
 mod summary;
 mod tables;
 
@@ -9,15 +8,11 @@ use std::path::Path;
 
 use super::figures::figure;
 use super::floors::{Bound, Floor, floors};
-use super::plots;
 use super::report::Report;
 use crate::Result;
 
-const PLOTS: &str = "docs/benchmarks";
-
 pub(super) fn write(report: &Report) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    plots::write(report, &root.join(PLOTS))?;
     fs::write(root.join("BENCHMARKS.md"), page(report))?;
     summary::write(report, &root.join("README.md"))
 }

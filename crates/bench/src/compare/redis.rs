@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Standalone;
 
-use super::progress::Progress;
+use super::part;
 use super::report::{InFlight, Pace, ServerCost, Sizes};
 use crate::Result;
 use crate::contender::{Contender, NAMES};
@@ -32,10 +32,8 @@ const TURN: [Duration; 2] = [Duration::from_millis(1_000), Duration::from_millis
 /// As many as fill the server's tables of keys and of expiries.
 const KEYS: u64 = 16_384;
 
-pub(super) const STEPS: u64 = POINTS.len() as u64 + 2 * NAMES.len() as u64 + 1;
-
-pub(super) fn pace(quick: bool, progress: &Progress) -> Result<Vec<InFlight>> {
-    progress.part("on Redis: decisions per second");
+pub(super) fn pace(quick: bool) -> Result<Vec<InFlight>> {
+    part("on Redis: decisions per second");
     let server = Standalone::start();
     runtime()?.block_on(async {
         let contenders = connected(&server.url()).await?;
@@ -54,27 +52,24 @@ pub(super) fn pace(quick: bool, progress: &Progress) -> Result<Vec<InFlight>> {
                 )
                 .await?,
             );
-            progress.step();
         }
         Ok(points)
     })
 }
 
 /// The bytes are counted on a server of one's own each; the instructions too, and only where valgrind is.
-pub(super) fn sizes(count: bool, progress: &Progress) -> Result<Vec<Sizes>> {
-    progress.part("on Redis: what a decision costs the server and the wire");
+pub(super) fn sizes(count: bool) -> Result<Vec<Sizes>> {
+    part("on Redis: what a decision costs the server and the wire");
     let mut sizes = Vec::new();
     for who in NAMES {
         let server = Standalone::start();
         let (bytes_to_server, bytes_from_server, bytes_per_key) =
             runtime()?.block_on(bytes(who, &server))?;
-        progress.step();
         let instructions = if count {
             Some(runtime()?.block_on(instructions(who))?)
         } else {
             None
         };
-        progress.step();
         sizes.push(Sizes {
             who: who.to_owned(),
             instructions,
@@ -86,15 +81,14 @@ pub(super) fn sizes(count: bool, progress: &Progress) -> Result<Vec<Sizes>> {
     Ok(sizes)
 }
 
-pub(super) fn costs(progress: &Progress) -> Result<Vec<ServerCost>> {
-    progress.part("on Redis: what a decision costs the server, alone and with others");
+pub(super) fn costs() -> Result<Vec<ServerCost>> {
+    part("on Redis: what a decision costs the server, alone and with others");
     let cost = |(case, [allowed, denied]): (&str, [u64; 2])| ServerCost {
         case: case.to_owned(),
         allowed,
         denied,
     };
-    let costs = redis_instructions::bounded()?;
-    progress.step();
+    let costs = redis_instructions::costs()?;
     Ok(costs.into_iter().map(cost).collect())
 }
 

@@ -1,4 +1,4 @@
-//! What was measured, as it stands in `report.json`. Tables, plots and floors are made of it and of nothing else.
+//! What was measured, as it stands in `report.json`. Tables and floors are made of it and of nothing else.
 
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ pub(crate) struct Sizes {
     pub(crate) bytes_per_key: u64,
 }
 
-/// What one of Tollgate's decisions costs redis-server, in instructions, in a case that has a bound.
+/// What one of Tollgate's decisions costs redis-server, in instructions, in one case.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ServerCost {
     pub(crate) case: String,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use governor::DefaultKeyedRateLimiter;
 use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 
-use super::progress::Progress;
+use super::part;
 use super::report::Threads;
 use crate::measure::median;
 
@@ -50,20 +50,16 @@ struct Case {
 #[derive(Clone, Copy)]
 struct Budget(u32);
 
-pub(super) const STEPS: u64 = CASES.len() as u64;
-
-pub(super) fn measure(quick: bool, progress: &Progress) -> Vec<Threads> {
-    progress.part("in process: one thread and two, few keys and many");
+pub(super) fn measure(quick: bool) -> Vec<Threads> {
+    part("in process: one thread and two, few keys and many");
     let rounds = ROUNDS[usize::from(quick)];
     let measured = |case: &Case| {
-        let threads = if case.against_version_4 {
+        if case.against_version_4 {
             case.measured::<Ipv4Addr>(rounds)
         } else {
             // As tower_governor and axum-governor have them.
             case.measured::<IpAddr>(rounds)
-        };
-        progress.step();
-        threads
+        }
     };
     CASES.iter().map(measured).collect()
 }

@@ -6,9 +6,7 @@ use std::path::Path;
 use tollgate_bench::Scenario;
 
 use super::super::figures::{Table, figure, thousands};
-use super::super::plots;
 use super::super::report::{Report, Served};
-use super::PLOTS;
 use crate::Result;
 
 const BEGIN: &str = "<!-- what follows is written by the benchmarks -->\n";
@@ -95,9 +93,5 @@ fn summary(report: &Report) -> String {
             ]);
         }
     }
-    format!(
-        "{}\n![Decisions per second and median latency over requests in flight]({PLOTS}/{})\n",
-        table.finish(),
-        plots::REDIS
-    )
+    table.finish()
 }

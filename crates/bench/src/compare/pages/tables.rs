@@ -1,9 +1,7 @@
 //! The tables, one for each part that was measured.
 
 use super::super::figures::{Table, counted, figure, thousands};
-use super::super::plots;
 use super::super::report::{Growth, InFlight, Report, Row, Served, ServerCost, Sizes, Threads};
-use super::{PLOTS, over_http};
 
 /// Those for which there is something to show.
 pub(super) fn all(report: &Report) -> String {
@@ -35,7 +33,7 @@ pub(super) fn all(report: &Report) -> String {
         "Over HTTP",
         include_str!("parts/http.md"),
         !report.http.is_empty(),
-        http(&report.http) + &over_http::said(report),
+        http(&report.http),
     );
     part(
         "Growth",
@@ -134,11 +132,7 @@ fn redis(points: &[InFlight]) -> String {
             ]);
         }
     }
-    format!(
-        "![Decisions per second and median latency over requests in flight]({PLOTS}/{})\n\n{}",
-        plots::REDIS,
-        table.finish()
-    )
+    table.finish()
 }
 
 fn sizes(all: &[Sizes]) -> String {
@@ -255,8 +249,9 @@ fn growth(growth: &Growth) -> String {
         ]);
     }
     format!(
-        "![Cost of a check and memory over keys]({PLOTS}/{})\n\n{}\n{}\n{}",
-        plots::KEYS,
+        "{}
+{}
+{}",
         keys.finish(),
         steps.finish(),
         pauses.finish()
