@@ -337,6 +337,8 @@ pub(crate) fn wants_reconnect(error: &RedisError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
 
     /// The texts of Redis 6.2 and 7.0, and of Redis 8.0 and Valkey 8.1.
@@ -412,6 +414,59 @@ mod tests {
             let error = general("EVALSHA", "ERR", &format!("{said} {behind}"));
             assert_eq!(error.kind(), FailureKind::Forbidden, "{said}");
             assert_eq!(error.detail(), told, "{said}");
+        }
+    }
+
+    /// Keys are identities, and a server names them in several of its errors.
+    #[test]
+    fn no_text_of_the_server_s_is_repeated_whatever_its_code_is() {
+        let codes = [
+            "ERR",
+            "READONLY",
+            "OOM",
+            "LOADING",
+            "BUSY",
+            "MASTERDOWN",
+            "MISCONF",
+            "NOREPLICAS",
+            "CLUSTERDOWN",
+            "TRYAGAIN",
+            "NOAUTH",
+            "WRONGPASS",
+            "NOPERM",
+            "DENIED",
+            "NOSCRIPT",
+            "MOVED",
+            "ASK",
+            "CROSSSLOT",
+            "WRONGTYPE",
+            "alice",
+        ];
+        let texts = [
+            "alice",
+            "tollgate:api:0/g:=alice is at 192.0.2.1",
+            "No permissions to access the 'tollgate:api:0/g:=alice' key",
+            "User alice has no permissions to access the 'tollgate:api:0/g:=alice' key",
+            "User alice has no permissions to run the 'get' command",
+            "this user has no permissions to run the 'tollgate:api:0/g:=alice' command",
+            "The user executing the script can't access =alice",
+            "ACL failure in script: No permissions to access the 'tollgate:api:0/g:=alice' key",
+            "unknown command 'alice', with args beginning with: 'tollgate:api:0/g:=alice'",
+            "Error running script (call to f_0): @user_script:1: -WRONGTYPE tollgate:api:0/g:=alice",
+            "max number of clients reached by alice",
+        ];
+        for code in codes {
+            for text in texts {
+                let said = format!("-{code} {text}\r\n");
+                let said = redis::parse_redis_value(said.as_bytes()).unwrap();
+                let error = said.extract_error().unwrap_err();
+                for told in [refusal("EVALSHA", &error), failure(&error)] {
+                    let said = format!("{told} {told:?} {}", told.detail());
+                    for word in ["alice", "192.0.2.1"] {
+                        assert!(!said.contains(word), "{code} {text}: {said}");
+                    }
+                }
+            }
         }
     }
 }

@@ -117,11 +117,48 @@ async fn a_right_that_is_taken_away_is_named_and_decisions_go_on_when_it_is_give
         allow_all_but(&server, "");
         recovered(&backend, &budget()).await;
     }
+    // What a request of one budget does not need: two of them are read together, and looked for where there is nothing, and a
+    // reset deletes.
+    let (one, other) = (budget(), Budget::of("errors-too", Quota::per_hour(1_000)));
+    let both = || async {
+        let said = backend.decide(&[one.charge(1), other.charge(1)]).await;
+        said.map(|_decided| ())
+    };
+    let reset = || async { backend.reset(one.scope, &one.key).await };
+    for missing in ["+mget", "+exists", "+del"] {
+        both().await.unwrap();
+        reset().await.unwrap();
+
+        allow_all_but(&server, missing);
+        let named = async {
+            loop {
+                let said = if missing == "+del" {
+                    reset().await
+                } else {
+                    both().await
+                };
+                let error = said.unwrap_err();
+                assert_ne!(error.kind(), FailureKind::ForeignState, "{error}");
+                is_discreet(&error.to_string());
+                if error.to_string().contains(&format!("add {missing} ")) {
+                    return error.kind();
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let kind = timeout(Duration::from_secs(30), named).await;
+        assert_eq!(kind.unwrap(), FailureKind::Forbidden, "{missing}");
+
+        allow_all_but(&server, "");
+        recovered(&backend, &one).await;
+    }
 }
 
 #[tokio::test]
 async fn a_command_that_is_renamed_is_named() {
-    for command in ["EVALSHA", "SCRIPT", "TIME", "GET", "SET", "HELLO"] {
+    for command in [
+        "EVALSHA", "SCRIPT", "TIME", "GET", "MGET", "EXISTS", "SET", "SETRANGE", "DEL", "HELLO",
+    ] {
         let server = Standalone::start_with(&["--rename-command", command, "hidden"]);
         let why = refused(RedisBackend::builder(&server.url())).await;
         assert!(
