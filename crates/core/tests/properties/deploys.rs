@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{DEBT_CEILING, Quota};
+use tollgate_core::{Algorithm, DEBT_CEILING, Quota};
 
 use crate::support::budget::{Budget, micros, receipt_of};
 
@@ -110,6 +110,58 @@ fn no_other_quota_forgives_a_debt() {
                 left + larger > owed,
                 "{one} beside {other}: {owed} µs became {left}"
             );
+        }
+    }
+}
+
+/// Windows and logs of one length are one state, whatever their limits are.
+#[test]
+fn no_other_limit_of_a_window_forgives_what_an_unchanged_one_would_not() {
+    const LIMITS: [u64; 5] = [1, 7, 12, 100, 1_000];
+    let offset = Duration::ZERO;
+    for algorithm in [
+        Algorithm::FixedWindow { offset },
+        Algorithm::SlidingWindow,
+        Algorithm::RollingWindow { buckets: 10 },
+        Algorithm::SlidingLog,
+    ] {
+        let quotas = LIMITS.map(|limit| Quota::per_second(limit).using(algorithm));
+        let pairs = quotas
+            .iter()
+            .flat_map(|one| quotas.map(|other| (*one, other)));
+        for (one, other) in pairs {
+            // given a window that is spent under one limit, in the middle of it
+            let mut now = START + SECOND / 2;
+            let mut budget = Budget::full(one);
+            assert!(budget.charge(now, one.capacity()).0.is_allowed());
+
+            // when both ask in turns, for little and for more than there ever is
+            for turn in 0..40 {
+                for (quota, cost) in [
+                    (other, 1),
+                    (other, other.capacity() + 1),
+                    (one, 1),
+                    (one, one.capacity() + 1),
+                ] {
+                    budget.quota = one;
+                    let before = budget.clone();
+                    budget.quota = quota;
+                    budget.charge(now, cost);
+                    budget.quota = one;
+
+                    // then the first has no more left for that, at once or later
+                    for later in (0..=20).map(|part| now + part * SECOND / 10) {
+                        let (was, is) = (before.peek(later), budget.peek(later));
+                        assert!(
+                            is.remaining() <= was.remaining()
+                                && is.reset_after() >= was.reset_after(),
+                            "{one} beside {other}, turn {turn}, {} µs later: {was:?} became {is:?}",
+                            later - now
+                        );
+                    }
+                }
+                now += SECOND / 13;
+            }
         }
     }
 }
