@@ -158,6 +158,13 @@ impl Fault {
         )
     }
 
+    /// Whether more servers may have decided than the one known `before` and the one known `after`. A fleet on a busy machine may
+    /// replace its master twice, and then the other has decided for a while.
+    #[must_use]
+    pub fn leaves_in_doubt(self, before: Option<usize>, after: Option<usize>) -> bool {
+        self.replaces_master() && (after.is_none() || after == before)
+    }
+
     /// The name, without figures.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -193,4 +200,32 @@ impl Fault {
 
 fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(rng.u64(range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_that_was_replaced_twice_leaves_in_doubt_who_decided() {
+        let time = Duration::from_secs(1);
+        let replacing = [
+            Fault::Failover,
+            Fault::PlannedFailover(time),
+            Fault::StaleFailover(time),
+            Fault::Isolated,
+        ];
+        for fault in replacing {
+            // Replaced once, as it should be.
+            assert!(!fault.leaves_in_doubt(Some(0), Some(1)), "{fault:?}");
+            assert!(!fault.leaves_in_doubt(Some(1), Some(0)), "{fault:?}");
+            // Twice, or nobody knows.
+            assert!(fault.leaves_in_doubt(Some(0), Some(0)), "{fault:?}");
+            assert!(fault.leaves_in_doubt(Some(1), None), "{fault:?}");
+            assert!(fault.leaves_in_doubt(None, None), "{fault:?}");
+        }
+        // Whoever decides goes on.
+        assert!(!Fault::Kill.leaves_in_doubt(Some(0), Some(0)));
+        assert!(!Fault::ReplicaParted(time).leaves_in_doubt(Some(0), Some(0)));
+    }
 }

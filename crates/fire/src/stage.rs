@@ -231,10 +231,7 @@ impl Stage {
             }
         };
         done.push(self.done_since(effect, from_us));
-        let after = self.deciding();
-        if fault.replaces_master() && (after.is_none() || after == before) {
-            // A busy machine may let a fleet replace its master once more meanwhile, and then the other has decided for a
-            // while.
+        if fault.leaves_in_doubt(before, self.deciding()) {
             self.doubt_clocks(done);
         } else {
             self.look_at_clocks(done);

@@ -171,7 +171,8 @@ impl Sentinels {
     }
 
     /// Starts the killed servers again, as replicas of the present master. The Sentinels would make them replicas by themselves
-    /// after some ten seconds.
+    /// after some ten seconds. On a busy machine the Sentinels may make such a server the master meanwhile: then the fleet is
+    /// whole all the same.
     ///
     /// # Panics
     ///
@@ -183,9 +184,15 @@ impl Sentinels {
             if self.servers[number].pid().is_none() {
                 self.servers[number].restart();
                 self.follow(number, master);
-                until("the replica follows", || follows(&self.servers[number]));
+                until("the replica follows", || self.has_place(number));
             }
         }
+    }
+
+    /// Whether a server follows a master, or is the master of a fleet that is whole.
+    #[must_use]
+    pub fn has_place(&self, number: usize) -> bool {
+        follows(&self.servers[number]) || self.is_whole()
     }
 
     /// Tells one server to be the other's replica.

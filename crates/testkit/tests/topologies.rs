@@ -22,6 +22,35 @@ fn sentinels_make_the_replica_a_master_when_the_master_is_gone() {
     assert!(all.command(&["ROLE"]).contains("master"));
 }
 
+/// The Sentinels of a machine that is busy may have replaced the master again while a server was waited for that was to follow it.
+#[test]
+fn a_server_that_has_become_the_master_of_a_whole_fleet_is_not_waited_for_any_more() {
+    // given a replica that follows
+    let all = Sentinels::start();
+    let is_master = |number: usize| all.servers()[number].command(&["ROLE"]).contains("master");
+    assert!(is_master(0) && !is_master(1));
+    assert!(all.has_place(1));
+
+    // when it takes over
+    all.plan_failover();
+    let began = Instant::now();
+    while all.named() != Some(1) {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Some ten seconds pass before the Sentinels make the old master a replica.
+    let has_none_yet = !all.has_place(1) || !is_master(0);
+    all.follow(0, 1);
+    while !all.is_whole() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    // then it has its place once the other follows
+    assert!(is_master(1) && has_none_yet);
+    assert!(all.has_place(1) && all.has_place(0));
+}
+
 #[test]
 fn a_slot_of_a_cluster_moves_with_its_keys() {
     let cluster = Cluster::start_with_replicas(1);

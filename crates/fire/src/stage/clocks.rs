@@ -89,6 +89,8 @@ impl Clocks {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
 
     #[test]
@@ -117,5 +119,23 @@ mod tests {
         // There is no other.
         assert_eq!(eras(&[3], Some(0)), []);
         assert_eq!(eras(&[3, 3], Some(1)), []);
+    }
+
+    /// What could not be written was not set: nobody may be told of a clock that no server has.
+    #[test]
+    fn a_clock_that_could_not_be_set_is_what_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("nowhere");
+        let mut clocks = Clocks::ahead(Some(nowhere.clone()), &[3, 10], None);
+
+        clocks.step(0, 1, 5_000_000).unwrap_err();
+        let after_none = clocks.decides(0);
+        std::fs::create_dir(&nowhere).unwrap();
+        clocks.step(0, 1, 5_000_000).unwrap();
+        let after_one = clocks.decides(0).map(|era| era.effect);
+
+        assert_eq!(after_none, None);
+        // From where it was.
+        assert_eq!(after_one, Some(Effect::Clock(8_000_000)));
     }
 }
