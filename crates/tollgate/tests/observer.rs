@@ -14,8 +14,8 @@ use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Method, Request, StatusCode};
 use tollgate::key::{Global, Header};
 use tollgate::{
-    Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure,
-    OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers, Verdict,
+    Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, ManualClock, MemoryBackend,
+    OnFailure, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers, Verdict,
 };
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
@@ -251,4 +251,52 @@ async fn denials_are_logged_for_debugging_without_identities_and_a_flood_of_them
     assert!(!text.contains("a-secret"), "{}", lines[0]);
     // A second has 100 lines, and this takes some seconds at most.
     assert!((100..=1_000).contains(&lines.len()), "{}", lines.len());
+}
+
+#[tokio::test]
+async fn the_log_tells_of_callers_who_wait_for_what_another_quota_of_their_budget_charged() {
+    // given two processes in the middle of a deploy that shortens a full drain from a minute to a second
+    let log = Log::default();
+    let _guard = log.listen();
+    let shared = MemoryBackend::builder().clock(ManualClock::new()).build();
+    let shared = Arc::new(shared);
+    let limiter = |quota: Quota| {
+        let policy = Policy::new("api", quota).key(Header::new("x-api-key"));
+        let builder = Limiter::builder().policy(policy);
+        builder.backend(Arc::clone(&shared)).build().unwrap()
+    };
+    let (old, new) = (
+        limiter(Quota::per_minute(10)),
+        limiter(Quota::per_second(10)),
+    );
+    let is_refused = async |limiter: &Limiter, caller: &str| {
+        let check = limiter.check("api", caller).await.unwrap();
+        !check.is_allowed()
+    };
+
+    // when callers have spent their budgets, then nothing is told
+    for (limiter, caller) in [(&old, "a-secret"), (&new, "another")] {
+        while !is_refused(limiter, caller).await {}
+    }
+    let text = log.text();
+    assert!(!text.contains("owes more"), "{text}");
+
+    // when the new process refuses the caller of the old one again and again
+    for _ in 0..100 {
+        assert!(is_refused(&new, "a-secret").await);
+    }
+
+    // then it is told once, with how long that lasts, and without the caller
+    let text = log.text();
+    let lines: Vec<_> = text.lines().filter(|it| it.contains("owes more")).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    for word in [
+        "INFO",
+        "policy=\"api\"",
+        "retry_after=Some(59.1s)",
+        "full_after=60s",
+    ] {
+        assert!(lines[0].contains(word), "{word}: {}", lines[0]);
+    }
+    assert!(!text.contains("a-secret"), "{text}");
 }

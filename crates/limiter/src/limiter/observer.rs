@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tollgate_core::{Decision, Key, Mode, Verdict};
+use tollgate_core::{Algorithm, Decision, Key, Mode, Quota, Verdict};
 use tracing::Level;
 
 use super::plan::Entries;
@@ -106,6 +106,7 @@ impl<'a> Event<'a> {
 pub(super) struct Observers {
     observer: Option<Arc<dyn Observer>>,
     denials: DenialLog,
+    debts: DebtLog,
 }
 
 impl Observers {
@@ -113,6 +114,7 @@ impl Observers {
         Self {
             observer,
             denials: DenialLog::default(),
+            debts: DebtLog::default(),
         }
     }
 
@@ -124,6 +126,9 @@ impl Observers {
     /// A decision about all quotas of a plan.
     #[inline]
     pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+        if !decision.is_admitted() {
+            self.debts.look(entries, decision);
+        }
         if self.listen() {
             self.tell_all(entries, decision, cause);
         }
@@ -244,4 +249,69 @@ impl DenialLog {
             "denied"
         );
     }
+}
+
+/// The line about a refused caller whose budget owes more than its quota ever charges: an operator who has just deployed another quota
+/// is to see why callers wait for longer than the new one says. At most one in a minute.
+#[derive(Debug)]
+struct DebtLog {
+    start: Instant,
+    /// The second before which no other line is due.
+    due: AtomicU64,
+}
+
+const SECONDS_BETWEEN_DEBTS: u64 = 60;
+
+impl Default for DebtLog {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            due: AtomicU64::new(0),
+        }
+    }
+}
+
+impl DebtLog {
+    #[cold]
+    fn look(&self, entries: Entries<'_>, decision: &Decision) {
+        for ((limit, _, _), verdict) in entries.quotas().zip(decision.verdicts()) {
+            if verdict.is_denied() && owes_more_than_a_budget(&limit.quota, verdict) {
+                self.write(limit.label.policy(), limit.label.quota(), verdict);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn write(&self, policy: &str, quota: &str, verdict: &Verdict) {
+        let (now, due) = (
+            self.start.elapsed().as_secs(),
+            self.due.load(Ordering::Relaxed),
+        );
+        let next = now + SECONDS_BETWEEN_DEBTS;
+        let is_ours = || {
+            let swapped =
+                (self.due).compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
+            swapped.is_ok()
+        };
+        if now >= due && is_ours() {
+            tracing::info!(
+                policy,
+                quota,
+                retry_after = ?verdict.retry_after(),
+                full_after = ?verdict.reset_after(),
+                "a caller owes more than this quota charges: to another quota of the same name, as while a deploy changes it, or as a \
+                 debt; it waits until that has drained"
+            );
+        }
+    }
+}
+
+/// Whether it takes longer than a full budget does until this one is full again. A rest of a microsecond counts as a whole one.
+fn owes_more_than_a_budget(quota: &Quota, verdict: &Verdict) -> bool {
+    if quota.algorithm() != Algorithm::Gcra {
+        return false;
+    }
+    let owed_us = verdict.reset_after().as_micros().saturating_sub(1);
+    let full = u128::from(quota.capacity()) * quota.period().as_micros();
+    owed_us * u128::from(quota.limit()) >= full
 }
