@@ -158,8 +158,8 @@ impl Fault {
         )
     }
 
-    /// Whether more servers may have decided than the one known `before` and the one known `after`. A fleet on a busy machine may
-    /// replace its master twice, and then the other has decided for a while.
+    /// Says that more servers may have decided than the one known `before` and the one known `after`. A fleet on a busy machine
+    /// may replace its master twice, and then the other has decided for a while.
     #[must_use]
     pub fn leaves_in_doubt(self, before: Option<usize>, after: Option<usize>) -> bool {
         self.replaces_master() && (after.is_none() || after == before)

@@ -189,7 +189,7 @@ impl Sentinels {
         }
     }
 
-    /// Whether a server follows a master, or is the master of a fleet that is whole.
+    /// True of a server that follows a master, and of the master of a fleet that is whole.
     #[must_use]
     pub fn has_place(&self, number: usize) -> bool {
         follows(&self.servers[number]) || self.is_whole()

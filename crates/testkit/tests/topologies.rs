@@ -22,7 +22,7 @@ fn sentinels_make_the_replica_a_master_when_the_master_is_gone() {
     assert!(all.command(&["ROLE"]).contains("master"));
 }
 
-/// The Sentinels of a machine that is busy may have replaced the master again while a server was waited for that was to follow it.
+/// On a busy machine the Sentinels may replace the master again while a test waits for a server to follow it.
 #[test]
 fn a_server_that_has_become_the_master_of_a_whole_fleet_is_not_waited_for_any_more() {
     // given a replica that follows

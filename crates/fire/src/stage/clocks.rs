@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(eras(&[3, 3], Some(1)), []);
     }
 
-    /// What could not be written was not set: nobody may be told of a clock that no server has.
+    /// A failed write leaves the clock as it was, so that the checker is not told of a clock that no server has.
     #[test]
     fn a_clock_that_could_not_be_set_is_what_it_was() {
         let folder = tempfile::tempdir().unwrap();

@@ -306,7 +306,7 @@ impl DebtLog {
     }
 }
 
-/// Whether it takes longer than a full budget does until this one is full again. A rest of a microsecond counts as a whole one.
+/// True if this budget is full again later than one that is spent now. A rest of a microsecond counts as a whole one.
 fn owes_more_than_a_budget(quota: &Quota, verdict: &Verdict) -> bool {
     if quota.algorithm() != Algorithm::Gcra {
         return false;
