@@ -208,7 +208,7 @@ impl Key {
             _ => (&[][..], &[][..], Some(self.clone())),
         };
         let known = known.iter().cloned();
-        known.chain(Joined(joined)).chain(alone)
+        known.chain(TupleParts(joined)).chain(alone)
     }
 
     /// The canonical form: the kind as one byte, then the content. An identity longer than [`MAX_LEN`](Self::MAX_LEN) has the
@@ -243,9 +243,9 @@ fn kind_of(byte: Option<&u8>) -> KeyKind {
 }
 
 /// The parts of a tuple, each behind its length.
-struct Joined<'a>(&'a [u8]);
+struct TupleParts<'a>(&'a [u8]);
 
-impl Iterator for Joined<'_> {
+impl Iterator for TupleParts<'_> {
     type Item = Key;
 
     fn next(&mut self) -> Option<Key> {

@@ -249,14 +249,14 @@ enum Verdicts {
     One(Verdict),
     Several(List),
     /// Verdicts by clocks of their own. Boxed, so that only the decisions of a cluster pay for them.
-    Apart(Box<Apart>),
+    Separate(Box<SeparateVerdicts>),
 }
 
 /// Two verdicts: a caller's own budget and one that all share are the commonest list.
 type List = SmallVec<[Verdict; 2]>;
 
 #[derive(Clone)]
-struct Apart {
+struct SeparateVerdicts {
     verdicts: Vec<Verdict>,
     /// One for each verdict.
     times: Vec<Timestamp>,
@@ -268,7 +268,7 @@ impl Verdicts {
         match self {
             Self::One(verdict) => slice::from_ref(verdict),
             Self::Several(verdicts) => verdicts,
-            Self::Apart(apart) => &apart.verdicts,
+            Self::Separate(separate) => &separate.verdicts,
         }
     }
 
@@ -276,7 +276,7 @@ impl Verdicts {
     fn times(&self) -> &[Timestamp] {
         match self {
             Self::One(_) | Self::Several(_) => &[],
-            Self::Apart(apart) => &apart.times,
+            Self::Separate(separate) => &separate.times,
         }
     }
 }
@@ -320,7 +320,7 @@ impl Decision {
         Self {
             at: times.first().copied().unwrap_or_default(),
             admitted,
-            verdicts: Verdicts::Apart(Box::new(Apart { verdicts, times })),
+            verdicts: Verdicts::Separate(Box::new(SeparateVerdicts { verdicts, times })),
         }
     }
 
@@ -359,7 +359,7 @@ impl Decision {
     pub(crate) const fn sole(&self) -> Option<&Verdict> {
         match &self.verdicts {
             Verdicts::One(verdict) => Some(verdict),
-            Verdicts::Several(_) | Verdicts::Apart(_) => None,
+            Verdicts::Several(_) | Verdicts::Separate(_) => None,
         }
     }
 

@@ -8,7 +8,7 @@ use http::Extensions;
 use tollgate_http::Guard;
 use tollgate_http::annotation::limits::Limits;
 use tollgate_http::annotation::rule::Rule;
-use tollgate_http::transport::{self, Closed, Owner, Site};
+use tollgate_http::transport::{self, EntranceError, Owner, Site};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
@@ -67,8 +67,8 @@ async fn let_in<L: Limits>(
     let service = path.as_ref().map_or("", |path| service(path.as_str()));
     let entered = transport::enter(&Method::<L>(PhantomData), &head, service).await;
     entered.map_err(|closed| match closed {
-        Closed::Misused(misuse) => Status::internal(misuse.told()),
-        Closed::Refused(response) => refusal_status(response.headers()),
+        EntranceError::Misused(misuse) => Status::internal(misuse.told()),
+        EntranceError::Refused(response) => refusal_status(response.headers()),
     })?;
     Ok((MetadataMap::from_headers(head.headers), head.extensions))
 }

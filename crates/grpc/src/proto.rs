@@ -36,7 +36,7 @@ mod option;
 use prost_reflect::DescriptorPool;
 use tollgate_limiter::{Limiter, Policy};
 
-pub use self::error::{ProtoError, Wrong};
+pub use self::error::{OptionFault, ProtoError};
 use self::option::{Options, called};
 
 /// The folder in which compilers of `.proto` files find `tollgate/v1/limit.proto`, on the machine that builds.

@@ -4,7 +4,7 @@
 //! This module may change with any version of Tollgate: it is made for Tollgate's own crates.
 
 #[cfg(feature = "axum")]
-pub use crate::annotation::entrance::{Closed, enter};
+pub use crate::annotation::entrance::{EntranceError, enter};
 #[cfg(feature = "axum")]
 pub use crate::annotation::name::of_route;
 #[cfg(feature = "axum")]

@@ -62,7 +62,7 @@ pub use self::client_ip::ClientIp;
 pub use self::cookie::Cookie;
 pub use self::extension::Extension;
 pub use self::form_field::FormField;
-pub use self::found::Found;
+pub use self::found::FoundKey;
 pub use self::global::Global;
 pub use self::header::Header;
 pub use self::host::Host;
@@ -235,7 +235,7 @@ impl Source {
 pub fn from_fn<F, R>(find: F) -> FromFn<F>
 where
     F: Fn(&RequestView<'_>) -> R + Send + Sync + 'static,
-    R: Found,
+    R: FoundKey,
 {
     FromFn(find)
 }
@@ -253,7 +253,7 @@ impl<F> fmt::Debug for FromFn<F> {
 impl<F, R> KeyExtractor for FromFn<F>
 where
     F: Fn(&RequestView<'_>) -> R + Send + Sync + 'static,
-    R: Found,
+    R: FoundKey,
 {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         (self.0)(request).into_key()

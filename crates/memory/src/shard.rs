@@ -211,7 +211,7 @@ impl Shard {
         if slots == 0 {
             return;
         }
-        let mut least: Option<(Worth, Slot)> = None;
+        let mut least: Option<(EntryValue, Slot)> = None;
         let (mut passed, mut examined) = (0, 0);
         while passed < STEP
             || (walk == Walk::MakeRoom && self.is_full() && examined < SAMPLE && passed < slots)
@@ -249,7 +249,7 @@ impl Shard {
     }
 
     /// Zero for a vacancy.
-    fn worth(&self, slot: Slot) -> Option<Worth> {
+    fn worth(&self, slot: Slot) -> Option<EntryValue> {
         let entry = self.table.entry(slot);
         let key = entry.key;
         if key.is_vacant() {
@@ -260,7 +260,7 @@ impl Shard {
         } else {
             key.short_scope()
         };
-        Some(Worth {
+        Some(EntryValue {
             seen_again: key.is_seen_again(),
             until: entry.state.meaningless_at(Scope::numbered(scope)?.unit()),
         })
@@ -284,7 +284,7 @@ impl Shard {
 /// The first to go are entries charged once and never seen again, for no caller waits for them. The next are those that would
 /// be full again soonest: the deepest debt stays longest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Worth {
+struct EntryValue {
     seen_again: bool,
     until: Timestamp,
 }

@@ -28,7 +28,7 @@ struct Place<'b> {
 }
 
 /// The place of a state that one or several charges name.
-enum Home {
+enum StatePlace {
     /// In its shard, under the lock at this position.
     Kept(usize, Slot),
     /// Here, because its key was never seen: full until something is taken.
@@ -36,9 +36,9 @@ enum Home {
 }
 
 /// The states of a call under way.
-struct Held<'s, 'a> {
+struct CallStates<'s, 'a> {
     locked: &'s mut [MutexGuard<'a, Shard>],
-    homes: &'s mut [Home],
+    homes: &'s mut [StatePlace],
     /// The home of each charge's state.
     home_of: &'s [usize],
 }
@@ -81,17 +81,17 @@ pub(crate) fn decide_several(
     }
     let last = locked.iter().map(|shard| shard.last()).max();
     let now = not_before(last.unwrap_or_default(), came_at, clock);
-    let mut homes: PerCharge<Home> = SmallVec::new();
+    let mut homes: PerCharge<StatePlace> = SmallVec::new();
     for place in &mut places {
         place.lock = position(&numbers, place.shard);
         let shard = &mut locked[place.lock];
         shard.set_time(now);
         homes.push(match shard.find(&place.lookup) {
-            Some(slot) => Home::Kept(place.lock, slot),
-            None => Home::Fresh(State::full(place.quota)),
+            Some(slot) => StatePlace::Kept(place.lock, slot),
+            None => StatePlace::Fresh(State::full(place.quota)),
         });
     }
-    let mut held = Held {
+    let mut held = CallStates {
         locked: &mut locked,
         homes: &mut homes,
         home_of: &place_of,
@@ -106,7 +106,7 @@ pub(crate) fn decide_several(
             .any(|(verdict, _)| verdict.taken() > 0)
     };
     for (index, (home, place)) in homes.iter_mut().zip(&places).enumerate() {
-        if let Home::Fresh(state) = home
+        if let StatePlace::Fresh(state) = home
             && taken(index)
         {
             let state = mem::replace(state, State::full(&ANY_QUOTA));
@@ -128,12 +128,12 @@ fn position(numbers: &[usize], number: usize) -> usize {
     less.unwrap_or(numbers.len())
 }
 
-impl States for Held<'_, '_> {
+impl States for CallStates<'_, '_> {
     #[inline]
     fn state(&mut self, index: usize) -> &mut State {
         match &mut self.homes[self.home_of[index]] {
-            Home::Kept(lock, slot) => self.locked[*lock].state_mut(*slot),
-            Home::Fresh(state) => state,
+            StatePlace::Kept(lock, slot) => self.locked[*lock].state_mut(*slot),
+            StatePlace::Fresh(state) => state,
         }
     }
 }

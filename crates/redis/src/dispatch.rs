@@ -22,7 +22,7 @@ use crate::connection::Connection;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{CreditSink, Job, gone};
 use crate::link::Link;
-use crate::queue::{Batch, Fill};
+use crate::queue::{Batch, CallShare};
 use crate::redirect::Redirect;
 use crate::stats::Counters;
 use crate::sync::{Handle, Instant, Mutex, MutexGuard, sleep_until};
@@ -310,8 +310,8 @@ impl Dispatch {
     /// The waiting jobs that one call may carry, and those whose answer would come too late.
     fn batch(&self, state: &mut Traffic, now: Instant) -> Batch {
         let (mut keys, mut weight, mut count) = (0, 0, 0);
-        let fits = |job: &Job, fill: Fill| {
-            let parts = if fill == Fill::Half { 2 } else { 1 };
+        let fits = |job: &Job, fill: CallShare| {
+            let parts = if fill == CallShare::Half { 2 } else { 1 };
             let with = (
                 keys + job.request.names.len(),
                 weight + job.request.weight(),

@@ -39,7 +39,7 @@ pub(crate) const GIVES_WAY_FOR: Duration = Duration::from_millis(100);
 
 /// The bounds of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub(crate) enum CallShare {
     Half,
     Whole,
 }
@@ -95,7 +95,7 @@ impl Queue {
         &mut self,
         now: Instant,
         answered_at: Instant,
-        mut fits: impl FnMut(&Job, Fill) -> bool,
+        mut fits: impl FnMut(&Job, CallShare) -> bool,
     ) -> Batch {
         let mut turn = Batch::default();
         let Some(route) = self.turns.pop_front() else {
@@ -109,7 +109,7 @@ impl Queue {
         while let Some(job) = group.unattended.front()
             && !group.awaited.is_empty()
             && job.deadline <= has_given_way
-            && fits(job, Fill::Half)
+            && fits(job, CallShare::Half)
         {
             turn.jobs.extend(group.unattended.pop_front());
             unattended += 1;
@@ -117,7 +117,7 @@ impl Queue {
         while let Some(job) = group.awaited.front() {
             let is_late = job.deadline <= answered_at;
             let is_over = is_late || job.is_withdrawn();
-            if !is_over && !fits(job, Fill::Whole) {
+            if !is_over && !fits(job, CallShare::Whole) {
                 break;
             }
             let job = group.awaited.pop_front();
@@ -129,7 +129,7 @@ impl Queue {
             }
         }
         while let Some(job) = group.unattended.front()
-            && fits(job, Fill::Whole)
+            && fits(job, CallShare::Whole)
         {
             turn.jobs.extend(group.unattended.pop_front());
             unattended += 1;

@@ -19,11 +19,11 @@ pub(super) enum Repr {
     },
     Heap(Arc<[u8]>),
     /// A digest, alone or in a tuple, and its source.
-    Sourced(Arc<Sourced>),
+    Digested(Arc<DigestedKey>),
 }
 
 /// A key that does not say by itself what it is made of.
-pub(super) struct Sourced {
+pub(super) struct DigestedKey {
     /// The bytes that are compared, hashed and stored.
     key: Key,
     pub(super) source: Source,
@@ -44,7 +44,7 @@ impl Clone for Repr {
                 bytes: *bytes,
             },
             Self::Heap(bytes) => Self::Heap(Arc::clone(bytes)),
-            Self::Sourced(sourced) => Self::Sourced(Arc::clone(sourced)),
+            Self::Digested(digested) => Self::Digested(Arc::clone(digested)),
         }
     }
 
@@ -118,13 +118,13 @@ impl Key {
 
     /// This key, with the source that it was made of.
     pub(super) fn of(self, source: Source) -> Self {
-        Self(Repr::Sourced(Arc::new(Sourced { key: self, source })))
+        Self(Repr::Digested(Arc::new(DigestedKey { key: self, source })))
     }
 
     /// The source, if the key does not say it by itself.
     pub(super) fn source(&self) -> Option<&Source> {
         match &self.0 {
-            Repr::Sourced(sourced) => Some(&sourced.source),
+            Repr::Digested(digested) => Some(&digested.source),
             Repr::Inline { .. } | Repr::Heap(_) => None,
         }
     }
@@ -135,7 +135,7 @@ impl Key {
     #[inline]
     pub fn compact(self) -> Self {
         match &self.0 {
-            Repr::Sourced(sourced) => sourced.key.clone(),
+            Repr::Digested(digested) => digested.key.clone(),
             Repr::Inline { .. } | Repr::Heap(_) => self,
         }
     }
@@ -147,7 +147,7 @@ impl Repr {
         match self {
             Self::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Self::Heap(bytes) => bytes,
-            Self::Sourced(sourced) => sourced.key.as_bytes(),
+            Self::Digested(digested) => digested.key.as_bytes(),
         }
     }
 
@@ -165,7 +165,7 @@ impl Repr {
                 };
                 (&blocks[..full], rest)
             }
-            Self::Heap(_) | Self::Sourced(_) => blocks_of(self),
+            Self::Heap(_) | Self::Digested(_) => blocks_of(self),
         }
     }
 }

@@ -18,7 +18,7 @@ pub enum ProtoError {
         /// The method or service.
         place: String,
         /// What is wrong with it.
-        wrong: Wrong,
+        wrong: OptionFault,
     },
     /// A policy covers none of the methods that there are.
     NoSuchMethod {
@@ -32,7 +32,7 @@ pub enum ProtoError {
 /// What is wrong with an option.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Wrong {
+pub enum OptionFault {
     /// There is no quota of that burst.
     Burst(QuotaError),
     /// A burst stands beside a text that is not one quota.
@@ -50,13 +50,13 @@ pub enum Wrong {
     Shape,
 }
 
-impl From<QuotaError> for Wrong {
+impl From<QuotaError> for OptionFault {
     fn from(error: QuotaError) -> Self {
         Self::Burst(error)
     }
 }
 
-impl From<ConfigError> for Wrong {
+impl From<ConfigError> for OptionFault {
     fn from(error: ConfigError) -> Self {
         Self::Policy(error)
     }
@@ -74,7 +74,7 @@ impl fmt::Display for ProtoError {
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for OptionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Burst(error) => error.fmt(f),

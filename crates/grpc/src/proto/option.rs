@@ -5,7 +5,7 @@ use tollgate_core::Quota;
 use tollgate_limiter::transport::is_none;
 use tollgate_limiter::{Messages, Policy, Quotas};
 
-use super::{ProtoError, Wrong};
+use super::{OptionFault, ProtoError};
 
 /// The options that there are in a contract.
 pub(super) struct Options {
@@ -67,8 +67,8 @@ pub(super) fn called(method: &MethodDescriptor) -> String {
 fn read(
     extension: Option<&ExtensionDescriptor>,
     options: &DynamicMessage,
-    policy: impl Fn(&DynamicMessage) -> Result<Policy, Wrong>,
-) -> Result<Vec<Policy>, Wrong> {
+    policy: impl Fn(&DynamicMessage) -> Result<Policy, OptionFault>,
+) -> Result<Vec<Policy>, OptionFault> {
     let Some(extension) = extension.filter(|extension| options.has_extension(extension)) else {
         return Ok(Vec::new());
     };
@@ -78,7 +78,7 @@ fn read(
         .unwrap_or_else(|| std::slice::from_ref(&value));
     let limits = limits
         .iter()
-        .map(|limit| limit.as_message().ok_or(Wrong::Shape));
+        .map(|limit| limit.as_message().ok_or(OptionFault::Shape));
     limits.map(|limit| policy(limit?)).collect()
 }
 
@@ -90,16 +90,16 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn calls(&self, option: &DynamicMessage) -> Result<Policy, Wrong> {
+    fn calls(&self, option: &DynamicMessage) -> Result<Policy, OptionFault> {
         self.policy(option, "")
     }
 
-    fn messages(&self, option: &DynamicMessage) -> Result<Policy, Wrong> {
+    fn messages(&self, option: &DynamicMessage) -> Result<Policy, OptionFault> {
         let policy = self.policy(option, "/messages")?;
         Ok(policy.per_message(messages(option)?))
     }
 
-    fn policy(&self, option: &DynamicMessage, suffix: &str) -> Result<Policy, Wrong> {
+    fn policy(&self, option: &DynamicMessage, suffix: &str) -> Result<Policy, OptionFault> {
         let limit = Limit::of(option)?;
         let place = || format!("{}{suffix}", self.name.to_ascii_lowercase());
         let name = limit.name.unwrap_or_else(place);
@@ -107,7 +107,7 @@ impl Place<'_> {
         Ok(policy.cost(limit.cost))
     }
 
-    fn error(&self, wrong: Wrong) -> ProtoError {
+    fn error(&self, wrong: OptionFault) -> ProtoError {
         ProtoError::Option {
             place: self.name.into(),
             wrong,
@@ -123,10 +123,10 @@ struct Limit {
 }
 
 impl Limit {
-    fn of(option: &DynamicMessage) -> Result<Self, Wrong> {
+    fn of(option: &DynamicMessage) -> Result<Self, OptionFault> {
         // Written for a newer version of this crate, which would understand it.
         if option.unknown_fields().next().is_some() {
-            return Err(Wrong::Unknown);
+            return Err(OptionFault::Unknown);
         }
         let quotas = quotas(text(option, "quota")?, number(option, "burst")?)?;
         let cost = if option.has_field_by_name("cost") {
@@ -140,27 +140,27 @@ impl Limit {
 }
 
 /// The quotas of a text, as for [`Policy::try_new`], which says what is wrong with it. A burst is that of one.
-fn quotas(text: String, burst: u64) -> Result<Quotas, Wrong> {
+fn quotas(text: String, burst: u64) -> Result<Quotas, OptionFault> {
     let quotas = match burst {
         0 => return Ok(text.into()),
         _ => Quota::parse_all(&text),
     };
     match quotas.as_deref() {
         Ok([quota]) => Ok(quota.try_burst(burst)?.into()),
-        Ok(_) => Err(Wrong::BurstOfSeveral { quota: text }),
-        Err(_) if is_none(&text) => Err(Wrong::BurstOfSeveral { quota: text }),
+        Ok(_) => Err(OptionFault::BurstOfSeveral { quota: text }),
+        Err(_) if is_none(&text) => Err(OptionFault::BurstOfSeveral { quota: text }),
         Err(_) => Ok(text.into()),
     }
 }
 
 /// What the option for messages says beyond that.
-fn messages(option: &DynamicMessage) -> Result<Messages, Wrong> {
+fn messages(option: &DynamicMessage) -> Result<Messages, OptionFault> {
     let mut messages = match option.get_field_by_name("of").as_deref() {
         Some(Value::EnumNumber(1)) => Messages::received(),
         Some(Value::EnumNumber(2)) => Messages::sent(),
         Some(Value::EnumNumber(3)) => Messages::both(),
-        Some(Value::EnumNumber(_)) => return Err(Wrong::Direction),
-        _ => return Err(Wrong::Shape),
+        Some(Value::EnumNumber(_)) => return Err(OptionFault::Direction),
+        _ => return Err(OptionFault::Shape),
     };
     if flag(option, "by_bytes")? {
         messages = messages.by_bytes();
@@ -171,23 +171,23 @@ fn messages(option: &DynamicMessage) -> Result<Messages, Wrong> {
     Ok(messages)
 }
 
-fn text(option: &DynamicMessage, name: &str) -> Result<String, Wrong> {
+fn text(option: &DynamicMessage, name: &str) -> Result<String, OptionFault> {
     match option.get_field_by_name(name).as_deref() {
         Some(Value::String(text)) => Ok(text.clone()),
-        _ => Err(Wrong::Shape),
+        _ => Err(OptionFault::Shape),
     }
 }
 
-fn number(option: &DynamicMessage, name: &str) -> Result<u64, Wrong> {
+fn number(option: &DynamicMessage, name: &str) -> Result<u64, OptionFault> {
     match option.get_field_by_name(name).as_deref() {
         Some(Value::U64(number)) => Ok(*number),
-        _ => Err(Wrong::Shape),
+        _ => Err(OptionFault::Shape),
     }
 }
 
-fn flag(option: &DynamicMessage, name: &str) -> Result<bool, Wrong> {
+fn flag(option: &DynamicMessage, name: &str) -> Result<bool, OptionFault> {
     match option.get_field_by_name(name).as_deref() {
         Some(Value::Bool(flag)) => Ok(*flag),
-        _ => Err(Wrong::Shape),
+        _ => Err(OptionFault::Shape),
     }
 }

@@ -8,7 +8,7 @@ use tollgate_limiter::transport::MOST_LOG_ENTRIES;
 use tollgate_limiter::{ConfigError, Limiter, Policy};
 
 use super::claim::Claim;
-use super::misuse::What;
+use super::misuse::MisuseKind;
 use super::rule::{OwnPolicy, Rule};
 use super::site::{Site, described};
 
@@ -44,7 +44,7 @@ impl<'a> Build<'a> {
     }
 
     /// The policies, and the names that they take.
-    pub(super) fn policies(mut self) -> Result<(Policies, Vec<(String, Claim)>), What> {
+    pub(super) fn policies(mut self) -> Result<(Policies, Vec<(String, Claim)>), MisuseKind> {
         let mut nameless = 0;
         let mut policies = Vec::new();
         for (index, rule) in self.site.rules().into_iter().enumerate() {
@@ -59,7 +59,7 @@ impl<'a> Build<'a> {
         }
         let quotas = policies.iter().map(|policy| policy.most_limits()).sum();
         if quotas > MAX_CHARGES {
-            return Err(What::TooManyQuotas { quotas });
+            return Err(MisuseKind::TooManyQuotas { quotas });
         }
         let entries = policies
             .iter()
@@ -67,7 +67,7 @@ impl<'a> Build<'a> {
             .sum();
         if entries > MOST_LOG_ENTRIES {
             let most = MOST_LOG_ENTRIES;
-            return Err(What::Config(ConfigError::TooManyLogEntries {
+            return Err(MisuseKind::Config(ConfigError::TooManyLogEntries {
                 entries,
                 most,
             }));
@@ -75,15 +75,19 @@ impl<'a> Build<'a> {
         Ok((policies.into(), self.claims))
     }
 
-    fn policy_of_the_limiter(&self, name: &str, cost: Option<u64>) -> Result<Arc<Policy>, What> {
-        let unknown = || What::UnknownPolicy {
+    fn policy_of_the_limiter(
+        &self,
+        name: &str,
+        cost: Option<u64>,
+    ) -> Result<Arc<Policy>, MisuseKind> {
+        let unknown = || MisuseKind::UnknownPolicy {
             policy: name.into(),
         };
         let policy = self.limiter.policy(name).ok_or_else(unknown)?;
         Ok(match cost {
             Some(cost) => {
                 let policy = Policy::clone(&policy).cost(cost);
-                policy.check_cost().map_err(What::Config)?;
+                policy.check_cost().map_err(MisuseKind::Config)?;
                 Arc::new(policy)
             }
             None => policy,
@@ -95,7 +99,7 @@ impl<'a> Build<'a> {
         index: usize,
         own: OwnPolicy,
         nameless: usize,
-    ) -> Result<Policy, What> {
+    ) -> Result<Policy, MisuseKind> {
         let (name, mount) = match own.name {
             Some(name) => (name, None),
             None => (
@@ -103,9 +107,9 @@ impl<'a> Build<'a> {
                 Some((self.method, self.route.into())),
             ),
         };
-        let policy = Policy::try_new(&name, own.quotas).map_err(What::Config)?;
+        let policy = Policy::try_new(&name, own.quotas).map_err(MisuseKind::Config)?;
         let policy = (own.finish)(policy);
-        policy.check_key().map_err(What::Config)?;
+        policy.check_key().map_err(MisuseKind::Config)?;
         for limit in policy.limits() {
             let claim = Claim {
                 owner: self.site.owner(),
@@ -119,9 +123,9 @@ impl<'a> Build<'a> {
         Ok(policy)
     }
 
-    fn name_of_route(&self, nameless: usize) -> Result<String, What> {
+    fn name_of_route(&self, nameless: usize) -> Result<String, MisuseKind> {
         if self.route.is_empty() {
-            return Err(What::NoRoute);
+            return Err(MisuseKind::NoRoute);
         }
         let mut name = self.site.name(self.method, self.route);
         if nameless > 1 {
@@ -130,15 +134,15 @@ impl<'a> Build<'a> {
         if is_name(&name) {
             Ok(name)
         } else {
-            Err(What::NoName { name })
+            Err(MisuseKind::NoName { name })
         }
     }
 
-    fn claim(&mut self, name: &str, claim: Claim) -> Result<(), What> {
+    fn claim(&mut self, name: &str, claim: Claim) -> Result<(), MisuseKind> {
         let policies = self.limiter.policies();
         let mut quotas = policies.iter().flat_map(|policy| policy.limits().iter());
         if quotas.any(|limit| limit.label.quota() == name || limit.label.policy() == name) {
-            return Err(What::NameOfPolicy { name: name.into() });
+            return Err(MisuseKind::NameOfPolicy { name: name.into() });
         }
         let by_others = self.taken.get(name);
         let by_itself = self.claims.iter().find(|(taken, _)| taken == name);
@@ -147,9 +151,9 @@ impl<'a> Build<'a> {
         {
             let (name, by) = (name.into(), Box::new(taken.clone()));
             return Err(if taken.is_around(&claim) {
-                What::LimitedTwice { name, by }
+                MisuseKind::LimitedTwice { name, by }
             } else {
-                What::NameTaken { name, by }
+                MisuseKind::NameTaken { name, by }
             });
         }
         self.claims.push((name.into(), claim));

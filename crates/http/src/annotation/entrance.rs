@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::misuse::{Misuse, What};
+use super::misuse::{Misuse, MisuseKind};
 use super::registry::Registry;
 use super::site::Site;
 use crate::layer::InnerLimits;
 
 /// Why a request may not go on.
 #[derive(Debug)]
-pub enum Closed {
+pub enum EntranceError {
     /// Its limits cannot be enforced.
     Misused(Arc<Misuse>),
     /// They refuse it, with this answer.
@@ -25,16 +25,16 @@ pub enum Closed {
 /// # Errors
 ///
 /// If it may not.
-pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), Closed> {
+pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), EntranceError> {
     let Some(further) = InnerLimits::of(parts) else {
-        let misuse = Misuse::new(site, route, What::NoLayer).log(site);
-        return Err(Closed::Misused(Arc::new(misuse)));
+        let misuse = Misuse::new(site, route, MisuseKind::NoLayer).log(site);
+        return Err(EntranceError::Misused(Arc::new(misuse)));
     };
     let limiter = further.limiter();
     let registry = limiter.attached().get(Registry::default);
     let policies = registry
         .policies(limiter, site, &parts.method, route)
-        .map_err(Closed::Misused)?;
+        .map_err(EntranceError::Misused)?;
     let decided = further.decide(parts, &policies).await;
-    decided.map_err(Closed::Refused)
+    decided.map_err(EntranceError::Refused)
 }

@@ -9,7 +9,7 @@ use axum::extract::{FromRequestParts, MatchedPath};
 use axum::response::Response;
 use http::request::Parts;
 
-use super::entrance::{Closed, enter};
+use super::entrance::{EntranceError, enter};
 use super::limits::Limits;
 use super::rule::Rule;
 use super::site::{Owner, Site};
@@ -67,8 +67,8 @@ pub(super) async fn enter_route(site: &dyn Site, parts: &Parts) -> Result<(), Re
     let route = parts.extensions.get().map_or("", MatchedPath::as_str);
     let entered = enter(site, parts, route).await;
     entered.map_err(|closed| match closed {
-        Closed::Misused(misuse) => misuse.response(),
-        Closed::Refused(response) => response.map(Body::from),
+        EntranceError::Misused(misuse) => misuse.response(),
+        EntranceError::Refused(response) => response.map(Body::from),
     })
 }
 

@@ -15,12 +15,12 @@ use super::site::{Site, described};
 #[derive(Debug)]
 pub struct Misuse {
     who: String,
-    what: What,
+    what: MisuseKind,
     other_name: &'static str,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum MisuseKind {
     NoLayer,
     UnknownPolicy { policy: String },
     NoRoute,
@@ -33,7 +33,7 @@ pub(super) enum What {
 }
 
 impl Misuse {
-    pub(super) fn new(site: &dyn Site, route: &str, what: What) -> Self {
+    pub(super) fn new(site: &dyn Site, route: &str, what: MisuseKind) -> Self {
         Self {
             who: described(site, route),
             what,
@@ -44,7 +44,9 @@ impl Misuse {
     /// With places in the source, which callers need not know.
     pub(super) fn log(self, site: &dyn Site) -> Self {
         let other_place = match &self.what {
-            What::NameTaken { by, .. } | What::LimitedTwice { by, .. } => Some(by.place.as_str()),
+            MisuseKind::NameTaken { by, .. } | MisuseKind::LimitedTwice { by, .. } => {
+                Some(by.place.as_str())
+            }
             _ => None,
         };
         tracing::error!(place = site.place(), other_place, "{self}");
@@ -80,43 +82,43 @@ impl fmt::Display for Misuse {
         let other_name = self.other_name;
         write!(f, "{} cannot be limited, so it is closed: ", self.who)?;
         match &self.what {
-            What::NoLayer => f.write_str(
+            MisuseKind::NoLayer => f.write_str(
                 "there is no RateLimitLayer around it, or one `.without_status()`; add \
                  `.layer(RateLimitLayer::new(limiter))` to the router, after its routes, or to the gRPC server",
             ),
-            What::UnknownPolicy { policy } => write!(
+            MisuseKind::UnknownPolicy { policy } => write!(
                 f,
                 "policy {policy:?} is not in the limiter; add `.policy(Policy::new({policy:?}, ..).on_demand())` to its builder, \
                  and `limiter.expects([{policy:?}])` to see it at start"
             ),
-            What::NoRoute => write!(
+            MisuseKind::NoRoute => write!(
                 f,
                 "the request took no route that it could be named after; {other_name}"
             ),
-            What::NoName { name } => write!(
+            MisuseKind::NoName { name } => write!(
                 f,
                 "its route makes {name:?}, which is too long for a name; {other_name}"
             ),
-            What::NameOfPolicy { name } => write!(
+            MisuseKind::NameOfPolicy { name } => write!(
                 f,
                 "its limit is called {name:?}, as one of the limiter's is; {other_name}"
             ),
-            What::NameTaken { name, by } => write!(
+            MisuseKind::NameTaken { name, by } => write!(
                 f,
                 "its limit is called {name:?}, as the one of {} is; {other_name}",
                 by.who
             ),
-            What::LimitedTwice { name, .. } => write!(
+            MisuseKind::LimitedTwice { name, .. } => write!(
                 f,
                 "it is limited twice under the name {name:?}: `.rate_limit(..)` limits all handlers that a route has so far; \
                  limit each by itself, `get(a).rate_limit(..).merge(post(b).rate_limit(..))`, and give one handler several \
                  quotas at once, `.rate_limit([\"10/s\", \"1000/day\"])`"
             ),
-            What::TooManyQuotas { quotas } => write!(
+            MisuseKind::TooManyQuotas { quotas } => write!(
                 f,
                 "it has {quotas} quotas, and at most {MAX_CHARGES} are decided together"
             ),
-            What::Config(error) => write!(f, "{error}"),
+            MisuseKind::Config(error) => write!(f, "{error}"),
         }
     }
 }
@@ -129,7 +131,7 @@ mod tests {
     fn only_while_the_program_is_written_callers_are_told_the_names_of_its_parts() {
         let misuse = Misuse {
             who: "handler `secret`".to_owned(),
-            what: What::UnknownPolicy {
+            what: MisuseKind::UnknownPolicy {
                 policy: "hidden".to_owned(),
             },
             other_name: "",

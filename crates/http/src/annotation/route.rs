@@ -80,11 +80,11 @@ where
     S: Clone + Send + Sync + 'static,
 {
     fn rate_limit(self, quotas: impl RouteQuotas) -> Self {
-        limited(self, What::Quotas(quotas.into_quotas()))
+        limited(self, RouteRule::Quotas(quotas.into_quotas()))
     }
 
     fn rate_limit_by(self, policy: &str) -> Self {
-        limited(self, What::Policy(policy.to_owned()))
+        limited(self, RouteRule::Policy(policy.to_owned()))
     }
 }
 
@@ -132,7 +132,7 @@ impl<Q: RouteQuotas, const N: usize> RouteQuotas for [Q; N] {
 }
 
 #[track_caller]
-fn limited<S>(route: MethodRouter<S, Infallible>, what: What) -> MethodRouter<S, Infallible>
+fn limited<S>(route: MethodRouter<S, Infallible>, what: RouteRule) -> MethodRouter<S, Infallible>
 where
     S: Clone + Send + Sync + 'static,
 {
@@ -189,20 +189,24 @@ async fn pass(State(limit): State<&'static RouteLimit>, request: Request, next: 
 #[derive(Debug)]
 struct RouteLimit {
     place: &'static Location<'static>,
-    what: What,
+    what: RouteRule,
     /// Whether the route answers every method, and one budget is for all of them.
     has_fallback: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum What {
+enum RouteRule {
     Quotas(Vec<Quota>),
     Policy(String),
 }
 
 impl RouteLimit {
-    fn keep(place: &'static Location<'static>, what: What, has_fallback: bool) -> &'static Self {
-        type Kept = HashMap<(&'static Location<'static>, What, bool), &'static RouteLimit>;
+    fn keep(
+        place: &'static Location<'static>,
+        what: RouteRule,
+        has_fallback: bool,
+    ) -> &'static Self {
+        type Kept = HashMap<(&'static Location<'static>, RouteRule, bool), &'static RouteLimit>;
         static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
 
         let mut kept = KEPT
@@ -243,12 +247,12 @@ impl Site for RouteLimit {
 
     fn rules(&self) -> Vec<Rule> {
         vec![match &self.what {
-            What::Quotas(quotas) => Rule::Inline(OwnPolicy {
+            RouteRule::Quotas(quotas) => Rule::Inline(OwnPolicy {
                 quotas: quotas.clone(),
                 name: None,
                 finish: |policy| policy,
             }),
-            What::Policy(policy) => Rule::Named {
+            RouteRule::Policy(policy) => Rule::Named {
                 policy: policy.clone(),
                 cost: None,
             },

@@ -114,7 +114,7 @@ pin_project! {
     #[derive(Debug)]
     pub struct AnyBody<B> {
         #[pin]
-        body: Wrapped<B>,
+        body: AnyBodyKind<B>,
         // Of a limiter each. Hardly ever is there one.
         watches: Vec<BodyWatch>,
     }
@@ -123,7 +123,7 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     #[derive(Debug)]
-    enum Wrapped<B> {
+    enum AnyBodyKind<B> {
         Service { #[pin] body: B },
         // Empty once it was sent.
         Answer { bytes: Bytes },
@@ -134,7 +134,7 @@ impl<B> AnyBody<B> {
     /// Takes any body.
     pub const fn new(body: B) -> Self {
         Self {
-            body: Wrapped::Service { body },
+            body: AnyBodyKind::Service { body },
             watches: Vec::new(),
         }
     }
@@ -175,15 +175,15 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Wrapped::Service { body } => body.is_end_stream(),
-            Wrapped::Answer { bytes } => bytes.is_empty(),
+            AnyBodyKind::Service { body } => body.is_end_stream(),
+            AnyBodyKind::Answer { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Wrapped::Service { body } => body.size_hint(),
-            Wrapped::Answer { bytes } => SizeHint::with_exact(bytes.len() as u64),
+            AnyBodyKind::Service { body } => body.size_hint(),
+            AnyBodyKind::Answer { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }
@@ -195,7 +195,7 @@ where
 {
     fn from_bytes(bytes: Bytes) -> Self {
         Self {
-            body: Wrapped::Answer { bytes },
+            body: AnyBodyKind::Answer { bytes },
             watches: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use crate::Key;
     message = "`{Self}` does not say whose budget a request spends",
     note = "return `Option<K>` or `Result<K, KeyMissing>`, where `K` is a `Key` or makes one: a string, a number, an address"
 )]
-pub trait Found {
+pub trait FoundKey {
     /// The identity, or what could not be found.
     ///
     /// # Errors
@@ -18,14 +18,14 @@ pub trait Found {
     fn into_key(self) -> Result<Key, KeyMissing>;
 }
 
-impl<K: Into<Key>> Found for Option<K> {
+impl<K: Into<Key>> FoundKey for Option<K> {
     fn into_key(self) -> Result<Key, KeyMissing> {
         self.map(Into::into)
             .ok_or(KeyMissing::new("key that the closure looks for"))
     }
 }
 
-impl<K: Into<Key>> Found for Result<K, KeyMissing> {
+impl<K: Into<Key>> FoundKey for Result<K, KeyMissing> {
     fn into_key(self) -> Result<Key, KeyMissing> {
         self.map(Into::into)
     }

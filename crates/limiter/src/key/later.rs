@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::{Found, KeyExtractor, KeyMissing, KeyShape, whole};
+use super::{FoundKey, KeyExtractor, KeyMissing, KeyShape, whole};
 use crate::{Key, RequestView};
 
 /// Finds the identity whose budget a request spends by asking somebody who answers later: a session store, a token's
@@ -56,7 +56,7 @@ pub fn from_async_fn<F, A, R>(find: F) -> FromAsyncFn<F>
 where
     F: Fn(&RequestView<'_>) -> A + Send + Sync + 'static,
     A: Future<Output = R> + Send + 'static,
-    R: Found,
+    R: FoundKey,
 {
     FromAsyncFn(find)
 }
@@ -75,7 +75,7 @@ impl<F, A, R> AsyncKeyExtractor for FromAsyncFn<F>
 where
     F: Fn(&RequestView<'_>) -> A + Send + Sync + 'static,
     A: Future<Output = R> + Send + 'static,
-    R: Found,
+    R: FoundKey,
 {
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
         let found = (self.0)(request);

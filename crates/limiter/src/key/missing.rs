@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// policy says: see [`OnMissing`](crate::OnMissing).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMissing {
-    what: What,
+    what: MissingName,
     ambiguous: Option<&'static str>,
 }
 
 // Requests without a key are as frequent as an attacker likes: saying so must not allocate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum MissingName {
     Literal(&'static str),
     Shared(Arc<str>),
 }
@@ -23,7 +23,7 @@ impl KeyMissing {
     #[must_use]
     pub const fn new(what: &'static str) -> Self {
         Self {
-            what: What::Literal(what),
+            what: MissingName::Literal(what),
             ambiguous: None,
         }
     }
@@ -31,7 +31,7 @@ impl KeyMissing {
     /// The same for a name that is known at run time only; make it once and clone it.
     pub fn shared(what: impl Into<Arc<str>>) -> Self {
         Self {
-            what: What::Shared(what.into()),
+            what: MissingName::Shared(what.into()),
             ambiguous: None,
         }
     }
@@ -57,8 +57,8 @@ impl KeyMissing {
     #[must_use]
     pub fn what(&self) -> &str {
         match &self.what {
-            What::Literal(what) => what,
-            What::Shared(what) => what,
+            MissingName::Literal(what) => what,
+            MissingName::Shared(what) => what,
         }
     }
 }

@@ -78,7 +78,7 @@ impl<'a> IntoFuture for Check<'a> {
             step: match self.policy {
                 Err(error) => Step::Unknown(error),
                 Ok(policy) => Step::Asked {
-                    ask: Demand {
+                    demand: Demand {
                         tier: None,
                         cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
                         probe: self.probe,
@@ -105,7 +105,7 @@ enum Step {
     Asked {
         policy: Arc<Policy>,
         key: Key,
-        ask: Demand,
+        demand: Demand,
     },
     Pending(Arc<Policy>, Box<Pending>),
     /// The answer was given.
@@ -120,7 +120,11 @@ impl Future for CheckFuture<'_> {
         loop {
             match std::mem::replace(&mut self.step, Step::Done) {
                 Step::Unknown(error) => return Poll::Ready(Err(error)),
-                Step::Asked { policy, key, ask } => match limiter.admit_key(&policy, key, ask) {
+                Step::Asked {
+                    policy,
+                    key,
+                    demand,
+                } => match limiter.admit_key(&policy, key, demand) {
                     Admission::Ruled(checked) => return Poll::Ready(checked),
                     Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
                 },
@@ -144,9 +148,9 @@ impl Limiter {
         &self,
         policy: &Arc<Policy>,
         key: Key,
-        ask: Demand,
+        demand: Demand,
     ) -> Admission<Result<Checked, CheckError>> {
-        let planned = planning::plan_for_key(policy, key, ask, &self.0.observers);
+        let planned = planning::plan_for_key(policy, key, demand, &self.0.observers);
         self.go_on(planned, |ruling| Checked::of(policy, ruling))
     }
 }

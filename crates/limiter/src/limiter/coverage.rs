@@ -90,7 +90,7 @@ impl Sole {
         Payer {
             policy: &self.policy,
             key,
-            ask: Demand {
+            demand: Demand {
                 tier: None,
                 cost: self.cost,
                 probe: false,

@@ -21,7 +21,7 @@ pub struct Plan {
 pub struct Entry {
     policy: Arc<Policy>,
     key: Key,
-    ask: Demand,
+    demand: Demand,
 }
 
 /// How a policy is asked.
@@ -47,7 +47,7 @@ impl Demand {
 pub struct Payer<'a> {
     pub(super) policy: &'a Arc<Policy>,
     pub(super) key: &'a Key,
-    pub(super) ask: Demand,
+    pub(super) demand: Demand,
 }
 
 impl Plan {
@@ -75,13 +75,13 @@ impl Plan {
     /// What each policy of the plan asks of its quotas.
     #[cfg(feature = "tonic")]
     pub fn costs(&self) -> impl Iterator<Item = u64> {
-        self.entries.iter().map(|entry| entry.ask.cost)
+        self.entries.iter().map(|entry| entry.demand.cost)
     }
 
     /// Makes each policy ask for another cost, in their order.
     pub fn ask(&mut self, costs: impl IntoIterator<Item = u64>) {
         for (entry, cost) in self.entries.iter_mut().zip(costs) {
-            entry.ask.cost = cost;
+            entry.demand.cost = cost;
         }
     }
 }
@@ -175,11 +175,11 @@ impl<'a> Entries<'a> {
 }
 
 impl Entry {
-    pub(super) fn new(policy: &Arc<Policy>, key: Key, ask: Demand) -> Self {
+    pub(super) fn new(policy: &Arc<Policy>, key: Key, demand: Demand) -> Self {
         Self {
             policy: Arc::clone(policy),
             key: key.compact(),
-            ask,
+            demand,
         }
     }
 
@@ -188,20 +188,20 @@ impl Entry {
         Payer {
             policy: &self.policy,
             key: &self.key,
-            ask: self.ask,
+            demand: self.demand,
         }
     }
 }
 
 impl<'a> Payer<'a> {
     fn to_entry(self) -> Entry {
-        Entry::new(self.policy, self.key.clone(), self.ask)
+        Entry::new(self.policy, self.key.clone(), self.demand)
     }
 
     /// The quotas of the tier that the key is in.
     #[inline]
     pub(super) fn limits(self) -> &'a [Limit] {
-        match self.policy.grant(self.ask.tier) {
+        match self.policy.grant(self.demand.tier) {
             Some(Grant::Limits(limits)) => limits,
             // A tier without limits is in no plan.
             _ => &self.policy.limits,
@@ -210,7 +210,7 @@ impl<'a> Payer<'a> {
 
     #[inline]
     pub(super) fn mode(self) -> Mode {
-        if self.ask.probe {
+        if self.demand.probe {
             Mode::Probe
         } else {
             self.policy.mode()
@@ -223,7 +223,7 @@ impl<'a> Payer<'a> {
             scope: limit.scope,
             quota: &limit.quota,
             key: self.key,
-            cost: self.ask.cost,
+            cost: self.demand.cost,
             mode: self.mode(),
         }
     }

@@ -128,11 +128,11 @@ pub(super) fn plan<'p>(
 pub(super) fn plan_for_key(
     policy: &Arc<Policy>,
     key: Key,
-    ask: Demand,
+    demand: Demand,
     observers: &Observers,
 ) -> Result<Planning, Rejection> {
     let mut plan = Plan::default();
-    match with_payer(policy, key, None, ask, observers)? {
+    match with_payer(policy, key, None, demand, observers)? {
         Finding::Nothing => {}
         Finding::Entry(entry) => plan.push(entry),
         later => {
@@ -187,7 +187,7 @@ fn with_payer(
     policy: &Arc<Policy>,
     key: Key,
     request: Option<&RequestView<'_>>,
-    ask: Demand,
+    demand: Demand,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
     match policy.listed(&key) {
@@ -205,8 +205,8 @@ fn with_payer(
         }
     }
     match policy.tier_of(&key, request) {
-        FoundTier::Now(tier) => with_tier(policy, tier, key, ask, observers),
-        later @ FoundTier::Later(_) => Ok(Finding::Tier(Arc::clone(policy), key, later, ask)),
+        FoundTier::Now(tier) => with_tier(policy, tier, key, demand, observers),
+        later @ FoundTier::Later(_) => Ok(Finding::Tier(Arc::clone(policy), key, later, demand)),
     }
 }
 
@@ -214,7 +214,7 @@ fn with_tier(
     policy: &Arc<Policy>,
     tier: Result<Option<usize>, TierUnknown>,
     key: Key,
-    ask: Demand,
+    demand: Demand,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
     let tier = match tier {
@@ -237,7 +237,7 @@ fn with_tier(
     Ok(Finding::Entry(Entry::new(
         policy,
         key,
-        Demand { tier, ..ask },
+        Demand { tier, ..demand },
     )))
 }
 
@@ -260,8 +260,10 @@ impl PendingPlan {
                         }
                         _ => break waits = true,
                     },
-                    Finding::Tier(policy, key, tier, ask) => match tier.poll(cx) {
-                        Poll::Ready(tier) => with_tier(policy, tier, key.clone(), *ask, observers),
+                    Finding::Tier(policy, key, tier, demand) => match tier.poll(cx) {
+                        Poll::Ready(tier) => {
+                            with_tier(policy, tier, key.clone(), *demand, observers)
+                        }
                         Poll::Pending => break waits = true,
                     },
                     Finding::Nothing | Finding::Entry(_) => break,

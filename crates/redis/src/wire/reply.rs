@@ -33,10 +33,10 @@ impl Reply {
         }
     }
 
-    fn read(&self, keys: usize) -> Option<Read<'_>> {
+    fn read(&self, keys: usize) -> Option<DecodedReply<'_>> {
         match self {
-            Self::Text(text) => Read::of(text, keys),
-            Self::Full(now) => (keys == 1).then(|| Read {
+            Self::Text(text) => DecodedReply::of(text, keys),
+            Self::Full(now) => (keys == 1).then(|| DecodedReply {
                 now: *now,
                 admitted: 1,
                 states: vec![Slot::Found(None)],
@@ -45,15 +45,15 @@ impl Reply {
     }
 }
 
-struct Read<'a> {
+struct DecodedReply<'a> {
     now: Timestamp,
     admitted: u64,
     states: Vec<Slot<'a>>,
 }
 
-impl<'a> Read<'a> {
+impl<'a> DecodedReply<'a> {
     fn of(text: &'a [u8], keys: usize) -> Option<Self> {
-        let mut packed = Packed(text);
+        let mut packed = ReplyReader(text);
         let (seconds, behind) = packed.decimal()?;
         let us = packed.digits()?;
         let now = Timestamp::from_micros(seconds.checked_mul(1_000_000)?.checked_add(us)?);
@@ -207,9 +207,9 @@ fn foreign_state() -> BackendError {
 }
 
 /// A time in decimals with a state behind it, or the part of MessagePack that whole numbers and a list of texts need.
-struct Packed<'a>(&'a [u8]);
+struct ReplyReader<'a>(&'a [u8]);
 
-impl<'a> Packed<'a> {
+impl<'a> ReplyReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
