@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,38 @@ fn promises(text: &str) -> Vec<String> {
     promises
 }
 
+/// A document without its footnotes, and these: each label with the text of its note.
+fn split_footnotes(document: &str) -> (String, BTreeMap<&str, String>) {
+    let mut text = String::new();
+    let mut notes = BTreeMap::new();
+    let mut label_above = None;
+    for line in document.lines() {
+        let note = line
+            .strip_prefix("[^")
+            .and_then(|rest| rest.split_once("]: "));
+        if let Some((label, note)) = note {
+            let before = notes.insert(label, note.to_owned());
+            assert!(before.is_none(), "two footnotes are called {label}");
+            label_above = Some(label);
+        } else if let Some(label) = label_above
+            && line.starts_with("    ")
+        {
+            notes.get_mut(label).unwrap().push_str(line);
+        } else {
+            label_above = None;
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    (text, notes)
+}
+
+/// The labels of the footnotes to which a text refers.
+fn footnotes_of(text: &str) -> Vec<&str> {
+    let behind = text.split("[^").skip(1);
+    behind.map(|rest| rest.split_once(']').unwrap().0).collect()
+}
+
 #[test]
 fn every_line_of_the_guarantees_names_a_test_and_every_test_that_is_named_exists() {
     for document in ["GUARANTEES.md", "THREATS.md"] {
@@ -68,15 +101,41 @@ fn every_line_of_the_guarantees_names_a_test_and_every_test_that_is_named_exists
                 test.1
             );
         }
+        let (text, notes) = split_footnotes(&text);
+        let labels = footnotes_of(&text);
+        for label in &labels {
+            assert!(
+                notes.contains_key(label),
+                "{document}: no footnote is called {label}"
+            );
+        }
+        for (label, note) in &notes {
+            assert!(
+                labels.contains(label) && !tests_named_in(note).is_empty(),
+                "{document}: the footnote {label} belongs to no line, or names no test"
+            );
+        }
         // The section on the trials tells a story, and promises nothing.
         let promised = text.split("## How it was tried").next().unwrap();
         for promise in promises(promised) {
             assert!(
-                !tests_named_in(&promise).is_empty(),
-                "{document}: no test shows: {promise}"
+                !footnotes_of(&promise).is_empty(),
+                "{document}: no footnote shows: {promise}"
             );
         }
     }
+}
+
+#[test]
+fn a_footnote_is_read_to_its_last_test_and_is_no_part_of_the_text() {
+    let document = "* Said.[^a]\n  More.\n\n[^a]: `a.rs::b`,\n    `a.rs::c`\n[^d]: none\n";
+
+    let (text, notes) = split_footnotes(document);
+
+    assert_eq!(text, "* Said.[^a]\n  More.\n\n");
+    assert_eq!(footnotes_of(&text), ["a"]);
+    assert_eq!(tests_named_in(&notes["a"]), [("a.rs", "b"), ("a.rs", "c")]);
+    assert!(tests_named_in(&notes["d"]).is_empty());
 }
 
 #[test]
