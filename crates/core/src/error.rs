@@ -105,13 +105,13 @@ impl fmt::Display for BackendError {
                 write!(f, "no answer from the backend within {deadline:?}")?;
             }
             FailureKind::Overloaded => f.write_str("too many decisions wait for the backend")?,
-            FailureKind::Unauthenticated => f.write_str("the backend does not know us")?,
+            FailureKind::Unauthenticated => f.write_str("the backend refused our login")?,
             FailureKind::Forbidden => f.write_str("forbidden by the backend's access rules")?,
             FailureKind::ReadOnly => f.write_str("the backend cannot be written to")?,
             FailureKind::OutOfMemory => f.write_str("the backend is out of memory")?,
             FailureKind::Unready => f.write_str("the backend cannot decide at present")?,
             FailureKind::ScriptFailed => f.write_str("the backend failed to decide")?,
-            FailureKind::WrongServer => f.write_str("not a backend of the kind that was set up")?,
+            FailureKind::WrongServer => f.write_str("not a backend of the configured kind")?,
             FailureKind::ForeignState => f.write_str("not a state of ours")?,
             FailureKind::InvalidCall => f.write_str("invalid call")?,
         }

@@ -108,16 +108,13 @@ pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
         ),
         "CLUSTERDOWN" | "TRYAGAIN" => (
             FailureKind::Unready,
-            "the cluster has nobody for this key now",
+            "no node can decide about this key now",
         ),
         "NOAUTH" => (
             FailureKind::Unauthenticated,
             "the server asks for a password: put it into the URL, or set it",
         ),
-        "WRONGPASS" => (
-            FailureKind::Unauthenticated,
-            "look at user name and password",
-        ),
+        "WRONGPASS" => (FailureKind::Unauthenticated, "check user name and password"),
         "NOPERM" => return forbidden(command, error.detail().unwrap_or_default()),
         "DENIED" => (
             FailureKind::Forbidden,
@@ -237,7 +234,7 @@ fn general(command: &str, code: &str, said: &str) -> BackendError {
     } else if begins("This instance has cluster support disabled") {
         (
             FailureKind::WrongServer,
-            "the server is part of no cluster: set it up with RedisBackend::connect",
+            "the server is not part of a cluster: set it up with RedisBackend::connect",
         )
     } else if begins("AUTH <password> called without any password configured") {
         (
@@ -295,7 +292,7 @@ fn local(error: &RedisError) -> BackendError {
     let (kind, what) = match error.kind() {
         ErrorKind::Parse => (
             FailureKind::WrongServer,
-            "what answers does not speak Redis's protocol: look at host and port, and whether it asks for TLS (rediss://)",
+            "the server does not speak Redis's protocol: check host and port, and whether it asks for TLS (rediss://)",
         ),
         _ if error.is_connection_refusal() => (
             FailureKind::Unreachable,

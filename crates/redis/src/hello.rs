@@ -37,7 +37,7 @@ pub(crate) async fn greet(
             "the server is part of a cluster: set it up with RedisBackend::cluster",
         )),
         (Some("standalone"), Kind::Node) => Err(wrong(
-            "the server is part of no cluster: set it up with RedisBackend::connect",
+            "the server is not part of a cluster: set it up with RedisBackend::connect",
         )),
         _ if field(&answer, "role").is_some_and(|role| role != "master") => Err(BackendError::new(
             FailureKind::ReadOnly,

@@ -85,14 +85,14 @@ impl Sentinels {
         match answer {
             Ok(Value::Nil) => Err(wrong("the Sentinels watch no master of this name")),
             Ok(value) => from_redis_value(value)
-                .map_err(|_other| wrong("what answers is no Sentinel that names a master")),
+                .map_err(|_other| wrong("the server is not a Sentinel that names a master")),
             Err(error)
                 if error
                     .detail()
                     .is_some_and(|why| why.starts_with("unknown command")) =>
             {
                 Err(wrong(
-                    "the server is no Sentinel: set it up with RedisBackend::connect",
+                    "the server is not a Sentinel: set it up with RedisBackend::connect",
                 ))
             }
             Err(error) => Err(refusal("SENTINEL GET-MASTER-ADDR-BY-NAME", &error)),

@@ -14,7 +14,7 @@ pub(crate) fn failure(error: &RedisError) -> Option<BackendError> {
         TlsError::InvalidCertificate(certificate) => distrusted(certificate),
         TlsError::AlertReceived(alert) => return Some(refused(*alert)),
         TlsError::InvalidMessage(_) => {
-            "what answers does not speak TLS: look at the port, or write redis:// instead of rediss://"
+            "the server does not speak TLS: check the port, or write redis:// instead of rediss://"
         }
         TlsError::NoCertificatesPresented => "the server shows no certificate",
         _ => "the TLS handshake failed",
@@ -26,7 +26,7 @@ fn distrusted(error: &CertificateError) -> &'static str {
     match error {
         // The second comes from an authority with the right name and another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the server's certificate is of an authority that is not trusted here: set its own as certificate_authority"
+            "the server's certificate is from an authority that is not trusted here: set that authority as certificate_authority"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the server's certificate is for another name: write the host in the URL as it stands in the certificate"
@@ -38,7 +38,7 @@ fn distrusted(error: &CertificateError) -> &'static str {
             "the server's certificate is not valid yet, or the clock of this host is wrong"
         }
         CertificateError::Revoked => "the server's certificate has been revoked",
-        _ => "the server's certificate is not one that can be trusted",
+        _ => "the server's certificate cannot be trusted",
     }
 }
 
@@ -58,7 +58,7 @@ fn refused(alert: AlertDescription) -> BackendError {
             "the server does not accept our certificate: look at client_certificate"
         }
         AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
-            let what = "the server offers no version of TLS and no cipher that is safe";
+            let what = "the server offers no safe version of TLS, or no safe cipher";
             return BackendError::new(FailureKind::Unreachable, what);
         }
         _ => {

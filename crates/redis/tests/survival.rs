@@ -242,7 +242,7 @@ async fn a_password_that_is_put_right_is_accepted_without_a_restart() {
     let url = format!("redis://gate:s3cret@127.0.0.1:{}/", server.port());
 
     let why = refused(RedisBackend::builder(&url)).await;
-    assert!(why.contains("look at user name and password"), "{why}");
+    assert!(why.contains("check user name and password"), "{why}");
     assert!(!why.contains("s3cret"), "{why}");
 
     let backend = RedisBackend::builder(&url).start().unwrap();

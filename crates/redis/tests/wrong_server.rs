@@ -44,7 +44,7 @@ async fn a_server_that_is_not_there_or_asks_for_a_password_is_named_with_its_pla
         (format!("redis://{place}/"), "put it into the URL"),
         (
             format!("redis://:0ther@{place}/"),
-            "look at user name and password",
+            "check user name and password",
         ),
     ];
     for (url, word) in cases {

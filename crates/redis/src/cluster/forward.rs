@@ -49,7 +49,7 @@ impl Cluster {
             };
             if is_over {
                 job.refuse(unready(
-                    "the cluster has nobody for this key now (CLUSTERDOWN)",
+                    "no node can decide about this key now (CLUSTERDOWN)",
                 ));
                 continue;
             }

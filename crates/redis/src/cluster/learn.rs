@@ -88,7 +88,7 @@ impl Cluster {
         let asked = server::address(server).map_or_else(String::new, |(host, _port)| host);
         let ranges = slots::parse(answer, &asked)
             .filter(|ranges| !ranges.is_empty())
-            .ok_or_else(|| unready("the node knows nobody who has a slot"))?;
+            .ok_or_else(|| unready("the node knows no owner of any slot"))?;
         let gone = {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
             slots.replace(ranges, |address, hope| self.make(address, hope))

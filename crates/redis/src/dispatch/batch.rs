@@ -221,7 +221,7 @@ fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
     let reply = Reply::parse(value).ok_or_else(|| {
         BackendError::new(
             FailureKind::WrongServer,
-            "what answers is no Redis that runs our script",
+            "the server is not a Redis that runs our script",
         )
     })?;
     replay(&reply, plan, keys, |position| &jobs[position].request)
