@@ -9,7 +9,7 @@ use tollgate_bench::Scenario;
 
 use crate::Result;
 
-/// Rounds of a thousand requests that are counted.
+/// The number of counted rounds, of a thousand requests each.
 const ROUNDS: u32 = 10;
 
 pub(crate) fn instructions(scenarios: &[Scenario]) -> Result<()> {
@@ -21,20 +21,20 @@ pub(crate) fn instructions(scenarios: &[Scenario]) -> Result<()> {
     Ok(())
 }
 
-/// Of one request.
+/// The counts of one request.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) instructions: i64,
     pub(crate) allocations: i64,
 }
 
-/// What was counted, each scenario once: most of them share a baseline.
+/// The counts so far, each scenario once: most of them share a baseline.
 pub(crate) struct Counter {
     counted: HashMap<&'static str, Counts>,
 }
 
 impl Counter {
-    /// Counts these and their baselines, as many at a time as there are cores: a count is the same whatever else goes on.
+    /// Counts these scenarios and their baselines, as many at a time as there are cores: other load does not change a count.
     pub(crate) fn of(scenarios: impl IntoIterator<Item = Scenario>) -> Result<Self> {
         let with_baseline = |one: Scenario| [Some(one), one.baseline()].into_iter().flatten();
         let all: HashMap<_, _> = scenarios
@@ -61,7 +61,7 @@ impl Counter {
         Ok(Self { counted: counter })
     }
 
-    /// What a scenario costs above what there would be without a limiter.
+    /// The cost of a scenario above that of the service without a limiter.
     pub(crate) fn above_baseline(&self, scenario: Scenario) -> Result<Counts> {
         let all = self.per_request(scenario)?;
         let Some(baseline) = scenario.baseline() else {
@@ -80,11 +80,10 @@ impl Counter {
     }
 }
 
-/// Only what happens within [`Scenario::measured`] is counted: neither starting up nor the first round, in which states
-/// are made and tables grow.
+/// Counts only inside [`Scenario::measured`]: not the start, nor the first round, in which states are made and tables grow.
 fn counted(scenario: Scenario) -> Result<Counts> {
     let (instructions, all) = of_rounds(scenario, ROUNDS)?;
-    // callgrind counts calls everywhere. What is not to be counted is in a run of one round as well.
+    // callgrind counts calls everywhere. The calls outside are in a run of one round as well.
     let (_, first) = of_rounds(scenario, 1)?;
     let more = i64::from(ROUNDS - 1) * 1000;
     Ok(Counts {
@@ -116,7 +115,7 @@ fn of_rounds(scenario: Scenario, rounds: u32) -> Result<(i64, i64)> {
     ))
 }
 
-/// How often memory was asked for. A call stands in two lines, the first of which names who is called.
+/// The number of allocations. A call takes two lines, the first of which names the callee.
 fn allocations(calls: &str) -> i64 {
     const ALLOCATORS: [&str; 4] = ["malloc", "calloc", "realloc", "posix_memalign"];
 
@@ -133,7 +132,7 @@ fn allocations(calls: &str) -> i64 {
     count
 }
 
-/// What to say when valgrind cannot be started.
+/// The error if valgrind cannot be started.
 pub(crate) fn missing(error: &std::io::Error) -> String {
     format!("valgrind cannot be run ({error}); install it with: apt-get install valgrind")
 }

@@ -60,7 +60,7 @@ fn part(what: &str) {
     eprintln!("{what}");
 }
 
-/// Fails, naming each, if the last report misses a floor.
+/// Fails, and names each floor that the last report misses.
 pub(crate) fn check() -> Result<()> {
     let floors = floors::floors(&last()?);
     let missed: Vec<_> = floors.iter().filter(|floor| !floor.is_met()).collect();
@@ -79,7 +79,7 @@ pub(crate) fn check() -> Result<()> {
     Err(sentences.join("; ").into())
 }
 
-/// Where cargo builds, so that `cargo clean` takes it away.
+/// The folder of cargo's builds, so that `cargo clean` removes the report.
 fn path() -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR");

@@ -1,4 +1,4 @@
-//! Who decides on a Redis server: Tollgate, and what one would use instead.
+//! The contenders on a Redis server: Tollgate, and the alternatives.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -24,7 +24,7 @@ if after > now + burst then return {0, after - now - burst} end
 redis.call('SET', KEYS[1], string.format('%d', after), 'PX', string.format('%d', math.ceil((after - now) / 1000)))
 return {1, math.floor((now + burst - after) / interval)}";
 
-/// More than a caller can spend here, and slow enough that what was spent is remembered.
+/// More than a caller can spend here, and slow enough that the state lasts.
 pub(crate) const QUOTA: Quota = Quota::per_second(1).burst(BURST);
 const BURST: u64 = 100_000_000;
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The names, in the order of the tables.
 pub(crate) const NAMES: [&str; 3] = ["Tollgate", "plain EVALSHA", "tower-rate-limit-redis"];
 
-/// One of them, connected.
+/// A connected contender.
 #[derive(Clone)]
 pub(crate) enum Contender {
     Ours {
@@ -74,7 +74,7 @@ impl Contender {
         }
     }
 
-    /// Whether this caller may.
+    /// Asks for this caller. Says whether it is allowed.
     pub(crate) async fn decide(&mut self, caller: u64) -> Result<bool> {
         match self {
             Self::Ours { backend, scope } => {
@@ -111,8 +111,8 @@ impl Contender {
     }
 }
 
-/// tower-rate-limit-redis, told apart by what `key` finds, with the largest burst that it can be told. That is enough for many
-/// callers, not for one alone.
+/// tower-rate-limit-redis. `key` tells its callers apart, and it has the largest burst that it can be told. That is enough for
+/// many callers, but not for one alone.
 pub(crate) async fn peer_layer<K: KeyResolver>(url: &str, key: K) -> Result<RateLimitLayer<K>> {
     let client = redis_0_32::Client::open(url)?;
     let connection = client.get_multiplexed_async_connection().await?;
@@ -124,7 +124,7 @@ pub(crate) async fn peer_layer<K: KeyResolver>(url: &str, key: K) -> Result<Rate
         .build())
 }
 
-/// 31 bytes, as long as the name that our own key has, and another one for each contender.
+/// 31 bytes, as long as the name of our own key, and different for each contender.
 fn name(who: &str, caller: u64) -> String {
     format!("{who}:throughput:0/caller-{caller:05}")
 }
@@ -136,7 +136,7 @@ fn answer(_request: Request<()>) -> Ready<std::result::Result<Response<String>, 
 #[derive(Clone, Copy)]
 struct Caller(u64);
 
-/// What its layer tells callers apart by.
+/// The type by which its layer tells callers apart.
 #[derive(Clone)]
 pub(crate) struct ByCaller;
 

@@ -1,4 +1,4 @@
-//! What one limiter alone in a process does: run as a process of its own, so that its memory is all there is to see.
+//! One limiter alone in a process of its own, so that its memory is the process's memory.
 
 use std::fs;
 use std::hash::Hash;
@@ -25,7 +25,7 @@ pub(crate) struct Grow {
 enum Who {
     Tollgate,
     Governor,
-    /// Governor, told that no caller will ever have an address of version 6: its slots take half as much
+    /// Governor with keys that have no room for IPv6: its slots take half as much
     GovernorOfVersion4,
     /// The loop around them, as busy as they are, with nothing to remember
     Nothing,
@@ -33,26 +33,26 @@ enum Who {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Checks of keys that are there, in random order
+    /// Checks of known keys, in random order
     Check,
-    /// Keys that were never seen, one after the other, with as many remembered as there is memory for
+    /// New keys, one after the other, as many as there is memory for
     Grow,
-    /// The same, with the limiter's own bound on what it remembers
+    /// New keys, with the limiter's own bound on their number
     Flood,
-    /// New keys after all that are there have expired
+    /// New keys after all known ones have expired
     Expire,
 }
 
-/// Enough for ten million callers to have something left, for as long as this takes.
+/// Enough that ten million callers have something left for the whole run.
 const QUOTA: Quota = Quota::per_day(1_000);
 
-/// About a microsecond: a loop around nothing at all would be over before anything could come in between.
+/// About a microsecond: an empty loop would be over before anything could interrupt it.
 const WORK: u32 = 500;
 
 /// Odd, so that no two numbers become one.
 const STEP: u32 = 0x9e37_79b1;
 
-/// Checks that are timed at once.
+/// The number of checks that are timed together.
 const CHECKS: u32 = 1_000_000;
 
 impl Grow {
@@ -100,7 +100,7 @@ impl Grow {
         self.with(&check)
     }
 
-    /// It forgets nobody until `retain_recent` is called, which is its expiry.
+    /// It keeps every key until `retain_recent` is called, which is its expiry.
     fn with_governor<K: Clone + Eq + Hash + From<Ipv4Addr>>(&self) -> Result<()> {
         if self.what == What::Expire {
             // Full again at once.
@@ -159,12 +159,12 @@ impl Grow {
     }
 }
 
-/// Another one for each number, and neighbours far apart.
+/// A different address for each number; neighbours lie far apart.
 fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(number.wrapping_mul(STEP))
 }
 
-/// The longest of these calls, in the time of this thread: what a stolen processor stretches is not the limiter's.
+/// The longest of these calls, in the time of this thread: the limiter is not charged for a stolen processor.
 fn longest_us(keys: std::ops::Range<u32>, check: &impl Fn(Ipv4Addr)) -> f64 {
     let mut longest = Duration::ZERO;
     let mut before = thread_time();
@@ -177,7 +177,7 @@ fn longest_us(keys: std::ops::Range<u32>, check: &impl Fn(Ipv4Addr)) -> f64 {
     longest.as_secs_f64() * 1e6
 }
 
-/// Bytes of memory that this process has, as far as the kernel tells.
+/// The bytes of memory of this process, if the kernel tells.
 fn resident() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Drives a Redis backend and says how it went, in one line of JSON.
+//! Drives a Redis backend and prints the result in one line of JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ impl Counting {
     }
 }
 
-/// What all callers share.
+/// The state that all callers share.
 struct Run {
     backend: RedisBackend,
     quota: Quota,
@@ -65,7 +65,7 @@ struct Run {
     next: AtomicU64,
 }
 
-/// What one caller saw.
+/// The results of one caller.
 #[derive(Default)]
 struct Seen {
     allowed: u64,
@@ -180,7 +180,7 @@ impl Seen {
     }
 }
 
-/// An error and what is behind it, in one line.
+/// An error with its causes, in one line.
 fn explained(error: &tollgate_redis::ConnectError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

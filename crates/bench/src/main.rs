@@ -28,7 +28,7 @@ use tollgate_bench::Scenario;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Measures Tollgate beside what one would use instead.
+/// Measures Tollgate beside the alternatives.
 #[derive(Parser)]
 #[command(name = "tollgate-bench")]
 struct Arguments {
@@ -55,17 +55,17 @@ enum What {
         #[arg(long)]
         instructions: bool,
     },
-    /// Runs a scenario: what `instructions` has counted
+    /// Runs a scenario, for `instructions` to count
     #[command(hide = true)]
     Run {
         #[arg(value_parser = named)]
         scenario: Scenario,
         rounds: u32,
     },
-    /// Serves HTTP until its input ends: what `compare` has wrk drive
+    /// Serves HTTP until its input ends, for `compare` to drive with wrk
     #[command(hide = true)]
     Serve(serve::Serve),
-    /// Lets one limiter grow: what `compare` looks at the memory and pauses of
+    /// Lets one limiter grow, for `compare` to measure its memory and pauses
     #[command(hide = true)]
     Grow(grow::Grow),
     /// Counts the instructions of redis-server per decision, and of an empty EVALSHA

@@ -1,24 +1,24 @@
-//! What all measurements need: a clock that others do not stretch, and the middle of what it said.
+//! Helpers of all measurements: the processor time of a thread, and the median.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time that this thread has had a processor. Unlike the time of day it stands still while others are at work.
+/// The processor time of this thread. Unlike the time of day it stands still while other threads run.
 pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// What it took, in nanoseconds of this thread.
+/// The duration, in nanoseconds of this thread.
 pub(crate) fn nanos(work: impl FnOnce()) -> f64 {
     let start = thread_time();
     work();
     (thread_time() - start).as_nanos() as f64
 }
 
-/// The one in the middle: a few rounds that something came in between of do not move it.
+/// The median: a few interrupted rounds do not move it.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values
         .into_iter()

@@ -1,7 +1,7 @@
-//! Counts, with valgrind's callgrind, what a decision costs redis-server.
+//! Counts, with valgrind's callgrind, the cost of a decision to redis-server.
 //!
-//! The server runs under callgrind, and the backend itself drives it, so that what is counted is what is sent. Calls of 64
-//! are made by a call without charges that goes ahead of them: while it is on its way they gather.
+//! The server runs under callgrind, and the backend itself drives it, so that the counted calls are the real ones. For calls of
+//! 64, a call without charges goes ahead: while it is on its way they gather.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,17 +17,18 @@ use tollgate_redis::RedisBackend;
 
 use crate::{Result, callgrind};
 
-/// Calls before it counts, in which states are made and tables grow, and calls that are counted.
+/// The calls before the count, in which states are made and tables grow, and the counted calls.
 const WARM_UP: u32 = 30;
 const CALLS: u32 = 100;
 
-/// Intervals of whole µs, of which nobody here uses up the budget, and the other way round. The same for odd ones.
+/// Quotas whose intervals are whole µs: one that nothing here uses up, and one that is used up at once. The next two have odd
+/// intervals.
 const PLENTY: Quota = Quota::per_day(86_400_000).burst(10_000_000);
 const LITTLE: Quota = Quota::per_day(1);
 const ODD_PLENTY: Quota = Quota::per_day(999_983).burst(50_000);
 const ODD_LITTLE: Quota = Quota::new(7, Duration::from_secs(86_400)).burst(1);
 
-/// What is decided, and what it may cost when it is allowed and when it is denied: the bounds that the project has set.
+/// A case, with the bounds that the project has set for an allowed and a denied decision.
 struct Case {
     name: &'static str,
     requests: u32,
@@ -124,7 +125,7 @@ const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
     offset: Duration::ZERO,
 };
 
-/// As much as a log can hold, of which nobody here uses up all, and one.
+/// The largest limit of a log, which nothing here uses up, and a limit of one.
 const fn by(algorithm: Algorithm) -> [Quota; 2] {
     [
         Quota::per_day(1_024).using(algorithm),
@@ -165,7 +166,7 @@ pub(crate) fn costs() -> Result<Vec<(&'static str, [u64; 2])>> {
     })
 }
 
-/// What it may cost.
+/// The bound.
 pub(crate) fn bounds(name: &str) -> [Option<u64>; 2] {
     let case = CASES.iter().find(|case| case.name == name);
     case.map_or([None; 2], |case| case.bounds)
@@ -175,11 +176,11 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// A server, and who asks it.
+/// A server, and its backend.
 struct Bench {
     server: Server,
     backend: RedisBackend,
-    /// What a call without charges costs.
+    /// The cost of a call without charges.
     ahead: u64,
 }
 
@@ -218,7 +219,7 @@ impl Bench {
         Ok((self.server.instructions()? - before) / u64::from(CALLS))
     }
 
-    /// Instructions per request, allowed and denied, and in how many calls.
+    /// The instructions per request, allowed and denied, and the number of calls.
     async fn costs(&self, number: usize, case: &Case) -> Result<([u64; 2], u64)> {
         let mut costs = [0; 2];
         let mut calls = 0;
@@ -233,7 +234,7 @@ impl Bench {
     async fn cost(&self, case: &Case, policy: &str, quota: &Quota) -> Result<(u64, u64)> {
         let (own, global) = (Scope::of(policy, 0, quota), Scope::of(policy, 1, quota));
         let callers = if case.one_key { 1 } else { case.requests };
-        // With prefix, policy and what stands between them a name of 31 bytes.
+        // With prefix, policy and separators a name of 31 bytes.
         let keys: Vec<_> = (0..callers)
             .map(|caller| Key::from(format!("caller-{caller:02}")))
             .collect();
@@ -260,7 +261,7 @@ impl Bench {
     }
 }
 
-/// Instructions and calls for these requests, made at once. Many of them get a call without charges ahead of them.
+/// The instructions and calls for these requests, made at once. A call without charges goes ahead of many of them.
 async fn per_round(
     server: &Server,
     backend: &RedisBackend,

@@ -1,4 +1,4 @@
-//! The ways to serve a request that are compared.
+//! The compared ways to serve a request.
 
 mod axum_governor;
 mod checks;
@@ -27,10 +27,10 @@ use self::control::Control;
 /// Callers that take turns.
 const CALLERS: u32 = 1000;
 
-/// A quota that nobody here reaches, and slow enough that what was spent is still remembered a round later.
+/// A quota that no caller here reaches, and slow enough that the state still matters a round later.
 const PLENTY: Quota = Quota::per_day(1_000_000);
 
-/// A quota that everybody here has used up after the first round.
+/// A quota that every caller here has used up after the first round.
 const LITTLE: Quota = Quota::per_day(1);
 
 macro_rules! scenarios {
@@ -51,7 +51,7 @@ macro_rules! scenarios {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// What is measured, in a line.
+            /// A description in one line.
             #[must_use]
             pub fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about),+ }
@@ -114,7 +114,7 @@ impl Scenario {
             .find(|scenario| scenario.name() == name)
     }
 
-    /// What has to be subtracted to see what the limiter alone costs.
+    /// The scenario to subtract, to get the cost of the limiter alone.
     #[must_use]
     pub fn baseline(self) -> Option<Self> {
         match self {
@@ -154,7 +154,7 @@ impl Scenario {
         Self::measured(&mut *prepared, rounds);
     }
 
-    /// What is counted: a function of its own, so that a profiler can be told to look at nothing else.
+    /// The counted part: a function of its own, so that a profiler can be limited to it.
     #[inline(never)]
     fn measured(prepared: &mut dyn FnMut(u32), rounds: u32) {
         for _ in 0..rounds {
@@ -247,13 +247,13 @@ impl Scenario {
     }
 }
 
-/// Requests for one route, in front of which stand so many policies with a route each.
+/// Requests for one route, with this many policies of other routes in front.
 #[must_use]
 pub fn with_policies(policies: u32) -> Box<dyn FnMut(u32)> {
     serve_route(routes(policies).layer(Nothing))
 }
 
-/// A service that does nothing but answer.
+/// A service that only answers.
 #[derive(Clone, Debug)]
 struct Nothing;
 
@@ -272,7 +272,7 @@ impl Service<Request<Body>> for Nothing {
     }
 }
 
-/// The same with a header of its own, as most handlers' responses have.
+/// A service that only answers, with a header of its own, as most handlers' responses have.
 #[derive(Clone, Debug)]
 struct Typed;
 

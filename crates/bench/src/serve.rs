@@ -1,4 +1,4 @@
-//! A server that says hello, behind one of the limiters: what wrk drives.
+//! A server that says hello, behind one of the limiters, for wrk to drive.
 
 mod controls;
 
@@ -30,14 +30,14 @@ const PLENTY: Quota = Quota::per_second(1_000_000);
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// What stands before the handler
+    /// The limiter before the handler
     who: Who,
-    /// The server that it decides on, if it does
+    /// The Redis server that it decides on, if it needs one
     #[arg(long, default_value = "")]
     redis: String,
 }
 
-/// What stands before the handler.
+/// The limiter before the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Who {
     Bare,
@@ -80,7 +80,7 @@ impl Who {
 }
 
 impl Serve {
-    /// Prints the port, and serves until the input ends: nothing is left when whoever started it is gone.
+    /// Prints the port, and serves until the input ends, so that it ends with its parent process.
     pub(crate) fn run(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -97,7 +97,7 @@ impl Serve {
         })
     }
 
-    /// Every connection is a caller: all of wrk's have one address.
+    /// Takes each connection for a caller: all of wrk's have one address.
     async fn app(&self) -> Result<Router> {
         let app = Router::new().route("/", get(|| async { HELLO }));
         let by_port = key::from_fn(|request| {
@@ -138,7 +138,7 @@ impl Serve {
     }
 }
 
-/// The caller's port, for all who want a type for it.
+/// The caller's port, for all limiters that want a type for it.
 #[derive(Clone)]
 struct ByPort;
 

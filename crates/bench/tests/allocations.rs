@@ -11,7 +11,7 @@ static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const CALLERS: u32 = 1000;
 
-/// The requests of one round, after one that nobody counts.
+/// The requests of one round, after one that does not count.
 fn allocations(scenario: Scenario) -> usize {
     let mut serve = scenario.prepare();
     serve(CALLERS);
@@ -20,7 +20,7 @@ fn allocations(scenario: Scenario) -> usize {
     region.change().allocations / CALLERS as usize
 }
 
-/// One test, because whatever runs beside it would be counted as well.
+/// One test, because allocations of a parallel test would be counted as well.
 #[test]
 fn a_limiter_allocates_only_for_what_it_shows() {
     let bare = allocations(Scenario::Bare);
@@ -29,7 +29,8 @@ fn a_limiter_allocates_only_for_what_it_shows() {
         (Scenario::TollgatePlain, 0),
         // The status is one, and its place in the request's extensions another.
         (Scenario::TollgateStatus, 2),
-        // The map of the response's first headers is two, the value that says what is left one, and what it is read from one.
+        // The map of the response's first headers takes two, the value with the remaining units one, and the source of that
+        // value one.
         (Scenario::TollgateFields, 4),
         (Scenario::TollgateHeaders, 5),
     ];

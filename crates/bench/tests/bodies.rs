@@ -39,15 +39,15 @@ impl<F: Fn(Full<Bytes>) -> B, B> Service<Request<()>> for Answer<F> {
     }
 }
 
-/// One test, because whatever runs beside it would be counted as well.
+/// One test, because allocations of a parallel test would be counted as well.
 #[test]
 fn the_body_of_an_allowed_response_costs_no_allocation() {
     same("axum", axum::body::Body::new);
     same("tonic", tonic::body::Body::new);
 }
 
-/// What is allocated until the last frame has been read is the same with the layer as without. Headers and status, which
-/// are not the body's, are switched off.
+/// The number of allocations up to the last frame is the same with the layer as without. Headers and status, which do not
+/// belong to the body, are switched off.
 fn same<B: Body<Data = Bytes> + Unpin + tollgate::ResponseBody>(
     framework: &str,
     body: fn(Full<Bytes>) -> B,
@@ -60,7 +60,7 @@ fn same<B: Body<Data = Bytes> + Unpin + tollgate::ResponseBody>(
     assert_eq!(allocations(layer.layer(Answer(body))), bare, "{framework}");
 }
 
-/// Of a request and the reading of its response, the first of which nobody counts.
+/// The allocations of a request and of reading its response, after a first one that does not count.
 fn allocations<S, B>(mut service: S) -> usize
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,

@@ -1,4 +1,4 @@
-//! `tollgate-bench load` drives a real server and says how it went.
+//! `tollgate-bench load` drives a real server and prints its result.
 
 #![allow(
     clippy::expect_used,
@@ -42,7 +42,7 @@ fn one_line_of_json_says_what_was_decided_and_what_it_took() {
         "sliding-log",
     ] {
         let server = Standalone::start();
-        // Nothing comes back meanwhile.
+        // Nothing drains meanwhile.
         let options = [
             "--keys=3",
             "--in-flight=16",

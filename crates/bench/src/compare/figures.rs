@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers in the form that people read.
 
-/// With as many digits as mean something: 0.93, 12.4, 1,234.
+/// With as many digits as are significant: 0.93, 12.4, 1,234.
 pub(super) fn figure(value: f64) -> String {
     if value.abs() >= 100.0 {
         thousands(value.round())
@@ -28,7 +28,7 @@ pub(super) fn thousands(value: f64) -> String {
     }
 }
 
-/// What was not counted is a dash.
+/// A dash stands for a missing count.
 pub(super) fn counted(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), thousands)
 }

@@ -1,4 +1,4 @@
-//! What must come out, and what of it has not.
+//! The bounds of a run, and those that it misses.
 
 use tollgate_bench::Scenario;
 
@@ -6,7 +6,7 @@ use crate::redis_instructions::bounds;
 
 use super::report::{InFlight, OURS, Pace, Report, Threads};
 
-/// A bound and how a run stands to it.
+/// A bound, with the result of a run.
 pub(crate) struct Floor {
     pub(crate) what: String,
     pub(crate) measured: f64,
@@ -28,7 +28,7 @@ impl Floor {
     }
 }
 
-/// All that this run can say something about.
+/// All bounds that this run can check.
 pub(crate) fn floors(report: &Report) -> Vec<Floor> {
     let mut floors = Vec::new();
     in_process(report, &mut floors);
@@ -154,7 +154,7 @@ fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
 
 type Ratio<'a> = &'a dyn Fn(&InFlight) -> Option<f64>;
 
-/// Ours by the plain script's.
+/// The ratio of ours to the plain script's.
 fn ratio(point: &InFlight, figure: fn(&Pace) -> f64) -> Option<f64> {
     Some(figure(point.by.first()?) / figure(point.by.get(1)?))
 }
@@ -183,7 +183,7 @@ fn over_http(report: &Report, floors: &mut Vec<Floor>) {
 
 fn growth(report: &Report, floors: &mut Vec<Floor>) {
     let keys = &report.growth.keys;
-    // An address is four bytes. Below a million, it is the pages of an empty process that count.
+    // An address takes four bytes. Below a million keys, the pages of an empty process dominate.
     for point in keys
         .iter()
         .filter(|point| point.who == OURS && point.keys >= 1_000_000)

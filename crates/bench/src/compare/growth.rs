@@ -1,4 +1,4 @@
-//! How costs grow: with keys, policies, charges, and the longest pause while keys come and go.
+//! The growth of costs: with keys, policies and charges, and the longest pause while keys come and go.
 
 use std::env;
 use std::process::Command;
@@ -15,14 +15,14 @@ const POLICIES: [u32; 5] = [1, 3, 10, 30, 100];
 const CHARGES: [u32; 4] = [1, 2, 4, 8];
 const BATCHES: usize = 50;
 
-/// Who, and by which name its process knows it.
+/// The limiter, and its name on the command line.
 const WHO: [(&str, &str); 3] = [
     (OURS, "tollgate"),
     ("governor", "governor"),
     ("governor, version 4 alone", "governor-of-version4"),
 ];
 
-/// To be among so many, the last of them not in a quick run.
+/// The numbers of keys. A quick run leaves out the last.
 const KEYS: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 pub(super) fn measure(quick: bool) -> Result<Growth> {
@@ -83,7 +83,7 @@ fn in_turns(mut all: Vec<(u32, Serve)>, baseline: &mut dyn FnMut(u32)) -> Vec<St
         let without = nanos(|| baseline(CALLERS));
         for ((_, serve), costs) in all.iter_mut().zip(&mut costs) {
             let cost = (nanos(|| serve(CALLERS)) - without) / f64::from(CALLERS);
-            // In the first one states are made.
+            // The first round makes the states.
             if batch > 0 {
                 costs.push(cost);
             }
@@ -97,7 +97,7 @@ fn in_turns(mut all: Vec<(u32, Serve)>, baseline: &mut dyn FnMut(u32)) -> Vec<St
     steps.collect()
 }
 
-/// Who, what it is told, and in words; `N` stands for how many.
+/// The limiter, its arguments, and a description; `N` stands for the number.
 const PAUSES: &[(&str, &str, &str, &str)] = &[
     (
         OURS,
@@ -139,7 +139,7 @@ fn pauses(quick: bool) -> Result<Vec<Pause>> {
         (10_000_000, 2)
     };
     let longest = |name, what| -> Result<f64> {
-        // What comes in between is not there every time. What the limiter does is.
+        // Interruptions differ from run to run, but the limiter's own pauses do not.
         let mut least = f64::INFINITY;
         for _ in 0..runs {
             least = least.min(number(&alone(name, what, keys)?, "longest_us")?);
@@ -159,7 +159,7 @@ fn pauses(quick: bool) -> Result<Vec<Pause>> {
     Ok(pauses)
 }
 
-/// What a process of its own says in a line of JSON.
+/// The result that a child process prints in a line of JSON.
 fn alone(who: &str, what: &str, keys: u32) -> Result<Value> {
     let output = Command::new(env::current_exe()?)
         .args(["grow", who, what, &keys.to_string()])

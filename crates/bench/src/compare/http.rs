@@ -17,7 +17,7 @@ use crate::serve::Who;
 
 const CONNECTIONS: &str = "64";
 
-/// Rounds in which all take turns, and how many seconds each turn is.
+/// The number of rounds in which all take turns, and the seconds of each turn.
 const ROUNDS: [usize; 2] = [7, 2];
 const TURN: [&str; 2] = ["2s", "1s"];
 
@@ -64,7 +64,7 @@ pub(super) fn measure(quick: bool) -> Result<Vec<Served>> {
     Ok(served.collect())
 }
 
-/// Whether there is all that it takes.
+/// Says whether all needed tools are installed.
 pub(super) fn is_there() -> bool {
     ["wrk", "taskset"].iter().all(|tool| {
         let mut tool = Command::new(tool);
@@ -108,7 +108,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The server has one core and wrk another, wherever there are two.
+    /// The server has one core and wrk another, if there are two.
     fn drive(&self, turn: &str, redis: u32) -> Result<Turn> {
         let before = self.accounts(redis)?;
         let output = on_core(1)
@@ -144,7 +144,7 @@ impl Server {
         })
     }
 
-    /// What the server, wrk and redis-server have had of a processor.
+    /// The processor time of the server, wrk and redis-server.
     fn accounts(&self, redis: u32) -> Result<[f64; 3]> {
         Ok([
             processor_us(self.process.id())?,
@@ -162,7 +162,7 @@ impl Drop for Server {
     }
 }
 
-/// What the threads of a process have had of a processor, of which the kernel keeps account in nanoseconds.
+/// The processor time of the threads of a process, which the kernel counts in nanoseconds.
 fn processor_us(process: u32) -> Result<f64> {
     let mut nanos = 0.0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -173,7 +173,7 @@ fn processor_us(process: u32) -> Result<f64> {
     Ok(nanos / 1e3)
 }
 
-/// What the processes have had that this one has started and seen end.
+/// The processor time of the child processes that have ended.
 fn children_us() -> Result<f64> {
     let account = fs::read_to_string("/proc/self/stat")?;
     // The name may have spaces in it, and ends with the last bracket. From there on, both times stand thirteen words behind.
@@ -201,20 +201,20 @@ fn micros(text: &str) -> Result<f64> {
     Ok(number.parse::<f64>()? * factor)
 }
 
-/// The nth core, or the last there is.
+/// The nth core, or the last one.
 fn core(n: usize) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     n.min(cores - 1)
 }
 
-/// A command that is kept on one core, and so are the threads that it will start.
+/// A command that is pinned to one core with all of its threads.
 fn on_core(n: usize) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &core(n).to_string()]);
     command
 }
 
-/// Redis has a core of its own if there is a third, and shares wrk's if not: never the server's.
+/// Redis has a core of its own if there is a third. Otherwise it shares wrk's, and never the server's.
 fn pin(redis: &Standalone) -> Result<()> {
     let pid = redis.pid().ok_or("no redis-server")?.to_string();
     let pinned = Command::new("taskset")

@@ -1,4 +1,4 @@
-//! In process: what a request costs each limiter, in instructions, allocations and time.
+//! In the process: the instructions, allocations and time that each limiter takes for a request.
 
 use std::iter;
 
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::callgrind::Counter;
 use crate::measure::{median, nanos};
 
-/// What is compared: the line of a table, ours, and what one would use instead.
+/// One comparison: the line of a table, ours, and the alternatives.
 const ROWS: &[(&str, Scenario, &[Peer])] = &[
     (
         "one check in memory, address",
@@ -131,8 +131,8 @@ pub(super) fn measure(quick: bool, count: bool) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Nanoseconds of each above its baseline, and ours by each one's. All take turns, so that whatever slows the machine slows
-/// them alike.
+/// The nanoseconds of each above its baseline, and the ratio of ours to each. All take turns, so that other load slows all
+/// alike.
 fn times(all: &[Peer], batches: usize) -> Vec<(f64, f64)> {
     const CALLERS: u32 = 1000;
     let prepared = |scenario: Scenario| {

@@ -42,7 +42,7 @@ fn page(report: &Report) -> String {
     page
 }
 
-/// How this run stands to the bounds that the project has set.
+/// The bounds of the project, and this run's results.
 fn standing(floors: &[Floor]) -> String {
     let mut missed = floors.iter().filter(|floor| !floor.is_met()).peekable();
     let mut text = "\n## Bounds\n\n".to_owned();

@@ -1,4 +1,4 @@
-//! On a Redis server of its own: decisions per second, how long they take, and what they cost the server and the wire.
+//! On a Redis server of its own: decisions per second, their latency, and their cost to the server and the wire.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::contender::{Contender, NAMES};
 use crate::measure::median;
 use crate::redis_instructions::{self, Server};
 
-/// Requests under way, callers that take turns, and how many of the contenders can do it: one hot caller spends more than
-/// the last of them can be told to allow.
+/// The requests under way, the callers that take turns, and the number of contenders that can take part: one hot caller spends
+/// more than the last contender can be told to allow.
 const POINTS: [(usize, u64, usize); 6] = [
     (1, CALLERS, 3),
     (16, CALLERS, 3),
@@ -25,11 +25,11 @@ const POINTS: [(usize, u64, usize); 6] = [
 ];
 const CALLERS: u64 = 1_024;
 
-/// Rounds in which all take turns, and how long each turn is.
+/// The number of rounds in which all take turns, and the length of each turn.
 const ROUNDS: [usize; 2] = [5, 2];
 const TURN: [Duration; 2] = [Duration::from_millis(1_000), Duration::from_millis(400)];
 
-/// As many as fill the server's tables of keys and of expiries.
+/// Enough to fill the server's tables of keys and of expiries.
 const KEYS: u64 = 16_384;
 
 pub(super) fn pace(quick: bool) -> Result<Vec<InFlight>> {
@@ -57,7 +57,7 @@ pub(super) fn pace(quick: bool) -> Result<Vec<InFlight>> {
     })
 }
 
-/// The bytes are counted on a server of one's own each; the instructions too, and only where valgrind is.
+/// Each contender has a server of its own for the count of bytes, and for the count of instructions if valgrind is installed.
 pub(super) fn sizes(count: bool) -> Result<Vec<Sizes>> {
     part("on Redis: what a decision costs the server and the wire");
     let mut sizes = Vec::new();
@@ -157,7 +157,7 @@ impl Until {
     }
 }
 
-/// Keeps so many requests under way.
+/// Keeps this many requests under way.
 async fn drive(contender: &Contender, in_flight: usize, until: Until) -> Result<Turn> {
     let next = Arc::new(AtomicU64::new(0));
     let started_at = Instant::now();
@@ -204,14 +204,14 @@ async fn caller(
     }
 }
 
-/// To the server and from it per decision with 64 under way, and of memory per key.
+/// The bytes to the server and from it per decision with 64 under way, and the memory per key.
 async fn bytes(who: &str, server: &Standalone) -> Result<(f64, f64, u64)> {
     let contender = Contender::connect(who, &server.url()).await?;
     let all = |count| Until::Requests {
         count,
         callers: KEYS,
     };
-    // One of all first: connections and scripts have their place by then.
+    // One of each comes first: then connections and scripts are in place.
     drive(&contender, 64, all(64)).await?;
     let (to, from) = traffic(server)?;
     let memory = info(server, "memory", "used_memory:")?;
@@ -240,7 +240,7 @@ fn info(server: &Standalone, section: &str, name: &str) -> Result<u64> {
     Ok(value.trim().parse()?)
 }
 
-/// Of redis-server per decision, with 64 under way.
+/// The instructions of redis-server per decision, with 64 under way.
 async fn instructions(who: &str) -> Result<u64> {
     const DECISIONS: u64 = 6_400;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The limiter that all others are compared with.
 pub(crate) const OURS: &str = "Tollgate";
 
-/// All of one run.
+/// The whole result of a run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) quick: bool,
@@ -17,11 +17,11 @@ pub(crate) struct Report {
     pub(crate) redis_costs: Vec<ServerCost>,
     pub(crate) http: Vec<Served>,
     pub(crate) growth: Growth,
-    /// Sentences about what this machine could not do.
+    /// Sentences about the measurements that this machine could not make.
     pub(crate) not_measured: Vec<String>,
 }
 
-/// Where and with what it ran.
+/// The machine and the versions.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) processor: String,
@@ -30,7 +30,7 @@ pub(crate) struct Setting {
     pub(crate) versions: Vec<String>,
 }
 
-/// The same done by several.
+/// One task of several limiters.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) what: String,
@@ -40,15 +40,15 @@ pub(crate) struct Row {
     pub(crate) by: Vec<Cost>,
 }
 
-/// Of one request, above the same request without a limiter.
+/// The costs of one request, above that request without a limiter.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Cost {
     pub(crate) who: String,
-    /// Counted; none without valgrind.
+    /// Counted by valgrind; `None` without it.
     pub(crate) instructions: Option<i64>,
     pub(crate) allocations: Option<i64>,
     pub(crate) nanos: f64,
-    /// Ours by this one's, the median of all rounds: below one, ours is cheaper.
+    /// The ratio of ours to this one, the median of all rounds: below one, ours is cheaper.
     pub(crate) ours_by_this: f64,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct Cost {
 pub(crate) struct Threads {
     pub(crate) keys: u32,
     pub(crate) threads: usize,
-    /// What became of the checks.
+    /// The outcome of the checks.
     pub(crate) said: String,
-    /// Governor's keys have no room for an address of version 6, which Tollgate's have: no like for like.
+    /// Governor's keys have no room for IPv6 addresses, and Tollgate's have: not like for like.
     pub(crate) against_version_4: bool,
     pub(crate) ours_per_second: f64,
     pub(crate) governor_per_second: f64,
@@ -67,17 +67,17 @@ pub(crate) struct Threads {
     pub(crate) ours_by_governor: f64,
 }
 
-/// Decisions by a Redis server with so many under way.
+/// Decisions by a Redis server, with this many under way.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct InFlight {
     pub(crate) in_flight: usize,
-    /// Callers that take turns.
+    /// The number of callers that take turns.
     pub(crate) callers: u64,
     /// Ours first.
     pub(crate) by: Vec<Pace>,
 }
 
-/// How fast, and how long each had to wait.
+/// The rate, and the latency of each decision.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Pace {
     pub(crate) who: String,
@@ -86,7 +86,7 @@ pub(crate) struct Pace {
     pub(crate) p99_us: f64,
 }
 
-/// What a decision costs the server.
+/// The server's cost of a decision.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sizes {
     pub(crate) who: String,
@@ -110,21 +110,21 @@ pub(crate) struct ServerCost {
 pub(crate) struct Served {
     pub(crate) who: String,
     pub(crate) per_second: f64,
-    /// Of the server's processor, per request.
+    /// The server's processor time per request.
     pub(crate) processor_us: f64,
-    /// Of that which wrk and redis-server share, if there is no third.
+    /// The processor time per request that wrk and redis-server share, if there is no third core.
     pub(crate) wrk_us: f64,
     pub(crate) redis_us: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
-    /// The medians of what each round said.
+    /// The medians of all rounds.
     pub(crate) rate_by_bare: f64,
     pub(crate) processor_by_bare: f64,
     pub(crate) p50_by_bare: f64,
     pub(crate) p99_by_bare: f64,
 }
 
-/// How costs grow with what there is.
+/// The growth of costs.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Growth {
     pub(crate) keys: Vec<Keys>,
@@ -133,7 +133,7 @@ pub(crate) struct Growth {
     pub(crate) pauses: Vec<Pause>,
 }
 
-/// Checks among so many keys, in random order.
+/// Checks among this many keys, in random order.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Keys {
     pub(crate) who: String,
@@ -155,6 +155,6 @@ pub(crate) struct Pause {
     pub(crate) who: String,
     pub(crate) what: String,
     pub(crate) longest_us: f64,
-    /// The same loop over nothing: what the machine itself came in between with.
+    /// The loop without a limiter: the machine's own interruptions.
     pub(crate) nothing_us: f64,
 }

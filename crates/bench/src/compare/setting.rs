@@ -1,4 +1,4 @@
-//! Where and with what it ran.
+//! The machine and the versions of a run.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::thread;
 use super::report::Setting;
 use crate::Result;
 
-/// Whose versions matter.
+/// The packages whose versions matter.
 const CRATES: [&str; 6] = [
     "axum",
     "governor",
@@ -34,14 +34,14 @@ pub(super) fn setting() -> Result<Setting> {
     })
 }
 
-/// As the lock file has it; of several the newest, which stands last.
+/// The version in the lock file; of several the newest, which stands last.
 fn version(lock: &str, name: &str) -> Option<String> {
     let package = format!("name = \"{name}\"\nversion = \"");
     let (_, rest) = lock.rsplit_once(&package)?;
     Some(format!("{name} {}", rest.split_once('"')?.0))
 }
 
-/// The first words of what a tool says of itself, or nothing if there is no such tool.
+/// The first words of a tool's version; `None` if the tool is missing.
 fn said(tool: &str, arguments: &[&str]) -> String {
     let output = Command::new(tool).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

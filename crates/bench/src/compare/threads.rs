@@ -1,4 +1,4 @@
-//! Checks in memory by one thread and by two, of few keys and of many: what sharing costs.
+//! Checks in memory by one thread and by two, of few keys and of many: the cost of sharing.
 
 use std::hash::Hash;
 use std::hint::black_box;
@@ -15,16 +15,16 @@ use super::report::Threads;
 use crate::measure::median;
 
 const HOT: u32 = 8;
-/// A power of two, so that an odd step visits all of them, in an order that no cache foresees.
+/// A power of two, so that an odd step visits all keys, in an order that no cache foresees.
 const COLD: u32 = 1 << 20;
 const STEP: u32 = 0x9e37_79b1;
 
-/// Checks per thread and round, and rounds.
+/// The checks per thread and round, and the number of rounds.
 const CHECKS: u32 = 1 << 20;
 const ROUNDS: [usize; 2] = [9, 3];
 
-/// Of hot keys budgets never run out, and of cold ones either; or they are full again at each visit, so that a key is forgotten and
-/// comes as a new one; or there is nothing left.
+/// The budgets of hot keys never run out, nor do those of cold ones. Or they are full again at each visit, so that a key is
+/// dropped and comes back as a new one. Or nothing is left of them.
 const CASES: &[Case] = &[
     Case::new(HOT, 1, "allowed", Budget(1_000_000_000)),
     Case::new(HOT, 2, "allowed", Budget(1_000_000_000)),
@@ -42,11 +42,11 @@ struct Case {
     threads: usize,
     said: &'static str,
     budget: Budget,
-    /// Governor is told that no caller has an address of version 6, which Tollgate cannot be: its slots take half as much.
+    /// Governor with keys that have no room for IPv6, which Tollgate cannot do: its slots take half as much.
     against_version_4: bool,
 }
 
-/// So much a day.
+/// The units per day.
 #[derive(Clone, Copy)]
 struct Budget(u32);
 
@@ -82,14 +82,14 @@ impl Case {
         }
     }
 
-    /// Beside a governor whose keys are `K`.
+    /// A check by a governor whose keys are `K`.
     fn measured<K>(&self, rounds: usize) -> Threads
     where
         K: Clone + Eq + Hash + From<Ipv4Addr> + Send + Sync,
     {
         let quota = Quota::per_day(self.budget.0.into());
         let scope = Scope::of("threads", 0, &quota);
-        // With some to spare, so that no shard is full when all keys are there.
+        // With some room to spare, so that no shard is full when all keys are there.
         let backend = MemoryBackend::builder()
             .max_keys(COLD as usize * 5 / 4)
             .build();
@@ -108,7 +108,7 @@ impl Case {
         let theirs = |caller: u32| {
             let _ = black_box(limiter.check_key(&Ipv4Addr::from_bits(caller).into()));
         };
-        // Not counted: the tables grow.
+        // Not counted, because the tables grow.
         self.per_second(&ours);
         self.per_second(&theirs);
         let pairs: Vec<_> = (0..rounds)
@@ -130,7 +130,7 @@ impl Case {
         thread::scope(|scope| {
             for thread in 0..self.threads {
                 scope.spawn(move || {
-                    // Each at a place of its own.
+                    // Each starts at a place of its own.
                     let mut at = (thread as u32).wrapping_mul(COLD / 2);
                     for _ in 0..CHECKS {
                         at = at.wrapping_add(STEP);

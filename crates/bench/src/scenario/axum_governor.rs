@@ -1,4 +1,4 @@
-//! axum-governor, which has a layer of governor's of its own.
+//! axum-governor, which has a layer of its own around governor.
 
 use std::num::NonZeroU32;
 
@@ -10,14 +10,14 @@ use tower::{Layer, Service};
 
 use super::{each, serve};
 
-/// A quota that nobody here reaches. It has no way to say a million a day.
+/// A quota that no caller here reaches. It cannot express a million a day.
 pub(super) const PLENTY: Quota = Quota::requests_per_hour(NonZeroU32::new(41_667).unwrap())
     .burst(NonZeroU32::new(1_000_000).unwrap());
 
 /// One an hour is little enough.
 pub(super) const LITTLE: Quota = Quota::requests_per_hour(NonZeroU32::MIN);
 
-/// As it comes: it always writes its fields, in two forms.
+/// With its defaults: it always writes its fields, in two forms.
 pub(super) fn serve_with<S>(quota: Quota, service: S) -> Box<dyn FnMut(u32)>
 where
     S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,

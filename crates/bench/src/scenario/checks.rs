@@ -10,7 +10,7 @@ use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope}
 
 use super::{CALLERS, PLENTY, address, each};
 
-/// For calls of several charges, a round of which takes longer: what was spent lasts for seconds.
+/// For calls of several charges, whose rounds take longer: the state lasts for seconds.
 const LASTING: Quota = Quota::per_day(10_000);
 
 pub(super) fn by_address() -> Box<dyn FnMut(u32)> {
@@ -77,7 +77,7 @@ fn named(name: impl Fn(u32) -> String) -> Vec<String> {
     (0..CALLERS).map(name).collect()
 }
 
-/// The usual pair: what one caller may have, and what all of them together may.
+/// The usual pair: a caller's own quota, and one for all callers together.
 pub(super) fn own_and_shared() -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let shared = Key::global();
@@ -100,10 +100,10 @@ pub(super) fn own_and_shared() -> Box<dyn FnMut(u32)> {
     })
 }
 
-/// What one request is charged for at most, in [`with_charges`].
+/// The most charges of one request, in [`with_charges`].
 const MOST_CHARGES: usize = 8;
 
-/// Requests with so many charges each, up to eight.
+/// Requests with this many charges each, up to eight.
 #[must_use]
 pub fn with_charges(charges: usize) -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();

@@ -1,4 +1,4 @@
-//! What `http` alone takes for what a layer does with it: no layer that does the same can take less.
+//! The cost of `http` itself for the work of a layer: no layer that does this work can cost less.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -1,4 +1,5 @@
-//! What anybody would have to do: the same two headers, an entry for handlers, one way to Redis and back. Without a limiter.
+//! The work that any limiter has to do, without a limiter: the same two headers, an entry for handlers, one round trip to
+//! Redis.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,7 @@ use tower::util::{MapRequestLayer, MapResponseLayer};
 use super::HELLO;
 use crate::Result;
 
-/// As long as what Tollgate writes there.
+/// As long as Tollgate's values there.
 const FIELDS: [(HeaderName, HeaderValue); 2] = [
     (
         HeaderName::from_static("ratelimit-policy"),
@@ -30,7 +31,7 @@ pub(super) fn with_fields(app: Router) -> Router {
     app.layer(MapResponseLayer::new(write_fields::<Body>))
 }
 
-/// As one layer: axum puts each into a box of its own.
+/// One layer for all: axum boxes each layer.
 pub(super) fn with_fields_and_entry(app: Router) -> Router {
     app.layer((
         MapRequestLayer::new(enter::<Body>),
@@ -43,7 +44,7 @@ fn write_fields<B>(mut response: Response<B>) -> Response<B> {
     response
 }
 
-/// What handlers could read, if it were a limiter's.
+/// The entry that handlers of a limiter could read.
 #[derive(Clone)]
 struct Entry(#[expect(dead_code, reason = "nobody reads it")] Arc<()>);
 
@@ -52,8 +53,8 @@ fn enter<B>(mut request: Request<B>) -> Request<B> {
     request
 }
 
-/// Each request waits for a `PING`, and those who wait at the same time for one and the same. Asked by the handler itself,
-/// so that no layer costs anything.
+/// Each request waits for a `PING`, and concurrent requests wait for the same one. The handler itself asks, so that no layer
+/// adds to the cost.
 pub(super) async fn with_round_trip(url: &str) -> Result<Router> {
     let client = redis::Client::open(url)?;
     let connection = client.get_multiplexed_async_connection().await?;
@@ -108,7 +109,7 @@ impl Trips {
             if waiting.is_empty() {
                 return;
             }
-            // Who is dropped without an answer says that nothing came back.
+            // Requests that are dropped without an answer report a failure.
             if connection.send_packed_command(&ping).await.is_ok() {
                 for one in waiting {
                     let _gone = one.send(());

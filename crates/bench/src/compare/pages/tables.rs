@@ -1,9 +1,9 @@
-//! The tables, one for each part that was measured.
+//! The tables, one for each measured part.
 
 use super::super::figures::{Table, counted, figure, thousands};
 use super::super::report::{Growth, InFlight, Report, Row, Served, ServerCost, Sizes, Threads};
 
-/// Those for which there is something to show.
+/// The tables that have data.
 pub(super) fn all(report: &Report) -> String {
     let mut text = String::new();
     let mut part = |title: &str, about: &str, any: bool, tables: String| {
@@ -196,7 +196,7 @@ fn http(all: &[Served]) -> String {
             figure(one.processor_us),
             figure(one.processor_by_bare),
             figure(one.wrk_us),
-            // Those that ask nothing see it awake now and then.
+            // Callers that ask nothing see it awake now and then.
             Some(one.redis_us)
                 .filter(|us| *us >= 0.1)
                 .map_or_else(|| "–".to_owned(), figure),
@@ -219,7 +219,7 @@ fn growth(growth: &Growth) -> String {
                 thousands(f64::from(point.keys))
             ),
             figure(point.nanos),
-            // Below, it is the pages of an empty process that count.
+            // Below that, the pages of an empty process dominate.
             counted(Some(point.bytes_per_key).filter(|_| point.keys >= 100_000)),
         ]);
     }
