@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for a while: fuzz/run.sh [--seconds N] [TARGET ..]
 #
-# Needs a C++ compiler and cargo-fuzz (`cargo install cargo-fuzz`), and no other toolchain than the one that is there: the
-# sanitizer asks for an unstable option, which RUSTC_BOOTSTRAP allows. Inputs that libFuzzer finds worth keeping go to
-# fuzz/target/found, not into the corpus, which stays small; one that breaks a property is kept in fuzz/artifacts and named in
+# Needs a C++ compiler and cargo-fuzz (`cargo install cargo-fuzz`), and no other toolchain than the installed one: the
+# sanitizer needs an unstable option, which RUSTC_BOOTSTRAP allows. Inputs that libFuzzer finds worth keeping go to
+# fuzz/target/found, not into the corpus, which stays small; an input that breaks a property is kept in fuzz/artifacts and named in
 # the output.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

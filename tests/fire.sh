@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tollgate under fire, in the long form: processes ask for decisions while faults are done to servers, network, clocks and
-# the processes themselves, on one server, on Sentinels and on a cluster in turn. It ends with a table; what is wrong is
-# named below it, and the script fails.
+# the processes themselves, on one server, on Sentinels and on a cluster in turn. It ends with a table. Findings are
+# listed below it, and then the script fails.
 #
 #   tests/fire.sh [--minutes N] [--seed S]     15 minutes and a new seed unless set
 #

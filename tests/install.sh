@@ -47,7 +47,7 @@ clients() {
     echo "tests/install.sh: pip could not install them; it needs PyPI, or a mirror of it in PIP_INDEX_URL" >&2
     exit 1
   fi
-  # Last, so that what was interrupted begins anew.
+  # Last, so that an interrupted run begins anew.
   cp "$wanted" "$venv/installed.txt"
 }
 
@@ -82,8 +82,8 @@ fi
 
 # Debian starts a service as it installs it, and again at every boot. Asking for RUNLEVEL=1 is the old way to prevent the
 # first, but only System V scripts look at it; systemd units do not. Both kinds ask policy-rc.d (101 means "not allowed"),
-# so that is what we answer while apt runs. A policy that is there already is the machine's own, and stays. What it lets
-# start is stopped afterwards, and what was not there before is not started at boot either.
+# so this script answers so while apt runs. An existing policy is the machine's own, and stays. A service that it lets
+# start is stopped afterwards, and a service that was not installed before is not started at boot either.
 policy=/usr/sbin/policy-rc.d
 policy_is_ours=no
 services=()

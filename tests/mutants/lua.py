@@ -3,18 +3,18 @@
 
     tests/mutants/lua.py [--only FILE] [--every N] [--jobs N] [--list]
 
-Each mutant runs first against the differential, which holds the script to the model in core, and if that notices nothing
+Each mutant runs first against the differential, which holds the script to the model in core, and then, if that notices nothing,
 against the tests of the script on a real server. A mutant that all of them let pass survives. A survivor is fine only if
-it changes nothing that a caller could tell: such a one stands in `explained.txt` with the reason. The command fails if
+it changes nothing that a caller could notice: then it stands in `explained.txt` with the reason. The command fails if
 another survives.
 
     --only FILE   mutants of one file only: gcra.lua
     --every N     each N-th mutant only, for a look
     --skip N      from the N-th mutant on, of those
-    --jobs N      so many at a time
-    --list        says what it would try, and tries nothing
+    --jobs N      this many at a time
+    --list        lists the mutants, and tries nothing
 
-What it asks, the script and the programs, it takes aside before it begins, so that work on the tree may go on.
+It copies the script and the test programs before it begins, so that work on the tree may go on.
 """
 
 import argparse
@@ -37,11 +37,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LUA = ROOT / "lua"
 EXPLAINED = Path(__file__).with_name("explained.txt")
 
-# A mutant may loop for ever, which counts as noticed: after so many times as long as the suite takes without one.
+# A mutant may loop for ever, which counts as noticed: after this many times the duration of the suite without one.
 PATIENCE = 10
 
-# The suites in the order in which they are asked: the program, the tests in it that are about the script, and for how many
-# steps the differential goes on. First those that try what they try in every run, and then what chance has to find.
+# The suites in their order: the program, its tests of the script, and the number of steps of the differential. Suites with
+# fixed inputs come first, and then those with random ones.
 LOOK = tuple(
     "wire::differential::" + name
     for name in ("the_script_decides", "windows_are_decided", "what_is_given_back", "a_request_alone")
@@ -57,13 +57,13 @@ SUITES = [
     ("standalone", (), None),
     ("conformance_redis", (), None),
 ]
-# So many of them are asked about a mutant that is explained: the others take much longer.
+# An explained mutant runs against this many of them: the others take much longer.
 LOOKS = 4
-# The rest are asked at the end about what those before have let pass, since they take longer than all of them together, and twice:
-# they look at deadlines too, which a busy machine may miss without any mutant.
+# The rest run at the end, on the survivors of the others, since they take longer than all of these together. They run twice,
+# because they test deadlines too, which a busy machine may miss without any mutant.
 FIRST, LAST = SUITES[:6], SUITES[6:]
 
-# A token, and what it becomes.
+# A token, and its replacements.
 SWAPS = [
     (r"<=", ["<"]),
     (r">=", [">"]),
@@ -91,26 +91,26 @@ SWAPS = [
 
 
 def files():
-    """The files of the script, in the order in which they are put together."""
+    """The files of the script, in their order."""
     source = (ROOT / "crates/redis/src/script.rs").read_text()
     return re.findall(r'include_str!\("\.\./lua/(\w+\.lua)"\)', source)
 
 
 def code_of(line):
-    """The line, with what is no code blanked: comments, and what stands in quotes."""
+    """The line, with comments and quoted texts blanked."""
     line = re.sub(r"'[^']*'", lambda text: "'" + "\0" * (len(text[0]) - 2) + "'", line)
     return re.sub(r"--.*", lambda text: "\0" * len(text[0]), line)
 
 
 def changed(line):
-    """Each way in which a line is changed in one place."""
+    """All changes of a line in one place."""
     code = code_of(line)
     for pattern, swaps in SWAPS:
         for found in re.finditer(pattern, code):
             ways = swaps if swaps is not None else [str(int(found[0]) + 1)]
             for way in ways:
                 yield line[: found.start()] + way + line[found.end() :]
-    # A statement that is left out: what is written, or kept for later.
+    # A statement that is left out: an assignment, or a write.
     if re.match(r"\s*(redis\.call|set\(|[\w.\[\], ]+ = )", code) and not re.search(r"\b(function|then|do|local)\b|[({,]\s*$", code):
         yield re.match(r"\s*", line)[0] + "do end"
 
@@ -175,7 +175,7 @@ def is_noticed(suite, programs, source, patience):
 
 
 def is_explained(mutant):
-    """Whether it is accounted for: by the file, the line as it stands, and as it is changed."""
+    """Says whether it is explained: by the file, the original line, and the changed one."""
     name, _, was, becomes = mutant
     for line in EXPLAINED.read_text().splitlines():
         if line and not line.startswith("#"):

@@ -6,11 +6,11 @@
 The changes stand in `truth.txt`. Each is made to the product's own source, in place; the program of the property is built
 and run, and nothing else; and the source is put back, also if the command is interrupted. It fails if a change is not
 noticed or does not build, if one of the numbers has no change, and, before it changes anything, if a text does not stand
-exactly once. What a killed run has left behind is found that way: put it back with git.
+exactly once. That check also finds the change of a killed run: put it back with git.
 
-    --only TEXT   those that have this in their first line: 5, cookie.rs
-    --seed N      what the property draws from (1): with another the run asks something else
-    --list        says what it would try, and tries nothing
+    --only TEXT   changes with this in their first line: 5, cookie.rs
+    --seed N      the property's seed (1): another one gives other requests
+    --list        lists the changes, and tries nothing
 """
 
 import argparse
@@ -25,9 +25,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("truth.txt")
-# The tests of the property; the others of that program are about the judge.
+# The tests of the property; the others of that program test the judge.
 TESTS = "a_request_"
-# Many times what it takes to find and shrink: a change that makes a request hang counts as noticed.
+# Many times the duration of finding and shrinking: a change that makes a request hang counts as noticed.
 PATIENCE = 900
 
 
@@ -37,7 +37,7 @@ class Change:
         self.number, self.suffix, self.what = re.fullmatch(r"(\d+) (\S+\.rs): (.+)", head).groups()
 
     def places(self):
-        """The files in which the text stands, as often as it does. A crate may be split: only the end of the path is known."""
+        """The files with the text, once for each occurrence. Only the end of the path is known, because a crate may be split."""
         files = ROOT.glob(f"crates/*/src/**/{Path(self.suffix).name}")
         files = [file for file in files if str(file).endswith("/" + self.suffix)]
         return [file for file in files for _ in range(file.read_text().count(self.old))]
@@ -59,7 +59,7 @@ def table():
 
 
 def verdict(seed):
-    """What the property says, and the first thing that it found wrong."""
+    """The result of the property, and its first finding."""
     cargo = ["cargo", "test", "--workspace", "--all-features", "--test", "truth"]
     built = subprocess.run(
         cargo + ["--no-run", "--message-format=json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

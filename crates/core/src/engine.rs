@@ -173,7 +173,7 @@ fn verdict(
     Verdict::new(mode, passage, quota.capacity(), budget, taken, full_at)
 }
 
-/// The same verdict for the commonest algorithm in 64 bits; `None` if it takes another way.
+/// This verdict for the commonest algorithm in 64 bits; `None` if the quota needs the general way.
 // Inlined always: a call would hand the result over in memory.
 #[inline(always)]
 fn quick_verdict(

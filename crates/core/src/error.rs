@@ -1,4 +1,4 @@
-//! Why a backend could not decide.
+//! The errors of backends that could not decide.
 
 use std::error::Error;
 use std::fmt;

@@ -26,7 +26,7 @@ pub struct Key(Repr);
 #[non_exhaustive]
 #[repr(u8)]
 pub enum KeyKind {
-    /// Everybody: one budget for all.
+    /// All callers together: one budget for all.
     Global = 0,
     /// All callers for whom the extractor found nothing.
     Missing = 1,
@@ -58,7 +58,7 @@ impl Key {
     /// The most bytes of a key, including the one for its kind.
     pub const MAX_LEN: usize = 128;
 
-    /// Everybody: one budget for all.
+    /// All callers together: one budget for all.
     #[must_use]
     pub fn global() -> Self {
         Self::encode(KeyKind::Global, &[])

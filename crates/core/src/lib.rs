@@ -12,7 +12,7 @@
 //! | what is needed to undo it honestly | [`Receipt`] |
 //! | who decides | [`Backend`] |
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! * **All or nothing.** A call takes all of its enforced charges, or none.
 //! * **Retry-after is a promise.** Denied at *t* with retry-after *r*: if nothing else arrives, the same charge passes

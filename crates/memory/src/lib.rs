@@ -20,7 +20,7 @@
 //! # Ok::<(), tollgate_core::BackendError>(())
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! * **Exact under concurrency.** A call holds the locks of all its keys while it is decided. However many threads ask at once,
 //!   a budget of *n* admits *n*, and a call of several charges takes all of them or none. Locks are taken in one order, so no

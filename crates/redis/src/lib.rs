@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! * **One budget.** Every caller in every process is decided by one script on the server's one clock. The clocks of the
 //!   application's hosts do not matter.

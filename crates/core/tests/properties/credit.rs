@@ -296,7 +296,7 @@ fn credits_of(budget: &Budget) -> usize {
 fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use() {
     const SECOND: u64 = 1_000_000;
     const START: u64 = 1_800_000_000 * SECOND;
-    // given a bucket to which thirty charges were given back, of which the last was to have drained three seconds later
+    // given a bucket with thirty credits, the last of which gave back a charge that was to have drained three seconds later
     let quota = Quota::per_second(10).burst(40);
     let mut budget = Budget::full(quota);
     let receipts: Vec<_> = (0..30)

@@ -962,7 +962,7 @@ fn a_sliding_window_admits_to_the_last_unit_however_large_its_figures_are() {
         16_777_217,
     ] {
         for passed in [1, 12_345_678_901, 43_200_000_000, 77_777_777_777, day - 1] {
-            // given what was charged in the window before
+            // given charges in the window before
             server.forget();
             server.now = start + 5;
             assert!(server.admits(&quota, previous));

@@ -19,7 +19,7 @@ pub(super) trait Parts:
     /// The quotient and the remainder. Quotients are times or counts, which are below 2^53 by construction of the quota.
     fn divide(self, divisor: NonZero<u64>) -> (u64, u64);
 
-    /// The same length as time: whole microseconds, and the parts that are left.
+    /// This length as time: whole microseconds, and the parts that are left.
     #[inline]
     fn micros_and_rest(self, denominator: u32) -> (u64, u64) {
         self.divide(NonZero::new(denominator.into()).unwrap_or(NonZero::<u64>::MIN))
