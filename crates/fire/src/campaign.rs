@@ -39,7 +39,7 @@ const FEWEST: u64 = 300;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// The seed of the questions.
+    /// The servers that are asked.
     pub topology: Topology,
     /// The seed of everything else that is random.
     pub seed: u64,

@@ -37,7 +37,7 @@ impl Group {
 /// then on half of a call is theirs.
 pub(crate) const GIVES_WAY_FOR: Duration = Duration::from_millis(100);
 
-/// The bounds of a call.
+/// The part of a call that may be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallShare {
     Half,

@@ -44,7 +44,7 @@ pub(crate) trait Listener: Clone + Send + Sync + 'static {
     /// Says whether it still exists.
     fn is_there(&self) -> bool;
 
-    /// Another server is the master.
+    /// Notes that another server is the master.
     fn is_replaced_by(&self, master: &Address);
 }
 

@@ -78,7 +78,7 @@ async fn take_one(dispatch: &Arc<Dispatch>) -> Outcome {
     outcome_of(dispatch.ask(Request::take_one(), deadline).await)
 }
 
-/// Asks for one unit. Says whether it was taken. The caller gets an answer in any case.
+/// Says whether a unit was taken. The caller gets an answer in any case.
 fn admitted(said: &Outcome) -> bool {
     if let Err(error) = said {
         assert_ne!(error.detail(), gone().detail(), "nobody was told");

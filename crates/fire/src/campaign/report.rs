@@ -12,7 +12,7 @@ use crate::history::History;
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The seed of the questions.
+    /// The servers that were asked.
     pub topology: Topology,
     /// The findings of the checker.
     pub findings: Findings,

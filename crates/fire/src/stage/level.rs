@@ -9,7 +9,7 @@ use super::{Servers, Stage, fleet};
 use crate::client::now_us;
 use crate::history::{Disturbance, Effect};
 
-/// The interval at which a lagging replica is asked. A replica that hears its master never lags for long.
+/// The number of times that a lagging replica is asked. A replica that hears its master never lags for long.
 const TRIES: usize = 5;
 
 impl Stage {

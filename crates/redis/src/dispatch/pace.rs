@@ -73,7 +73,7 @@ impl Pace {
         self.calls = self.calls.max(self.most());
     }
 
-    /// A call was answered.
+    /// Notes a call that was answered.
     pub(crate) fn answered(&mut self, now: Instant, round_trip: Duration) {
         self.note(now, round_trip);
         let shortest = self.round_trip().unwrap_or(round_trip);

@@ -214,7 +214,7 @@ impl World {
     }
 }
 
-/// The number of times that the path for a lone request has answered; zero if another path did.
+/// The form in which the path for a lone request has answered; `None` if another path did.
 fn answered_alone(reply: &Value) -> Option<u8> {
     match reply {
         Value::Int(_) => Some(b'0'),

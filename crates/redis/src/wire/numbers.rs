@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 /// Bytes to send. A charge of a bucket has 43, and needs no allocation.
 pub(super) type Words = SmallVec<[u8; 64]>;
 
-/// One more than the largest number below which a double holds every whole one exactly.
+/// The bound of all numbers: a double holds every whole number below it exactly.
 pub(super) const EXACT: u64 = 1 << 53;
 
 /// Appends a whole number below 2^53.

@@ -88,7 +88,7 @@ const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
 
 impl Request {
-    /// The rest of a request whose charges have gone on.
+    /// The placeholder of a request that has gone on.
     pub(crate) fn nothing() -> Self {
         Self::default()
     }
