@@ -190,7 +190,7 @@ impl From<Snapshot> for State {
     }
 }
 
-/// The time at which a denied charge would pass if nothing else arrives.
+/// The wait after which a denied charge would pass if nothing else arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
     /// After this many microseconds, and not one earlier. Never 0.
@@ -199,7 +199,7 @@ pub enum RetryAfter {
     Never,
 }
 
-/// Says whether a cost passes.
+/// The outcome for a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     Open,
@@ -384,7 +384,7 @@ impl Rule {
         with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
     }
 
-    /// Does the same for the commonest algorithm in 64 bits; `None` if the quota needs the general way.
+    /// Takes the step of the commonest algorithm in 64 bits; `None` if the quota needs the general way.
     // Inlined always: a call would hand the result over in memory.
     #[inline(always)]
     pub(crate) fn quick_step(

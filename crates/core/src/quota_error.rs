@@ -45,7 +45,7 @@ pub enum QuotaError {
     },
     /// Windows and logs have no burst: their budget is their limit.
     BurstOfWindow {
-        /// The algorithm that was asked for.
+        /// The burst that was asked for.
         burst: u64,
     },
     /// The window's offset is not a whole number of microseconds below the period.

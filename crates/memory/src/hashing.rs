@@ -29,7 +29,7 @@ pub(crate) struct Hashing {
     blocks: [[u64; 2]; BLOCKS],
 }
 
-/// The whole blocks of the longest key.
+/// The number of whole blocks of the longest key.
 const BLOCKS: usize = Key::MAX_LEN / size_of::<u128>();
 /// Shorter keys are one word, their length included.
 const SHORT: usize = size_of::<u64>();
@@ -93,7 +93,7 @@ impl Hashing {
     }
 }
 
-/// Its lower half comes first.
+/// The halves of a number, the lower one first.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "each half is all of it")]
 pub(crate) const fn halves(number: u128) -> [u64; 2] {

@@ -248,7 +248,7 @@ impl Shard {
         self.table.len() >= self.most_keys
     }
 
-    /// Zero for a vacancy.
+    /// The worth of an entry; `None` for a vacancy.
     fn worth(&self, slot: Slot) -> Option<EntryValue> {
         let entry = self.table.entry(slot);
         let key = entry.key;

@@ -47,7 +47,7 @@ pub(crate) struct Gcra {
     /// The number of parts in a microsecond.
     denominator: u32,
     width: Width,
-    /// The time of a full drain, in parts.
+    /// The reach of a full drain.
     reach: Reach,
     /// The reach that its states tell while they owe no more than a full budget.
     coarse: Reach,
