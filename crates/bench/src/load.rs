@@ -24,10 +24,10 @@ pub(crate) struct Load {
     /// Requests in all
     #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u64).range(1..))]
     requests: u64,
-    /// What each caller may, such as 10/s or 1000000/day
+    /// The quota of each caller, such as 10/s or 1000000/day
     #[arg(long)]
     quota: Quota,
-    /// How it is counted, if not as the quota itself says
+    /// The way to count, if not the quota's own
     #[arg(long)]
     algorithm: Option<Counting>,
 }

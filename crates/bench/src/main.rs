@@ -47,7 +47,7 @@ enum What {
         #[arg(long, conflicts_with = "scenario")]
         record: bool,
     },
-    /// Measures all of it beside what one would use instead, and writes BENCHMARKS.md and the table in README.md
+    /// Measures everything beside the alternatives, and writes BENCHMARKS.md and the table in README.md
     Compare(compare::Compare),
     /// Fails if a scenario costs more instructions than its record allows, or if the last `compare` missed a floor
     Check {

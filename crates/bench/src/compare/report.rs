@@ -1,4 +1,4 @@
-//! What was measured, as it stands in `report.json`. Tables and floors are made of it and of nothing else.
+//! The measurements, as they stand in `report.json`. Tables and floors are made of these alone.
 
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ pub(crate) struct Sizes {
     pub(crate) bytes_per_key: u64,
 }
 
-/// What one of Tollgate's decisions costs redis-server, in instructions, in one case.
+/// The instructions of redis-server for one of Tollgate's decisions, in one case.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ServerCost {
     pub(crate) case: String,
