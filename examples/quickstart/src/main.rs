@@ -1,9 +1,11 @@
 //! How do I limit a route?
 //!
-//! `cargo run --example quickstart` serves on 127.0.0.1:3000, or wherever `ADDR` says, and needs nothing else. With
-//! `REDIS_URL=redis://127.0.0.1/` it counts in Redis, and two of them on two ports enforce one budget.
+//! `cargo run -p quickstart` serves on 127.0.0.1:3000, or on the address in `ADDR`, and needs nothing else.
+//!
+//! `REDIS_URL=redis://127.0.0.1/ cargo run -p quickstart --features redis` counts in Redis. Two of these processes on two ports
+//! enforce one budget.
 
-#![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
+#![allow(clippy::print_stdout, reason = "it tells the user what to try")]
 
 use std::env;
 use std::net::SocketAddr;
@@ -11,22 +13,24 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RedisBackend};
+#[cfg(feature = "redis")]
+use tollgate::RedisBackend;
+use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().init();
-
     let five_in_ten_seconds = Quota::new(5, Duration::from_secs(10));
-    let mut limiter = Limiter::builder().policy(Policy::new("quickstart", five_in_ten_seconds));
-    if let Ok(url) = env::var("REDIS_URL") {
-        limiter = limiter.backend(RedisBackend::connect(&url).await?);
-    }
+    let limiter = Limiter::builder().policy(Policy::new("quickstart", five_in_ten_seconds));
+    #[cfg(feature = "redis")]
+    let limiter = match env::var("REDIS_URL") {
+        Ok(url) => limiter.backend(RedisBackend::connect(&url).await?),
+        Err(_) => limiter,
+    };
 
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(RateLimitLayer::new(limiter.build()?))
-        // Added after the layer, so not under it.
+        // Routes that are added after the layer are not limited.
         .route("/unlimited", get(|| async { "as often as you like\n" }));
 
     let address = env::var("ADDR").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
@@ -43,7 +47,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!("  curl -i http://{address}/unlimited");
 
-    // With the connection's address, so that each caller has a budget of its own.
+    // The limiter reads the peer's address here, so that each caller has a budget of its own.
     axum::serve(
         listener,
         app.into_make_service_with_connect_info::<SocketAddr>(),
