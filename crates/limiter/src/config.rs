@@ -1,8 +1,9 @@
 //! Policies and limiters as plain data, for whatever serde reads: TOML, YAML, JSON.
 //!
-//! What is read is a [`LimiterConfig`], which may still be changed or compared. [`LimiterConfig::build`] makes a
-//! [`LimiterBuilder`](crate::LimiterBuilder) of it, to which the application adds the backend. Closures cannot be written down:
-//! they are registered in a [`Registry`], as are lists that change at run time, and the configuration names them.
+//! Reading gives a [`LimiterConfig`], which may still be changed or compared. [`LimiterConfig::build`] makes a
+//! [`LimiterBuilder`](crate::LimiterBuilder) of it, and the application adds the backend. The configuration names closures and
+//! lists that change at run time; the application registers them in a [`Registry`]. The [reference] lists every key with its
+//! type, its default and a line of TOML.
 //!
 //! ```
 //! use tollgate::config::{LimiterConfig, Registry};
@@ -35,11 +36,13 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [reference]: https://github.com/tollgate-rs/tollgate/blob/main/docs/configuration.md
+//!
 //! # Errors
 //!
-//! What has the wrong shape, such as an unknown field, is refused while it is read, by a message of serde's; in a limiter it
-//! names the policy and the field, and the format says where the policy stands. What has the right shape and no sense is a
-//! [`ConfigError`] that names the policy, the field and the value.
+//! A value of the wrong shape, such as an unknown field, is refused while it is read. The message is serde's; in a limiter it
+//! also names the policy and the field. A value of the right shape that makes no sense is a [`ConfigError`], which names the
+//! policy, the field and the value.
 
 mod build;
 mod client;
@@ -66,12 +69,12 @@ pub use self::tiers::{TierSource, TiersConfig};
 
 use crate::ConfigError;
 
-/// What is written says nothing that would not hold without it.
+/// True if leaving the value out would change nothing.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What was written in a field of a policy is none, for this reason.
+/// The error for an invalid value in a field of a policy.
 fn refused(
     policy: &str,
     field: &'static str,

@@ -1,0 +1,316 @@
+//! The reference of the configuration, `docs/configuration.md`, says what the code does.
+
+#![cfg(feature = "serde")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::fs;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tollgate::config::{
+    BlockConfig, ClientAddressConfig, DirectionConfig, KeyConfig, LimiterConfig, MessagesConfig,
+    PolicyConfig, ProxiesConfig, Registry, TiersConfig,
+};
+use tollgate::key::{self, KeyList};
+use tollgate::{LimiterBuilder, NetworkList, OnFailure, OnMissing, Tiers};
+use toml::{Table, Value};
+
+/// The rows of the table under a heading, each cell without the backticks around it.
+fn rows(heading: &str) -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, section) = text
+        .split_once(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("no heading {heading:?}"));
+    let section = section.split("\n#").next().unwrap();
+    let lines = section.lines().filter(|line| line.starts_with('|'));
+    let cells = |line: &str| {
+        let inner = line.trim_matches('|').split(" | ");
+        inner
+            .map(|cell| cell.trim().trim_matches('`').to_owned())
+            .collect()
+    };
+    lines.skip(2).map(cells).collect()
+}
+
+/// The words that serde expects in place of one that it does not know.
+fn known<T: DeserializeOwned + Debug>(unknown: serde_json::Value) -> BTreeSet<String> {
+    let error = serde_json::from_value::<T>(unknown)
+        .unwrap_err()
+        .to_string();
+    let (_, expected) = error
+        .split_once("expected ")
+        .unwrap_or_else(|| panic!("{error}"));
+    let words = expected.split('`').skip(1).step_by(2);
+    words.map(str::to_owned).collect()
+}
+
+fn fields<T: DeserializeOwned + Debug>() -> BTreeSet<String> {
+    known::<T>(json!({ "no-such-key": 0 }))
+}
+
+fn variants<T: DeserializeOwned + Debug>() -> BTreeSet<String> {
+    known::<T>(json!("no-such-form"))
+}
+
+fn registry() -> Registry {
+    let tenant = key::from_fn(|request| request.uri().host().map(str::to_owned));
+    Registry::new()
+        .register_condition("is-external", |_| true)
+        .register_key("tenant", tenant)
+        .register_cost("length", |_| 7)
+        .register_count_if("failed-login", |response| response.status() == 401)
+        .register_tiers("plans", Tiers::by(|_, _| Some("gold")))
+        .register_key_list("partners", KeyList::new())
+        .register_network_list("offices", NetworkList::default())
+}
+
+/// A table of the file, with what the lines in it need around them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Top,
+    Policy,
+    Tiers,
+    BlockKeys,
+    PerMessage,
+}
+
+impl Place {
+    /// A whole file, with these keys at this place.
+    fn with(self, keys: &Table) -> Table {
+        let mut policy: Table = "name = 'p'\nquotas = '10/s'".parse().unwrap();
+        let mut file = Table::new();
+        let nested = |base: &str| {
+            let mut table: Table = base.parse().unwrap();
+            table.extend(keys.clone());
+            Value::Table(table)
+        };
+        match self {
+            Self::Top => {}
+            Self::Policy => policy.extend(keys.clone()),
+            Self::Tiers => {
+                let base = "by = 'plans'\nquotas = { gold = '20/s' }";
+                policy.insert("tiers".into(), nested(base));
+            }
+            Self::BlockKeys => {
+                policy.insert("block_keys".into(), nested(""));
+            }
+            Self::PerMessage => {
+                policy.insert("per_message".into(), nested("of = 'received'"));
+            }
+        }
+        file.insert("policies".into(), Value::Array(vec![Value::Table(policy)]));
+        if self == Self::Top {
+            file.extend(keys.clone());
+        }
+        file
+    }
+
+    /// The same file without one of the keys that this place needs.
+    fn without(self, key: &str) -> Table {
+        let mut file = self.with(&Table::new());
+        let policy = &mut file["policies"].as_array_mut().unwrap()[0];
+        let table = match self {
+            Self::Top | Self::Policy => policy,
+            Self::Tiers => &mut policy["tiers"],
+            Self::BlockKeys => &mut policy["block_keys"],
+            Self::PerMessage => &mut policy["per_message"],
+        };
+        table.as_table_mut().unwrap().remove(key).unwrap();
+        file
+    }
+}
+
+fn read(file: &Table) -> Result<LimiterConfig, String> {
+    file.clone().try_into().map_err(|error| error.to_string())
+}
+
+fn build(file: &Table) -> Result<LimiterBuilder, String> {
+    let builder = read(file)?.build(&registry());
+    builder.map_err(|error| error.to_string())
+}
+
+/// What the file says, and what is built of it.
+fn read_and_built(file: &Table) -> (serde_json::Value, String) {
+    let config = read(file).unwrap_or_else(|error| panic!("{error}\n{file}"));
+    let builder = build(file).unwrap_or_else(|error| panic!("{error}\n{file}"));
+    let built = format!("{builder:?}");
+    builder
+        .build()
+        .unwrap_or_else(|error| panic!("{error}\n{file}"));
+    (serde_json::to_value(config).unwrap(), built)
+}
+
+fn table(line: &str) -> Table {
+    line.parse()
+        .unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// Holds a table of keys to the keys that the code reads.
+fn hold_keys(heading: &str, place: Place, code: &BTreeSet<String>) {
+    let rows = rows(heading);
+    let written: BTreeSet<_> = rows.iter().map(|row| row[0].clone()).collect();
+    assert_eq!(&written, code, "{heading}");
+    assert_eq!(rows.len(), written.len(), "{heading} has a key twice");
+
+    let as_it_comes = read_and_built(&place.with(&Table::new()));
+    for row in rows {
+        let [key, _, default, meaning, line] = &row[..] else {
+            panic!("{heading}: five columns, not {row:?}");
+        };
+        assert!(meaning.ends_with('.'), "{heading}: {meaning}");
+        let stated = table(line);
+        assert!(
+            stated.len() == 1 && stated.contains_key(key),
+            "{key}: {line}"
+        );
+        let with_line = read_and_built(&place.with(&stated));
+        match default.as_str() {
+            "required" => {
+                let without = place.without(key);
+                let built = build(&without)
+                    .and_then(|builder| builder.build().map_err(|error| error.to_string()));
+                assert!(built.is_err(), "{key} is not required");
+            }
+            // Nothing that a line could say.
+            "none" => {
+                assert_ne!(as_it_comes.0, with_line.0, "{key}");
+                let all: LimiterConfig = read(&place.with(&Table::new())).unwrap();
+                let policy = serde_json::to_value(&all.policies[0]).unwrap();
+                assert!(policy.get(key).is_none(), "{key} is there by default");
+            }
+            // The whole list of policies is what these files are about.
+            "[]" if key == "policies" => {
+                assert_eq!(LimiterConfig::default().policies, []);
+            }
+            default => {
+                let stated = table(&format!("{key} = {default}"));
+                if place == Place::Tiers {
+                    // No tier has quotas then, and registered tiers need none.
+                    assert_eq!(stated, table("quotas = {}"));
+                    let without = place.without(key);
+                    assert_eq!(read(&without), read(&place.with(&stated)));
+                    continue;
+                }
+                let with_default = read_and_built(&place.with(&stated));
+                let is_in_words = with_default.0 == as_it_comes.0;
+                let is_built = with_default.1 == as_it_comes.1 && with_line.1 != as_it_comes.1;
+                let is_usual_key = key == "key"
+                    && serde_json::to_value(KeyConfig::default()).unwrap()
+                        == serde_json::to_value(&stated["key"]).unwrap();
+                assert!(
+                    is_in_words || is_built || is_usual_key,
+                    "{key}: {default} is not the default"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
+    hold_keys("## Top level", Place::Top, &fields::<LimiterConfig>());
+    hold_keys(
+        "## `[[policies]]`",
+        Place::Policy,
+        &fields::<PolicyConfig>(),
+    );
+    hold_keys(
+        "## `[policies.tiers]`",
+        Place::Tiers,
+        &fields::<TiersConfig>(),
+    );
+    hold_keys(
+        "## `[policies.block_keys]`",
+        Place::BlockKeys,
+        &fields::<BlockConfig>(),
+    );
+    hold_keys(
+        "## `[policies.per_message]`",
+        Place::PerMessage,
+        &fields::<MessagesConfig>(),
+    );
+}
+
+/// The forms of a key, out of the sentence that an unknown one is answered with.
+fn forms_of_keys() -> BTreeSet<String> {
+    let error = serde_json::from_value::<KeyConfig>(json!("no-such-form"))
+        .unwrap_err()
+        .to_string();
+    let quoted = error.split('"').skip(1).step_by(2);
+    let (_, maps) = error.split_once("a map of one of ").unwrap();
+    let (maps, _) = maps.split_once(" to a name").unwrap();
+    let maps = maps.replace(" (with the feature json)", "");
+    let maps = maps
+        .split([',', ' '])
+        .filter(|word| !word.is_empty() && *word != "and");
+    quoted.chain(maps).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_form_of_a_value_has_a_row_and_a_line_that_builds() {
+    let code = [
+        (
+            "### `client_address`",
+            Place::Top,
+            Some(variants::<ClientAddressConfig>()),
+        ),
+        ("### Proxies", Place::Top, Some(variants::<ProxiesConfig>())),
+        ("### `key`", Place::Policy, Some(forms_of_keys())),
+        (
+            "### `on_missing`",
+            Place::Policy,
+            Some(variants::<OnMissing>()),
+        ),
+        (
+            "### `on_failure`",
+            Place::Policy,
+            Some(variants::<OnFailure>()),
+        ),
+        (
+            "### `of`",
+            Place::Policy,
+            Some(variants::<DirectionConfig>()),
+        ),
+        ("### Quotas", Place::Policy, None),
+        ("### Entries of lists", Place::Policy, None),
+    ];
+    for (heading, place, forms) in code {
+        let rows = rows(heading);
+        if let Some(forms) = forms {
+            let written: BTreeSet<_> = rows.iter().map(|row| row[0].clone()).collect();
+            assert_eq!(written, forms, "{heading}");
+        }
+        for row in rows {
+            let [form, _, line] = &row[..] else {
+                panic!("{heading}: three columns, not {row:?}");
+            };
+            if form == "json-field" && !cfg!(feature = "json") {
+                continue;
+            }
+            let config = read(&place.with(&table(line)));
+            let config = config.unwrap_or_else(|error| panic!("{line}: {error}"));
+            let builder = config.build(&registry());
+            let _built = builder.unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn the_file_at_the_top_of_the_reference_builds() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, file) = text.split_once("```toml\n").unwrap();
+    let (file, _) = file.split_once("```").unwrap();
+
+    let builder = build(&table(file)).unwrap();
+
+    assert_eq!(builder.build().unwrap().policies().len(), 2);
+}
