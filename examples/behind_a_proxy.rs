@@ -1,4 +1,4 @@
-//! Who is calling, when a proxy stands in front?
+//! Which caller is it, behind a proxy?
 //!
 //! `cargo run --example behind_a_proxy`. Only what comes from a trusted proxy is believed about others, and of the addresses
 //! in `X-Forwarded-For` the last one that is not a trusted proxy's: what stands left of it the caller may have invented.

@@ -33,6 +33,20 @@ use crate::Timestamp;
 pub const DEBT_CEILING: u64 = 8;
 
 /// The rule that decides a quota, with the most that it lets through in any window of one period.
+///
+/// ```
+/// use tollgate::{Algorithm, Quota};
+///
+/// // Spaces requests evenly after the burst.
+/// let api = Quota::per_second(10);
+/// assert_eq!(api.algorithm(), Algorithm::Gcra);
+///
+/// // As many as the contract says between two midnights, UTC.
+/// let contract = Quota::per_day(1_000).using(Algorithm::FixedWindow { offset: std::time::Duration::ZERO });
+///
+/// // Never more than five in any minute.
+/// let login = Quota::per_minute(5).using(Algorithm::SlidingLog);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -191,6 +205,14 @@ impl From<Snapshot> for State {
 }
 
 /// The wait after which a denied charge would pass if nothing else arrives.
+///
+/// ```
+/// use tollgate::RetryAfter;
+///
+/// // A wait sorts by its length, and never is the longest.
+/// assert!(RetryAfter::Micros(1) < RetryAfter::Micros(100_000));
+/// assert!(RetryAfter::Micros(u64::MAX) < RetryAfter::Never);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
     /// After this many microseconds, and not one earlier. Never 0.

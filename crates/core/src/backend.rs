@@ -30,6 +30,45 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 /// does not ask for [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have defaults: forward these
 /// as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand
 /// for charges that it was not asked about.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use tollgate::{Answer, Backend, Capabilities, Charge, Decide, Key, Receipt, Scope};
+///
+/// /// Counts the calls to the backend inside.
+/// #[derive(Debug)]
+/// struct Counted<B> {
+///     inner: B,
+///     calls: AtomicU64,
+/// }
+///
+/// impl<B: Backend> Backend for Counted<B> {
+///     fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+///         self.calls.fetch_add(1, Ordering::Relaxed);
+///         self.inner.decide(charges)
+///     }
+///
+///     fn credit(&self, receipt: Receipt, n: u64) {
+///         self.inner.credit(receipt, n);
+///     }
+///
+///     fn debit(&self, receipt: &Receipt, n: u64) {
+///         self.inner.debit(receipt, n);
+///     }
+///
+///     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+///         self.inner.reset(scope, key)
+///     }
+///
+///     fn place(&self) -> Option<String> {
+///         self.inner.place()
+///     }
+///
+///     fn capabilities(&self) -> Capabilities {
+///         self.inner.capabilities()
+///     }
+/// }
+/// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides all or nothing over the enforced charges.
     fn decide(&self, charges: &[Charge<'_>]) -> Decide;
@@ -61,6 +100,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 /// A backend that always answers now.
 ///
 /// Callers that cannot wait (the synchronous gRPC interceptor) ask for this trait rather than for [`Backend`].
+///
+/// ```
+/// use tollgate::{BackendError, Charge, ImmediateBackend};
+///
+/// /// For code that cannot await.
+/// fn may_pass(backend: &impl ImmediateBackend, charge: Charge<'_>) -> Result<bool, BackendError> {
+///     Ok(backend.decide_now(&[charge])?.is_admitted())
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may have to wait for its decisions",
     label = "this backend does not always answer at once",
@@ -108,11 +156,35 @@ impl<B: ImmediateBackend + ?Sized> ImmediateBackend for Arc<B> {
 }
 
 /// The return value of [`Backend::decide`].
+///
+/// ```
+/// use tollgate::{Answer, BackendError, Charge, Decide, FailureKind};
+///
+/// /// A backend that is shutting down fails, so that the failure rule of each policy acts.
+/// fn decide(_charges: &[Charge<'_>]) -> Decide {
+///     Answer::now(Err(BackendError::new(FailureKind::Unready, "shutting down")))
+/// }
+///
+/// assert!(matches!(decide(&[]).peek(), Some(Err(_))));
+/// ```
 pub type Decide = Answer<Decision>;
 
 /// An answer that is there already, or comes later. In both cases it is a future.
 ///
 /// A backend that answers now allocates nothing; one that waits pays one box.
+///
+/// ```
+/// use tollgate::Answer;
+///
+/// let known = Answer::now(Ok(7));
+/// assert!(matches!(known.peek(), Some(Ok(7))));
+/// assert!(matches!(known.try_now(), Ok(Ok(7))));
+///
+/// let asked = Answer::later(async { Ok(7) });
+/// assert!(asked.peek().is_none());
+/// // The future comes back and can be awaited.
+/// assert!(asked.try_now().is_err());
+/// ```
 #[must_use = "an answer does nothing unless it is awaited"]
 pub struct Answer<T>(Repr<T>);
 
@@ -164,7 +236,7 @@ impl<T: Send + 'static> Answer<T> {
     /// a backend, which look at the answer or change it.
     ///
     /// ```
-    /// use tollgate_core::Answer;
+    /// use tollgate::Answer;
     ///
     /// let answer = Answer::now(Ok(20)).map(|result| result.map(|n| n + 1));
     /// assert!(matches!(answer.peek(), Some(Ok(21))));
@@ -183,6 +255,21 @@ impl<T: Send + 'static> Answer<T> {
 impl Answer<Decision> {
     /// The decision and its only verdict, if the answer is there already and has one verdict alone. Such an answer holds
     /// nothing that must be dropped, so a caller with a million of them a second can skip the drop.
+    ///
+    /// ```
+    /// use tollgate::{Charge, Backend, Key, MemoryBackend, Mode, Quota, Scope};
+    ///
+    /// let quota = Quota::per_minute(5);
+    /// let charge = Charge {
+    ///     scope: Scope::of("login", 0, &quota),
+    ///     quota: &quota,
+    ///     key: &Key::from("alice"),
+    ///     cost: 1,
+    ///     mode: Mode::Enforce,
+    /// };
+    /// let answer = MemoryBackend::new().decide(&[charge]);
+    /// assert!(answer.peek_sole().is_some_and(|(_, verdict)| verdict.remaining() == 4));
+    /// ```
     #[must_use]
     #[inline]
     pub const fn peek_sole(&self) -> Option<(&Decision, &Verdict)> {

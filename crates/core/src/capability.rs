@@ -3,6 +3,12 @@
 use std::fmt;
 
 /// An ability that a backend may have beyond deciding quotas.
+///
+/// ```
+/// use tollgate::Capability;
+///
+/// assert_eq!(format!("the backend lacks {}", Capability::Bans), "the backend lacks bans");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -44,7 +50,7 @@ impl fmt::Display for Capability {
 /// crate's version has any.
 ///
 /// ```
-/// use tollgate_core::{Capabilities, Capability};
+/// use tollgate::{Capabilities, Capability};
 ///
 /// let needed = Capabilities::none().with(Capability::Held).with(Capability::Bans);
 /// let offered = Capabilities::none().with(Capability::Held);

@@ -9,6 +9,28 @@ use crate::{Key, Quota, Scope};
 pub const MAX_CHARGES: usize = 32;
 
 /// The effect that a charge asks for.
+///
+/// A charge on trial takes its own budget and never denies the call:
+///
+/// ```
+/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+///
+/// let backend = MemoryBackend::new();
+/// let quota = Quota::per_minute(1);
+/// let trial = Charge {
+///     scope: Scope::of("trial", 0, &quota),
+///     quota: &quota,
+///     key: &Key::from("alice"),
+///     cost: 1,
+///     mode: Mode::Shadow,
+/// };
+/// assert!(backend.decide_now(&[trial])?.verdicts()[0].is_allowed());
+///
+/// let second = backend.decide_now(&[trial])?;
+/// assert!(second.verdicts()[0].is_denied());
+/// assert!(second.is_admitted());
+/// # Ok::<(), tollgate::BackendError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -23,6 +45,26 @@ pub enum Mode {
 /// A charge: a cost under a quota, taken from the budget of a key.
 ///
 /// Charges of one call that name the same scope and key in the same mode are one charge of the summed cost.
+///
+/// ```
+/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+///
+/// let backend = MemoryBackend::new();
+/// let quota = Quota::per_minute(5);
+/// let three = Charge {
+///     scope: Scope::of("export", 0, &quota),
+///     quota: &quota,
+///     key: &Key::from("alice"),
+///     cost: 3,
+///     mode: Mode::Enforce,
+/// };
+/// assert!(backend.decide_now(&[three])?.is_admitted());
+/// assert!(!backend.decide_now(&[three])?.is_admitted());
+///
+/// let peek = Charge { cost: 0, ..three };
+/// assert_eq!(backend.decide_now(&[peek])?.verdicts()[0].remaining(), 2);
+/// # Ok::<(), tollgate::BackendError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
     /// The name of the key's budget: the policy, and the unit of its states.

@@ -10,6 +10,22 @@ use std::time::Duration;
 use crate::Timestamp;
 
 /// Tells the time to a backend.
+///
+/// ```
+/// use tollgate::{Clock, MemoryBackend, SystemClock, Timestamp};
+///
+/// /// The machine's clock, a day behind: to replay yesterday's log.
+/// #[derive(Debug)]
+/// struct Yesterday(SystemClock);
+///
+/// impl Clock for Yesterday {
+///     fn now(&self) -> Timestamp {
+///         Timestamp::from_micros(self.0.now().as_micros() - 86_400_000_000)
+///     }
+/// }
+///
+/// let backend = MemoryBackend::builder().clock(Yesterday(SystemClock::new())).build();
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The present. A clock that steps back never refills a budget: see [`crate::State`].
     fn now(&self) -> Timestamp;
@@ -21,12 +37,17 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_core::{Clock, ManualClock};
+/// use tollgate::{Clock, ManualClock, Timestamp};
 ///
 /// let clock = ManualClock::new();
 /// let before = clock.now();
 /// clock.advance(Duration::from_secs(3));
 /// assert_eq!(clock.now().as_micros() - before.as_micros(), 3_000_000);
+///
+/// // Midnight, UTC, where a window of a day begins; and back, like a clock that is set.
+/// let clock = ManualClock::at(Timestamp::from_micros(1_700_006_400_000_000));
+/// clock.set(before);
+/// assert_eq!(clock.now(), before);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);

@@ -9,6 +9,18 @@ use std::time::Duration;
 /// After [`FailureKind::TimedOut`] and [`FailureKind::Unreachable`] the charges may have been taken; they were taken at most
 /// once. This holds for [`FailureKind::ScriptFailed`] and [`FailureKind::WrongServer`] too if the answer came from another
 /// server than the configured one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{BackendError, FailureKind};
+///
+/// let kind = FailureKind::TimedOut { deadline: Duration::from_millis(100) };
+/// let cause = std::io::Error::other("connection reset");
+/// let error = BackendError::new(kind, "the node fails over").at("node-2:6379").caused_by(cause);
+///
+/// assert_eq!((error.kind(), error.detail(), error.place()), (kind, "the node fails over", Some("node-2:6379")));
+/// assert_eq!(error.to_string(), "no answer from the backend within 100ms: the node fails over");
+/// ```
 #[derive(Debug)]
 pub struct BackendError {
     kind: FailureKind,
@@ -18,6 +30,20 @@ pub struct BackendError {
 }
 
 /// The reason why a backend could not decide.
+///
+/// ```
+/// use tollgate::{BackendError, FailureKind};
+///
+/// /// Whether an operator has to act, or the backend comes back by itself.
+/// fn needs_an_operator(error: &BackendError) -> bool {
+///     matches!(
+///         error.kind(),
+///         FailureKind::Unauthenticated | FailureKind::Forbidden | FailureKind::WrongServer | FailureKind::ForeignState
+///     )
+/// }
+///
+/// assert!(!needs_an_operator(&BackendError::new(FailureKind::Overloaded, "")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {

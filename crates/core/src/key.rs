@@ -19,9 +19,48 @@ use self::repr::{Repr, Source};
 /// length. [`compact`](Self::compact) drops it.
 ///
 /// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use tollgate::{Key, KeyKind};
+///
+/// let alice = Key::from("alice");
+/// assert_eq!((alice.kind(), alice.content()), (KeyKind::Bytes, &b"alice"[..]));
+/// assert_eq!(Key::bytes(b"alice"), alice);
+///
+/// // Two addresses of one /64 are one caller.
+/// let address = |text: &str| Key::address(text.parse::<IpAddr>().unwrap(), 64);
+/// assert_eq!(address("2001:db8::1"), address("2001:db8::2"));
+///
+/// // What is shared by all, or by those that cannot be told apart, equals nothing that a request brings.
+/// assert_ne!(Key::global(), Key::missing());
+///
+/// // Parts cannot run into each other.
+/// let pair = |a: &str, b: &str| Key::tuple([&Key::from(a), &Key::from(b)]);
+/// assert_ne!(pair("a_b", "c"), pair("a", "b_c"));
+///
+/// // A key that is kept longer than a request keeps the digest of a long identity.
+/// let token = Key::from("x".repeat(1_000));
+/// assert_eq!(token.content().len(), 1_000);
+/// assert_eq!(token.compact().kind(), KeyKind::Digest);
+///
+/// // A backend writes the canonical form and reads it back.
+/// assert_eq!(Key::from_canonical(alice.as_bytes()), Some(alice));
+/// ```
 pub struct Key(Repr);
 
 /// The kind of identity of a [`Key`].
+///
+/// ```
+/// use tollgate::{Key, KeyKind};
+///
+/// /// Whether the key holds a secret, such as a token, that a log must not show.
+/// fn may_be_secret(key: &Key) -> bool {
+///     !matches!(key.kind(), KeyKind::Global | KeyKind::Missing | KeyKind::Ipv4 | KeyKind::Ipv6)
+/// }
+///
+/// assert!(may_be_secret(&Key::from("sk-live-12")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -180,7 +219,7 @@ impl Key {
     /// The identity as text, if it is [bytes](KeyKind::Bytes) that are UTF-8.
     ///
     /// ```
-    /// use tollgate_core::Key;
+    /// use tollgate::Key;
     ///
     /// let token = "x".repeat(1_000);
     /// assert_eq!(Key::from(&token).text(), Some(token.as_str()));
@@ -196,7 +235,7 @@ impl Key {
     /// The parts of a [tuple](Self::tuple) in their order, each as the caller sent it. One identity alone is its only part.
     ///
     /// ```
-    /// use tollgate_core::Key;
+    /// use tollgate::Key;
     ///
     /// let key = Key::tuple([&Key::from("tenant-7"), &Key::from("alice")]);
     /// assert_eq!(key.parts().nth(1).as_ref().and_then(Key::text), Some("alice"));
@@ -222,6 +261,16 @@ impl Key {
 
     /// For backends that hash: the canonical form as blocks of sixteen bytes, and the bytes that are left, at most fifteen,
     /// as a number whose lowest byte is the first. Short keys lie in zeros, so that this costs a load and not a loop.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// // Five bytes of text and one for the kind: no whole block.
+    /// let key = Key::from("alice");
+    /// let (blocks, rest) = key.blocks();
+    /// assert!(blocks.is_empty());
+    /// assert_eq!(rest.to_le_bytes()[..6], *key.as_bytes());
+    /// ```
     #[must_use]
     // Inlined always: a call would hand the result over in memory.
     #[inline(always)]

@@ -24,13 +24,22 @@ use crate::quota_error::QuotaError;
 /// [`FromStr`](std::str::FromStr) or serde and gets an error.
 ///
 /// ```
-/// use tollgate_core::{Algorithm, Quota};
+/// use tollgate::{Algorithm, Quota};
 ///
 /// const API: Quota = Quota::per_second(10).burst(50);
 /// const LOGIN: Quota = Quota::per_minute(5).using(Algorithm::SlidingLog);
 ///
 /// assert_eq!("10/s burst 50".parse(), Ok(API));
 /// assert_eq!(LOGIN.to_string(), "5/min sliding-log");
+/// ```
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Algorithm, Quota, Unit};
+///
+/// let quota = Quota::per_minute(100).burst(20);
+/// assert_eq!((quota.limit(), quota.period()), (100, Duration::from_secs(60)));
+/// assert_eq!((quota.capacity(), quota.algorithm(), quota.unit()), (20, Algorithm::Gcra, Unit::Gcra));
 /// ```
 ///
 /// # As text
@@ -72,6 +81,12 @@ impl Quota {
 
     /// `limit` per hour.
     ///
+    /// ```
+    /// use tollgate::Quota;
+    ///
+    /// assert_eq!(Quota::per_hour(300).to_string(), "300/h");
+    /// ```
+    ///
     /// # Panics
     ///
     /// While it is built, if `limit` is 0 or too large to be exact: see [`try_new`](Self::try_new).
@@ -83,6 +98,12 @@ impl Quota {
 
     /// `limit` per day of 24 hours.
     ///
+    /// ```
+    /// use tollgate::Quota;
+    ///
+    /// assert_eq!(Quota::per_day(1_000).to_string(), "1000/day");
+    /// ```
+    ///
     /// # Panics
     ///
     /// While it is built, if `limit` is 0 or too large to be exact: see [`try_new`](Self::try_new).
@@ -93,6 +114,14 @@ impl Quota {
     }
 
     /// `limit` per `period`, with a burst of `limit`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// const FIVE_IN_TEN_SECONDS: Quota = Quota::new(5, Duration::from_secs(10));
+    /// assert_eq!("5/10s".parse(), Ok(FIVE_IN_TEN_SECONDS));
+    /// ```
     ///
     /// # Panics
     ///
@@ -127,6 +156,15 @@ impl Quota {
 
     /// `limit` per `period`, with a burst of `limit`.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{MAX_LIMIT, MAX_PERIOD, Quota, QuotaError};
+    ///
+    /// assert_eq!(Quota::try_new(0, Duration::from_secs(1)), Err(QuotaError::ZeroLimit));
+    /// assert!(Quota::try_new(MAX_LIMIT + 1, Duration::from_secs(1)).is_err());
+    /// assert!(Quota::try_new(1, MAX_PERIOD).is_ok());
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the limit or the period is zero or beyond [`MAX_LIMIT`] and [`MAX_PERIOD`], if the period is not a whole number
@@ -137,6 +175,15 @@ impl Quota {
 
     /// `limit` per `period`, decided by this algorithm. Like [`try_new`](Self::try_new) and then
     /// [`try_using`](Self::try_using), but it also takes windows whose limit would be no exact rate.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Algorithm, Quota};
+    ///
+    /// let quota = Quota::try_with(1_000, Duration::from_secs(3_600), Algorithm::SlidingWindow)?;
+    /// assert_eq!(quota.to_string(), "1000/h sliding-window");
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -174,6 +221,15 @@ impl Quota {
     /// `limit` per `period` with this burst. Like [`try_new`](Self::try_new) and then [`try_burst`](Self::try_burst), but it
     /// also takes rates that are exact with this burst and would not be with one of `limit`.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// let quota = Quota::try_with_burst(100, Duration::from_secs(60), 20)?;
+    /// assert_eq!(quota.to_string(), "100/min burst 20");
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As for those two methods.
@@ -190,6 +246,12 @@ impl Quota {
     }
 
     /// This quota with another burst.
+    ///
+    /// ```
+    /// use tollgate::{Quota, QuotaError};
+    ///
+    /// assert_eq!(Quota::per_second(10).try_burst(0), Err(QuotaError::ZeroBurst));
+    /// ```
     ///
     /// # Errors
     ///
@@ -220,6 +282,14 @@ impl Quota {
     }
 
     /// This limit and period, decided by another algorithm. A burst that was set before is forgotten.
+    ///
+    /// ```
+    /// use tollgate::{Algorithm, MAX_LOG_LIMIT, Quota};
+    ///
+    /// // A log remembers each charge, and so its limit is bounded.
+    /// assert!(Quota::per_minute(MAX_LOG_LIMIT).try_using(Algorithm::SlidingLog).is_ok());
+    /// assert!(Quota::per_minute(MAX_LOG_LIMIT + 1).try_using(Algorithm::SlidingLog).is_err());
+    /// ```
     ///
     /// # Errors
     ///

@@ -7,6 +7,14 @@ use std::time::Duration;
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT};
 
 /// The reason why a quota cannot be built.
+///
+/// ```
+/// use tollgate::{Quota, QuotaError};
+///
+/// let error = Quota::per_second(10).try_burst(0).unwrap_err();
+/// assert_eq!(error, QuotaError::ZeroBurst);
+/// assert_eq!(error.to_string(), "a burst of 0 admits nothing");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuotaError {
@@ -143,6 +151,13 @@ impl fmt::Display for QuotaError {
 impl Error for QuotaError {}
 
 /// The reason why a text is an invalid quota.
+///
+/// ```
+/// use tollgate::{ParseQuotaError, Quota};
+///
+/// let error = "ten a second".parse::<Quota>().unwrap_err();
+/// assert!(matches!(error, ParseQuotaError::Syntax { .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseQuotaError {

@@ -14,6 +14,31 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 /// *F* be the time at which the budget would have been full again after the charge: a credit returns at most *F − now* (as
 /// drain time). Other credits of this key since the charge move *F* forward, as far as they stood before it in the queue: drain
 /// time that one credit returned, no other can return. Where this rule errs, it errs on the strict side.
+///
+/// ```
+/// use tollgate::{Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope};
+///
+/// let backend = MemoryBackend::new();
+/// let quota = Quota::per_minute(5);
+/// let charge = Charge {
+///     scope: Scope::of("render", 0, &quota),
+///     quota: &quota,
+///     key: &Key::from("alice"),
+///     cost: 5,
+///     mode: Mode::Enforce,
+/// };
+/// let decision = backend.decide_now(&[charge])?;
+/// let mut receipt = Receipt::of(&charge, &decision.verdicts()[0], decision.at()).expect("it was taken");
+/// assert_eq!((receipt.cost(), receipt.at()), (5, decision.at()));
+/// assert_eq!((receipt.scope(), receipt.quota(), receipt.key()), (charge.scope, &quota, charge.key));
+///
+/// // Three pages were not rendered. The receipt for the other two is kept.
+/// let three = receipt.split_off(3);
+/// backend.credit(three, 3);
+/// assert_eq!(receipt.cost(), 2);
+/// assert!(backend.decide_now(&[Charge { cost: 3, ..charge }])?.is_admitted());
+/// # Ok::<(), tollgate::BackendError>(())
+/// ```
 #[derive(Debug)]
 pub struct Receipt {
     scope: Scope,
@@ -96,6 +121,25 @@ impl Receipt {
 
     /// The time at which the budget was to be full again after this charge: whole microseconds, and a rest in the quota's
     /// denominator. Zero for algorithms whose credits do not need it. For backends.
+    ///
+    /// ```
+    /// use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+    ///
+    /// let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    /// let quota = Quota::per_minute(60);
+    /// let charge = Charge {
+    ///     scope: Scope::of("page", 0, &quota),
+    ///     quota: &quota,
+    ///     key: &Key::global(),
+    ///     cost: 3,
+    ///     mode: Mode::Enforce,
+    /// };
+    /// let decision = backend.decide_now(&[charge])?;
+    /// let receipt = decision.receipts(std::slice::from_ref(&charge)).next().expect("it was taken");
+    /// let (full_at_us, _) = receipt.full_at();
+    /// assert_eq!(full_at_us - receipt.at().as_micros(), 3_000_000);
+    /// # Ok::<(), tollgate::BackendError>(())
+    /// ```
     #[must_use]
     pub fn full_at(&self) -> (u64, u32) {
         (self.full_at.us, self.full_at.rest)

@@ -16,6 +16,22 @@ use crate::{Quota, Unit};
 ///
 /// Scopes are interned for the life of the process: equal names give equal scopes, comparing two is comparing two addresses,
 /// and a copy is a word. Their number is bounded by the policies that were ever configured, not by requests.
+///
+/// ```
+/// use tollgate::{Quota, Scope, Unit};
+///
+/// let quota = Quota::per_second(10);
+/// let scope = Scope::of("api", 0, &quota);
+/// assert_eq!((scope.policy(), scope.slot(), scope.unit()), ("api", 0, Unit::Gcra));
+///
+/// // A larger limit reads the states of the smaller one. Another algorithm has states of its own.
+/// assert_eq!(Scope::of("api", 0, &Quota::per_second(50)), scope);
+/// assert_ne!(Scope::of("api", 0, &"10/s sliding-log".parse()?), scope);
+///
+/// // A backend that has no room for a word keeps the number.
+/// assert_eq!(Scope::numbered(scope.number()), Some(scope));
+/// # Ok::<(), tollgate::ParseQuotaError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Scope(&'static Numbered);
 

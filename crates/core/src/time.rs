@@ -6,6 +6,15 @@ use std::time::Duration;
 ///
 /// Never beyond [`Timestamp::MAX`] (the year 2112): half of what a double holds exactly, so that a time plus the longest
 /// debt is exact in Lua as well.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Timestamp;
+///
+/// let time = Timestamp::from_micros(1_700_000_000_000_000);
+/// let later = time.saturating_add(Duration::from_secs(2));
+/// assert_eq!(later.as_micros() - time.as_micros(), 2_000_000);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 

@@ -9,6 +9,21 @@ use crate::algorithm::{Budget, Passage, Point, RetryAfter};
 use crate::{Charge, Mode, Timestamp};
 
 /// The ruling on one charge.
+///
+/// ```
+/// use tollgate::{Outcome, RetryAfter, Verdict};
+///
+/// fn in_words(verdict: &Verdict) -> String {
+///     match verdict.outcome() {
+///         Outcome::Allow => "allowed".to_owned(),
+///         Outcome::Deny(RetryAfter::Micros(us)) => format!("denied for {us} µs"),
+///         Outcome::Deny(RetryAfter::Never) => "denied, whenever it is repeated".to_owned(),
+///         _ => "not asked".to_owned(),
+///     }
+/// }
+///
+/// assert_eq!(in_words(&Verdict::unknown(5)), "not asked");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -23,6 +38,38 @@ pub enum Outcome {
 /// The answer to one charge, and the state of its budget after the call, in the quota's own units.
 ///
 /// 48 bytes, because a decision is handed on many times on its way to a request.
+///
+/// The verdicts of a backend say how full the budget is:
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Outcome, Quota, Scope};
+///
+/// let backend = MemoryBackend::new();
+/// let quota = Quota::per_minute(4);
+/// let charge = Charge {
+///     scope: Scope::of("login", 0, &quota),
+///     quota: &quota,
+///     key: &Key::from("alice"),
+///     cost: 3,
+///     mode: Mode::Enforce,
+/// };
+///
+/// let decision = backend.decide_now(&[charge])?;
+/// let first = &decision.verdicts()[0];
+/// assert!(first.is_allowed() && first.outcome() == Outcome::Allow);
+/// assert_eq!((first.limit(), first.taken(), first.remaining()), (4, 3, 1));
+/// assert_eq!(first.reset_after(), Duration::from_secs(45));
+/// // The work turned out cheaper, and the rest of the charge was credited.
+/// assert_eq!(first.corrected_to(1).remaining(), 3);
+///
+/// let decision = backend.decide_now(&[charge])?;
+/// let second = &decision.verdicts()[0];
+/// assert!(second.is_denied() && !second.never_passes());
+/// assert!(second.retry_after() <= Some(Duration::from_secs(30)));
+/// assert!(second.is_tighter_than(first));
+/// # Ok::<(), tollgate::BackendError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     limit: u64,
@@ -79,6 +126,14 @@ impl Verdict {
     }
 
     /// The verdict on a charge that the backend was not asked about, because the call was known to be denied.
+    ///
+    /// ```
+    /// use tollgate::{Outcome, Verdict};
+    ///
+    /// let verdict = Verdict::unknown(10);
+    /// assert_eq!(verdict.outcome(), Outcome::Unknown);
+    /// assert!(!verdict.is_allowed() && !verdict.is_denied());
+    /// ```
     #[must_use]
     pub const fn unknown(limit: u64) -> Self {
         Self {
@@ -95,6 +150,18 @@ impl Verdict {
 
     /// The verdict of a wrapper in front of a backend, such as a cache of denials, that refuses `charge` without asking: it
     /// would pass after `retry_after`, and a cost of `remaining` would pass now. A wait of 0 counts as one of a microsecond.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Charge, Decision, RetryAfter, Timestamp, Verdict};
+    ///
+    /// /// A cache of denials answers for the backend.
+    /// fn from_cache(charge: &Charge<'_>, now: Timestamp, left: Duration) -> Decision {
+    ///     let wait = RetryAfter::Micros(left.as_micros() as u64);
+    ///     let verdict = Verdict::denied(charge, wait, 0).resetting_after(left);
+    ///     Decision::new(now, false, [verdict])
+    /// }
+    /// ```
     #[must_use]
     pub fn denied(charge: &Charge<'_>, retry_after: RetryAfter, remaining: u64) -> Self {
         let (tag, us) = match retry_after {
@@ -117,6 +184,17 @@ impl Verdict {
     ///
     /// Its receipt gives nothing back to a bucket behind the wrapper, which has taken nothing: a wrapper that lets charges pass
     /// without asking also handles their credits.
+    ///
+    /// ```
+    /// use tollgate::{Charge, Decision, Timestamp, Verdict};
+    ///
+    /// /// A lease of a part of the budget answers for the backend while units of it are left.
+    /// fn from_lease(charge: &Charge<'_>, now: Timestamp, left: &mut u64) -> Option<Decision> {
+    ///     *left = left.checked_sub(charge.cost)?;
+    ///     let verdict = Verdict::allowed(charge, charge.cost, *left);
+    ///     Some(Decision::new(now, true, [verdict]))
+    /// }
+    /// ```
     #[must_use]
     pub fn allowed(charge: &Charge<'_>, taken: u64, remaining: u64) -> Self {
         Self {
@@ -129,6 +207,14 @@ impl Verdict {
     }
 
     /// This verdict, with a budget that is full again after `reset_after` if nothing else arrives.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Verdict;
+    ///
+    /// let verdict = Verdict::unknown(10).resetting_after(Duration::from_secs(3));
+    /// assert_eq!(verdict.reset_after(), Duration::from_secs(3));
+    /// ```
     #[must_use]
     pub fn resetting_after(self, reset_after: Duration) -> Self {
         let reset_after_us = u64::try_from(reset_after.as_micros()).unwrap_or(u64::MAX);
@@ -236,6 +322,31 @@ impl fmt::Debug for Verdict {
 }
 
 /// The answer to a call: one verdict per charge, in the order of the charges.
+///
+/// ```
+/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+///
+/// let backend = MemoryBackend::new();
+/// let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
+/// let key = Key::from("alice");
+/// let charges = [(0, &second), (1, &day)].map(|(slot, quota)| Charge {
+///     scope: Scope::of("api", slot, quota),
+///     quota,
+///     key: &key,
+///     cost: 1,
+///     mode: Mode::Enforce,
+/// });
+///
+/// let decision = backend.decide_now(&charges)?;
+/// assert!(decision.is_admitted());
+/// assert_eq!(decision.retry_after(), None);
+/// assert_eq!(decision.verdicts()[1].remaining(), 999);
+/// // The budget of the second is nearer to its end: 9 of 10 are left, and 999 of 1000 of the day's.
+/// assert_eq!(decision.tightest(charges.map(|charge| charge.mode)), Some(0));
+/// assert_eq!(decision.verdict_at(0), decision.at());
+/// assert_eq!(decision.receipts(&charges).count(), 2);
+/// # Ok::<(), tollgate::BackendError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     at: Timestamp,
@@ -297,6 +408,14 @@ impl fmt::Debug for Verdicts {
 
 impl Decision {
     /// A decision taken at `at`. `admitted` says whether every enforced charge passes.
+    ///
+    /// ```
+    /// use tollgate::{Decision, Timestamp, Verdict};
+    ///
+    /// let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let decision = Decision::new(now, true, [Verdict::unknown(10)]);
+    /// assert!(decision.is_admitted());
+    /// ```
     #[must_use]
     pub fn new(at: Timestamp, admitted: bool, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
         Self::of_several(at, admitted, verdicts.into_iter().collect())
@@ -314,6 +433,16 @@ impl Decision {
 
     /// A decision whose verdicts were each given by a clock of its own: the nodes of a cluster need not agree on the time. The
     /// decision's own time is the first.
+    ///
+    /// ```
+    /// use tollgate::{Decision, Timestamp, Verdict};
+    ///
+    /// // The second node's clock is a second ahead.
+    /// let nodes = [1_700_000_000_000_000, 1_700_000_001_000_000].map(Timestamp::from_micros);
+    /// let decision = Decision::apart(true, nodes.map(|at| (at, Verdict::unknown(10))));
+    /// assert_eq!(decision.at(), nodes[0]);
+    /// assert_eq!(decision.verdict_at(1), nodes[1]);
+    /// ```
     #[must_use]
     pub fn apart(admitted: bool, verdicts: impl IntoIterator<Item = (Timestamp, Verdict)>) -> Self {
         let (times, verdicts): (Vec<_>, Vec<_>) = verdicts.into_iter().unzip();

@@ -62,6 +62,16 @@ impl RateLimitInterceptor {
     }
 
     /// What the answers to refused calls say beyond the status.
+    ///
+    /// ```
+    /// use tollgate::{GrpcAnswers, Limiter, MemoryBackend, Policy, Quota, RateLimitInterceptor};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let policies = Limiter::builder().policy(Policy::new("orders", Quota::per_second(10)));
+    /// let interceptor = RateLimitInterceptor::new(policies, MemoryBackend::new())?
+    ///     .grpc(GrpcAnswers::new().domain("shop.example.com"));
+    /// # Ok(()) }
+    /// ```
     pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
         self.layer = self.layer.grpc(answers);
         self

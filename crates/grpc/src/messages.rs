@@ -119,12 +119,25 @@ impl MessageLimitLayer {
     ///
     /// That is how many small messages a caller may send faster than they may pass. Each stream may hold as much, so more of it
     /// is for servers that know their callers.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MessageLimitLayer, Quota};
+    ///
+    /// // Callers that are known, and send bursts of small messages.
+    /// let layer = MessageLimitLayer::new(Quota::per_second(20)).read_ahead(1 << 20);
+    /// ```
     pub fn read_ahead(mut self, bytes: usize) -> Self {
         self.read_ahead = bytes;
         self
     }
 
     /// What it says beyond the status at the end of a stream.
+    ///
+    /// ```
+    /// use tollgate::{GrpcAnswers, MessageLimitLayer, Quota};
+    ///
+    /// let layer = MessageLimitLayer::new(Quota::per_second(20)).grpc(GrpcAnswers::new().without_pushback());
+    /// ```
     pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
         self.layer = self.layer.grpc(answers);
         self

@@ -17,6 +17,37 @@ pub use self::watch::{BodyWatch, Watched};
 /// A body that another layer has wrapped, to trace or compress it, is none: only that layer can make one. Neither is one that was
 /// received, or one of a file. An [`AnyBodyLayer`] between the limiter and the service makes one of any body. In a `Router` there is
 /// nothing to be done: it makes the body axum's between any two layers.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::pin::Pin;
+/// use std::task::{Context, Poll};
+/// use bytes::Bytes;
+/// use http_body::{Body, Frame};
+/// use tollgate::{BodyWatch, ResponseBody};
+///
+/// /// A body in one piece.
+/// struct OnePiece(Option<Bytes>);
+///
+/// # impl Body for OnePiece {
+/// #     type Data = Bytes;
+/// #     type Error = Infallible;
+/// #     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+/// #         Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+/// #     }
+/// # }
+/// impl ResponseBody for OnePiece {
+///     fn from_bytes(bytes: Bytes) -> Self {
+///         Self(Some(bytes))
+///     }
+///
+///     // For policies that charge by the bytes that were sent.
+///     fn watched(self, mut watch: BodyWatch) -> Self {
+///         watch.sent(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64));
+///         self
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry the answer to a refused request",
     label = "add `tollgate::AnyBodyLayer` between the limiter and this service",

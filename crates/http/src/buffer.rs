@@ -68,6 +68,17 @@ impl<S> Layer<S> for BufferBodyLayer {
 }
 
 /// A service whose request bodies have been read: what a [`BufferBodyLayer`] makes.
+///
+/// ```
+/// use tollgate::{BufferBodyLayer, BufferBodyService};
+/// use tower::Layer;
+///
+/// struct Login;
+///
+/// fn site() -> BufferBodyService<Login> {
+///     BufferBodyLayer::new(16 * 1024).layer(Login)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct BufferBodyService<S> {
     inner: S,

@@ -195,12 +195,25 @@ impl RateLimitLayer {
     }
 
     /// What refusals over gRPC say beyond the status: see [`GrpcAnswers`].
+    ///
+    /// ```
+    /// use tollgate::{GrpcAnswers, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).grpc(GrpcAnswers::new().domain("shop.example.com"));
+    /// ```
     pub fn grpc(mut self, answers: GrpcAnswers) -> Self {
         self.answers(|all| all.grpc(answers));
         self
     }
 
     /// Leaves the RateLimit fields out. `Retry-After` stays: whoever is refused is told when to come back.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// // A service between services, whose callers read no such fields.
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).without_headers();
+    /// ```
     pub fn without_headers(mut self) -> Self {
         self.answers(|answers| answers.headers(None));
         self
@@ -211,6 +224,12 @@ impl RateLimitLayer {
     ///
     /// Whatever else CORS needs belongs outside the limiter, or a page could not even read that it was refused. A `CorsLayer`
     /// of tower-http that has `expose_headers` of its own replaces these: name them there instead.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).expose_headers();
+    /// ```
     pub fn expose_headers(mut self) -> Self {
         self.answers(Answers::expose);
         self
@@ -231,6 +250,13 @@ impl RateLimitLayer {
     }
 
     /// Does not put a [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves the allocation of one.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// // No handler behind it reads a `RateLimitStatus`.
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).without_status();
+    /// ```
     pub fn without_status(mut self) -> Self {
         Arc::make_mut(&mut self.config).status = false;
         self

@@ -176,6 +176,15 @@ impl RateLimitStatus {
     }
 
     /// One verdict for each quota of each policy that took part.
+    ///
+    /// ```
+    /// use tollgate::RateLimitStatus;
+    ///
+    /// async fn budgets(status: RateLimitStatus) -> String {
+    ///     let line = |of: &tollgate::PolicyVerdict| format!("{}: {} left\n", of.quota(), of.verdict().remaining());
+    ///     status.verdicts().iter().map(line).collect()
+    /// }
+    /// ```
     #[must_use]
     pub fn verdicts(&self) -> Vec<PolicyVerdict> {
         self.ledger().report().verdicts().to_vec()
@@ -190,6 +199,17 @@ impl RateLimitStatus {
 }
 
 /// Why a cost was not settled: the policy took no part in the request.
+///
+/// ```
+/// use tollgate::{RateLimitStatus, SettleError};
+///
+/// fn charge(status: &RateLimitStatus, tokens: u64) -> Result<(), SettleError> {
+///     status.settle("tokens", tokens)
+/// }
+///
+/// // The request came past no layer that has the policy.
+/// assert!(charge(&RateLimitStatus::default(), 7).is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettleError {
     policy: String,

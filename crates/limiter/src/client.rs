@@ -1,8 +1,8 @@
-//! Who is calling, when proxies stand in between.
+//! Finds the caller's address, also behind proxies.
 //!
-//! Without being told otherwise, the caller is the socket's peer and every header is ignored, because any caller can send any
-//! header. What is trusted is said once, on the [`Limiter`](crate::Limiter), so that [`ClientIp`](crate::ClientIp) means the
-//! same wherever it is used.
+//! By default the caller is the socket's peer and every header is ignored, because any caller can send any header. The
+//! [`Limiter`](crate::Limiter) states once which proxies are trusted, so that [`ClientIp`](crate::ClientIp) means the same
+//! everywhere.
 
 mod forwarded;
 mod network_list;
@@ -24,10 +24,10 @@ use crate::{ConfigError, Key};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// What proxies say whom they speak for in.
+/// The headers in which proxies name the caller.
 const FORWARDING: [&str; 3] = ["x-forwarded-for", "forwarded", "x-real-ip"];
 
-/// Where the address of a caller is to be found, and whom to believe about it.
+/// The place of the caller's address in a request, and the proxies that are trusted.
 ///
 /// ```
 /// use tollgate::{ClientAddress, Hops, Limiter, Networks, Policy, Quota};
@@ -69,26 +69,52 @@ enum Source {
     Header(HeaderName, Networks),
 }
 
-/// Which proxies are believed: those in some networks, or a number of them.
+/// The proxies that are trusted: those in some networks, or a number of them.
+///
+/// ```
+/// use tollgate::{ClientAddress, Hops, Networks, TrustedProxies};
+///
+/// // `PROXY_HOPS=2`, or the networks of the proxies.
+/// fn proxies(hops: Option<u8>) -> TrustedProxies {
+///     match hops {
+///         Some(hops) => TrustedProxies::Hops(Hops(hops)),
+///         None => TrustedProxies::Networks(Networks::new(["10.0.0.0/8"])),
+///     }
+/// }
+///
+/// let address = ClientAddress::x_forwarded_for(proxies(None));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TrustedProxies {
     /// Those in these networks.
     ///
-    /// A peer elsewhere is the caller itself. Otherwise the list that the header is, all its lines joined, is read from the
-    /// right, and the first address that is not in the networks is the caller. If there is none, the caller is the peer. An
-    /// entry that is no address ends the walk, and the caller is then the last proxy that was believed: what stands further
-    /// left was written by somebody unknown. In `X-Forwarded-For` that is so of an empty entry too, and of one in quotes;
-    /// in `Forwarded` empty elements are ignored. The first such entry is reported as a warning.
+    /// A peer outside them is the caller itself. Otherwise all lines of the header are joined and read from the right, and the
+    /// first address outside the networks is the caller. If there is none, the caller is the peer. An invalid entry ends the
+    /// walk, and the caller is the last trusted proxy: an unknown client may have written the entries further left. In
+    /// `X-Forwarded-For` an empty entry is invalid, and so is one in quotes; in `Forwarded` empty elements are ignored. The first
+    /// invalid entry is reported as a warning.
     Networks(Networks),
     /// As many as stated: see [`Hops`].
     Hops(Hops),
 }
 
-/// This many proxies stand between every caller and this server: the caller is that many entries from the right.
+/// The number of proxies between every caller and this server: the caller is that many entries from the right.
 ///
 /// If there are fewer entries, the caller is the peer. Callers that can reach this server past the proxies can choose their
 /// address, so prefer [`Networks`] where the proxies' addresses are known.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tollgate::{ClientAddress, Hops};
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("x-forwarded-for", "6.6.6.6, 203.0.113.7, 198.51.100.2".parse().unwrap());
+///
+/// let address = ClientAddress::x_forwarded_for(Hops(2));
+/// let balancer = "198.51.100.3".parse().ok();
+/// assert_eq!(address.resolve(balancer, &headers), "203.0.113.7".parse().ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hops(pub u8);
 
@@ -111,34 +137,43 @@ impl Default for ClientAddress {
 }
 
 impl ClientAddress {
-    /// A subscriber usually has a /64, and would otherwise have as many budgets as it has addresses. Some providers hand
-    /// out a /56 or a /48; grouping by that would put subscribers of other providers together.
+    /// A subscriber usually has a /64, and would otherwise have as many budgets as addresses. Some providers assign a /56 or a
+    /// /48; grouping by that would merge subscribers of other providers.
     const IPV6_PREFIX: u8 = 64;
 
     /// The socket's peer. No header counts. This is the default.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use tollgate::ClientAddress;
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-forwarded-for", "6.6.6.6".parse().unwrap());
+    /// let peer = "203.0.113.7".parse().ok();
+    /// assert_eq!(ClientAddress::peer().resolve(peer, &headers), peer);
+    /// ```
     #[must_use]
     pub const fn peer() -> Self {
         Self::of(Source::Peer)
     }
 
-    /// What trusted proxies wrote into `X-Forwarded-For`.
+    /// The entry of `X-Forwarded-For` that trusted proxies wrote.
     pub fn x_forwarded_for(proxies: impl Into<TrustedProxies>) -> Self {
         Self::of(Source::XForwardedFor(proxies.into()))
     }
 
-    /// What trusted proxies wrote into `Forwarded` (RFC 7239). Hidden and unknown callers (`for=_x`, `for=unknown`) are
-    /// entries without address.
+    /// The entry of `Forwarded` (RFC 7239) that trusted proxies wrote. Hidden and unknown callers (`for=_x`, `for=unknown`) are
+    /// entries without an address.
     pub fn forwarded(proxies: impl Into<TrustedProxies>) -> Self {
         Self::of(Source::Forwarded(proxies.into()))
     }
 
     /// The one address in the header of this name (`CF-Connecting-IP`, `True-Client-IP`, `Fly-Client-IP`), if the peer is a
-    /// trusted one. The peer if the header is absent, there twice, or not one address.
+    /// trusted one. The caller is the peer if the header is absent, there twice, or not one address.
     ///
     /// # Panics
     ///
-    /// While it is built, if `name` is no header name. Names that come from outside go through
-    /// [`try_header`](Self::try_header).
+    /// While it is built, if `name` is not a header name. Names from outside go through [`try_header`](Self::try_header).
     #[must_use]
     #[track_caller]
     pub fn header(name: &str, proxies: Networks) -> Self {
@@ -155,14 +190,28 @@ impl ClientAddress {
 
     /// The one address in the header of this name.
     ///
+    /// ```
+    /// use tollgate::{ClientAddress, Networks};
+    ///
+    /// let named_by_an_operator = "cf connecting ip";
+    /// assert!(ClientAddress::try_header(named_by_an_operator, Networks::new(["10.0.0.0/8"])).is_err());
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If `name` is no header name.
+    /// If `name` is not a header name.
     pub fn try_header(name: &str, proxies: Networks) -> Result<Self, InvalidHeaderName> {
         Ok(Self::of(Source::Header(name.parse()?, proxies)))
     }
 
-    /// How many bits of an IPv6 address tell callers apart: 64 unless this says otherwise.
+    /// Groups IPv6 addresses by this many bits: 64 unless set.
+    ///
+    /// ```
+    /// use tollgate::ClientAddress;
+    ///
+    /// // A provider that hands out a /56 to each subscriber.
+    /// let address = ClientAddress::peer().ipv6_prefix(56);
+    /// ```
     ///
     /// # Panics
     ///
@@ -181,7 +230,14 @@ impl ClientAddress {
         }
     }
 
-    /// How many bits of an IPv6 address tell callers apart.
+    /// Groups IPv6 addresses by this many bits.
+    ///
+    /// ```
+    /// use tollgate::{ClientAddress, ConfigError};
+    ///
+    /// let refused = ClientAddress::peer().try_ipv6_prefix(0);
+    /// assert!(matches!(refused, Err(ConfigError::Ipv6Prefix { .. })));
+    /// ```
     ///
     /// # Errors
     ///
@@ -239,7 +295,7 @@ impl ClientAddress {
         found.map(by_its_bits)
     }
 
-    /// A forwarding header that came from a peer that is not believed: its name.
+    /// The name of a forwarding header that came from an untrusted peer.
     pub(crate) fn disbelieved(
         &self,
         peer: Option<IpAddr>,
@@ -262,7 +318,7 @@ impl ClientAddress {
 
     /// The key that [`ClientIp`](crate::ClientIp) makes of an address.
     #[inline]
-    /// By how many bits IPv6 addresses are grouped.
+    /// The number of bits by which IPv6 addresses are grouped.
     pub(crate) fn grouped_by(&self) -> u8 {
         self.ipv6_prefix
     }
@@ -271,7 +327,7 @@ impl ClientAddress {
         Key::address(by_its_bits(address), self.ipv6_prefix)
     }
 
-    /// Whether no header counts, so that there is nothing to be read twice.
+    /// True if no header counts, so that nothing has to be read twice.
     #[inline]
     pub(crate) fn is_peer(&self) -> bool {
         matches!(self.source, Source::Peer)

@@ -1,4 +1,4 @@
-//! The error of a configuration that cannot be built. Plain data, so that each module may return it.
+//! The error of a configuration that cannot be built. It is plain data, so that each module may return it.
 
 use std::error::Error;
 use std::fmt;
@@ -6,21 +6,35 @@ use std::fmt;
 use tollgate_core::{Capability, MAX_CHARGES};
 
 /// Why a policy or a limiter cannot be built.
+///
+/// The message names the policy and the value:
+///
+/// ```
+/// use tollgate::{ConfigError, Limiter, Policy, Quota};
+///
+/// let refused = Policy::try_new("Log In", Quota::per_minute(5)).unwrap_err();
+/// assert!(matches!(refused, ConfigError::PolicyName { .. }));
+/// assert!(refused.to_string().contains("Log In"));
+///
+/// let login = || Policy::new("login", Quota::per_minute(5));
+/// let twice = Limiter::builder().policy(login()).policy(login()).build();
+/// assert!(matches!(twice, Err(ConfigError::DuplicatePolicy { .. })));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// This is no name for a policy or quota.
+    /// The text is not a valid name for a policy or quota.
     PolicyName {
         /// The name, shortened if it is long.
         name: String,
     },
-    /// A text is no quota.
+    /// The text is not a quota.
     Quota {
         /// The policy's name.
         policy: String,
         /// The text, shortened if it is long.
         text: String,
-        /// What is wrong with it, and what would work.
+        /// The reason, and a text that would work.
         reason: String,
     },
     /// The policy has no quota.
@@ -28,52 +42,52 @@ pub enum ConfigError {
         /// The policy's name.
         policy: String,
     },
-    /// This is no pattern of paths.
+    /// The text is not a pattern of paths.
     Route {
         /// The policy's name.
         policy: String,
-        /// What was given, shortened if it is long.
+        /// The given text, shortened if it is long.
         route: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// This names no gRPC methods.
+    /// The text names no gRPC methods.
     GrpcMethod {
         /// The policy's name.
         policy: String,
-        /// What was given, shortened if it is long.
+        /// The given text, shortened if it is long.
         method: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// An interceptor cannot do what the policy asks for.
     Interceptor {
         /// The policy's name.
         policy: String,
-        /// What it cannot do.
+        /// The part that an interceptor cannot do.
         reason: &'static str,
     },
     /// The limiter's backend cannot do what the policy needs.
     Capability {
         /// The policy's name.
         policy: String,
-        /// What it needs, and the backend lacks.
+        /// The capability that the backend lacks.
         capability: Capability,
     },
     /// A policy cannot charge messages in this way.
     Messages {
         /// The policy's name.
         policy: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// This is no host.
+    /// The text is not a host.
     Host {
         /// The policy's name.
         policy: String,
-        /// What was given, shortened if it is long.
+        /// The given text, shortened if it is long.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// A list or the tiers of a policy name an identity that no request under it has.
@@ -82,60 +96,60 @@ pub enum ConfigError {
         policy: String,
         /// Where it stands: `tiers`, `exempt_keys` or `block_keys`.
         place: &'static str,
-        /// What is wrong with it, without the identity itself.
+        /// The reason, without the identity itself.
         reason: String,
     },
     /// The key of a policy finds no identity in any request.
     Key {
         /// The policy's name.
         policy: String,
-        /// What the key looks for, and why that is nowhere.
+        /// The place where the key looks, and the reason why nothing is there.
         reason: String,
     },
-    /// How tiers are found makes no sense.
+    /// The source of the tiers makes no sense.
     Tiers {
         /// The policy's name.
         policy: String,
-        /// What is wrong.
+        /// The reason.
         reason: &'static str,
     },
-    /// A policy's tiers are not sound.
+    /// A tier of a policy is invalid.
     Tier {
         /// The policy's name.
         policy: String,
         /// The tier's name.
         tier: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// What every request costs is more than a quota of the policy ever holds.
+    /// Every request costs more than a full budget of the policy.
     Cost {
         /// The policy's name.
         policy: String,
         /// The quota's name.
         quota: String,
-        /// What a request costs.
+        /// The cost of a request.
         cost: u64,
-        /// What a full budget holds.
+        /// The capacity of a full budget.
         capacity: u64,
     },
     /// The policy covers no request, whatever it is.
     CoversNothing {
         /// The policy's name.
         policy: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// What a configuration says in a field of a policy makes no sense.
+    /// A value in a field of a policy makes no sense.
     #[cfg(feature = "serde")]
     Field {
         /// The policy's name.
         policy: String,
         /// The field's name.
         field: &'static str,
-        /// What was given, shortened if it is long.
+        /// The given text, shortened if it is long.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A configuration names something that is not registered.
@@ -145,32 +159,32 @@ pub enum ConfigError {
         policy: String,
         /// The field's name.
         field: &'static str,
-        /// What was named, shortened if it is long.
+        /// The name, shortened if it is long.
         name: String,
-        /// What is registered for this field.
+        /// The names that are registered for this field.
         known: Vec<String>,
     },
-    /// This is no name of a header to find the client's address in.
+    /// The text is not the name of a header.
     #[cfg(feature = "serde")]
     ClientHeader {
-        /// What was given, shortened if it is long.
+        /// The given text, shortened if it is long.
         header: String,
     },
-    /// This is no network.
+    /// The text is not a network.
     Network {
-        /// What was given, shortened if it is long.
+        /// The given text, shortened if it is long.
         network: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// IPv6 addresses cannot be grouped by this many bits.
     Ipv6Prefix {
-        /// How many.
+        /// The number of bits.
         bits: u8,
     },
-    /// Headers in no form at all.
+    /// The headers have no form.
     NoHeaderForm,
-    /// Two forms of headers write the same header.
+    /// Two forms write one header.
     HeaderForms {
         /// The forms, as they are written.
         forms: [&'static str; 2],
@@ -179,7 +193,7 @@ pub enum ConfigError {
     },
     /// The limiter has no policy.
     NoPolicy,
-    /// The limiter has no policy of this name, which somebody expects.
+    /// The limiter has no policy of the expected name.
     UnknownPolicy {
         /// The name, shortened if it is long.
         policy: String,
@@ -191,21 +205,21 @@ pub enum ConfigError {
     },
     /// Two quotas of one limiter have one name in headers.
     DuplicateQuota {
-        /// The name there: the policy's, or that and the quota's own.
+        /// The name in headers: the policy's, with or without the quota's own.
         quota: String,
         /// The policies that they belong to.
         policies: [String; 2],
     },
     /// The policies have larger sliding logs than one call may read.
     TooManyLogEntries {
-        /// How many entries they have.
+        /// The number of their entries.
         entries: usize,
-        /// How many one call may read.
+        /// The number of entries that one call may read.
         most: usize,
     },
     /// The policies have more quotas than one call may carry.
     TooManyQuotas {
-        /// How many they have.
+        /// The number of their quotas.
         quotas: usize,
     },
 }

@@ -1,7 +1,6 @@
-//! Whose budget a request spends.
+//! The identity whose budget a request spends.
 //!
-//! A [`KeyExtractor`] finds an identity in the head of a request. Here are the usual ones, and several of them at once are a
-//! tuple:
+//! A [`KeyExtractor`] finds an identity in the head of a request. These are the usual ones. A tuple combines several:
 //!
 //! | extractor | whose budget |
 //! | --- | --- |
@@ -18,9 +17,9 @@
 //! | [`from_async_fn`] | whatever somebody has to be asked for: see [`Policy::key_async`](crate::Policy::key_async) |
 //! | [`Global`] | everybody's |
 //!
-//! Each reads as the extractors of axum, axum-extra and tonic read, so that what a handler takes for one caller has one budget,
-//! however it is written. What an extractor does *not* find is for the policy to judge: see [`OnMissing`](crate::OnMissing). Absent
-//! is one thing, and ambiguous another: see [`KeyMissing`].
+//! Each reads as the extractors of axum, axum-extra and tonic do, so that all spellings of one caller have one budget. If an
+//! extractor finds no identity, the policy's [`OnMissing`](crate::OnMissing) applies. An absent identity differs from an
+//! ambiguous one: see [`KeyMissing`].
 
 mod authorization;
 mod basic_user;
@@ -114,35 +113,35 @@ use crate::{Key, RequestView};
             implement `KeyExtractor`; what has to be waited for (`key::from_async_fn`) is for `Policy::key_async`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// The identity, or what could not be found.
+    /// The identity, or the part that was not found.
     ///
     /// # Errors
     ///
-    /// If the request does not say who it is from, or says it so that readers could differ
-    /// ([`KeyMissing::ambiguous`]). The policy decides what that means.
+    /// If the request has no identity, or one that readers could differ about ([`KeyMissing::ambiguous`]). The policy's rule then
+    /// applies.
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
 
-    /// Whether it looks for what only a whole request has: a path, a host, a body. An interceptor of gRPC's sees none of them.
+    /// True if it needs a whole request: a path, a host, a body. A gRPC interceptor sees none of them.
     #[doc(hidden)]
     fn needs_whole_request(&self) -> bool {
         false
     }
 
-    /// What identities it finds: others are refused where a policy is asked by hand.
+    /// The identities that it can find. A check by hand with another kind of identity is refused.
     #[doc(hidden)]
     fn shape(&self) -> KeyShape {
         KeyShape::Any
     }
 
-    /// Why it finds no identity in any request under a policy: wrong when the limiter is built, rather than missing in each request.
-    /// `params` are those that the policy's paths have, if no route of axum's may have others.
+    /// The reason why it finds no identity in any request under a policy. The limiter is not built then. `params` are the
+    /// parameters of the policy's paths, if no route of axum's may have others.
     #[doc(hidden)]
     fn flaw(&self, _params: Option<&[&str]>) -> Option<String> {
         None
     }
 }
 
-/// The extractor of a policy. The one that most policies have is known by name, so that a request pays no call to it.
+/// The extractor of a policy. The usual one has a variant of its own, so that a request pays no virtual call.
 #[derive(Clone)]
 pub(crate) enum Source {
     ClientIp,
@@ -151,7 +150,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// If somebody has to be waited for.
+    /// The extractor, if it has to be waited for.
     pub(crate) fn later(&self) -> Option<&dyn AsyncKeyExtractor> {
         match self {
             Self::Later(key) => Some(&**key),
@@ -159,7 +158,7 @@ impl Source {
         }
     }
 
-    /// What identities it finds.
+    /// The identities that it can find.
     pub(crate) fn shape(&self) -> KeyShape {
         match self {
             Self::ClientIp => KeyShape::Address,
@@ -181,7 +180,7 @@ impl Source {
         matches!(self, Self::ClientIp)
     }
 
-    /// Whether it looks for what only a whole request has.
+    /// True if it needs a whole request.
     pub(crate) fn needs_whole_request(&self) -> bool {
         match self {
             Self::Other(key) => key.needs_whole_request(),
@@ -207,7 +206,7 @@ impl Source {
     }
 }
 
-/// An extractor from a closure: `None` if the request does not say who it is from.
+/// Makes an extractor of a closure. `None` says that the request has no identity.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, key};
@@ -216,7 +215,8 @@ impl Source {
 /// let policy = Policy::new("per-version", Quota::per_second(100)).key(by_version);
 /// ```
 ///
-/// Where the request could be read in several ways it says [`KeyMissing::ambiguous`], so that a policy lets nobody pass for it:
+/// If the request could be read in several ways, the closure returns [`KeyMissing::ambiguous`], and no policy lets the request
+/// pass for it:
 ///
 /// ```
 /// use tollgate::key::{self, KeyMissing};
@@ -240,7 +240,14 @@ where
     FromFn(find)
 }
 
-/// What [`from_fn`] makes.
+/// The extractor that [`from_fn`] makes.
+///
+/// ```
+/// use tollgate::{Policy, Quota, key};
+///
+/// let by_version = key::from_fn(|request| request.uri().path().split('/').nth(1).map(str::to_owned));
+/// let policy = Policy::new("per-version", Quota::per_second(100)).key(by_version);
+/// ```
 #[derive(Clone, Copy)]
 pub struct FromFn<F>(F);
 
@@ -260,7 +267,7 @@ where
     }
 }
 
-/// The key of several parts, if all are there. One that is ambiguous goes before those that are missing.
+/// The key of several parts, if all are there. An ambiguous part is reported before a missing one.
 pub(crate) fn whole(parts: &[Result<Key, KeyMissing>]) -> Result<Key, KeyMissing> {
     let mut missing = parts.iter().filter_map(|part| part.as_ref().err());
     let Some(first) = missing.next() else {
@@ -274,8 +281,8 @@ pub(crate) fn whole(parts: &[Result<Key, KeyMissing>]) -> Result<Key, KeyMissing
 
 macro_rules! tuple {
     ($($name:ident),+) => {
-        /// All of them together name the caller: every combination has a budget of its own. One that is missing makes
-        /// the whole key missing, and one that is ambiguous makes it ambiguous.
+        /// All parts together name the caller: every combination has a budget of its own. A missing part makes the whole key
+        /// missing, and an ambiguous part makes it ambiguous.
         impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
             fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]

@@ -112,11 +112,39 @@ impl Limiter {
     }
 
     /// Gives back at most `n` of a charge, and only what would still count: see [`Receipt`].
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("render", Quota::per_minute(5)));
+    /// let checked = limiter.check("render", "alice").cost(5).await?;
+    ///
+    /// // The job failed after two pages: three of five units come back.
+    /// for receipt in checked.into_receipts() {
+    ///     limiter.credit(receipt, 3);
+    /// }
+    /// assert_eq!(limiter.check("render", "alice").cost(3).await?.remaining(), 0);
+    /// # Ok(()) }
+    /// ```
     pub fn credit(&self, receipt: Receipt, n: u64) {
         self.0.backend.credit(receipt, n);
     }
 
     /// Takes `n` more from the budget that was charged, past its capacity if need be.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("tokens", Quota::per_minute(1_000)));
+    /// let receipts = limiter.check("tokens", "alice").cost(100).await?.into_receipts();
+    ///
+    /// // The answer took 400 tokens, and not the 100 that were guessed.
+    /// limiter.debit(&receipts[0], 300);
+    /// assert!(limiter.check("tokens", "alice").probe().await?.remaining() < 700);
+    /// # Ok(()) }
+    /// ```
     pub fn debit(&self, receipt: &Receipt, n: u64) {
         self.0.backend.debit(receipt, n);
     }
@@ -126,6 +154,19 @@ impl Limiter {
     /// A policy whose [key](Policy::key) was never stated takes any text, since [`check`](Self::check) charges it, and so does this:
     /// a text that was never charged has nothing to be forgotten. Where the key is stated to be the client's address, text is an
     /// error.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("login", Quota::per_hour(1)));
+    /// limiter.check("login", "alice").await?;
+    ///
+    /// // The support desk unlocks an account.
+    /// limiter.reset("login", "alice").await?;
+    /// assert!(limiter.check("login", "alice").await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -148,6 +189,22 @@ impl Limiter {
     /// Forgets in which tier the identity `key` is under a policy whose [tiers are asked for](crate::Tiers::by_async), to be called
     /// when a customer's plan has changed: the next request of the identity waits for a new answer. An answer that is under way
     /// is not remembered. Each process remembers for itself, and has to be told.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::key::Header;
+    /// use tollgate::{Key, Limiter, Policy, Quota, Tiers};
+    ///
+    /// # async fn plan_of(key: Key) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tiers = Tiers::by_async(Duration::from_secs(300), plan_of).tier("gold", Quota::per_second(1_000));
+    /// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key")).tiers(tiers);
+    /// let limiter = Limiter::from(api);
+    ///
+    /// // The customer has paid: the next request reads the new plan.
+    /// limiter.forget_tier("api", "key-4711")?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -180,6 +237,14 @@ impl Limiter {
     /// does not decide, for how long, and how many requests passed undecided. Two warnings are ten seconds apart at least; what
     /// begins in between is told afterwards, if it lasts, and counted in any case. Requests write these lines: where none comes
     /// an outage is not told, and its end is told by the first that is decided.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// // For metrics. An alert watches how fast it grows.
+    /// let limiter = Limiter::from(Quota::per_second(10));
+    /// assert_eq!(limiter.failures(), 0);
+    /// ```
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.0.health.failures()
@@ -187,12 +252,31 @@ impl Limiter {
 
     /// The identity that [`ClientIp`](crate::ClientIp) makes of an address under this limiter, for [`check`](Self::check) and
     /// [`reset`](Self::reset).
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("page", Quota::per_minute(5)));
+    /// let caller = limiter.client_key("203.0.113.7".parse()?);
+    /// limiter.reset("page", caller).await?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn client_key(&self, address: IpAddr) -> Key {
         self.0.terms.client.key(address)
     }
 
     /// The policies, in the order in which they were added.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// let limiter = Limiter::from(Quota::per_second(10));
+    /// let names: Vec<_> = limiter.policies().iter().map(|policy| policy.name().to_owned()).collect();
+    /// assert_eq!(names, ["default"]);
+    /// assert!(limiter.policy("default").is_some());
+    /// ```
     #[must_use]
     pub fn policies(&self) -> Vec<Arc<Policy>> {
         self.snapshot().policies.to_vec()
@@ -261,6 +345,12 @@ impl Limiter {
     }
 
     /// The policy of this name, if there is one.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// assert!(Limiter::from(Quota::per_second(10)).policy("search").is_none());
+    /// ```
     #[must_use]
     pub fn policy(&self, name: &str) -> Option<Arc<Policy>> {
         self.snapshot().policy(name).cloned()

@@ -85,6 +85,16 @@ pub struct Policy {
 ///
 /// It may say nothing at all, or say it so that readers differ: two cookies of one name, a body that is too long to be read. Such a
 /// request is [ambiguous](crate::key::KeyMissing::ambiguous), and no rule lets it pass.
+///
+/// ```
+/// use tollgate::key::{Cookie, Header};
+/// use tollgate::{OnMissing, Policy, Quota};
+///
+/// // An API that nobody uses without a key.
+/// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key")).on_missing(OnMissing::Deny);
+/// // A limit on carts. A visitor without a session has none.
+/// let cart = Policy::new("cart", Quota::per_minute(30)).key(Cookie::new("session")).on_missing(OnMissing::Pass);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -132,6 +142,18 @@ impl Policy {
     /// The name stands in headers, logs and Redis keys. It is at most 64 of `a-z`, `0-9`, `-`, `_`, `.` and `/`, and starts
     /// with a letter or digit.
     ///
+    /// ```
+    /// use tollgate::Policy;
+    ///
+    /// # fn read(_: &str) -> String { "10/s burst 50".to_owned() }
+    /// // Both stand in a file of the operator's.
+    /// let quotas = read("quotas");
+    /// let policy = Policy::try_new("api", quotas.as_str())?;
+    /// assert_eq!(policy.name(), "api");
+    /// assert!(Policy::try_new("api", "ten a second").is_err());
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the name is not one, or there is no quota.
@@ -168,6 +190,13 @@ impl Policy {
 
     /// What a request costs. 1 unless this says otherwise; 0 makes each request a peek, which always passes. More than a full
     /// budget of one of its quotas holds is refused when the limiter is built.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// // A report is as dear as twenty other requests.
+    /// let reports = Policy::new("reports", Quota::per_minute(100)).route("/reports/{id}").cost(20);
+    /// ```
     #[must_use]
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Cost::Fixed(cost);
@@ -195,6 +224,17 @@ impl Policy {
     }
 
     /// On trial: decided and reported, never enforced, and never in the way of policies that are.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("trial", Quota::per_hour(1)).shadow());
+    /// limiter.check("trial", "alice").await?;
+    /// let second = limiter.check("trial", "alice").await?;
+    /// assert!(second.is_allowed() && second.verdicts()[0].is_denied());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.shadow = true;
@@ -227,6 +267,19 @@ impl Policy {
     ///
     /// Where it is asked for takes the place of its [routes](Self::route). Its other conditions hold as ever, and so do its
     /// lists.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # async fn send_mail(user: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// // The layer charges `api` for each request. The code that sends mails asks for `mail`.
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("api", Quota::per_second(10)))
+    ///     .policy(Policy::new("mail", Quota::per_hour(20)).on_demand())
+    ///     .build()?;
+    /// let may_send = limiter.check("mail", user).await?.is_allowed();
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn on_demand(mut self) -> Self {
         self.on_demand = true;
@@ -292,6 +345,12 @@ impl Policy {
     }
 
     /// The name.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// assert_eq!(Policy::new("api", Quota::per_second(10)).name(), "api");
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -10,6 +10,18 @@ use crate::Key;
 use crate::policy::Label;
 
 /// The verdict of one quota of one policy on this request.
+///
+/// A handler, or an answer of your own, reads which policy is how full:
+///
+/// ```
+/// use tollgate::PolicyVerdict;
+///
+/// fn line(of: &PolicyVerdict) -> String {
+///     let verdict = of.verdict();
+///     let trial = if of.is_enforced() { "" } else { ", on trial" };
+///     format!("{} ({}): {} of {} left{trial}", of.policy(), of.quota(), verdict.remaining(), verdict.limit())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct PolicyVerdict {
     label: Arc<Label>,

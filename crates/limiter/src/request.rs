@@ -15,6 +15,28 @@ use crate::matching::{PathForms, Pattern};
 /// The head of a request, borrowed: what decides which policies apply and whose budget they spend.
 ///
 /// There is no body in it. Whatever must read a body is a layer of its own.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use http::Request;
+/// use tollgate::{PeerAddr, RequestView};
+///
+/// # fn main() -> Result<(), http::Error> {
+/// let request = Request::post("/reports/7?year=2026")
+///     .header("host", "API.example.com:8443")
+///     .extension(PeerAddr(SocketAddr::from(([203, 0, 113, 7], 4711))))
+///     .body(())?;
+///
+/// let view = RequestView::of(&request);
+/// assert_eq!((view.method().as_str(), view.uri().path()), ("POST", "/reports/7"));
+/// assert_eq!(view.original_uri().query(), Some("year=2026"));
+/// assert_eq!(view.host().as_deref(), Some("api.example.com"));
+/// assert!(view.headers().contains_key("host"));
+/// assert!(view.extensions().get::<PeerAddr>().is_some());
+/// // Without a limiter that trusts proxies, the caller is the peer.
+/// assert_eq!(view.client_ip(), view.peer());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'a> {
     method: &'a Method,
@@ -71,6 +93,18 @@ static PEER: ClientAddress = ClientAddress::peer();
 ///
 /// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`. This one
 /// goes before them: whoever inserts it has decided (a PROXY protocol in front of the server, a Unix socket without address).
+///
+/// A service without a network, such as a test, states the caller:
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use http::Request;
+/// use tollgate::{PeerAddr, RequestView};
+///
+/// let mut request = Request::new(());
+/// request.extensions_mut().insert(PeerAddr(SocketAddr::from(([203, 0, 113, 7], 4711))));
+/// assert_eq!(RequestView::of(&request).peer(), "203.0.113.7".parse().ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -90,6 +124,14 @@ impl<'a> RequestView<'a> {
     }
 
     /// The head that `parts` are.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::RequestView;
+    ///
+    /// let (parts, _body) = Request::new("a body that is read elsewhere").into_parts();
+    /// assert_eq!(RequestView::of_parts(&parts).uri().path(), "/");
+    /// ```
     #[must_use]
     pub fn of_parts(parts: &'a http::request::Parts) -> Self {
         Self {

@@ -15,6 +15,22 @@ use crate::stats::Stats;
 use crate::transaction::decide_several;
 
 /// The backend in this process's memory: see the [crate](crate).
+///
+/// ```
+/// use tollgate::{Limiter, MemoryBackend, Policy, Quota};
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// // A limiter that names no backend has this one with its defaults.
+/// let backend = std::sync::Arc::new(MemoryBackend::builder().max_keys(50_000).build());
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("page", Quota::per_second(10)))
+///     .backend(std::sync::Arc::clone(&backend))
+///     .build()?;
+///
+/// // For metrics: keys that were forgotten too early.
+/// assert_eq!(backend.stats().evicted, 0);
+/// # Ok(()) }
+/// ```
 pub struct MemoryBackend {
     hashing: Hashing,
     shards: Shards,
@@ -23,6 +39,13 @@ pub struct MemoryBackend {
 
 impl MemoryBackend {
     /// A backend with the defaults: a million keys, the machine's clock.
+    ///
+    /// ```
+    /// use tollgate::MemoryBackend;
+    ///
+    /// // A million, rounded down to equal shares.
+    /// assert!(MemoryBackend::new().stats().max_keys > 999_000);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()

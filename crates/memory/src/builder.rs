@@ -10,8 +10,7 @@ use crate::shards::Shards;
 /// Builds a [`MemoryBackend`].
 ///
 /// ```
-/// use tollgate_core::ManualClock;
-/// use tollgate_memory::MemoryBackend;
+/// use tollgate::{ManualClock, MemoryBackend};
 ///
 /// let clock = ManualClock::new();
 /// let backend = MemoryBackend::builder().max_keys(50_000).clock(clock).build();

@@ -8,6 +8,14 @@ use tollgate_core::{Clock, Timestamp};
 ///
 /// Windows are anchored to the Unix epoch, so the wall clock is asked, once. From then on only the monotonic clock counts: an
 /// operator or a time daemon that sets the wall clock neither refills a budget nor takes one away.
+///
+/// ```
+/// use tollgate::{Clock, SystemClock};
+///
+/// let clock = SystemClock::new();
+/// let before = clock.now();
+/// assert!(clock.now() >= before);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     /// The wall time at which the monotonic clock was at zero.

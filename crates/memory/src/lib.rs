@@ -1,8 +1,7 @@
 //! Tollgate's backend in memory: exact, bounded, and never waiting.
 //!
 //! ```
-//! use tollgate_core::{Charge, ImmediateBackend, Key, Mode, Quota, Scope};
-//! use tollgate_memory::MemoryBackend;
+//! use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 //!
 //! let backend = MemoryBackend::new();
 //! let quota = Quota::per_minute(5);
@@ -17,7 +16,7 @@
 //!     assert!(backend.decide_now(&[charge])?.is_admitted());
 //! }
 //! assert!(!backend.decide_now(&[charge])?.is_admitted());
-//! # Ok::<(), tollgate_core::BackendError>(())
+//! # Ok::<(), tollgate::BackendError>(())
 //! ```
 //!
 //! # Guarantees

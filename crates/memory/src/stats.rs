@@ -3,6 +3,18 @@
 use crate::shards::Shards;
 
 /// The keys that a [`MemoryBackend`](crate::MemoryBackend) holds, and its work so far.
+///
+/// ```
+/// use tollgate::{MemoryBackend, Stats};
+///
+/// /// A line for the metrics page.
+/// fn line(stats: Stats) -> String {
+///     format!("{} of {} keys, {} evicted", stats.keys, stats.max_keys, stats.evicted)
+/// }
+///
+/// let backend = MemoryBackend::builder().max_keys(1_024).build();
+/// println!("{}", line(backend.stats()));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

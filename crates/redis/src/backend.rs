@@ -20,6 +20,22 @@ use crate::wire::{Request, Work};
 /// A backend that a fleet shares: Redis takes the decisions, by its clock.
 ///
 /// Clones are cheap and share connections.
+///
+/// ```no_run
+/// use tollgate::{Limiter, Policy, Quota, RedisBackend};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let backend = RedisBackend::connect("redis://127.0.0.1/").await?;
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("api", Quota::per_second(10)))
+///     .backend(backend.clone())
+///     .build()?;
+///
+/// // For metrics: how many decisions one call carries.
+/// let stats = backend.stats();
+/// println!("{} decisions in {} calls", stats.requests, stats.calls);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct RedisBackend {
     pub(crate) fleet: Fleet,
@@ -43,12 +59,35 @@ impl RedisBackend {
     }
 
     /// Configures a backend on one server in detail.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), tollgate::ConnectError> {
+    /// let backend = RedisBackend::builder("redis://127.0.0.1/").deadline(Duration::from_millis(50)).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn builder(url: &str) -> RedisBackendBuilder {
         RedisBackendBuilder::new(Topology::Single(url.to_owned()))
     }
 
     /// Configures a backend on the master of this name, whichever server that is at the time, as the Sentinels at these URLs
     /// say. Connections to the master are made like those to the Sentinels: with TLS if their URLs say `rediss://`.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), tollgate::ConnectError> {
+    /// let sentinels = ["redis://sentinel-1:26379", "redis://sentinel-2:26379"];
+    /// let backend = RedisBackend::sentinel("mymaster", sentinels)
+    ///     // For the master. A user in a URL here is for the Sentinel.
+    ///     .username("gate")
+    ///     .password("secret")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn sentinel<U: Into<String>>(
         master_name: impl Into<String>,
         urls: impl IntoIterator<Item = U>,
@@ -58,6 +97,15 @@ impl RedisBackend {
     }
 
     /// Configures a backend on a cluster with nodes at these URLs. The other nodes are found through them.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), tollgate::ConnectError> {
+    /// // Two nodes, so that one may be down when the process starts.
+    /// let backend = RedisBackend::cluster(["redis://node-1:6379", "redis://node-2:6379"]).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBackendBuilder {
         let urls = urls.into_iter().map(Into::into).collect();
         RedisBackendBuilder::new(Topology::Cluster(urls))

@@ -15,9 +15,9 @@ use crate::server::{Credentials, TlsFiles};
 /// Configures a [`RedisBackend`].
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), tollgate_redis::ConnectError> {
+/// # async fn example() -> Result<(), tollgate::ConnectError> {
 /// use std::time::Duration;
-/// use tollgate_redis::RedisBackend;
+/// use tollgate::RedisBackend;
 ///
 /// let backend = RedisBackend::builder("redis://127.0.0.1/")
 ///     .prefix("shop")
@@ -65,30 +65,77 @@ impl RedisBackendBuilder {
     }
 
     /// The user name, in place of the URL's. The name in the URL of a Sentinel is for the Sentinel alone.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::builder("redis://127.0.0.1/")
+    ///     .username("gate")
+    ///     .password(std::env::var("REDIS_PASSWORD")?)
+    ///     .database(3)
+    ///     .client_name("checkout")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.credentials.username = Some(username.into());
         self
     }
 
     /// The password, in place of the URL's. The password in the URL of a Sentinel is for the Sentinel alone.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let password = std::env::var("REDIS_PASSWORD")?;
+    /// let backend = RedisBackend::builder("redis://127.0.0.1/").password(password).start()?;
+    /// # Ok(()) }
+    /// ```
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.credentials.password = Some(password.into());
         self
     }
 
     /// The number of the database, in place of the URL's. 0 unless set; a cluster has no other.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").database(3);
+    /// ```
     pub fn database(mut self, number: u16) -> Self {
         self.credentials.database = Some(number.into());
         self
     }
 
     /// The name that `CLIENT LIST` shows on the server. `tollgate` unless set.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// // `redis-cli client list` shows which service holds a connection.
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").client_name("checkout");
+    /// ```
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = name.into();
         self
     }
 
     /// The certificates to trust for `rediss://`, as PEM. Unless set: those that the operating system trusts.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::builder("rediss://redis.internal/")
+    ///     .certificate_authority(std::fs::read("ca.pem")?)
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn certificate_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.papers.authority = Some(pem.into());
@@ -96,6 +143,17 @@ impl RedisBackendBuilder {
     }
 
     /// Our own certificate and its private key, as PEM, for a server that asks its clients for one.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::builder("rediss://redis.internal/")
+    ///     .client_certificate(std::fs::read("gate.pem")?, std::fs::read("gate.key")?)
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
@@ -109,6 +167,15 @@ impl RedisBackendBuilder {
     /// Names identities in Redis by their HMAC-SHA256 under this key, cut to 128 bits, so that no API key and no address stands
     /// there, and that guesses cannot be tested without the key. All processes with one key share their budgets; another key
     /// gives another set of budgets. Unless set, identities stand there in the clear.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let key = std::env::var("IDENTITY_KEY")?;
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").hash_identities(key);
+    /// # Ok(()) }
+    /// ```
     pub fn hash_identities(mut self, key: impl AsRef<[u8]>) -> Self {
         self.names.hash_with(key.as_ref());
         self
@@ -117,6 +184,13 @@ impl RedisBackendBuilder {
     /// In a cluster: the number of hash tags over which identities spread. A call carries requests of one tag, so few tags
     /// coalesce well; each tag lives on one node, so many tags spread well. 64 unless set: about twenty for each of three
     /// nodes, still several for each of sixteen. Another number gives another set of budgets.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// // Forty nodes: several tags for each.
+    /// let builder = RedisBackend::cluster(["redis://node-1:6379"]).partitions(256);
+    /// ```
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
         self
@@ -137,6 +211,14 @@ impl RedisBackendBuilder {
     }
 
     /// The time that one attempt to connect may take. 2 s unless set: a handshake over a slow link, with a lost packet.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::RedisBackend;
+    ///
+    /// // A start that fails soon, where the orchestrator tries again.
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").connect_deadline(Duration::from_millis(500));
+    /// ```
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.connect_deadline = deadline;
         self
@@ -145,6 +227,13 @@ impl RedisBackendBuilder {
     /// The number of connections to each server. 2 unless set: while one waits for a lost packet the other goes on, and two
     /// keep a server busy that decides on one core. Each carries one call at a time. To a server that is far away it carries
     /// one for each millisecond of the round trip, 16 at most.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// // A thousand processes, and a server with a `maxclients` of 1500.
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").connections(1);
+    /// ```
     pub fn connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
@@ -152,6 +241,13 @@ impl RedisBackendBuilder {
 
     /// The number of decisions that may wait to be sent. Beyond it decisions fail at once as overloaded. 16,384 unless set:
     /// about as many as a server decides within the deadline; more would be late anyway.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// // A slow server: what waits behind a thousand others would be late anyway.
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").max_waiting(1_000);
+    /// ```
     pub fn max_waiting(mut self, waiting: usize) -> Self {
         self.limits.waiting = waiting;
         self
@@ -177,6 +273,15 @@ impl RedisBackendBuilder {
     }
 
     /// Begins without waiting for the server: until it answers, decisions fail as unreachable and the failure rule acts.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # fn example() -> Result<(), tollgate::ConnectError> {
+    /// // The service starts before its Redis does.
+    /// let backend = RedisBackend::builder("redis://127.0.0.1/").start()?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

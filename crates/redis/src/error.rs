@@ -12,6 +12,18 @@ use crate::trust;
 /// The reason why a backend could not be set up.
 ///
 /// Its text is one sentence that names the setting to change, and never holds a password.
+///
+/// ```no_run
+/// use tollgate::RedisBackend;
+///
+/// # async fn example() {
+/// match RedisBackend::connect("redis://127.0.0.1/").await {
+///     Ok(backend) => drop(backend),
+///     Err(error) if error.kind().is_none() => eprintln!("wrong setting: {error}"),
+///     Err(error) => eprintln!("Redis is not there: {error}"),
+/// }
+/// # }
+/// ```
 pub struct ConnectError {
     message: String,
     failure: Option<BackendError>,

@@ -2,8 +2,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tollgate_core::{Backend, Charge, Key, Mode, Quota, Scope};
-//! use tollgate_redis::RedisBackend;
+//! use tollgate::{Backend, Charge, Key, Mode, Quota, RedisBackend, Scope};
 //!
 //! let backend = RedisBackend::connect("redis://127.0.0.1/").await?;
 //! let quota = Quota::per_minute(5);
@@ -61,6 +60,21 @@
 //! Each on Redis 6.2 to 8, and Valkey 8 and 9. With the feature `tls` each over `rediss://`, where nodes and masters have to be
 //! named with ports that speak it (`tls-cluster yes`, `tls-replication yes`). TLS is that of rustls; its cryptography provider
 //! is the one that the process has chosen, or else `ring`.
+//!
+//! # Why the client for clusters is our own
+//!
+//! The protocol, its parser and the connections are those of the crate `redis`. Its `ClusterClient` is not used, for reasons that
+//! are specific to a limiter:
+//!
+//! * **A charge must not be sent twice.** `ClusterClient` of version 1.8 repeats a command up to 16 times by default, also after a
+//!   dropped connection or an I/O error, when the script may have run. `retries(0)` stops that, and stops it from following `MOVED`
+//!   and `ASK` as well. This crate sends a call again only after a reply that proves that the call did not run.
+//! * **Decisions share calls.** Requests that arrive while a call is under way leave together in the next one. The unit is a
+//!   node and a hash tag, so each node needs a queue of its own in front of its connections.
+//! * **One deadline covers everything**: the wait in the queue, redirections, and the steps of a request that spans slots. The
+//!   client's time-outs cover one command each.
+//! * **A request may span slots.** Its charges are taken slot by slot, and given back if a later slot denies.
+//! * **A stalled node delays no other.** Each node's queue fails by itself, and its callers hear of it at once.
 //!
 //! # Not guaranteed
 //!

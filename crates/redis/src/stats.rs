@@ -7,6 +7,18 @@ use crate::wire::Call;
 /// The traffic of a [`RedisBackend`](crate::RedisBackend) so far. Requests divided by calls shows how well it coalesces.
 ///
 /// Counts, and nothing that would need a clock or a histogram: for rates, take the difference of two.
+///
+/// How many decisions a call carried between two scrapes of metrics:
+///
+/// ```
+/// use tollgate::RedisStats;
+///
+/// fn decisions_per_call(before: RedisStats, now: RedisStats) -> Option<u64> {
+///     (now.requests - before.requests).checked_div(now.calls - before.calls)
+/// }
+///
+/// assert_eq!(decisions_per_call(RedisStats::default(), RedisStats::default()), None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -13,19 +13,121 @@
 //!
 //! Six words are enough to read the rest:
 //!
-//! | word | what it is |
+//! | word | meaning |
 //! | --- | --- |
 //! | [`Quota`] | how much, per how long, by which [`Algorithm`]: `Quota::per_second(10).burst(20)` |
-//! | [`Policy`] | a name, which requests it covers, whose budget it spends, what a request costs, one or more quotas |
-//! | [`key`] | whose budget: an address, a header, everybody, anything that you can find in a request |
-//! | [`Limiter`] | policies, a backend, and what happens while the backend fails |
-//! | [`Backend`] | who decides; [`MemoryBackend`] unless you say otherwise |
-//! | [`RateLimitLayer`] | the tower part: asks the limiter, and answers whoever is refused |
+//! | [`Policy`] | a name, the requests that it covers, the key, the cost, and one or more quotas |
+//! | [`key`] | the identity that has a budget: an address, a header, a cookie, or anything else in a request |
+//! | [`Limiter`] | policies, a backend, and the rule for when the backend fails |
+//! | [`Backend`] | keeps the budgets and decides; [`MemoryBackend`] unless you name another |
+//! | [`RateLimitLayer`] | the tower layer: it asks the limiter and answers refused requests |
+//!
+//! # Where to go from here
+//!
+//! | question | answer |
+//! | --- | --- |
+//! | How do I limit a route, a method, a host? | [`Policy::route`], [`Policy::method`], [`Policy::host`] |
+//! | How do I limit one handler where it stands? | [`rate_limit`], [`MethodRouterExt`] |
+//! | How do paying customers get more? | [`Tiers`] |
+//! | How do I charge what a request really cost? | [`Policy::count_if`], [`Policy::settle_by`], [`RateLimitStatus::settle`] |
+//! | How do I limit a job that is no request? | [`Limiter::check`] |
+//! | How do I try a limit before it is enforced? | [`Policy::shadow`], [`LimiterBuilder::observe`] |
+//! | How do I change limits while the service runs? | [`Limiter::replace`] |
+//! | Which caller is it, behind a proxy? | [`ClientAddress`] |
+//! | How does a refused request look? | [`RateLimitLayer`], [`Respond`], [`RateLimitHeaders`] |
+//!
+//! # Testing
+//!
+//! A [`ManualClock`] stands still until a test moves it, so that no test sleeps. A handler test without a socket states the
+//! caller with axum's `MockConnectInfo`: see [`ClientIp`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::{Limiter, ManualClock, MemoryBackend, Policy, Quota};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = ManualClock::new();
+//! let limiter = Limiter::builder()
+//!     .policy(Policy::new("mail", Quota::per_minute(1)))
+//!     .backend(MemoryBackend::builder().clock(clock.clone()).build())
+//!     .build()?;
+//!
+//! assert!(limiter.check("mail", "alice").await?.is_allowed());
+//! assert!(!limiter.check("mail", "alice").await?.is_allowed());
+//! clock.advance(Duration::from_secs(60));
+//! assert!(limiter.check("mail", "alice").await?.is_allowed());
+//! # Ok(()) }
+//! ```
+//!
+//! # Configuration
+//!
+//! With the feature `serde` a whole limiter is read from TOML, YAML or JSON: see [`config`]. The reference,
+//! [docs/configuration.md][reference], lists every key with its type, its default and a line of TOML.
+//!
+//! # Fleets
+//!
+//! With the feature `redis` all processes share one budget: a [`RedisBackend`] asks one server, a master behind Sentinels, or a
+//! cluster.
+//!
+//! ```no_run
+//! # #[cfg(feature = "redis")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tollgate::{Limiter, Policy, Quota, RedisBackend};
+//!
+//! let limiter = Limiter::builder()
+//!     .policy(Policy::new("api", Quota::per_second(10)))
+//!     .backend(RedisBackend::connect("redis://127.0.0.1/").await?)
+//!     .build()?;
+//! # Ok(()) }
+//! ```
+//!
+//! # gRPC
+//!
+//! The same layer limits tonic servers (feature `tonic`). A refusal is `RESOURCE_EXHAUSTED` with the time to wait.
+//! [`Policy::grpc`] names methods, [`MessageLimitLayer`] limits the messages of streams, [`rate_limit`] stands at a method,
+//! [`RateLimitInterceptor`] limits one service, and [`proto`] reads limits from `.proto` files.
+//!
+//! # Other frameworks
+//!
+//! [`RateLimitLayer`] is a plain tower layer over `http::Request`, so that it goes around hyper, warp, or a `ServiceBuilder`. The
+//! server puts the peer's address into the request as a [`PeerAddr`]. A response body that the layer cannot make gets an
+//! [`AnyBodyLayer`].
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::net::SocketAddr;
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::Full;
+//! use tollgate::{PeerAddr, Quota, RateLimitLayer};
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
+//! let service = ServiceBuilder::new()
+//!     .layer(RateLimitLayer::new(Quota::per_minute(1)))
+//!     .service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))));
+//!
+//! let get = || {
+//!     let mut request = Request::new(());
+//!     // As accepted from the listener.
+//!     request.extensions_mut().insert(PeerAddr(SocketAddr::from(([203, 0, 113, 7], 4711))));
+//!     service.clone().oneshot(request)
+//! };
+//! assert_eq!(get().await?.status(), 200);
+//! assert_eq!(get().await?.status(), 429);
+//! # Ok(()) }
+//! ```
+//!
+//! # Failure
+//!
+//! A backend that cannot decide never causes a 429. [`OnFailure`] is the rule of each policy: let the request pass (the default),
+//! refuse it with 503, or decide by a budget of this process. [`Limiter::failures`] counts, and the log says when an outage
+//! begins and ends.
 //!
 //! # What is guaranteed
 //!
-//! * **All or nothing.** A request is charged by all policies that cover it, or by none. A refused request consumes nothing.
-//! * **`Retry-After` is a promise.** Who waits that long, and has the budget to themselves, passes.
+//! * **All or nothing.** All policies that cover a request charge it, or none does. A refused request consumes nothing.
+//! * **`Retry-After` is a promise.** A caller that waits so long, and shares the budget with no other, passes.
 //! * **Exact.** No floating-point numbers, no drift, no rounding in the caller's favour.
 //! * **Nothing in a request is trusted** unless you say so. By default callers are told apart by their socket's address.
 //! * **A refusal is never a failure**, nor the other way round: 429 is for a caller over quota, 503 for a limiter that cannot
@@ -36,19 +138,35 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
-//! | `json` | `key::JsonField`: an identity from a JSON body |
+//! | `json` | [`key::JsonField`]: an identity from a JSON body |
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers and gRPC methods |
-//! | `proto` | `proto::Contract`: limits from the options of a gRPC service |
-//! | `redis` | `RedisBackend`: one budget for a whole fleet |
-//! | `redis-tls` | `RedisBackend` over `rediss://` |
-//! | `serde` | `config`: policies and limiters as plain data, for a configuration file |
-//! | `tls` | `key::PeerCertificate`: an identity from the certificate that a caller shows to tonic |
+//! | `proto` | [`proto::Contract`]: limits from the options of a gRPC service |
+//! | `redis` | [`RedisBackend`]: one budget for a whole fleet |
+//! | `redis-tls` | [`RedisBackend`] over `rediss://` |
+//! | `serde` | [`config`]: policies and limiters as plain data, for a configuration file |
+//! | `tls` | [`key::PeerCertificate`]: an identity from the certificate that a caller shows to tonic |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
+//!
+//! [reference]: https://github.com/tollgate-rs/tollgate/blob/main/docs/configuration.md
+// The page speaks of all features. Links to items of a feature that is off lead nowhere, and are no mistake.
+#![cfg_attr(
+    not(all(
+        feature = "json",
+        feature = "macros",
+        feature = "proto",
+        feature = "redis-tls",
+        feature = "serde",
+        feature = "tls"
+    )),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decide,
-    Decision, FailureKind, ImmediateBackend, Key, KeyKind, ManualClock, Mode, Outcome,
-    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict,
+    Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock,
+    DEBT_CEILING, Decide, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS,
+    MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, ManualClock, Mode,
+    Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit,
+    Verdict,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{
@@ -73,7 +191,9 @@ pub use tollgate_limiter::{
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
-pub use tollgate_redis::{ConnectError, RedisBackend, RedisBackendBuilder, StateName};
+pub use tollgate_redis::{
+    ConnectError, RedisBackend, RedisBackendBuilder, StateName, Stats as RedisStats,
+};
 
 #[cfg(feature = "proto")]
 pub use tollgate_grpc::proto;
@@ -81,7 +201,7 @@ pub use tollgate_grpc::proto;
 pub use tollgate_limiter::config;
 pub use tollgate_limiter::key;
 
-/// What [`rate_limit`] writes into handlers. Nothing to be named by hand.
+/// The names that [`rate_limit`] writes into handlers. No code names them by hand.
 #[cfg(feature = "axum")]
 #[doc(hidden)]
 pub mod __private {
@@ -92,7 +212,7 @@ pub mod __private {
     pub use tollgate_http::annotation::{limits::*, rule::*};
 }
 
-/// The parser of gRPC's frames, to be tried with arbitrary bytes. Nothing to be used.
+/// The parser of gRPC's frames, for fuzz targets. No code uses it otherwise.
 #[cfg(feature = "tonic")]
 #[doc(hidden)]
 pub mod __frames {

@@ -9,6 +9,21 @@ use std::str::FromStr;
 /// would give its states another unit's names, and so it does not compile.
 ///
 /// `Display` is how a unit stands in the name of a state, `f60000000+0`, and [`read`](Self::read) reads it back.
+///
+/// ```
+/// use tollgate::{Quota, Unit};
+///
+/// let day: Quota = "1000/day fixed-window offset 6h".parse()?;
+/// let unit = day.unit();
+/// assert_eq!((unit.number(), unit.letter()), (2, 'f'));
+/// assert_eq!(unit.period_us(), Some(86_400_000_000));
+/// assert_eq!(unit.detail(), Some(('+', 21_600_000_000)));
+///
+/// let text = unit.to_string();
+/// assert_eq!(text, "f86400000000+21600000000");
+/// assert_eq!(Unit::read(&text), Some(unit));
+/// # Ok::<(), tollgate::ParseQuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(
     missing_docs,

@@ -67,7 +67,7 @@ impl Quota {
     /// One quota or several, with `;`, a line's end, or a comma and a blank between them: `10/s burst 50; 1000/day`.
     ///
     /// ```
-    /// use tollgate_core::Quota;
+    /// use tollgate::Quota;
     ///
     /// let quotas = Quota::parse_all("5 per second; 100 requests per hour");
     /// assert_eq!(quotas, Ok(vec![Quota::per_second(5), Quota::per_hour(100)]));

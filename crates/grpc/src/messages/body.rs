@@ -17,6 +17,21 @@ use super::sent_body::SentBody;
 pin_project! {
     /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). That of a call whose messages
     /// are not charged, and of what is no call, is as it was.
+    ///
+    /// A service within a `MessageLimitLayer` has this type of bodies, which axum's routers and tonic's services take:
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    /// use bytes::Bytes;
+    /// use http::Request;
+    /// use http_body_util::Full;
+    /// use tollgate::MessageBody;
+    /// use tower::Service;
+    ///
+    /// fn assert_takes<S: Service<Request<MessageBody<Full<Bytes>>>>>(_: S) {}
+    ///
+    /// assert_takes(Router::<()>::new().route("/", post(|| async {})));
+    /// ```
     pub struct MessageBody<B> {
         #[pin]
         body: B,

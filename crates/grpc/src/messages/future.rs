@@ -19,6 +19,25 @@ use super::opening::{AnswerPlan, Settings, open};
 
 pin_project! {
     /// The response of a [`MessageLimitService`](super::MessageLimitService).
+    ///
+    /// A service that wraps a `MessageLimitService` has this future:
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Full;
+    /// use tollgate::{MessageBody, MessageLimitFuture, MessageLimitService};
+    /// use tower::Service;
+    ///
+    /// type Body = Full<Bytes>;
+    ///
+    /// fn serve<S>(inner: &mut MessageLimitService<S>, request: Request<Body>) -> MessageLimitFuture<S, Body>
+    /// where
+    ///     S: Service<Request<MessageBody<Body>>, Response = Response<Body>> + Clone,
+    /// {
+    ///     inner.call(request)
+    /// }
+    /// ```
     #[must_use = "a future does nothing unless it is awaited"]
     pub struct MessageLimitFuture<S, B>
     where

@@ -17,6 +17,17 @@ use super::future::{MessageLimitFuture, PendingCall};
 use super::opening::{Settings, open};
 
 /// A service whose calls' messages are charged: what a [`MessageLimitLayer`](super::MessageLimitLayer) makes.
+///
+/// ```
+/// use tollgate::{MessageLimitLayer, MessageLimitService, Quota};
+/// use tower::Layer;
+///
+/// struct Chat;
+///
+/// fn server() -> MessageLimitService<Chat> {
+///     MessageLimitLayer::new(Quota::per_second(20)).layer(Chat)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MessageLimitService<S> {
     inner: S,

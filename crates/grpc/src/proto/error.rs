@@ -8,6 +8,13 @@ use tollgate_core::QuotaError;
 use tollgate_limiter::ConfigError;
 
 /// Why limits cannot be read from a contract, or do not fit it.
+///
+/// ```
+/// use tollgate::proto::{Contract, ProtoError};
+///
+/// let error = Contract::read(b"no descriptors").unwrap_err();
+/// assert!(matches!(error, ProtoError::Descriptors(_)));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProtoError {
@@ -30,6 +37,18 @@ pub enum ProtoError {
 }
 
 /// What is wrong with an option.
+///
+/// ```
+/// use tollgate::proto::{OptionFault, ProtoError};
+///
+/// /// The text that an operator has to look for in the `.proto`.
+/// fn found(error: &ProtoError) -> Option<&str> {
+///     match error {
+///         ProtoError::Option { wrong: OptionFault::BurstOfSeveral { quota }, .. } => Some(quota),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OptionFault {

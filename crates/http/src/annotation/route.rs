@@ -89,6 +89,15 @@ where
 }
 
 /// What [`MethodRouterExt::rate_limit`] takes for quotas: a text such as `"2/hour"`, a [`Quota`], or an array of either.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{MethodRouterExt, Quota};
+///
+/// let app: Router = Router::new()
+///     .route("/export", get(|| async {}).rate_limit("2/hour"))
+///     .route("/search", get(|| async {}).rate_limit([Quota::per_second(10), Quota::per_day(1_000)]));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no quota of a route",
     note = "use a text such as \"2/hour\", a `Quota`, or an array of either"

@@ -8,6 +8,13 @@ use http::HeaderValue;
 /// A body for [`Refusal::response`](crate::Refusal::response), with its `Content-Type`. Texts are `text/plain; charset=utf-8`, and
 /// bytes are `application/octet-stream`, as they are for axum. What is something else says so in the header of the response, or
 /// is made [`of`](Self::of) its type.
+///
+/// ```
+/// use tollgate::{Quota, RateLimitLayer};
+///
+/// // The text becomes an `AnswerBody` with its content type.
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| refusal.response("slow down\n"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnswerBody {
     pub(super) bytes: Bytes,

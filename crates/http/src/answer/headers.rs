@@ -20,6 +20,13 @@ use tollgate_limiter::{ConfigError, Share};
 /// What another limiter further in has written is never overwritten. `Draft11` is made of lists, and its members follow those
 /// that are there. A header of any other form has one value: if one of a form's is there already, that form is left to
 /// whoever wrote it, since half of it would belong to each.
+///
+/// ```
+/// use tollgate::{HeaderForm, Quota, RateLimitLayer};
+///
+/// // Clients that read what GitHub writes.
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).headers(HeaderForm::Legacy);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderForm {
@@ -109,6 +116,13 @@ impl RateLimitHeaders {
 
     /// Headers of these forms, next to each other.
     ///
+    /// ```
+    /// use tollgate::{HeaderForm, RateLimitHeaders};
+    ///
+    /// // Both write `RateLimit`.
+    /// assert!(RateLimitHeaders::try_new([HeaderForm::Draft11, HeaderForm::Draft07]).is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// If there is no form ([`without_headers`](crate::RateLimitLayer::without_headers) is for that), or if two of them
@@ -141,6 +155,14 @@ impl RateLimitHeaders {
     }
 
     /// Tells how every policy stands that took part, not only the tightest. Only draft-11 has room for that.
+    ///
+    /// ```
+    /// use tollgate::{HeaderForm, Policy, Quota, RateLimitHeaders, RateLimitLayer};
+    ///
+    /// let api = Policy::new("api", [Quota::per_second(10), Quota::per_day(1_000)]);
+    /// let headers = RateLimitHeaders::new([HeaderForm::Draft11]).of_all_policies();
+    /// let layer = RateLimitLayer::new(api).headers(headers);
+    /// ```
     pub fn of_all_policies(mut self) -> Self {
         self.all_policies = true;
         self
@@ -154,6 +176,12 @@ impl RateLimitHeaders {
 
     /// Writes them as metadata of gRPC calls as well. Clients that speak gRPC do not look for them, so each call would carry
     /// them in vain; whoever is refused is told when to come back anyway.
+    ///
+    /// ```
+    /// use tollgate::{HeaderForm, RateLimitHeaders};
+    ///
+    /// let headers = RateLimitHeaders::new([HeaderForm::Draft11]).over_grpc();
+    /// ```
     pub fn over_grpc(mut self) -> Self {
         self.over_grpc = true;
         self

@@ -7,6 +7,15 @@ use http::Response;
 /// `axum` anything that a handler might return.
 ///
 /// `Via` says which of the two it is. The compiler finds it out.
+///
+/// ```
+/// use http::{Response, StatusCode};
+/// use tollgate::IntoAnswer;
+///
+/// let mut answer = Response::new("slow down\n");
+/// *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+/// assert_eq!(answer.into_answer().map(|whole| whole.body().len()), Some(10));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no answer to a refused request",
     note = "answers are `http::Response`s of text or bytes, as `refusal.response(\"slow down\")` makes them, and with the feature \

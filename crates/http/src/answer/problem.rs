@@ -15,6 +15,14 @@ use super::{Refusal, RefusalReason, Respond};
 /// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,
 ///  "detail":"…","violated-policies":["login"]}
 /// ```
+///
+/// ```
+/// use tollgate::{PlainText, ProblemJson, Quota, RateLimitLayer};
+///
+/// # let speaks_json = true;
+/// let layer = RateLimitLayer::new(Quota::per_second(10));
+/// let layer = if speaks_json { layer.respond(ProblemJson) } else { layer.respond(PlainText) };
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
 

@@ -13,6 +13,22 @@ use super::answer_body::AnswerBody;
 use super::jitter::JitterDraw;
 
 /// A request that is refused, and why.
+///
+/// ```
+/// use tollgate::{Quota, RateLimitLayer, Refusal, RefusalReason};
+///
+/// fn sentence(refusal: &Refusal<'_>) -> String {
+///     let path = refusal.request().uri().path();
+///     let names: Vec<_> = refusal.violated().map(|verdict| verdict.quota()).collect();
+///     match (refusal.reason(), refusal.retry_after()) {
+///         (RefusalReason::QuotaExceeded, Some(wait)) => format!("{path}: {names:?}, in {} s\n", wait.as_secs()),
+///         _ => format!("{path}: {}\n", refusal.status()),
+///     }
+/// }
+///
+/// let layer = RateLimitLayer::new(Quota::per_second(10))
+///     .respond_with(|refusal| refusal.response(sentence(refusal)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
@@ -23,6 +39,22 @@ pub struct Refusal<'a> {
 }
 
 /// Why a request is refused.
+///
+/// ```
+/// use tollgate::RefusalReason;
+///
+/// fn metric(reason: RefusalReason<'_>) -> &'static str {
+///     match reason {
+///         RefusalReason::QuotaExceeded => "quota",
+///         RefusalReason::Undecided => "outage",
+///         RefusalReason::Unidentified(_) => "no identity",
+///         RefusalReason::Blocked(_) => "blocked",
+///         _ => "other",
+///     }
+/// }
+///
+/// assert_eq!(metric(RefusalReason::Undecided), "outage");
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RefusalReason<'a> {

@@ -45,6 +45,13 @@ impl SeeOther {
 
     /// To this address.
     ///
+    /// ```
+    /// use tollgate::SeeOther;
+    ///
+    /// assert!(SeeOther::try_at("/waiting-room").is_ok());
+    /// assert!(SeeOther::try_at("/waiting\nroom").is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// If a header cannot carry the address.

@@ -51,6 +51,18 @@ impl<S> Layer<S> for AnyBodyLayer {
 }
 
 /// A service around which a limiter may stand: what an [`AnyBodyLayer`] makes.
+///
+/// ```
+/// use tollgate::{AnyBodyLayer, AnyBodyService};
+/// use tower::Layer;
+///
+/// /// A service whose type is named, with the layer around it.
+/// struct Files;
+///
+/// fn site() -> AnyBodyService<Files> {
+///     AnyBodyLayer.layer(Files)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnyBodyService<S> {
     inner: S,
@@ -83,6 +95,24 @@ impl<S: tonic::server::NamedService> tonic::server::NamedService for AnyBodyServ
 
 pin_project! {
     /// The response of an [`AnyBodyService`].
+    ///
+    /// A service that wraps an `AnyBodyService` has this future:
+    ///
+    /// ```
+    /// use tollgate::{AnyBodyFuture, AnyBodyService};
+    /// use tower::Service;
+    ///
+    /// struct Outer<S>(AnyBodyService<S>);
+    ///
+    /// impl<S, R> Outer<S>
+    /// where
+    ///     S: Service<http::Request<()>, Response = http::Response<R>>,
+    /// {
+    ///     fn serve(&mut self, request: http::Request<()>) -> AnyBodyFuture<S::Future> {
+    ///         self.0.call(request)
+    ///     }
+    /// }
+    /// ```
     #[must_use = "a future does nothing unless it is awaited"]
     pub struct AnyBodyFuture<F> {
         #[pin]
@@ -111,6 +141,16 @@ impl<F> fmt::Debug for AnyBodyFuture<F> {
 pin_project! {
     /// The response body under an [`AnyBodyLayer`]: that of the service, or an answer of ours. Its frames, its stated size and its
     /// end are those of the body within.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http_body_util::{BodyExt, Empty};
+    /// use tollgate::{AnyBody, ResponseBody};
+    ///
+    /// // A mapped body, from which no answer can be made, and an answer of the same type.
+    /// let mapped = Empty::<Bytes>::new().map_frame(|frame| frame);
+    /// let bodies = [AnyBody::new(mapped), AnyBody::from_bytes(Bytes::from_static(b"slow down"))];
+    /// ```
     #[derive(Debug)]
     pub struct AnyBody<B> {
         #[pin]

@@ -9,6 +9,20 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 /// Counts what is sent of a body, and tells when it has ended or was dropped.
+///
+/// A body that states how much of it is sent, and one that cannot:
+///
+/// ```
+/// use tollgate::BodyWatch;
+///
+/// fn send(watch: &mut BodyWatch, chunk: &[u8]) {
+///     watch.sent(chunk.len() as u64);
+/// }
+///
+/// fn hand_over_to_the_kernel(watch: &mut BodyWatch) {
+///     watch.look_away();
+/// }
+/// ```
 pub struct BodyWatch {
     sent: u64,
     /// Empty once it was told.
@@ -56,6 +70,19 @@ impl fmt::Debug for BodyWatch {
 
 pin_project! {
     /// A body that is watched: its frames, its stated size and its end are those of the body within.
+    ///
+    /// A body that can hold another one reports for it:
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http_body_util::BodyExt;
+    /// use http_body_util::combinators::BoxBody;
+    /// use tollgate::{BodyWatch, Watched};
+    ///
+    /// fn watched(body: BoxBody<Bytes, std::io::Error>, watch: BodyWatch) -> BoxBody<Bytes, std::io::Error> {
+    ///     Watched::new(body, watch).boxed()
+    /// }
+    /// ```
     #[derive(Debug)]
     pub struct Watched<B> {
         #[pin]

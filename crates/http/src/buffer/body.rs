@@ -9,6 +9,24 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 /// The request body behind a [`BufferBodyLayer`](crate::BufferBodyLayer): what has been read, and then the rest.
+///
+/// A service within a `BufferBodyLayer` has this type of bodies:
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt, Full};
+/// use tollgate::{BufferBodyLayer, BufferedBody};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let length = service_fn(async |request: Request<BufferedBody<Full<Bytes>>>| {
+///     request.into_body().collect().await.map(|body| Response::new(body.to_bytes().len()))
+/// });
+/// let site = BufferBodyLayer::new(16 * 1024).layer(length);
+/// assert_eq!(*site.oneshot(Request::new(Full::from("user=alice"))).await.unwrap().body(), 10);
+/// # }
+/// ```
 pub struct BufferedBody<B: Body> {
     read: BodyStart<B::Error>,
     rest: B,

@@ -20,6 +20,23 @@ const FAILED: &str = "the body ended in an error";
 
 pin_project! {
     /// The response of a [`BufferBodyService`](super::BufferBodyService).
+    ///
+    /// A service that wraps a `BufferBodyService` has this future:
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Request;
+    /// use http_body_util::Full;
+    /// use tollgate::{BufferBodyService, BufferFuture, BufferedBody};
+    /// use tower::Service;
+    ///
+    /// fn serve<S>(inner: &mut BufferBodyService<S>, request: Request<Full<Bytes>>) -> BufferFuture<S, Full<Bytes>>
+    /// where
+    ///     S: Service<Request<BufferedBody<Full<Bytes>>>> + Clone,
+    /// {
+    ///     inner.call(request)
+    /// }
+    /// ```
     #[must_use = "a future does nothing unless it is awaited"]
     pub struct BufferFuture<S, B>
     where

@@ -22,6 +22,21 @@ pin_project! {
     ///
     /// Dropping it leaves nothing behind: a decision that has not been sent to the backend is withdrawn, one that was sent
     /// is given back when it arrives.
+    ///
+    /// A service that wraps a `RateLimitService` has this future:
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::{RateLimitService, ResponseFuture};
+    /// use tower::Service;
+    ///
+    /// fn serve<S>(inner: &mut RateLimitService<S>, request: Request<()>) -> ResponseFuture<S, ()>
+    /// where
+    ///     S: Service<Request<()>, Response = Response<String>> + Clone,
+    /// {
+    ///     inner.call(request)
+    /// }
+    /// ```
     #[must_use = "a future does nothing unless it is awaited"]
     pub struct ResponseFuture<S, B>
     where

@@ -46,7 +46,7 @@ fn last_comma(line: &[u8]) -> Option<usize> {
     found.map(|(at, _)| at)
 }
 
-/// Whether the byte stands behind an odd number of backslashes.
+/// True if the byte stands behind an odd number of backslashes.
 fn is_escaped(line: &[u8], at: usize) -> bool {
     let before = line.get(..at).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');

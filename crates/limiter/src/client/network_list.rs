@@ -21,12 +21,19 @@ use crate::sync::ArcSwap;
 pub struct NetworkList(Arc<ArcSwap<Networks>>);
 
 impl NetworkList {
-    /// From now on these, and no others.
+    /// Replaces all networks by these.
     pub fn replace(&self, networks: Networks) {
         self.0.store(Arc::new(networks));
     }
 
-    /// Whether the address is in one of them now.
+    /// True if the address is in one of them now.
+    ///
+    /// ```
+    /// use tollgate::{NetworkList, Networks};
+    ///
+    /// let offices = NetworkList::from(Networks::new(["192.0.2.0/24"]));
+    /// assert!(offices.contains("192.0.2.7".parse().unwrap()));
+    /// ```
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.load().contains(address)

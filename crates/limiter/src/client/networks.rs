@@ -7,8 +7,18 @@ use crate::ConfigError;
 
 /// Networks in CIDR notation: `10.0.0.0/8`, `fd00::/8`, or a single address.
 ///
-/// An address in an IPv6 notation of IPv4 is in the networks in which the IPv4 address is. Looking one up costs the same few
-/// steps however many there are.
+/// An address in an IPv6 notation of IPv4 belongs to the networks of the IPv4 address. A lookup is a
+/// binary search.
+///
+/// ```
+/// use tollgate::Networks;
+///
+/// let offices = Networks::new(["192.0.2.0/24", "2001:db8::/32"]);
+/// assert!(offices.contains("192.0.2.7".parse().unwrap()));
+/// // The IPv6 notation of the IPv4 address.
+/// assert!(offices.contains("::ffff:192.0.2.7".parse().unwrap()));
+/// assert!(!offices.contains("198.51.100.7".parse().unwrap()));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     v4: Ranges,
@@ -24,7 +34,7 @@ impl Networks {
     ///
     /// # Panics
     ///
-    /// While they are built, if one of them is none. What comes from outside goes through [`try_new`](Self::try_new).
+    /// While they are built, if a text is not a network. Text from outside goes through [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub fn new<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Self {
@@ -41,11 +51,18 @@ impl Networks {
 
     /// These networks.
     ///
+    /// ```
+    /// use tollgate::Networks;
+    ///
+    /// let refused = Networks::try_new(["10.1.2.3/8"]).unwrap_err();
+    /// assert!(refused.to_string().contains("10.1.2.3/8"));
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If one of them is no address, has more bits than its kind of address, or names an address within the network rather
-    /// than the network (`10.1.2.3/8`): whoever wrote that meant something smaller. And if it is in the notation of IPv4 in
-    /// IPv6 with a prefix under 96 (`::ffff:10.0.0.0/8`), which would be nearly everybody.
+    /// If a text is not an address, has more bits than its kind of address, or names an address within the network rather than
+    /// the network (`10.1.2.3/8`): its author meant a smaller one. A text in the IPv6 notation of IPv4 with a prefix under 96
+    /// (`::ffff:10.0.0.0/8`) is an error too, because it would cover nearly all addresses.
     pub fn try_new<T: AsRef<str>>(
         networks: impl IntoIterator<Item = T>,
     ) -> Result<Self, ConfigError> {
@@ -65,7 +82,7 @@ impl Networks {
         })
     }
 
-    /// Whether the address is in one of them.
+    /// True if the address is in one of them.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {

@@ -11,7 +11,7 @@ fn private() -> Networks {
     Networks::new(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// What is found for a peer and these header lines.
+/// The address that is found for a peer and these header lines.
 fn resolve(address: &ClientAddress, peer: &str, lines: &[(&str, &str)]) -> Option<IpAddr> {
     let mut headers = HeaderMap::new();
     for (name, value) in lines {

@@ -11,8 +11,19 @@ use crate::policy::Cost;
 use crate::{Block, ClientAddress, ConfigError, Messages, Networks, Policy};
 
 impl PolicyConfig {
-    /// The policy, for a limiter that finds its callers' addresses in this way: addresses in lists become identities as
-    /// theirs do.
+    /// Builds the policy for a limiter that finds its callers' addresses in this way. Addresses in lists become identities in the
+    /// same way.
+    ///
+    /// ```
+    /// use tollgate::ClientAddress;
+    /// use tollgate::config::{PolicyConfig, Registry};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy: PolicyConfig = toml::from_str("name = 'api'\nquotas = '10/s'")?;
+    /// let policy = policy.build(&Registry::new(), &ClientAddress::peer())?;
+    /// assert_eq!(policy.name(), "api");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -117,7 +128,7 @@ impl PolicyConfig {
         self.key.clone().unwrap_or_default()
     }
 
-    /// What is written, as one list, and those that are registered.
+    /// The written entries as one list, and the registered lists.
     fn key_lists(
         &self,
         field: &'static str,
@@ -140,7 +151,7 @@ impl PolicyConfig {
         Ok(lists)
     }
 
-    /// Methods are told apart by case, so that `post` would be one that nobody sends: a limit that never holds.
+    /// Methods are case-sensitive. No client sends `post`, so a limit on it would never hold.
     fn method(&self, field: &'static str, text: &str) -> Result<Method, ConfigError> {
         if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
             return Err(refused(&self.name, field, text, "is not in upper case"));

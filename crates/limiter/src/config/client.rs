@@ -1,10 +1,19 @@
-//! Where the address of a caller is to be found, as it is written.
+//! The place of the caller's address, as a configuration writes it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ClientAddress, ConfigError, Hops, Networks, TrustedProxies};
 
-/// Where the address of a caller is to be found: a [`ClientAddress`] as plain data.
+/// The place of the caller's address: a [`ClientAddress`] as plain data.
+///
+/// ```
+/// use tollgate::config::LimiterConfig;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config: LimiterConfig = toml::from_str("client_address = { forwarded = { hops = 2 } }")?;
+/// let address = config.client_address.build()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -12,9 +21,9 @@ pub enum ClientAddressConfig {
     /// The socket's peer: `"peer"`.
     #[default]
     Peer,
-    /// What trusted proxies wrote into `X-Forwarded-For`: `{ x-forwarded-for = { networks = ["10.0.0.0/8"] } }`.
+    /// The entry of `X-Forwarded-For` that trusted proxies wrote: `{ x-forwarded-for = { networks = ["10.0.0.0/8"] } }`.
     XForwardedFor(ProxiesConfig),
-    /// What trusted proxies wrote into `Forwarded`: `{ forwarded = { hops = 2 } }`.
+    /// The entry of `Forwarded` that trusted proxies wrote: `{ forwarded = { hops = 2 } }`.
     Forwarded(ProxiesConfig),
     /// The one address in a header: `{ header = { name = "cf-connecting-ip", networks = ["173.245.48.0/20"] } }`.
     // Not `Header`, which the compiler would then spell out as `key::Header` in its errors.
@@ -22,28 +31,37 @@ pub enum ClientAddressConfig {
     OneHeader {
         /// The header's name.
         name: String,
-        /// The networks whose peers are believed.
+        /// The networks of the trusted peers.
         networks: Vec<String>,
     },
 }
 
-/// Which proxies are believed: [`TrustedProxies`] as plain data.
+/// The proxies that are trusted: [`TrustedProxies`] as plain data.
+///
+/// ```
+/// use tollgate::config::{ClientAddressConfig, LimiterConfig, ProxiesConfig};
+///
+/// let config: LimiterConfig = toml::from_str("client_address = { x-forwarded-for = { networks = ['10.0.0.0/8'] } }")?;
+/// let proxies = ProxiesConfig::Networks(vec!["10.0.0.0/8".into()]);
+/// assert_eq!(config.client_address, ClientAddressConfig::XForwardedFor(proxies));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProxiesConfig {
-    /// Those in these networks.
+    /// Proxies in these networks.
     Networks(Vec<String>),
-    /// As many as stated.
+    /// The stated number of proxies.
     Hops(u8),
 }
 
 impl ClientAddressConfig {
-    /// Where the address is to be found.
+    /// Builds the place of the address.
     ///
     /// # Errors
     ///
-    /// If a network or the header's name is none.
+    /// If a network or the header's name is invalid.
     pub fn build(&self) -> Result<ClientAddress, ConfigError> {
         Ok(match self {
             Self::Peer => ClientAddress::peer(),

@@ -1,4 +1,4 @@
-//! Whose budget a request spends, as it is written.
+//! The identity whose budget a request spends, as a configuration writes it.
 
 use std::future::ready;
 use std::net::IpAddr;
@@ -16,8 +16,18 @@ use crate::key::{
 };
 use crate::{ClientAddress, ConfigError, Key, RequestView};
 
-/// Whose budget a request spends: `"client-ip"`, `{ header = "x-api-key" }`, or a list of such keys, which together name the
-/// caller.
+/// The identity whose budget a request spends: `"client-ip"`, `{ header = "x-api-key" }`, or a list of such keys, which together
+/// name the caller.
+///
+/// ```
+/// use tollgate::config::{KeyConfig, PolicyConfig};
+///
+/// let policy = |key: &str| toml::from_str::<PolicyConfig>(&format!("name = 'api'\nquotas = '10/s'\nkey = {key}"));
+/// assert_eq!(policy("'client-ip'")?.key, Some(KeyConfig::ByClientIp));
+/// assert_eq!(policy("{ header = 'x-api-key' }")?.key, Some(KeyConfig::ByHeader("x-api-key".into())));
+/// assert!(matches!(policy("['client-ip', { cookie = 'session' }]")?.key, Some(KeyConfig::All(_))));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     expecting = "a key is \"client-ip\", \"global\", \"host\", \"method\", \"matched-route\", \"bearer-token\", \"basic-user\", a map of one of header, cookie, \
@@ -25,13 +35,13 @@ use crate::{ClientAddress, ConfigError, Key, RequestView};
 )]
 #[non_exhaustive]
 pub enum KeyConfig {
-    // None is named like an extractor: the compiler, which shortens names that nothing else has, would then spell out the
-    // paths of those in its errors.
+    // No variant has the name of an extractor. The compiler shortens unique names in its errors, and would spell out the paths of
+    // the extractors otherwise.
     /// The caller's address.
     #[default]
     #[serde(rename = "client-ip")]
     ByClientIp,
-    /// Everybody's.
+    /// One budget for all requests.
     #[serde(rename = "global")]
     ByGlobal,
     /// The host that the request is for.
@@ -68,7 +78,7 @@ pub enum KeyConfig {
     #[cfg(feature = "json")]
     #[serde(rename = "json-field")]
     ByJsonField(String),
-    /// What the [registered key](Registry::register_key) of this name finds.
+    /// The identity that the [registered key](Registry::register_key) of this name finds.
     #[serde(rename = "registered")]
     ByRegistered(String),
     /// All of these together. One alone is itself.
@@ -150,7 +160,7 @@ fn typed(text: &str) -> Key {
     one_form(text.as_bytes()).map_or_else(|| Key::from(text), |form| Key::bytes(&form))
 }
 
-/// What a tuple of extractors is, when it is known at run time only.
+/// A tuple of extractors that is known only at run time.
 struct TupleKey(Box<[Source]>);
 
 impl KeyExtractor for TupleKey {
@@ -168,7 +178,7 @@ impl KeyExtractor for TupleKey {
     }
 }
 
-/// The same where some parts have to be waited for.
+/// The tuple of which some parts have to be waited for.
 impl AsyncKeyExtractor for TupleKey {
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
         let known = self.0.iter().filter(|part| part.later().is_none());

@@ -6,29 +6,42 @@ use super::read::policies_by_name;
 use super::{ClientAddressConfig, PolicyConfig, Registry, is_default};
 use crate::{ConfigError, Limiter, LimiterBuilder};
 
-/// A [`Limiter`] as plain data, but for its backend, which the application gives to the builder. What is left out is as a
-/// limiter comes.
+/// A [`Limiter`] as plain data, but for its backend, which the application gives to the builder. A key that is left out has the
+/// limiter's default.
+///
+/// ```
+/// use tollgate::config::{LimiterConfig, Registry};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config: LimiterConfig = toml::from_str(r#"
+///     ipv6_prefix = 56
+///     policies = [{ name = "api", quotas = "10/s" }]
+/// "#)?;
+/// let limiter = config.build(&Registry::new())?.build()?;
+/// assert!(limiter.policy("api").is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimiterConfig {
-    /// Where the address of a caller is to be found.
+    /// The place of the caller's address.
     #[serde(default, skip_serializing_if = "is_default")]
     pub client_address: ClientAddressConfig,
-    /// How many bits of an IPv6 address tell callers apart.
+    /// The number of bits by which IPv6 addresses are grouped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ipv6_prefix: Option<u8>,
-    /// Whether `/Login` is `/login`.
+    /// True if `/Login` counts as `/login`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_path_case: bool,
-    /// Whether CORS preflights are exempt from every policy: see [`Policy::exempt_preflights`](crate::Policy::exempt_preflights).
+    /// True if CORS preflights are exempt from every policy: see [`Policy::exempt_preflights`](crate::Policy::exempt_preflights).
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_preflights: bool,
-    /// Whether calls to gRPC's health and reflection services are exempt from every policy: see
+    /// True if calls to gRPC's health and reflection services are exempt from every policy: see
     /// [`Policy::exempt_health_checks`](crate::Policy::exempt_health_checks).
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_health_checks: bool,
-    /// Whether it is no mistake if there is no policy.
+    /// True if a limiter without policies is no mistake.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_no_policies: bool,
     /// The policies.
@@ -37,12 +50,12 @@ pub struct LimiterConfig {
 }
 
 impl LimiterConfig {
-    /// A builder that holds all this.
+    /// Makes a builder that holds all this.
     ///
     /// # Errors
     ///
-    /// If a field makes no sense, or names something that is not registered. What policies can be to each other is found out
-    /// when the [limiter is built](LimiterBuilder::build).
+    /// If a field makes no sense, or names something that is not registered. Conflicts between policies are found when the
+    /// [limiter is built](LimiterBuilder::build).
     pub fn build(&self, registry: &Registry) -> Result<LimiterBuilder, ConfigError> {
         let mut client = self.client_address.build()?;
         if let Some(bits) = self.ipv6_prefix {

@@ -1,10 +1,10 @@
-//! Identities and networks that a policy treats otherwise.
+//! Lists of identities and networks that a policy exempts or refuses.
 
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
 
-/// What stands in a list of identities or networks: one of them, or a registered list, which may change while it is in use.
+/// An entry in a list of identities or networks: one of them, or a registered list, which may change while it is in use.
 ///
 /// ```
 /// use tollgate::config::{PolicyConfig, Registry};
@@ -31,9 +31,9 @@ use super::is_default;
 /// # Ok(()) }
 /// ```
 ///
-/// An identity is written as the policy's key finds it: the API key, the name of the user, the address of the client, which
-/// stands for its whole network where IPv6 is [grouped](super::LimiterConfig::ipv6_prefix). Of a registered key it is taken as
-/// text. Keys of several parts cannot be written: a registered list can hold them.
+/// An identity is written as the policy's key finds it: the API key, the name of the user, the address of the client. An IPv6
+/// address stands for its whole [group](super::LimiterConfig::ipv6_prefix). The identity of a registered key is taken as text.
+/// Keys of several parts cannot be written; a registered list can hold them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -42,10 +42,10 @@ use super::is_default;
 )]
 #[non_exhaustive]
 pub enum EntryConfig {
-    /// This one.
+    /// This identity or network.
     Written(String),
-    /// All that are in the [list of identities](super::Registry::register_key_list) or
-    /// [of networks](super::Registry::register_network_list) of this name.
+    /// All entries of the [list of identities](super::Registry::register_key_list) or [of
+    /// networks](super::Registry::register_network_list) of this name.
     Registered {
         /// The name.
         registered: String,
@@ -58,7 +58,7 @@ impl From<&str> for EntryConfig {
     }
 }
 
-/// What is written, and the names of what is registered.
+/// The written entries, and the names of the registered lists.
 pub(super) fn apart(entries: &[EntryConfig]) -> (Vec<&str>, Vec<&str>) {
     let (mut written, mut registered) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -70,7 +70,20 @@ pub(super) fn apart(entries: &[EntryConfig]) -> (Vec<&str>, Vec<&str>) {
     (written, registered)
 }
 
-/// The identities that a policy refuses, by how.
+/// The identities that a policy refuses, by status.
+///
+/// ```
+/// use tollgate::config::PolicyConfig;
+///
+/// let policy: PolicyConfig = toml::from_str(r#"
+///     name = "api"
+///     quotas = "10/s"
+///     key = { header = "x-api-key" }
+///     block_keys = { forbidden = ["key-4711"], too_many_requests = [{ registered = "crawlers" }] }
+/// "#)?;
+/// assert_eq!(policy.block_keys.forbidden.len(), 1);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

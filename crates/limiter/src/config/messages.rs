@@ -1,4 +1,4 @@
-//! Which messages of a stream a policy charges, as plain data.
+//! The messages of a stream that a policy charges, as plain data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,49 @@ use super::is_default;
 use crate::Messages;
 
 /// [`Messages`] as plain data: `{ of = "received" }`, `{ of = "both", by_bytes = true, end_stream = true }`.
+///
+/// ```
+/// use tollgate::config::{DirectionConfig, PolicyConfig};
+///
+/// let policy: PolicyConfig = toml::from_str(r#"
+///     name = "uploads"
+///     quotas = "1000000/min"
+///     per_message = { of = "received", by_bytes = true, end_stream = true }
+/// "#)?;
+/// assert_eq!(policy.per_message.map(|messages| messages.of), Some(DirectionConfig::Received));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MessagesConfig {
-    /// Whose messages.
+    /// The direction of the messages.
     pub of: DirectionConfig,
-    /// Whether they are charged by their bytes: see [`Messages::by_bytes`].
+    /// True if messages cost their bytes: see [`Messages::by_bytes`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub by_bytes: bool,
-    /// Whether the first that is too many ends the stream: see [`Messages::end_stream`].
+    /// True if the first message over the quota ends the stream: see [`Messages::end_stream`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub end_stream: bool,
 }
 
-/// Whose messages are charged.
+/// The direction of the messages that are charged.
+///
+/// ```
+/// use tollgate::config::{DirectionConfig, MessagesConfig};
+///
+/// let messages: MessagesConfig = toml::from_str("of = 'both'")?;
+/// assert_eq!(messages.of, DirectionConfig::Both);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DirectionConfig {
-    /// Those that the caller sends.
+    /// Messages that the caller sends.
     Received,
-    /// Those that the service sends.
+    /// Messages that the service sends.
     Sent,
-    /// Those of both, out of one budget.
+    /// Messages of both directions, out of one budget.
     Both,
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{OnFailure, OnMissing};
 
-/// A [`Policy`](crate::Policy) as plain data. What is left out is as a policy comes.
+/// A [`Policy`](crate::Policy) as plain data. A key that is left out has the policy's default.
 ///
 /// ```
 /// use tollgate::config::PolicyConfig;
@@ -27,84 +27,94 @@ pub struct PolicyConfig {
     /// The quotas.
     #[serde(default)]
     pub quotas: QuotasConfig,
-    /// Whose budget a request spends: that of the client's address if this is left out. [`Limiter::check`](crate::Limiter::check)
-    /// may be given any text then, and none where this says `"client-ip"`.
+    /// The identity whose budget a request spends: the client's address if this is left out.
+    /// [`Limiter::check`](crate::Limiter::check) then takes any text. If this says `"client-ip"`, it takes no text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: Option<KeyConfig>,
-    /// The paths that it covers, in axum's syntax; all if there is none.
+    /// The paths that the policy covers, in axum's syntax; all if empty.
     #[serde(default, skip_serializing_if = "is_default")]
     pub routes: Vec<String>,
-    /// The methods of gRPC that it covers, beside the routes: see [`Policy::grpc`](crate::Policy::grpc).
+    /// The gRPC methods that the policy covers, besides the routes: see [`Policy::grpc`](crate::Policy::grpc).
     #[serde(default, skip_serializing_if = "is_default")]
     pub grpc: Vec<String>,
-    /// The paths that it does not cover.
+    /// The paths that the policy does not cover.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_routes: Vec<String>,
-    /// The methods that it covers, in upper case; all if there is none.
+    /// The methods that the policy covers, in upper case; all if empty.
     #[serde(default, skip_serializing_if = "is_default")]
     pub methods: Vec<String>,
-    /// The methods that it does not cover.
+    /// The methods that the policy does not cover.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_methods: Vec<String>,
-    /// The hosts that it covers; all if there is none.
+    /// The hosts that the policy covers; all if empty.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hosts: Vec<String>,
-    /// The networks whose callers it does not cover.
+    /// The networks whose callers the policy does not cover.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_networks: Vec<EntryConfig>,
     /// The [registered conditions](super::Registry::register_condition) that must all hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub when: Vec<String>,
-    /// Whether CORS preflights are exempt: see [`Policy::exempt_preflights`](crate::Policy::exempt_preflights).
+    /// True if CORS preflights are exempt: see [`Policy::exempt_preflights`](crate::Policy::exempt_preflights).
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_preflights: bool,
-    /// Whether calls to gRPC's health and reflection services are exempt: see
+    /// True if calls to gRPC's health and reflection services are exempt: see
     /// [`Policy::exempt_health_checks`](crate::Policy::exempt_health_checks).
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_health_checks: bool,
-    /// What a request costs.
+    /// The cost of a request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cost: CostConfig,
-    /// The [registered outcome](super::Registry::register_count_if) that says what a request has really cost.
+    /// The [registered outcome](super::Registry::register_count_if) that corrects the charge by the response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub outcome: Option<String>,
-    /// Who has other quotas.
+    /// Other quotas for some identities.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tiers: Option<TiersConfig>,
-    /// The identities that it does not apply to.
+    /// The identities that the policy does not charge.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_keys: Vec<EntryConfig>,
-    /// The identities that it refuses.
+    /// The identities that the policy refuses.
     #[serde(default, skip_serializing_if = "is_default")]
     pub block_keys: BlockConfig,
-    /// Which messages of gRPC calls it charges, if it is for messages: see [`Policy::per_message`](crate::Policy::per_message).
+    /// The messages of gRPC calls that the policy charges, if it is for messages: see
+    /// [`Policy::per_message`](crate::Policy::per_message).
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_message: Option<MessagesConfig>,
-    /// Whether it is on trial: decided and reported, never enforced.
+    /// True if the policy is on trial: decided and reported, never enforced.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
-    /// Whether it is charged only where it is asked for by name.
+    /// True if only annotations, routes and checks charge the policy, by its name.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_demand: bool,
-    /// What it means that a request does not say whose budget it spends: `"share"`, `"pass"` or `"deny"`.
+    /// The rule for a request without an identity: `"share"`, `"pass"` or `"deny"`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_missing: OnMissing,
-    /// What happens while the backend cannot decide: `"allow"`, `"deny"`, `"local"`, or `{ local-one-in = 4 }` for the
-    /// fourth part of each quota.
+    /// The rule while the backend cannot decide: `"allow"`, `"deny"`, `"local"`, or `{ local-one-in = 4 }` for a quarter of each
+    /// quota.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 }
 
-/// What a request costs: `5`, or the name of a [registered cost](super::Registry::register_cost).
+/// The cost of a request: `5`, or the name of a [registered cost](super::Registry::register_cost).
+///
+/// ```
+/// use tollgate::config::{CostConfig, PolicyConfig};
+///
+/// let policy = |cost: &str| toml::from_str::<PolicyConfig>(&format!("name = 'up'\nquotas = '10/s'\ncost = {cost}"));
+/// assert_eq!(policy("5")?.cost, CostConfig::Fixed(5));
+/// assert_eq!(policy("'length'")?.cost, CostConfig::Registered("length".into()));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "a cost is a whole number from 0, or the name of a registered one"
 )]
 pub enum CostConfig {
-    /// The same for every request.
+    /// A fixed number.
     Fixed(u64),
-    /// What a function makes of the request.
+    /// The cost that a registered function computes.
     Registered(String),
 }
 

@@ -14,6 +14,16 @@ use crate::{ConfigError, ParseQuotaError, Quota};
 ///
 /// A map is taken in the order of its names, since most formats keep no other. The place of a quota among the others is part
 /// of where its budgets are: a new one before it starts them afresh.
+///
+/// ```
+/// use tollgate::config::{PolicyConfig, QuotasConfig};
+///
+/// let policy = |quotas: &str| toml::from_str::<PolicyConfig>(&format!("name = 'api'\nquotas = {quotas}"));
+/// assert_eq!(policy("'10/s; 1000/day'")?.quotas, QuotasConfig::One("10/s; 1000/day".into()));
+/// assert!(matches!(policy("['10/s', '1000/day']")?.quotas, QuotasConfig::Many(_)));
+/// assert!(matches!(policy("{ second = '10/s', day = '1000/day' }")?.quotas, QuotasConfig::Named(_)));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,

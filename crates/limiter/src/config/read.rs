@@ -1,5 +1,5 @@
-//! How the policies of a limiter are read: each as a whole before its fields, so that whoever wrote one of them wrong is told
-//! in which policy, wherever in it the name stands.
+//! Reads the policies of a limiter. Each is read as a whole before its fields are, so that an error names the policy wherever its
+//! name stands.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub(super) fn policies_by_name<'de, D: Deserializer<'de>>(
     deserializer.deserialize_seq(Policies)
 }
 
-/// The policy that is the first, the second, and so on.
+/// The number of a policy in its list.
 struct Ordinal(usize);
 
 impl<'de> DeserializeSeed<'de> for Ordinal {
@@ -73,7 +73,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// What is written, in whatever format, with no name twice in one place.
+/// A document of any format, in which no map has a key twice.
 struct Document(Value);
 
 impl<'de> Deserialize<'de> for Document {

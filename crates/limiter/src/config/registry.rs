@@ -1,4 +1,4 @@
-//! What cannot be written down, by name.
+//! The closures and lists that a configuration cannot write down, by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::key::{AsyncKeyExtractor, KeyExtractor, KeyList, Source};
 use crate::policy::{Cost, Outcome};
 use crate::{ConfigError, NetworkList, RequestView, ResponseView, Tiers};
 
-/// The closures and the lists that a configuration names. Each kind has names of its own; of two of one kind and name the last counts.
+/// The closures and the lists that a configuration names. Each kind has names of its own. The last of two with one name counts.
 ///
 /// ```
 /// use http::header::CONTENT_LENGTH;
@@ -40,7 +40,7 @@ pub struct Registry {
 type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
 
 impl Registry {
-    /// Nothing is registered.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,7 +61,14 @@ impl Registry {
         self
     }
 
-    /// The same of a key that has to be waited for: see [`Policy::key_async`](crate::Policy::key_async).
+    /// A key that has to be waited for, for `{ registered = .. }`: see [`Policy::key_async`](crate::Policy::key_async).
+    ///
+    /// ```
+    /// use tollgate::config::Registry;
+    /// use tollgate::key;
+    ///
+    /// let registry = Registry::new().register_key_async("account", key::from_async_fn(|_request| async { Some(7_u64) }));
+    /// ```
     pub fn register_key_async(mut self, name: &str, key: impl AsyncKeyExtractor) -> Self {
         self.keys.insert(name.into(), Source::Later(Arc::new(key)));
         self
@@ -93,6 +100,12 @@ impl Registry {
     }
 
     /// An outcome: see [`Policy::free_if`](crate::Policy::free_if).
+    ///
+    /// ```
+    /// use tollgate::config::Registry;
+    ///
+    /// let registry = Registry::new().register_free_if("own-errors", |response| response.status().is_server_error());
+    /// ```
     pub fn register_free_if(
         self,
         name: &str,
@@ -102,6 +115,14 @@ impl Registry {
     }
 
     /// An outcome: see [`Policy::settle_by`](crate::Policy::settle_by).
+    ///
+    /// ```
+    /// use tollgate::config::Registry;
+    ///
+    /// let registry = Registry::new().register_settle_by("tokens", |response| {
+    ///     response.headers().get("x-tokens-used")?.to_str().ok()?.parse().ok()
+    /// });
+    /// ```
     pub fn register_settle_by(
         self,
         name: &str,
@@ -111,6 +132,12 @@ impl Registry {
     }
 
     /// An outcome: see [`Policy::settle_by_bytes`](crate::Policy::settle_by_bytes).
+    ///
+    /// ```
+    /// use tollgate::config::Registry;
+    ///
+    /// let registry = Registry::new().register_settle_by_bytes("kilobytes", |bytes| bytes.div_ceil(1024));
+    /// ```
     pub fn register_settle_by_bytes(
         self,
         name: &str,
@@ -121,12 +148,28 @@ impl Registry {
 
     /// Identities that can be added and removed while they are in use, for the lists of policies: see
     /// [`Policy::exempt_keys`](crate::Policy::exempt_keys) and [`Policy::block_keys`](crate::Policy::block_keys).
+    ///
+    /// ```
+    /// use tollgate::config::Registry;
+    /// use tollgate::key::KeyList;
+    ///
+    /// let partners = KeyList::new();
+    /// let registry = Registry::new().register_key_list("partners", &partners);
+    /// ```
     pub fn register_key_list(mut self, name: &str, list: impl Into<KeyList>) -> Self {
         self.key_lists.insert(name.into(), list.into());
         self
     }
 
     /// Networks that can be replaced while they are in use: see [`Policy::exempt_networks`](crate::Policy::exempt_networks).
+    ///
+    /// ```
+    /// use tollgate::config::Registry;
+    /// use tollgate::{NetworkList, Networks};
+    ///
+    /// let offices = NetworkList::from(Networks::new(["192.0.2.0/24"]));
+    /// let registry = Registry::new().register_network_list("offices", &offices);
+    /// ```
     pub fn register_network_list(mut self, name: &str, list: impl Into<NetworkList>) -> Self {
         self.network_lists.insert(name.into(), list.into());
         self

@@ -8,32 +8,59 @@ use super::{KeyConfig, QuotasConfig, Registry, refused};
 use crate::policy::Quotas;
 use crate::{ClientAddress, ConfigError, Key, Tiers};
 
-/// What is written for the quotas of a tier that has none.
+/// The text for a tier without quotas.
 const UNLIMITED: &str = "unlimited";
 
-/// Who has other quotas than the policy's own.
+/// Other quotas than the policy's own for some identities.
+///
+/// ```
+/// use tollgate::config::PolicyConfig;
+///
+/// let policy: PolicyConfig = toml::from_str(r#"
+///     name = "api"
+///     quotas = "10/s"
+///     key = { header = "x-api-key" }
+///
+///     [tiers]
+///     by = { partner-a = "gold", monitoring = "staff" }
+///     quotas = { gold = "1000/s", staff = "unlimited" }
+/// "#)?;
+/// assert_eq!(policy.tiers.map(|tiers| tiers.quotas.len()), Some(2));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TiersConfig {
-    /// Who is in which tier.
+    /// The tier of each identity.
     pub by: TierSource,
     /// The quotas of each tier by its name, or `"unlimited"`.
     #[serde(default)]
     pub quotas: BTreeMap<String, QuotasConfig>,
 }
 
-/// Who is in which tier: the name of [registered tiers](Registry::register_tiers), or a map of identities, written as in
+/// The tier of each identity: the name of [registered tiers](Registry::register_tiers), or a map of identities, written as in
 /// [`EntryConfig`](super::EntryConfig), to the names of tiers.
+///
+/// ```
+/// use tollgate::config::{TierSource, TiersConfig};
+///
+/// let tiers: TiersConfig = toml::from_str(r#"
+///     by = "plans"
+///     quotas = { gold = "1000/s" }
+/// "#)?;
+/// assert_eq!(tiers.by, TierSource::Registered("plans".into()));
+/// # Ok::<(), toml::de::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "tiers are by a registered name, or by a map of identities to names of tiers"
 )]
 pub enum TierSource {
-    /// As these registered tiers say.
+    /// Registered tiers of this name.
     Registered(String),
-    /// As written here.
+    /// A map that stands here.
     Keys(BTreeMap<String, String>),
 }
 
@@ -70,7 +97,7 @@ impl TiersConfig {
     }
 }
 
-/// The quotas of a tier. What is wrong with them is said of the tier.
+/// The quotas of a tier. An error in them names the tier.
 fn read(quotas: &QuotasConfig, policy: &str, tier: &str) -> Result<Quotas, ConfigError> {
     quotas.read(policy, "quota").map_err(|error| match error {
         ConfigError::Field {

@@ -1,4 +1,4 @@
-//! What stands in `Authorization`.
+//! Reads `Authorization`.
 
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
@@ -6,9 +6,8 @@ use http::header::AUTHORIZATION;
 use super::reading::Reading;
 use crate::RequestView;
 
-/// What follows the scheme, without blanks around it. Schemes have no case, and RFC 9110 has one space behind them, of which
-/// readers take any number. Lines that do not say the same are several: no reader looks at more than one, and which one is theirs
-/// to choose.
+/// The text behind the scheme, without blanks around it. Schemes are case-insensitive. RFC 9110 has one space behind them, and
+/// readers accept any number. Lines that differ are ambiguous: a reader looks at one of them, and readers differ about which.
 pub(super) fn credentials<'r>(request: &RequestView<'r>, scheme: &str) -> Reading<&'r [u8]> {
     let lines = request.headers().get_all(AUTHORIZATION).into_iter();
     let lines = lines.map(HeaderValue::as_bytes);

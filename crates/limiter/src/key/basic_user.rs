@@ -8,13 +8,14 @@ use super::reading::Reading;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// The user that `Authorization: Basic …` names, as headers' `Authorization<Basic>` reads it. The password is no part of it, so
-/// that guessing passwords spends the user's budget.
+/// The user that `Authorization: Basic …` names, as `Authorization<Basic>` of the crate `headers` reads it. The password is not
+/// part of it, so that guessing passwords spends the user's budget.
 ///
-/// It is missing without such a header, with one of another scheme, and if the user is empty. What is no base64, or has no colon
-/// in it, is [ambiguous](KeyMissing::ambiguous), and so are several lines that differ. It need not be UTF-8.
+/// The key is missing if there is no such header, if the scheme is another, or if the user is empty. It is
+/// [ambiguous](KeyMissing::ambiguous) if the value is not base64 or has no colon, or if several lines differ. The user need not
+/// be UTF-8.
 ///
-/// Anybody can name any user.
+/// Any caller can name any user.
 ///
 /// ```
 /// use tollgate::key::BasicUser;

@@ -4,15 +4,16 @@ use super::authorization::credentials;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// The token that `Authorization: Bearer …` carries, byte for byte, as headers' `Authorization<Bearer>` reads it: `Bearer` in any
-/// case, and any number of blanks around the token, are one identity, where [`Header`](super::Header) sees as many.
+/// The token that `Authorization: Bearer …` carries, byte for byte, as `Authorization<Bearer>` of the crate `headers` reads it.
+/// `Bearer` in any case and any number of blanks around the token are one identity. A [`Header`](super::Header) would make
+/// several of them.
 ///
-/// It is missing without such a header, with one of another scheme, and if the token is empty. Several lines that differ are
-/// [ambiguous](KeyMissing::ambiguous).
+/// The key is missing if there is no such header, if the scheme is another, or if the token is empty. Several lines that differ
+/// are [ambiguous](KeyMissing::ambiguous).
 ///
-/// Anybody can send any token: put the limiter behind the layer that checks it, or each token that a caller thinks up has a budget.
-/// A caller who is given a new token has a new budget, too; where that matters, let the checking layer say who it is, and use an
-/// [`Extension`](super::Extension). The identity is a secret: with Redis, have identities hashed.
+/// Any caller can send any token. Put the limiter behind the layer that checks tokens, or each invented token has a budget. A
+/// caller with a new token has a new budget, too. If that matters, let the checking layer name the caller, and use an
+/// [`Extension`](super::Extension). The token is a secret: on Redis, hash identities.
 ///
 /// ```
 /// use tollgate::key::BearerToken;

@@ -6,13 +6,13 @@ use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// The caller's address: the socket's peer, unless the limiter was told which proxies to believe: see
-/// [`ClientAddress`](crate::ClientAddress). IPv6 is grouped by /64, because whoever has one such address usually has them
-/// all, and an IPv4 address in IPv6 notation is an IPv4 address.
+/// [`ClientAddress`](crate::ClientAddress). IPv6 is grouped by /64, because one subscriber usually has a whole /64. An IPv4
+/// address in IPv6 notation is an IPv4 address.
 ///
-/// Without that no header counts. Whoever can set `X-Forwarded-For` could choose a new identity with each request.
+/// By default no header counts. A caller that sets `X-Forwarded-For` could choose a new identity for each request.
 ///
-/// The server must say who the peer is. Under axum serve the router with
-/// `into_make_service_with_connect_info::<SocketAddr>()`; a handler test without a socket uses axum's `MockConnectInfo`:
+/// The server must state the peer. Under axum, serve the router with `into_make_service_with_connect_info::<SocketAddr>()`; a
+/// handler test without a socket uses axum's `MockConnectInfo`:
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -39,7 +39,7 @@ use crate::{Key, RequestView};
 pub struct ClientIp;
 
 impl ClientIp {
-    /// What is missing when the server does not say who the peer is.
+    /// The part that is missing if the server does not state the peer.
     pub(crate) const MISSING: &'static str = "peer address";
 }
 

@@ -1,4 +1,4 @@
-//! What an outer layer knows about the request.
+//! A value that an outer layer put into the request.
 
 use std::any::type_name;
 use std::fmt;
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The name of a type without the modules that it stands in, which callers who are told what is missing need not know.
+/// The name of a type without its modules. Callers read it in an answer and need not know the modules.
 fn short_name<T>() -> String {
     let parts =
         type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && !"_:".contains(c));

@@ -19,6 +19,13 @@ use crate::{Key, RequestView};
 /// It is missing if there is none of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if there are several
 /// with different values, and if the body has not been read, so that nobody knows: because it is too long, or neither a form nor
 /// JSON by its content type, or because there is no such layer outside of the limiter.
+///
+/// ```
+/// use tollgate::key::FormField;
+/// use tollgate::{Policy, Quota};
+///
+/// let login = Policy::new("login", Quota::per_minute(5)).route("/login").key(FormField::new("user"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct FormField {
     name: Box<str>,

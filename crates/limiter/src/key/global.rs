@@ -4,6 +4,14 @@ use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// One budget for all requests together, to protect what stands behind rather than to be fair.
+///
+/// ```
+/// use tollgate::key::Global;
+/// use tollgate::{Policy, Quota};
+///
+/// // All callers together: what the database behind can take.
+/// let everything = Policy::new("everything", Quota::per_second(5_000)).key(Global);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Global;
 

@@ -15,6 +15,15 @@ use crate::{Key, RequestView};
 ///
 /// Anybody can send any header. Use one as identity only if something checks it: if unchecked values each get a budget,
 /// a caller has as many budgets as there are values.
+///
+/// ```
+/// use tollgate::key::Header;
+/// use tollgate::{OnMissing, Policy, Quota};
+///
+/// let api = Policy::new("api", Quota::per_second(10))
+///     .key(Header::new("x-api-key"))
+///     .on_missing(OnMissing::Deny);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -43,6 +52,13 @@ impl Header {
     }
 
     /// The header of this name.
+    ///
+    /// ```
+    /// use tollgate::key::Header;
+    ///
+    /// let named_by_an_operator = "x api key";
+    /// assert!(Header::try_new(named_by_an_operator).is_err());
+    /// ```
     ///
     /// # Errors
     ///

@@ -16,6 +16,14 @@ use crate::{Key, RequestView};
 ///
 /// The caller may say anything. Use it as identity only if something in front of this server lets known hosts through and no
 /// others: if any name gets a budget, a caller has as many budgets as there are names.
+///
+/// ```
+/// use tollgate::key::Host;
+/// use tollgate::{Policy, Quota};
+///
+/// // The proxy in front lets the hosts of tenants through and no others.
+/// let tenants = Policy::new("tenants", Quota::per_second(100)).key(Host);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 

@@ -13,7 +13,7 @@ use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// Up to here each whole number is one of those that readers of floating point have, and no other.
+/// Up to here, readers of floating point represent each whole number exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A field of the JSON document (`application/json` or `application/…+json`) that the request's body is, behind a
@@ -70,7 +70,7 @@ impl JsonField {
     }
 }
 
-/// What a document, or a part of it, says.
+/// The content of a document, or of a part of it.
 #[derive(Debug, PartialEq)]
 enum FieldReading {
     Nothing,
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for Field<'_> {
     }
 }
 
-/// What the field has to be.
+/// The values that a field may have.
 fn identity(value: &Value) -> FieldReading {
     match value {
         Value::Null => FieldReading::Nothing,

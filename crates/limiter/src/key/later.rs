@@ -7,22 +7,44 @@ use std::pin::Pin;
 use super::{FoundKey, KeyExtractor, KeyMissing, KeyShape, whole};
 use crate::{Key, RequestView};
 
-/// Finds the identity whose budget a request spends by asking somebody who answers later: a session store, a token's
-/// issuer. See [`Policy::key_async`](crate::Policy::key_async).
+/// Finds the identity whose budget a request spends by asking another system: a session store, a token's issuer. See
+/// [`Policy::key_async`](crate::Policy::key_async).
 ///
-/// Every request waits for it, so let it remember what it was told.
+/// Every request waits for it, so it should cache its answers.
 ///
-/// With keys that are known at once it makes a tuple, in which it stands last: `(ClientIp, key::from_async_fn(..))`.
+/// It forms a tuple with keys that are known at once, and stands last in it: `(ClientIp, key::from_async_fn(..))`.
+///
+/// ```
+/// use tollgate::key::{AsyncKeyExtractor, KeyFuture, KeyMissing};
+/// use tollgate::{Key, Policy, Quota, RequestView};
+///
+/// /// Asks the session store for the account.
+/// struct ByAccount;
+///
+/// # async fn account_of(session: &str) -> Option<u64> { None }
+/// impl AsyncKeyExtractor for ByAccount {
+///     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
+///         let session = request.headers().get("x-session").cloned();
+///         Box::pin(async move {
+///             let missing = || KeyMissing::new("session");
+///             let session = session.as_ref().and_then(|value| value.to_str().ok()).ok_or_else(missing)?;
+///             account_of(session).await.map(Key::from).ok_or_else(missing)
+///         })
+///     }
+/// }
+///
+/// let policy = Policy::new("reports", Quota::per_hour(10)).key_async(ByAccount);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whose budget a request spends by asking somebody",
     note = "use `key::from_async_fn(|request| ..)`, a tuple that ends in such a key, or implement `AsyncKeyExtractor`; a key that \
             is known at once is for `Policy::key`"
 )]
 pub trait AsyncKeyExtractor: Send + Sync + 'static {
-    /// The identity, or what could not be found. What the future needs of the request it takes along.
+    /// The identity, or the part that was not found. The future owns the parts of the request that it needs.
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture;
 
-    /// What identities it finds: others are refused where a policy is asked by hand.
+    /// The identities that it can find. A check by hand with another kind of identity is refused.
     #[doc(hidden)]
     fn shape(&self) -> KeyShape {
         KeyShape::Any
@@ -36,7 +58,16 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
     }
 }
 
-/// What [`AsyncKeyExtractor::extract`] returns.
+/// The result of [`AsyncKeyExtractor::extract`].
+///
+/// ```
+/// use tollgate::key::KeyFuture;
+/// use tollgate::Key;
+///
+/// fn known_already(account: u64) -> KeyFuture {
+///     Box::pin(async move { Ok(Key::from(account)) })
+/// }
+/// ```
 pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Key, KeyMissing>> + Send>>;
 
 /// An extractor from a closure whose future says `None` if the request does not say who it is from, or `Err` with what is missing
@@ -61,7 +92,14 @@ where
     FromAsyncFn(find)
 }
 
-/// What [`from_async_fn`] makes.
+/// The extractor that [`from_async_fn`] makes.
+///
+/// ```
+/// use tollgate::{Policy, Quota, key};
+///
+/// let by_account = key::from_async_fn(|_request| async { Some("account-7") });
+/// let policy = Policy::new("reports", Quota::per_hour(10)).key_async(by_account);
+/// ```
 #[derive(Clone, Copy)]
 pub struct FromAsyncFn<F>(F);
 
@@ -85,8 +123,8 @@ where
 
 macro_rules! tuple {
     ($($name:ident),+; $last:ident) => {
-        /// All of them together name the caller: every combination has a budget of its own. Nobody is asked for the last part
-        /// if another one is missing or ambiguous.
+        /// All parts together name the caller: every combination has a budget of its own. The last part is not asked for if
+        /// another one is missing or ambiguous.
         impl<$($name: KeyExtractor,)+ $last: AsyncKeyExtractor> AsyncKeyExtractor for ($($name,)+ $last) {
             fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]

@@ -1,4 +1,4 @@
-//! Identities that are treated otherwise.
+//! Lists of identities that may change while they are in use.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use crate::sync::ArcSwap;
 
 /// Identities that can be added and removed while requests are being decided: clones are one list.
 ///
-/// A request costs a look into a table, without a lock. A change costs a copy of the whole list, so that many are better
-/// [replaced](Self::replace) at once. The list holds what it is given: its size is the operator's to bound.
+/// A request costs one hash probe, without a lock. A change copies the whole list, so many changes are better made by one
+/// [replacement](Self::replace). The list has no bound of its own: the operator bounds its size.
 ///
 /// ```
 /// use tollgate::key::{Header, KeyList};
@@ -46,6 +46,15 @@ impl KeyList {
     }
 
     /// Removes an identity.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    /// use tollgate::key::KeyList;
+    ///
+    /// let leaked = KeyList::from_iter(["key-4711"]);
+    /// leaked.remove("key-4711");
+    /// assert!(!leaked.contains(&Key::from("key-4711")));
+    /// ```
     pub fn remove(&self, key: impl Into<Key>) {
         let key = key.into();
         self.change(|keys| {
@@ -53,13 +62,31 @@ impl KeyList {
         });
     }
 
-    /// From now on these, and no others.
+    /// Replaces all identities by these.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    /// use tollgate::key::KeyList;
+    ///
+    /// // Read anew from the database, each minute.
+    /// let partners = KeyList::new();
+    /// partners.replace(["partner-a", "partner-b"]);
+    /// assert!(partners.contains(&Key::from("partner-a")));
+    /// ```
     pub fn replace<K: Into<Key>>(&self, keys: impl IntoIterator<Item = K>) {
         let keys = keys.into_iter().map(|key| key.into().compact()).collect();
         self.0.store(Arc::new(keys));
     }
 
-    /// Whether the identity is in the list now.
+    /// True if the identity is in the list now.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    /// use tollgate::key::KeyList;
+    ///
+    /// let partners = KeyList::from_iter(["partner-a"]);
+    /// assert!(partners.contains(&Key::from("partner-a")));
+    /// ```
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
         let keys = self.0.load();
@@ -67,7 +94,7 @@ impl KeyList {
         !keys.is_empty() && keys.contains(key)
     }
 
-    /// What `find` finds first in the list as it is now.
+    /// The first result of `find` in the list as it is now.
     pub(crate) fn find_map<T>(&self, find: impl FnMut(&Key) -> Option<T>) -> Option<T> {
         self.0.load().iter().find_map(find)
     }

@@ -60,6 +60,14 @@ impl Metadata {
 
     /// The metadata of this name.
     ///
+    /// ```
+    /// use tollgate::key::Metadata;
+    ///
+    /// assert!(Metadata::try_new("tenant-id").is_ok());
+    /// // Names that start with `grpc-` are gRPC's own.
+    /// assert!(Metadata::try_new("grpc-timeout").is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// If `name` is none: they are of `a-z`, `0-9`, `-`, `_` and `.`, and those that start with `grpc-` are gRPC's own.
@@ -108,6 +116,16 @@ impl KeyExtractor for Metadata {
 }
 
 /// This is no name of gRPC metadata.
+///
+/// ```
+/// use tollgate::key::{InvalidMetadataName, Metadata};
+///
+/// fn key(name: &str) -> Result<Metadata, InvalidMetadataName> {
+///     Metadata::try_new(name)
+/// }
+///
+/// assert!(key("Tenant Id").is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidMetadataName {
     name: String,

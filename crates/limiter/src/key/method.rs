@@ -5,6 +5,14 @@ use crate::{Key, RequestView};
 
 /// The method. `HEAD` counts as `GET`, whose handler it runs, and all methods that HTTP does not define share one budget, so
 /// that inventing one gives no new budget.
+///
+/// ```
+/// use tollgate::key::Method;
+/// use tollgate::{ClientIp, Policy, Quota};
+///
+/// // Each caller reads and writes out of two budgets.
+/// let api = Policy::new("api", Quota::per_second(10)).key((ClientIp, Method));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Method;
 

@@ -3,8 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Why an extractor found no identity: it is absent, or what is there [cannot be told](Self::ambiguous). What that means, the
-/// policy says: see [`OnMissing`](crate::OnMissing).
+/// The reason why an extractor found no identity: it is absent, or it is [ambiguous](Self::ambiguous). The policy's
+/// [`OnMissing`](crate::OnMissing) is the rule for both.
+///
+/// ```
+/// use tollgate::key::KeyMissing;
+///
+/// let absent = KeyMissing::new("session");
+/// assert_eq!((absent.what(), absent.is_ambiguous()), ("session", false));
+///
+/// let twice = KeyMissing::new("session").ambiguous("it has several values");
+/// assert!(twice.is_ambiguous());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMissing {
     what: MissingName,
@@ -19,7 +29,7 @@ enum MissingName {
 }
 
 impl KeyMissing {
-    /// The request has none. `what` names the place, not a value: `session`.
+    /// The request has no identity. `what` names the place, not a value: `session`.
     #[must_use]
     pub const fn new(what: &'static str) -> Self {
         Self {
@@ -28,7 +38,15 @@ impl KeyMissing {
         }
     }
 
-    /// The same for a name that is known at run time only; make it once and clone it.
+    /// An absent identity whose place is known only at run time. Make it once and clone it.
+    ///
+    /// ```
+    /// use tollgate::key::KeyMissing;
+    ///
+    /// # let name = "x-tenant";
+    /// let missing = KeyMissing::shared(format!("header {name}"));
+    /// assert_eq!(missing.clone().what(), "header x-tenant");
+    /// ```
     pub fn shared(what: impl Into<Arc<str>>) -> Self {
         Self {
             what: MissingName::Shared(what.into()),
@@ -36,9 +54,9 @@ impl KeyMissing {
         }
     }
 
-    /// There is something, but readers could differ about it, or it could not be read: the handler may see an identity where the
-    /// limiter sees none. Such a request never passes a policy for nothing. `why` is a sentence about the place, and names no value:
-    /// `it has several values`.
+    /// Marks the identity as present but unclear: readers could differ about it, or it could not be read. The handler may see an
+    /// identity where the limiter sees none, so no policy lets such a request pass uncharged. `why` is a sentence about the place
+    /// that names no value: `it has several values`.
     #[must_use]
     pub fn ambiguous(self, why: &'static str) -> Self {
         Self {
@@ -47,13 +65,13 @@ impl KeyMissing {
         }
     }
 
-    /// Whether there is something that could not be told, rather than nothing.
+    /// True if an identity is present but unclear, rather than absent.
     #[must_use]
     pub const fn is_ambiguous(&self) -> bool {
         self.ambiguous.is_some()
     }
 
-    /// What was looked for.
+    /// The name of the place.
     #[must_use]
     pub fn what(&self) -> &str {
         match &self.what {

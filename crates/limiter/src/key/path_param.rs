@@ -8,7 +8,7 @@ use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::matching::{PathForms, captured};
 use crate::{Key, RequestView};
 
-/// What stands in the path for `{id}`: `PathParam::new("id")` under `Policy::route("/users/{id}")`.
+/// The text in the path for `{id}`: `PathParam::new("id")` under `Policy::route("/users/{id}")`.
 ///
 /// The policy's own [routes](crate::Policy::route) are asked first, and then the route that axum matched, so that a layer within
 /// the router needs no pattern of its own. The value is decoded as axum's `Path` decodes it: `%61` and `a` are one identity.
@@ -55,7 +55,7 @@ impl PathParam {
         }
     }
 
-    /// What stands there for the name in the policy's own routes.
+    /// The text for the name in the policy's own routes.
     fn in_routes(&self, request: &RequestView<'_>) -> Reading<Vec<u8>> {
         let Some(routing) = request.routing() else {
             return Reading::Nothing;
@@ -67,7 +67,7 @@ impl PathParam {
         Reading::by(covering.flatten().map(plain))
     }
 
-    /// What stands there for the name in the route that axum matched.
+    /// The text for the name in the route that axum matched.
     fn in_matched(&self, request: &RequestView<'_>) -> Reading<Vec<u8>> {
         let Some(pattern) = request.matched_path() else {
             return Reading::Nothing;

@@ -40,12 +40,26 @@ enum Name {
 
 impl PeerCertificate {
     /// The subject's common name. If it has several, the most specific, which stands last.
+    ///
+    /// ```
+    /// use tollgate::key::PeerCertificate;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let policy = Policy::new("per-machine", Quota::per_second(100)).key(PeerCertificate::common_name());
+    /// ```
     #[must_use]
     pub const fn common_name() -> Self {
         Self(Name::Common)
     }
 
     /// The first DNS name among the alternative names of the subject, in lower case.
+    ///
+    /// ```
+    /// use tollgate::key::PeerCertificate;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let policy = Policy::new("per-host", Quota::per_second(100)).key(PeerCertificate::dns_name());
+    /// ```
     #[must_use]
     pub const fn dns_name() -> Self {
         Self(Name::Dns)

@@ -1,18 +1,18 @@
-//! What several values of one name say together.
+//! The combination of several values of one name.
 
 use super::KeyMissing;
 use crate::Key;
 
-/// Why an identity that stands several times is ambiguous: readers do not agree on which of them counts, and a caller could show
+/// The reason why an identity with several values is ambiguous: readers disagree about which one counts, and a caller could show
 /// one to the limiter and another to the handler.
 pub(super) const SEVERAL: &str = "it has several values";
 
-/// What the values of one name say together.
+/// The combination of the values of one name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading<T> {
-    /// There is none, or all are empty.
+    /// There is no value, or all are empty.
     Nothing,
-    /// There is one, however often it is there.
+    /// There is one value, perhaps repeated.
     One(T),
     /// They differ.
     Several,

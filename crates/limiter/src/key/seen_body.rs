@@ -6,7 +6,21 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::RequestView;
 
-/// What is known of the body of a request, in its extensions. A layer outside of the limiter puts it there.
+/// The body of a request, as far as it is known, in the request's extensions. A layer outside the limiter puts it there.
+///
+/// An extractor of your own reads the body that a `BufferBodyLayer` has read:
+///
+/// ```
+/// use tollgate::key::{SeenBody, KeyMissing};
+/// use tollgate::{Key, RequestView};
+///
+/// fn first_line(request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+///     match request.extensions().get::<SeenBody>() {
+///         Some(SeenBody::Whole(body)) => Ok(Key::bytes(body.split(|byte| *byte == b'\n').next().unwrap_or(&[]))),
+///         _ => Err(KeyMissing::new("body").ambiguous("it has not been read")),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub enum SeenBody {
     /// All of it.
@@ -28,7 +42,16 @@ impl SeenBody {
     }
 }
 
-/// What a body says it is.
+/// The kind of a body by its content type.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tollgate::key::ContentType;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("content-type", "application/problem+json".parse().unwrap());
+/// assert!(matches!(ContentType::of(&headers), Some(ContentType::Json)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentType {
     /// `application/x-www-form-urlencoded`.
@@ -38,7 +61,7 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// Nothing, if it is neither, or if there are several statements.
+    /// `None` if the body is neither, or if there are several statements.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut lines = headers.get_all(CONTENT_TYPE).iter();
         let (Some(only), None) = (lines.next().map(HeaderValue::to_str), lines.next()) else {

@@ -1,23 +1,23 @@
-//! What identities a key can be, so that one that no request ever has is refused where it is named.
+//! The kinds of identities that a key can be. An identity that no request ever has is refused where it is named.
 
 use std::fmt;
 
 use crate::client::{ClientAddress, address_in};
 use crate::{Key, KeyKind};
 
-/// What identities an extractor finds.
+/// The kinds of identities that an extractor finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum KeyShape {
-    /// Nobody knows: a closure, a type of the application's.
+    /// Unknown: a closure, a type of the application.
     Any,
-    /// Nobody has said so: addresses if requests are charged, and otherwise what [`check`](crate::Limiter::check) is given.
+    /// Not stated: addresses for requests, and any text for [`check`](crate::Limiter::check).
     Unstated,
-    /// Everybody is one.
+    /// All callers are one.
     Global,
     /// The address of the client.
     Address,
-    /// What the request says there, byte for byte.
+    /// The bytes at that place in the request.
     Bytes,
     /// One of each, in this order.
     Parts(Vec<Self>),

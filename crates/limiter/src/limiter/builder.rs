@@ -13,6 +13,20 @@ use super::terms::Terms;
 use crate::{ClientAddress, ConfigError, Policy};
 
 /// Collects what a [`Limiter`] is made of.
+///
+/// ```
+/// use tollgate::{ClientAddress, Limiter, MemoryBackend, Networks, Policy, Quota};
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// let limiter = Limiter::builder()
+///     .policy(Policy::new("login", Quota::per_minute(5)).route("/login"))
+///     .policies([("api", 100), ("export", 1)].map(|(name, limit)| Policy::new(name, Quota::per_second(limit))))
+///     .client_address(ClientAddress::x_forwarded_for(Networks::new(["10.0.0.0/8"])))
+///     .backend(MemoryBackend::builder().max_keys(50_000).build())
+///     .build()?;
+/// assert_eq!(limiter.policies().len(), 3);
+/// # Ok(()) }
+/// ```
 #[derive(Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
@@ -43,12 +57,35 @@ impl LimiterBuilder {
 
     /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
     /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// // A file server behind the limiter serves `/Reports` as `/reports`.
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("reports", Quota::per_minute(5)).route("/reports/{*path}"))
+    ///     .ignore_path_case()
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
     pub fn ignore_path_case(mut self) -> Self {
         self.terms.ignores_path_case = true;
         self
     }
 
     /// Exempts CORS preflights from every policy. [`Policy::exempt_preflights`] says what that frees, and for which callers.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("api", Quota::per_second(10)))
+    ///     .exempt_preflights()
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
     pub fn exempt_preflights(mut self) -> Self {
         self.terms.exempts_preflights = true;
         self
@@ -56,6 +93,17 @@ impl LimiterBuilder {
 
     /// Exempts calls to gRPC's health and reflection services from every policy. [`Policy::exempt_health_checks`] says what that
     /// frees, and for which callers.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("calls", Quota::per_second(10)))
+    ///     .exempt_health_checks()
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
     pub fn exempt_health_checks(mut self) -> Self {
         self.terms.exempts_health_checks = true;
         self

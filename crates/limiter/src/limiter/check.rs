@@ -92,6 +92,17 @@ impl<'a> IntoFuture for Check<'a> {
 }
 
 /// The future of a [`Check`].
+///
+/// Code that needs the future's type, such as a struct that stores it, names it:
+///
+/// ```
+/// use std::future::IntoFuture;
+/// use tollgate::{CheckFuture, Limiter};
+///
+/// fn ask<'a>(limiter: &'a Limiter, user: &str) -> CheckFuture<'a> {
+///     limiter.check("send-mail", user).into_future()
+/// }
+/// ```
 #[must_use = "a check does nothing unless it is awaited"]
 pub struct CheckFuture<'a> {
     limiter: &'a Limiter,
@@ -162,6 +173,26 @@ impl fmt::Debug for CheckFuture<'_> {
 }
 
 /// The answer to a [`Check`].
+///
+/// ```
+/// use tollgate::{Limiter, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::from(Policy::new("mail", [Quota::per_minute(2), Quota::per_day(20)]));
+///
+/// let checked = limiter.check("mail", "alice").await?;
+/// assert!(checked.is_allowed());
+/// // One is left in this minute, and 19 in this day.
+/// assert_eq!(checked.remaining(), 1);
+/// assert_eq!(checked.verdicts().len(), 2);
+/// assert!(checked.undecided().is_none() && checked.blocked().is_none());
+/// assert_eq!(checked.into_receipts().len(), 2);
+///
+/// limiter.check("mail", "alice").await?;
+/// let refused = limiter.check("mail", "alice").await?;
+/// assert!(!refused.is_allowed() && refused.retry_after().is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Checked {
     outcome: Outcome,
@@ -292,6 +323,19 @@ impl Outcome {
 }
 
 /// Why a [`Check`] has no answer. A denial is not among the reasons: it is an answer.
+///
+/// ```
+/// use tollgate::{CheckError, Limiter, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::from(Quota::per_second(10));
+/// match limiter.check("send-mail", "alice").await {
+///     Ok(checked) => println!("allowed: {}", checked.is_allowed()),
+///     Err(CheckError::UnknownPolicy { policy }) => println!("no policy {policy}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckError {

@@ -16,6 +16,29 @@ use crate::report::PolicyVerdict;
 ///
 /// It is called on the way of the request, once for each quota or policy that took part, and must be quick. It is never called with
 /// a lock held.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use tollgate::{Cause, Event, Observer};
+///
+/// /// Counts for the metrics page.
+/// #[derive(Default)]
+/// struct Counts {
+///     denied: AtomicU64,
+///     undecided: AtomicU64,
+/// }
+///
+/// impl Observer for Counts {
+///     fn observe(&self, event: &Event<'_>) {
+///         match event.cause() {
+///             Cause::PassedUndecided | Cause::RefusedUndecided => &self.undecided,
+///             _ if event.verdict().is_some_and(|verdict| verdict.is_denied()) => &self.denied,
+///             _ => return,
+///         }
+///         .fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+/// ```
 pub trait Observer: Send + Sync + 'static {
     /// A decision was made.
     fn observe(&self, event: &Event<'_>);
@@ -28,6 +51,29 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 }
 
 /// What was decided about one quota, or about all quotas of one policy.
+///
+/// ```
+/// use tollgate::{Cause, Event};
+///
+/// /// The labels of a metric. Never the key: identities are secrets, and there are too many.
+/// fn labels(event: &Event<'_>) -> (String, &'static str, &'static str) {
+///     let result = match event.cause() {
+///         Cause::Backend | Cause::Local => match event.verdict() {
+///             Some(verdict) if verdict.is_denied() => "denied",
+///             _ => "allowed",
+///         },
+///         Cause::Exempt => "exempt",
+///         _ => "other",
+///     };
+///     let mode = if event.is_enforced() { "enforced" } else { "trial" };
+///     (format!("{}/{}", event.policy(), event.quota().unwrap_or("")), mode, result)
+/// }
+///
+/// /// The counter of distinct callers may look at it.
+/// fn length(event: &Event<'_>) -> usize {
+///     event.key().map_or(0, |key| key.as_bytes().len())
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     policy: &'a str,
@@ -39,6 +85,17 @@ pub struct Event<'a> {
 }
 
 /// How a decision came about.
+///
+/// ```
+/// use tollgate::Cause;
+///
+/// /// Whether the request was decided without the backend because that failed.
+/// fn is_outage(cause: Cause) -> bool {
+///     matches!(cause, Cause::Local | Cause::PassedUndecided | Cause::RefusedUndecided)
+/// }
+///
+/// assert!(is_outage(Cause::Local) && !is_outage(Cause::Blocked));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {

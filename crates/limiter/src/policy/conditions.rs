@@ -58,6 +58,14 @@ impl Policy {
 
     /// Covers only requests to this path: see [`route`](Self::route).
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let policy = || Policy::new("login", Quota::per_minute(5));
+    /// assert!(policy().try_route("/login").is_ok());
+    /// assert!(policy().try_route("login").is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// If `pattern` is none.
@@ -78,6 +86,12 @@ impl Policy {
     /// another handler, if to any (a fallback, a route with a wildcard), and are charged; so is `/Health`, whether or not the
     /// limiter [ignores case](crate::LimiterBuilder::ignore_path_case).
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let api = Policy::new("api", Quota::per_second(10)).route("/{*path}").exempt_route("/health");
+    /// ```
+    ///
     /// # Panics
     ///
     /// While it is built, if `pattern` is none. What comes from outside goes through
@@ -89,6 +103,13 @@ impl Policy {
     }
 
     /// Covers no request to this path.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let api = Policy::new("api", Quota::per_second(10));
+    /// assert!(api.try_exempt_route("/{unclosed").is_err());
+    /// ```
     ///
     /// # Errors
     ///
@@ -104,6 +125,13 @@ impl Policy {
     ///
     /// A gRPC server runs its methods whatever the HTTP method is. So a policy that [names them](Self::grpc) cannot have this: it is
     /// refused when the limiter is built.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let writes = Policy::new("writes", Quota::per_second(5)).method(Method::POST).method(Method::PUT);
+    /// ```
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.conditions_mut().methods.push(method);
@@ -114,6 +142,13 @@ impl Policy {
     /// nothing then, and so does each method of a gRPC server.
     ///
     /// A policy that [names gRPC methods](Self::grpc) cannot have this: it is refused when the limiter is built.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let writes = Policy::new("writes", Quota::per_second(5)).exempt_method(Method::GET);
+    /// ```
     #[must_use]
     pub fn exempt_method(mut self, method: Method) -> Self {
         self.conditions_mut().exempt_methods.push(method);
@@ -129,6 +164,12 @@ impl Policy {
     /// gets around it. A request may then be covered by policies for several hosts, and each charges it.
     /// [`RequestView::host`] is the strict side, for conditions that let pass: it names a host only if there is one way to read it.
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let tenants = Policy::new("tenants", Quota::per_second(10)).host("*.example.com");
+    /// ```
+    ///
     /// # Panics
     ///
     /// While it is built, if `host` is none. What comes from outside goes through [`try_host`](Self::try_host).
@@ -139,6 +180,13 @@ impl Policy {
     }
 
     /// Covers only requests to this host: see [`host`](Self::host).
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let tenants = Policy::new("tenants", Quota::per_second(10));
+    /// assert!(tenants.try_host("https://example.com").is_err());
+    /// ```
     ///
     /// # Errors
     ///
@@ -155,6 +203,12 @@ impl Policy {
 
     /// Covers no request from these networks. The list may be replaced while it is in use. A caller without address is in
     /// none.
+    ///
+    /// ```
+    /// use tollgate::{Networks, Policy, Quota};
+    ///
+    /// let api = Policy::new("api", Quota::per_second(10)).exempt_networks(Networks::new(["10.0.0.0/8"]));
+    /// ```
     #[must_use]
     pub fn exempt_networks(mut self, networks: impl Into<NetworkList>) -> Self {
         self.conditions_mut().exempt_networks.push(networks.into());
@@ -192,6 +246,14 @@ impl Policy {
     }
 
     /// Covers only requests for which `condition` holds, and those of all other calls.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// // Only requests of browsers that an outer layer has not recognised.
+    /// let guests = Policy::new("guests", Quota::per_minute(30))
+    ///     .when(|request| !request.headers().contains_key("authorization"));
+    /// ```
     #[must_use]
     pub fn when(
         mut self,

@@ -48,6 +48,12 @@ impl Policy {
     ///
     /// A limit that stands at the handler itself (`#[rate_limit]`, `MethodRouterExt`) is never exempt,
     /// and neither is a [message](Self::per_message).
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let api = Policy::new("api", Quota::per_second(10)).exempt_preflights();
+    /// ```
     #[must_use]
     pub fn exempt_preflights(mut self) -> Self {
         self.exemptions.preflights = true;
@@ -63,6 +69,12 @@ impl Policy {
     ///
     /// A policy with a [route](Self::route) to one of these services covers its calls all the same: naming the service goes before
     /// this. A limit that stands at the method itself (`#[rate_limit]`) is never exempt.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let calls = Policy::new("calls", Quota::per_second(10)).exempt_health_checks();
+    /// ```
     #[must_use]
     pub fn exempt_health_checks(mut self) -> Self {
         self.exemptions.health_checks = true;

@@ -10,6 +10,15 @@ use crate::{Algorithm, Quota, QuotaError};
 /// The default is [`Allow`](Self::Allow): a limiter stands in front of everything, and its outage should not become
 /// everybody's. Choose [`Deny`](Self::Deny) where an unlimited caller is worse than none (a login form), and
 /// [`Local`](Self::Local) where something in between is right.
+///
+/// ```
+/// use tollgate::{OnFailure, Policy, Quota, Share};
+///
+/// // Passwords must not be guessed while Redis is away.
+/// let login = Policy::new("login", Quota::per_minute(5)).on_failure(OnFailure::Deny);
+/// // Each of ten processes enforces a tenth by itself.
+/// let api = Policy::new("api", Quota::per_second(100)).on_failure(OnFailure::Local(Share::one_in(10)));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFailure {
@@ -28,6 +37,13 @@ pub enum OnFailure {
 }
 
 /// The whole of something, or one part of so many: how much of a quota a process may spend by itself, for example.
+///
+/// ```
+/// use tollgate::{OnFailure, Share};
+///
+/// let alone = OnFailure::Local(Share::WHOLE);
+/// let one_of_ten = OnFailure::Local(Share::one_in(10));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     one_in: u64,

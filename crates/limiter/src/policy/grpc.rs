@@ -37,6 +37,14 @@ impl Policy {
 
     /// Covers only calls to this gRPC method: see [`grpc`](Self::grpc).
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let policy = || Policy::new("shop", Quota::per_second(100));
+    /// assert!(policy().try_grpc("shop.v1.Orders/Place").is_ok());
+    /// assert!(policy().try_grpc("Place").is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// If `methods` names none.

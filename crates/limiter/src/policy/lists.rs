@@ -16,6 +16,13 @@ pub(crate) struct Lists {
 }
 
 /// How an identity on a block list is refused.
+///
+/// ```
+/// use tollgate::Block;
+///
+/// assert_eq!(Block::Forbidden.status(), 403);
+/// assert_eq!(Block::TooManyRequests.status(), 429);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// 403: it has no business here, and need not come back.
@@ -46,6 +53,14 @@ impl Block {
 impl Policy {
     /// Does not apply to the identities on this list, which may change while it is in use. Being exempt goes before being
     /// [blocked](Self::block_keys).
+    ///
+    /// ```
+    /// use tollgate::key::{Header, KeyList};
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let partners = KeyList::from_iter(["partner-a", "partner-b"]);
+    /// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key")).exempt_keys(&partners);
+    /// ```
     #[must_use]
     pub fn exempt_keys(mut self, list: impl Into<KeyList>) -> Self {
         self.lists_mut().exempt.push(list.into());
@@ -57,6 +72,19 @@ impl Policy {
     ///
     /// An identity that cannot be told ([`KeyMissing::ambiguous`](crate::key::KeyMissing::ambiguous)) is on no list: two cookies of
     /// one name, one of them blocked, spend the shared budget. [`OnMissing::Deny`](crate::OnMissing::Deny) refuses them.
+    ///
+    /// ```
+    /// use tollgate::key::{Header, KeyList};
+    /// use tollgate::{Block, Policy, Quota};
+    ///
+    /// let leaked = KeyList::new();
+    /// let api = Policy::new("api", Quota::per_second(10))
+    ///     .key(Header::new("x-api-key"))
+    ///     .block_keys(&leaked, Block::Forbidden);
+    ///
+    /// // A key was found in a public repository.
+    /// leaked.insert("key-4711");
+    /// ```
     #[must_use]
     pub fn block_keys(mut self, list: impl Into<KeyList>, how: Block) -> Self {
         self.lists_mut().blocked.push((list.into(), how));

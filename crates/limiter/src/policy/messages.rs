@@ -7,6 +7,18 @@ use super::Policy;
 ///
 /// As it comes, each message counts as one, and one that is too many is held back until there is room: whoever sends it is slowed
 /// down by gRPC's own flow control, and no more than a little is kept of what it has sent already.
+///
+/// ```
+/// use tollgate::{Messages, Policy, Quota};
+///
+/// // Uploads: too many bytes end the stream.
+/// let uploads = Policy::new("uploads", Quota::per_hour(1 << 30))
+///     .per_message(Messages::received().by_bytes().end_stream());
+/// // Downloads: messages are held back.
+/// let downloads = Policy::new("downloads", Quota::per_second(20)).per_message(Messages::sent());
+/// // A chat: one budget for both directions.
+/// let chat = Policy::new("chat", Quota::per_second(50)).per_message(Messages::both());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "it does nothing until a policy has it"]
 pub struct Messages {

@@ -8,6 +8,18 @@ use http::{HeaderMap, Response, StatusCode};
 use super::Policy;
 
 /// The head of a response, for a policy to look at.
+///
+/// ```
+/// use http::Response;
+/// use tollgate::ResponseView;
+///
+/// /// Failed logins count, and so do answers that say so.
+/// fn counts(response: &ResponseView<'_>) -> bool {
+///     response.status() == 401 || response.headers().contains_key("x-count-me")
+/// }
+///
+/// assert!(!counts(&ResponseView::of(&Response::new(()))));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseView<'a> {
     status: StatusCode,

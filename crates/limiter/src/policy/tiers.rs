@@ -60,6 +60,18 @@ enum Source {
 type TierNamer = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
 
 /// What holds for an identity whose tier has never been known, while it cannot be asked for: see [`Tiers::unknown`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Key, Quota, Tiers, Unknown};
+///
+/// # async fn plan_of(key: Key) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
+/// // While the database is away, a customer that was never seen gets the trial plan.
+/// let tiers = Tiers::by_async(Duration::from_secs(300), plan_of)
+///     .tier("trial", Quota::per_second(1))
+///     .tier("gold", Quota::per_second(1_000))
+///     .unknown(Unknown::Tier("trial".into()));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unknown {
@@ -152,12 +164,32 @@ impl Tiers {
 
     /// How long a request waits for the answer of [`by_async`](Self::by_async). 250 ms unless set: longer than a query takes,
     /// and short enough that the callers of a service whose database hangs are still served.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Key, Quota, Tiers};
+    ///
+    /// # async fn plan_of(key: Key) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
+    /// let tiers = Tiers::by_async(Duration::from_secs(300), plan_of)
+    ///     .tier("gold", Quota::per_second(1_000))
+    ///     .deadline(Duration::from_millis(50));
+    /// ```
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
     /// What holds for an identity that [`by_async`](Self::by_async) has never known and cannot ask for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Key, Quota, Tiers, Unknown};
+    ///
+    /// # async fn plan_of(key: Key) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
+    /// let tiers = Tiers::by_async(Duration::from_secs(300), plan_of)
+    ///     .tier("gold", Quota::per_second(1_000))
+    ///     .unknown(Unknown::Deny);
+    /// ```
     pub fn unknown(mut self, rule: Unknown) -> Self {
         self.unknown = Some(rule);
         self
@@ -196,6 +228,15 @@ impl fmt::Debug for Tiers {
 impl Policy {
     /// Gives some identities other quotas than those of the policy: see [`Tiers`].
     ///
+    /// ```
+    /// use tollgate::key::Header;
+    /// use tollgate::{Policy, Quota, Tiers};
+    ///
+    /// let api = Policy::new("api", Quota::per_second(10))
+    ///     .key(Header::new("x-api-key"))
+    ///     .tiers(Tiers::by_key([("partner-a", "gold")]).tier("gold", Quota::per_second(1_000)));
+    /// ```
+    ///
     /// # Panics
     ///
     /// While it is built, if the tiers are not sound: see [`try_tiers`](Self::try_tiers).
@@ -213,6 +254,16 @@ impl Policy {
     }
 
     /// Gives some identities other quotas than those of the policy: see [`Tiers`].
+    ///
+    /// ```
+    /// use tollgate::key::Header;
+    /// use tollgate::{Policy, Quota, Tiers};
+    ///
+    /// // `partner-a` is in a tier that was forgotten.
+    /// let tiers = Tiers::by_key([("partner-a", "gold")]);
+    /// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key"));
+    /// assert!(api.try_tiers(tiers).is_err());
+    /// ```
     ///
     /// # Errors
     ///

@@ -11,8 +11,7 @@ use crate::slot::SLOTS;
 ///
 /// ```
 /// use std::net::Ipv4Addr;
-/// use tollgate_core::{Key, Unit};
-/// use tollgate_redis::StateName;
+/// use tollgate::{Key, StateName, Unit};
 ///
 /// let name = StateName::read("tollgate:{17}:login:0/g:10.1.2.3").expect("a name of ours");
 /// assert_eq!((name.prefix(), name.partition()), ("tollgate", Some(17)));
@@ -22,6 +21,7 @@ use crate::slot::SLOTS;
 /// // The text is another identity than the address.
 /// let text = StateName::read("tollgate:login:0/g:=10.1.2.3").expect("a name of ours");
 /// assert_eq!(text.key(), Some(&Key::from("10.1.2.3")));
+/// assert_eq!(text.identity(), "=10.1.2.3");
 /// ```
 ///
 /// | identity | stands for |

@@ -52,6 +52,12 @@ impl GrpcAnswers {
     /// answers in kind over HTTP.
     ///
     /// [`RateLimitLayer::challenge`]: crate::RateLimitLayer::challenge
+    ///
+    /// ```
+    /// use tollgate::GrpcAnswers;
+    ///
+    /// let answers = GrpcAnswers::new().unauthenticated();
+    /// ```
     pub const fn unauthenticated(mut self) -> Self {
         self.asks_for_credentials = true;
         self
@@ -95,6 +101,12 @@ impl GrpcAnswers {
     /// Leaves `grpc-status-details-bin` out, which is most of what a refusal costs. It holds `ErrorInfo` (why, and what is missing
     /// if the caller does not say who it is), `QuotaFailure`
     /// (a violation for each policy that refuses), and `RetryInfo` (how long until the same call would pass).
+    ///
+    /// ```
+    /// use tollgate::GrpcAnswers;
+    ///
+    /// let answers = GrpcAnswers::new().without_details();
+    /// ```
     #[cfg(feature = "tonic")]
     pub const fn without_details(mut self) -> Self {
         self.details = false;
@@ -103,6 +115,12 @@ impl GrpcAnswers {
 
     /// The domain that `ErrorInfo` names: of the service, as a rule, `shop.example.com`. `tollgate` unless this says
     /// otherwise.
+    ///
+    /// ```
+    /// use tollgate::GrpcAnswers;
+    ///
+    /// let answers = GrpcAnswers::new().domain("shop.example.com");
+    /// ```
     #[cfg(feature = "tonic")]
     pub fn domain(mut self, domain: impl Into<Cow<'static, str>>) -> Self {
         self.domain = domain.into();

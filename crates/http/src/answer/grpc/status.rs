@@ -11,6 +11,13 @@ use crate::{Refusal, RefusalReason};
 /// How a refused call ends: a code for programs, and a sentence for people.
 ///
 /// [`GrpcAnswers::status_by`](crate::GrpcAnswers::status_by) changes it.
+///
+/// ```
+/// use tollgate::{GrpcCode, GrpcStatus};
+///
+/// let status = GrpcStatus::new(GrpcCode::ResourceExhausted, "slow down, please");
+/// assert_eq!(status.message, "slow down, please");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrpcStatus {
@@ -21,6 +28,12 @@ pub struct GrpcStatus {
 }
 
 /// The codes of gRPC with which a call can be refused, by their numbers. Only `OK` is not among them.
+///
+/// ```
+/// use tollgate::GrpcCode;
+///
+/// assert_eq!(GrpcCode::ResourceExhausted as i32, 8);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "gRPC says what they mean")]
 pub enum GrpcCode {
