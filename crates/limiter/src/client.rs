@@ -20,6 +20,7 @@ pub use self::network_list::NetworkList;
 pub use self::networks::Networks;
 use self::walk::walk;
 
+use crate::literal::literal;
 use crate::{ConfigError, Key};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -177,15 +178,9 @@ impl ClientAddress {
     #[must_use]
     #[track_caller]
     pub fn header(name: &str, proxies: Networks) -> Self {
-        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
-        match Self::try_header(name, proxies) {
-            Ok(address) => address,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("header {name:?}: {error}"),
-        }
+        literal(
+            Self::try_header(name, proxies).map_err(|error| format!("header {name:?}: {error}")),
+        )
     }
 
     /// The one address in the header of this name.
@@ -220,14 +215,7 @@ impl ClientAddress {
     #[must_use]
     #[track_caller]
     pub fn ipv6_prefix(self, bits: u8) -> Self {
-        match self.try_ipv6_prefix(bits) {
-            Ok(address) => address,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(self.try_ipv6_prefix(bits))
     }
 
     /// Groups IPv6 addresses by this many bits.

@@ -1,8 +1,5 @@
 //! The error of a configuration that cannot be built. It is plain data, so that each module may return it.
 
-use std::error::Error;
-use std::fmt;
-
 use tollgate_core::{Capability, MAX_CHARGES};
 
 /// Why a policy or a limiter cannot be built.
@@ -20,15 +17,19 @@ use tollgate_core::{Capability, MAX_CHARGES};
 /// let twice = Limiter::builder().policy(login()).policy(login()).build();
 /// assert!(matches!(twice, Err(ConfigError::DuplicatePolicy { .. })));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The text is not a valid name for a policy or quota.
+    #[error(
+        "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
+    )]
     PolicyName {
         /// The name, shortened if it is long.
         name: String,
     },
     /// The text is not a quota.
+    #[error("policy {policy:?}: quota {text:?}: {reason}")]
     Quota {
         /// The policy's name.
         policy: String,
@@ -38,11 +39,13 @@ pub enum ConfigError {
         reason: String,
     },
     /// The policy has no quota.
+    #[error("policy {policy:?}: no quota")]
     NoQuota {
         /// The policy's name.
         policy: String,
     },
     /// The text is not a pattern of paths.
+    #[error("policy {policy:?}: route {route:?}: {reason}")]
     Route {
         /// The policy's name.
         policy: String,
@@ -52,6 +55,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The text names no gRPC methods.
+    #[error("policy {policy:?}: gRPC method {method:?}: {reason}")]
     GrpcMethod {
         /// The policy's name.
         policy: String,
@@ -61,6 +65,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// An interceptor cannot do what the policy asks for.
+    #[error("policy {policy:?}: {reason}; use RateLimitLayer")]
     Interceptor {
         /// The policy's name.
         policy: String,
@@ -68,6 +73,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// The limiter's backend cannot do what the policy needs.
+    #[error("policy {policy:?}: the backend does not support {capability}")]
     Capability {
         /// The policy's name.
         policy: String,
@@ -75,6 +81,7 @@ pub enum ConfigError {
         capability: Capability,
     },
     /// A policy cannot charge messages in this way.
+    #[error("policy {policy:?}: {reason}")]
     Messages {
         /// The policy's name.
         policy: String,
@@ -82,6 +89,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// The text is not a host.
+    #[error("policy {policy:?}: host {host:?}: {reason}")]
     Host {
         /// The policy's name.
         policy: String,
@@ -91,6 +99,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// A list or the tiers of a policy name an identity that no request under it has.
+    #[error("policy {policy:?}: {place}: an identity in it never comes: {reason}")]
     Identity {
         /// The policy's name.
         policy: String,
@@ -100,6 +109,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The key of a policy finds no identity in any request.
+    #[error("policy {policy:?}: key: {reason}")]
     Key {
         /// The policy's name.
         policy: String,
@@ -107,6 +117,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The source of the tiers makes no sense.
+    #[error("policy {policy:?}: tiers: {reason}")]
     Tiers {
         /// The policy's name.
         policy: String,
@@ -114,6 +125,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// A tier of a policy is invalid.
+    #[error("policy {policy:?}: tier {tier:?}: {reason}")]
     Tier {
         /// The policy's name.
         policy: String,
@@ -123,6 +135,9 @@ pub enum ConfigError {
         reason: String,
     },
     /// Every request costs more than a full budget of the policy.
+    #[error(
+        "policy {policy:?}: a cost of {cost} never passes: a full budget of {quota:?} holds {capacity}"
+    )]
     Cost {
         /// The policy's name.
         policy: String,
@@ -134,6 +149,7 @@ pub enum ConfigError {
         capacity: u64,
     },
     /// The policy covers no request, whatever it is.
+    #[error("policy {policy:?}: covers no request: {reason}")]
     CoversNothing {
         /// The policy's name.
         policy: String,
@@ -142,6 +158,7 @@ pub enum ConfigError {
     },
     /// A value in a field of a policy makes no sense.
     #[cfg(feature = "serde")]
+    #[error("policy {policy:?}: {field} {value:?}: {reason}")]
     Field {
         /// The policy's name.
         policy: String,
@@ -154,6 +171,10 @@ pub enum ConfigError {
     },
     /// A configuration names something that is not registered.
     #[cfg(feature = "serde")]
+    #[error(
+        "policy {policy:?}: {field} {name:?}: is not registered; {}",
+        registered(known)
+    )]
     NotRegistered {
         /// The policy's name.
         policy: String,
@@ -166,11 +187,13 @@ pub enum ConfigError {
     },
     /// The text is not the name of a header.
     #[cfg(feature = "serde")]
+    #[error("client_address: header {header:?}: is no header name")]
     ClientHeader {
         /// The given text, shortened if it is long.
         header: String,
     },
     /// The text is not a network.
+    #[error("network {network:?}: {reason}")]
     Network {
         /// The given text, shortened if it is long.
         network: String,
@@ -178,13 +201,16 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// IPv6 addresses cannot be grouped by this many bits.
+    #[error("IPv6 prefix {bits}: is not between 1 and 128")]
     Ipv6Prefix {
         /// The number of bits.
         bits: u8,
     },
     /// The headers have no form.
+    #[error("header forms: none, so no headers")]
     NoHeaderForm,
     /// Two forms write one header.
+    #[error("header forms {} and {}: both write {header}", forms[0], forms[1])]
     HeaderForms {
         /// The forms, as they are written.
         forms: [&'static str; 2],
@@ -192,18 +218,22 @@ pub enum ConfigError {
         header: &'static str,
     },
     /// The limiter has no policy.
+    #[error("a limiter without policies limits nothing")]
     NoPolicy,
     /// The limiter has no policy of the expected name.
+    #[error("policy {policy:?}: there is none of this name")]
     UnknownPolicy {
         /// The name, shortened if it is long.
         policy: String,
     },
     /// Two policies of one limiter have one name.
+    #[error("policy {policy:?}: there are two of this name")]
     DuplicatePolicy {
         /// The name.
         policy: String,
     },
     /// Two quotas of one limiter have one name in headers.
+    #[error("{}", same_name(quota, policies))]
     DuplicateQuota {
         /// The name in headers: the policy's, with or without the quota's own.
         quota: String,
@@ -211,6 +241,9 @@ pub enum ConfigError {
         policies: [String; 2],
     },
     /// The policies have larger sliding logs than one call may read.
+    #[error(
+        "sliding logs of {entries} entries could meet in one request, and at most {most} are read together; a rolling window takes less"
+    )]
     TooManyLogEntries {
         /// The number of their entries.
         entries: usize,
@@ -218,150 +251,29 @@ pub enum ConfigError {
         most: usize,
     },
     /// The policies have more quotas than one call may carry.
+    #[error(
+        "{quotas} quotas could meet in one request, and at most {MAX_CHARGES} are decided together"
+    )]
     TooManyQuotas {
         /// The number of their quotas.
         quotas: usize,
     },
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PolicyName { name } => write!(
-                f,
-                "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
-            ),
-            Self::Quota {
-                policy,
-                text,
-                reason,
-            } => write!(f, "policy {policy:?}: quota {text:?}: {reason}"),
-            Self::NoQuota { policy } => write!(f, "policy {policy:?}: no quota"),
-            Self::Route {
-                policy,
-                route,
-                reason,
-            } => write!(f, "policy {policy:?}: route {route:?}: {reason}"),
-            Self::GrpcMethod {
-                policy,
-                method,
-                reason,
-            } => write!(f, "policy {policy:?}: gRPC method {method:?}: {reason}"),
-            Self::Interceptor { policy, reason } => {
-                write!(f, "policy {policy:?}: {reason}; use RateLimitLayer")
-            }
-            Self::Capability { policy, capability } => {
-                write!(
-                    f,
-                    "policy {policy:?}: the backend does not support {capability}"
-                )
-            }
-            Self::Messages { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
-            Self::Host {
-                policy,
-                host,
-                reason,
-            } => write!(f, "policy {policy:?}: host {host:?}: {reason}"),
-            Self::Tier {
-                policy,
-                tier,
-                reason,
-            } => write!(f, "policy {policy:?}: tier {tier:?}: {reason}"),
-            Self::Identity {
-                policy,
-                place,
-                reason,
-            } => write!(
-                f,
-                "policy {policy:?}: {place}: an identity in it never comes: {reason}"
-            ),
-            Self::Key { policy, reason } => write!(f, "policy {policy:?}: key: {reason}"),
-            Self::Tiers { policy, reason } => write!(f, "policy {policy:?}: tiers: {reason}"),
-            Self::Cost {
-                policy,
-                quota,
-                cost,
-                capacity,
-            } => write!(
-                f,
-                "policy {policy:?}: a cost of {cost} never passes: a full budget of {quota:?} holds {capacity}"
-            ),
-            Self::CoversNothing { policy, reason } => {
-                write!(f, "policy {policy:?}: covers no request: {reason}")
-            }
-            #[cfg(feature = "serde")]
-            Self::Field {
-                policy,
-                field,
-                value,
-                reason,
-            } => write!(f, "policy {policy:?}: {field} {value:?}: {reason}"),
-            #[cfg(feature = "serde")]
-            Self::NotRegistered {
-                policy,
-                field,
-                name,
-                known,
-            } => {
-                write!(
-                    f,
-                    "policy {policy:?}: {field} {name:?}: is not registered; "
-                )?;
-                if known.is_empty() {
-                    f.write_str("nothing is")
-                } else {
-                    write!(f, "registered are {}", known.join(", "))
-                }
-            }
-            #[cfg(feature = "serde")]
-            Self::ClientHeader { header } => {
-                write!(f, "client_address: header {header:?}: is no header name")
-            }
-            Self::Network { network, reason } => write!(f, "network {network:?}: {reason}"),
-            Self::Ipv6Prefix { bits } => {
-                write!(f, "IPv6 prefix {bits}: is not between 1 and 128")
-            }
-            Self::NoHeaderForm => f.write_str("header forms: none, so no headers"),
-            Self::HeaderForms {
-                forms: [one, other],
-                header,
-            } => write!(f, "header forms {one} and {other}: both write {header}"),
-            Self::NoPolicy => f.write_str("a limiter without policies limits nothing"),
-            Self::UnknownPolicy { policy } => {
-                write!(f, "policy {policy:?}: there is none of this name")
-            }
-            Self::DuplicatePolicy { policy } => {
-                write!(f, "policy {policy:?}: there are two of this name")
-            }
-            Self::DuplicateQuota {
-                quota,
-                policies: [one, other],
-            } if one == other => {
-                write!(
-                    f,
-                    "policy {one:?}: headers call two of its quotas {quota:?}"
-                )
-            }
-            Self::DuplicateQuota {
-                quota,
-                policies: [one, other],
-            } => {
-                write!(
-                    f,
-                    "policies {one:?} and {other:?}: headers call a quota of both {quota:?}; give one of them another name"
-                )
-            }
-            Self::TooManyLogEntries { entries, most } => write!(
-                f,
-                "sliding logs of {entries} entries could meet in one request, and at most {most} are read together; \
-                 a rolling window takes less"
-            ),
-            Self::TooManyQuotas { quotas } => write!(
-                f,
-                "{quotas} quotas could meet in one request, and at most {MAX_CHARGES} are decided together"
-            ),
-        }
+/// The names that a registry has.
+#[cfg(feature = "serde")]
+fn registered(known: &[String]) -> String {
+    if known.is_empty() {
+        return "nothing is".to_owned();
     }
+    format!("registered are {}", known.join(", "))
 }
 
-impl Error for ConfigError {}
+fn same_name(quota: &str, [one, other]: &[String; 2]) -> String {
+    if one == other {
+        return format!("policy {one:?}: headers call two of its quotas {quota:?}");
+    }
+    format!(
+        "policies {one:?} and {other:?}: headers call a quota of both {quota:?}; give one of them another name"
+    )
+}

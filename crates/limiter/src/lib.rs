@@ -13,6 +13,7 @@ pub mod config;
 mod error;
 pub mod key;
 mod limiter;
+mod literal;
 mod matching;
 mod policy;
 mod report;

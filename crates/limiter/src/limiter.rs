@@ -46,6 +46,7 @@ use self::snapshot::Snapshot;
 use self::terms::Terms;
 
 use crate::attached::Attached;
+use crate::literal::literal;
 use crate::report::PolicyVerdict;
 use crate::sync::ArcSwap;
 use crate::{ConfigError, Key, Policy, Quota, RequestView};
@@ -416,14 +417,7 @@ impl fmt::Debug for Limiter {
 /// If [`LimiterBuilder::build`] would refuse the policy. What comes from outside goes through that.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
-        match Self::builder().policy(policy).build() {
-            Ok(limiter) => limiter,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(Self::builder().policy(policy).build())
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
 pub use self::tiers::{Tiers, Unknown};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
+use crate::literal::literal;
 use crate::{ClientAddress, ConfigError, Key, Mode, RequestView};
 
 /// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
@@ -126,15 +127,7 @@ impl Policy {
     /// While it is built, if the name is not one or there is no quota: see [`try_new`](Self::try_new).
     #[track_caller]
     pub fn new(name: &str, quotas: impl Into<Quotas>) -> Self {
-        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
-        match Self::try_new(name, quotas) {
-            Ok(policy) => policy,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(Self::try_new(name, quotas))
     }
 
     /// A policy of this name, with one [`Quota`](crate::Quota) or several.

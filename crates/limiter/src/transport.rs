@@ -15,6 +15,7 @@ pub use crate::limiter::{
     Admission, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES, Pending, PendingPlan, Plan,
     Planning, PolicySet, Rejection, Ruling, Verdicts,
 };
+pub use crate::literal::literal;
 pub use crate::matching::Pattern;
 pub use crate::policy::{Label, Limit, is_none};
 pub use crate::report::Report;

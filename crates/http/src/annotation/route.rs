@@ -12,6 +12,7 @@ use axum::response::Response;
 use axum::routing::MethodRouter;
 use http::Method;
 use tollgate_core::Quota;
+use tollgate_limiter::transport::literal;
 
 use super::guard::enter_route;
 use super::name;
@@ -117,14 +118,7 @@ impl RouteQuotas for Quota {
 impl RouteQuotas for &str {
     #[track_caller]
     fn into_quotas(self) -> Vec<Quota> {
-        match Quota::parse_all(self) {
-            Ok(quotas) => quotas,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("quota {self:?}: {error}"),
-        }
+        literal(Quota::parse_all(self).map_err(|error| format!("quota {self:?}: {error}")))
     }
 }
 

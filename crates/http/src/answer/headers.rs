@@ -3,6 +3,7 @@
 use std::fmt;
 
 use smallvec::{SmallVec, smallvec};
+use tollgate_limiter::transport::literal;
 use tollgate_limiter::{ConfigError, Share};
 
 /// A form in which headers say how a budget stands.
@@ -103,15 +104,7 @@ impl RateLimitHeaders {
     /// While they are built, if there is no form or two of them write the same header: see [`try_new`](Self::try_new).
     #[track_caller]
     pub fn new(forms: impl IntoIterator<Item = HeaderForm>) -> Self {
-        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
-        match Self::try_new(forms) {
-            Ok(headers) => headers,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(Self::try_new(forms))
     }
 
     /// Headers of these forms, next to each other.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{InvalidHeaderValue, LOCATION};
 use http::{HeaderValue, Response, StatusCode};
+use tollgate_limiter::transport::literal;
 
 use super::{Refusal, Respond};
 
@@ -32,15 +33,7 @@ impl SeeOther {
     #[must_use]
     #[track_caller]
     pub fn at(location: &str) -> Self {
-        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
-        match Self::try_at(location) {
-            Ok(other) => other,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("location {location:?}: {error}"),
-        }
+        literal(Self::try_at(location).map_err(|error| format!("location {location:?}: {error}")))
     }
 
     /// To this address.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::ConfigError;
+use crate::literal::literal;
 
 /// Networks in CIDR notation: `10.0.0.0/8`, `fd00::/8`, or a single address.
 ///
@@ -38,15 +39,7 @@ impl Networks {
     #[must_use]
     #[track_caller]
     pub fn new<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Self {
-        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
-        match Self::try_new(networks) {
-            Ok(networks) => networks,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(Self::try_new(networks))
     }
 
     /// These networks.

@@ -5,6 +5,7 @@ use http::header::InvalidHeaderName;
 
 use super::reading::SEVERAL;
 use super::{KeyExtractor, KeyMissing, KeyShape};
+use crate::literal::literal;
 use crate::{Key, RequestView};
 
 /// The value of a header, byte for byte but for blanks around it, which HTTP/1 takes off and HTTP/2 does not: an API key, a session.
@@ -40,15 +41,7 @@ impl Header {
     #[must_use]
     #[track_caller]
     pub fn new(name: &str) -> Self {
-        // Not `unwrap_or_else`: its closure would be named as the place, not the caller.
-        match Self::try_new(name) {
-            Ok(header) => header,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("header {name:?}: {error}"),
-        }
+        literal(Self::try_new(name).map_err(|error| format!("header {name:?}: {error}")))
     }
 
     /// The header of this name.

@@ -9,6 +9,7 @@ use http::HeaderName;
 use super::lenient::BASE64;
 use super::reading::SEVERAL;
 use super::{Header, KeyExtractor, KeyMissing, KeyShape};
+use crate::literal::literal;
 use crate::{Key, RequestView};
 
 /// The value of gRPC metadata: an API key, a tenant. Like a [`Header`], but it knows gRPC's rules for names and values.
@@ -48,14 +49,7 @@ impl Metadata {
     #[must_use]
     #[track_caller]
     pub fn new(name: &str) -> Self {
-        match Self::try_new(name) {
-            Ok(metadata) => metadata,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(Self::try_new(name))
     }
 
     /// The metadata of this name.

@@ -9,6 +9,7 @@ use super::Policy;
 use super::host::{HostPattern, is_any_host};
 use crate::client::NetworkList;
 use crate::key::{KeyExtractor, KeyList};
+use crate::literal::literal;
 use crate::matching::{Pattern, Patterns};
 use crate::{ConfigError, RequestView};
 
@@ -53,7 +54,7 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub fn route(self, pattern: &str) -> Self {
-        built(self.try_route(pattern))
+        literal(self.try_route(pattern))
     }
 
     /// Covers only requests to this path: see [`route`](Self::route).
@@ -99,7 +100,7 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub fn exempt_route(self, pattern: &str) -> Self {
-        built(self.try_exempt_route(pattern))
+        literal(self.try_exempt_route(pattern))
     }
 
     /// Covers no request to this path.
@@ -176,7 +177,7 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub fn host(self, host: &str) -> Self {
-        built(self.try_host(host))
+        literal(self.try_host(host))
     }
 
     /// Covers only requests to this host: see [`host`](Self::host).
@@ -430,18 +431,6 @@ impl Conditions {
 
 fn has(methods: &[Method], method: &Method) -> bool {
     methods.contains(method) || (method == Method::HEAD && methods.contains(&Method::GET))
-}
-
-#[track_caller]
-fn built(result: Result<Policy, ConfigError>) -> Policy {
-    match result {
-        Ok(policy) => policy,
-        #[expect(
-            clippy::panic,
-            reason = "literals fail while they are built, by design"
-        )]
-        Err(error) => panic!("{error}"),
-    }
 }
 
 impl fmt::Debug for Conditions {

@@ -2,6 +2,7 @@
 
 use super::Policy;
 use crate::ConfigError;
+use crate::literal::literal;
 use crate::matching::Pattern;
 
 /// Which calls it covers.
@@ -25,14 +26,7 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub fn grpc(self, methods: &str) -> Self {
-        match self.try_grpc(methods) {
-            Ok(policy) => policy,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(self.try_grpc(methods))
     }
 
     /// Covers only calls to this gRPC method: see [`grpc`](Self::grpc).

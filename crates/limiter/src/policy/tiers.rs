@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use self::cache::{AnswerFuture, DEADLINE, TierCache, TierLookup};
 use super::{Limit, Policy, Quotas};
+use crate::literal::literal;
 use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
 
 /// Who gets other quotas than a policy's own.
@@ -243,14 +244,7 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub fn tiers(self, tiers: Tiers) -> Self {
-        match self.try_tiers(tiers) {
-            Ok(policy) => policy,
-            #[expect(
-                clippy::panic,
-                reason = "literals fail while they are built, by design"
-            )]
-            Err(error) => panic!("{error}"),
-        }
+        literal(self.try_tiers(tiers))
     }
 
     /// Gives some identities other quotas than those of the policy: see [`Tiers`].
