@@ -62,6 +62,38 @@ fn the_rules_that_are_shown_are_those_that_are_tried() {
     }
 }
 
+/// From Redis 7 on, as the page says: the server tells beforehand what a user may not do.
+#[test]
+fn the_server_tells_of_a_right_that_is_missing_before_anybody_asks() {
+    let page = include_str!("../../../docs/redis.md");
+    let server = Standalone::start();
+    if server
+        .command(&["INFO", "server"])
+        .contains("redis_version:6.")
+    {
+        return;
+    }
+    let shown = page.lines().find(|line| line.starts_with("ACL DRYRUN "));
+    let words: Vec<_> = shown.unwrap().split(' ').take(5).collect();
+    let dry = |rights: &[&str]| {
+        allow(&server, rights.iter().copied());
+        server.command(&words)
+    };
+
+    let rights: Vec<_> = DECIDING.split(' ').collect();
+    let fewer: Vec<_> = (rights.iter().copied())
+        .filter(|right| *right != "+get")
+        .collect();
+
+    assert_eq!(words[2..], ["gate", "GET", "tollgate:x"]);
+    assert_eq!(dry(&rights), "+OK\r\n");
+    let told = dry(&fewer);
+    assert!(
+        told.contains("no permissions to run the 'get' command"),
+        "{told}"
+    );
+}
+
 #[tokio::test]
 async fn least_rights_on_one_server() {
     let server = Standalone::start();
