@@ -109,6 +109,7 @@ async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_ol
     let failing_over = async {
         sleep(Duration::from_secs(1)).await;
         let old = all.servers().iter().position(is_master).unwrap();
+        all.be_patient();
         all.plan_failover();
         while all.named() != Some(1 - old) {
             assert!(began.elapsed() < LONG);
@@ -166,6 +167,7 @@ async fn a_failover_that_was_planned_is_noticed_without_the_right_to_subscribe()
     // Each Sentinel has been asked once, so that a new answer is a change.
     sleep(Duration::from_millis(1_500)).await;
 
+    all.be_patient();
     all.plan_failover();
     let began = Instant::now();
     while decisions(&all.servers()[1 - old]) < 10 {
@@ -220,6 +222,7 @@ async fn where_a_replica_must_follow_decisions_go_on_as_soon_as_the_new_master_t
         let old = all.servers().iter().position(is_master).unwrap();
         sleep(Duration::from_millis(1_500)).await;
 
+        all.be_patient();
         all.plan_failover();
         let began = Instant::now();
         let decided_by_another = || {

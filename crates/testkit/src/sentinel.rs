@@ -133,6 +133,20 @@ impl Sentinels {
         });
     }
 
+    /// Gives the Sentinels a minute for each step of a failover. Otherwise they give up a failover of which a step takes two seconds on
+    /// a busy machine, and repeat none that was planned.
+    ///
+    /// # Panics
+    ///
+    /// If a Sentinel refuses.
+    pub fn be_patient(&self) {
+        for sentinel in &self.sentinels {
+            let words = ["SENTINEL", "SET", MASTER, "failover-timeout", "60000"];
+            let answer = sentinel.command(&words);
+            assert!(answer.starts_with("+OK"), "{answer}");
+        }
+    }
+
     /// Stops the master's process. The Sentinels then promote the replica.
     ///
     /// # Panics

@@ -32,6 +32,7 @@ fn a_server_that_has_become_the_master_of_a_whole_fleet_is_not_waited_for_any_mo
     assert!(all.has_place(1));
 
     // when it takes over
+    all.be_patient();
     all.plan_failover();
     let began = Instant::now();
     while all.named() != Some(1) {
