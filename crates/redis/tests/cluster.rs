@@ -11,10 +11,11 @@ mod common;
 use std::time::Duration;
 
 use common::cluster::{apart, callers, connect, full, on_each_node};
-use common::{HOUR, every_algorithm, hammer};
+use common::{Budget, HOUR, PATIENT, every_algorithm, hammer};
 use tokio::time::timeout;
 use tollgate_core::{Backend, Charge, Mode, Quota};
-use tollgate_testkit::Cluster;
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::{Cluster, Fault, Proxy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_who_share_budgets_all_over_a_cluster_admit_exactly_what_they_hold() {
@@ -131,4 +132,20 @@ async fn who_is_dropped_between_two_slots_has_taken_nothing() {
     }
     full(&backend, &first).await;
     full(&backend, &second).await;
+}
+
+#[tokio::test]
+async fn a_lone_seed_has_all_the_time_that_there_is_to_connect() {
+    // given a seed that needs two answers to tell of the slots, and gives each after a sixth of the time
+    let cluster = Cluster::start();
+    let proxy = Proxy::before(cluster.nodes()[0].port());
+    proxy.fail_with(Fault::Delay(PATIENT / 6));
+
+    // when a backend knows no other
+    let builder = RedisBackend::cluster([proxy.url()]).deadline(PATIENT);
+    let backend = builder.connect_deadline(PATIENT).connect().await.unwrap();
+
+    // then it decides
+    let budget = Budget::of("lone", Quota::per_hour(10));
+    assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
 }

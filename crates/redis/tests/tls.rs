@@ -9,9 +9,13 @@ use tollgate_core::Quota;
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Tls;
 
+/// A busy machine takes its time for a handshake whose arithmetic is not optimised.
+fn patient(builder: RedisBackendBuilder) -> RedisBackendBuilder {
+    builder.deadline(PATIENT).connect_deadline(PATIENT)
+}
+
 fn trusting(tls: &Tls) -> RedisBackendBuilder {
-    let builder = RedisBackend::builder(&tls.url()).deadline(PATIENT);
-    builder.certificate_authority(tls.authority())
+    patient(RedisBackend::builder(&tls.url())).certificate_authority(tls.authority())
 }
 
 #[tokio::test]
@@ -30,7 +34,7 @@ async fn a_server_of_an_authority_of_ones_own_decides() {
 #[tokio::test]
 async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
     let tls = Tls::start_cluster();
-    let builder = RedisBackend::cluster([tls.url()]).deadline(PATIENT);
+    let builder = patient(RedisBackend::cluster([tls.url()]));
     let backend = builder.certificate_authority(tls.authority());
     let backend = backend.connect().await.unwrap();
     let budget = Budget::of("tls-cluster", Quota::per_hour(1));
@@ -51,7 +55,7 @@ async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
 async fn a_master_is_spoken_to_by_tls_as_its_sentinels_are() {
     let tls = Tls::start();
     let (_sentinel, url) = tls.sentinel("budgets");
-    let builder = RedisBackend::sentinel("budgets", [url]).deadline(PATIENT);
+    let builder = patient(RedisBackend::sentinel("budgets", [url]));
     let backend = builder.certificate_authority(tls.authority());
     let backend = backend.connect().await.unwrap();
     let budget = Budget::of("tls-sentinel", Quota::per_hour(1));

@@ -19,6 +19,10 @@ use crate::sync::sleep;
 /// The time for which a map is trusted. Nodes report a wrong one themselves, and many do so at once.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
+/// The part of the connect deadline that one of several nodes has for its answer, so that a silent one does not keep us from the
+/// others.
+const PARTS: u32 = 4;
+
 impl Cluster {
     /// Learns the map anew in the background, unless that is under way.
     pub(crate) fn refresh(&self) {
@@ -47,9 +51,12 @@ impl Cluster {
         for node in self.nodes() {
             if let (Some(mut connection), Origin::Server(server)) =
                 (node.connection(), &node.link.origin)
-                && within(self.share(), self.learn_from(&mut connection, server))
-                    .await
-                    .is_ok()
+                && within(
+                    self.link.deadline / PARTS,
+                    self.learn_from(&mut connection, server),
+                )
+                .await
+                .is_ok()
             {
                 return Ok(());
             }
@@ -64,7 +71,7 @@ impl Cluster {
                     _ => self.learn_from(&mut connection, seed).await,
                 }
             };
-            match within(self.share(), learned).await {
+            match within(self.share_of_seed(), learned).await {
                 Ok(()) => return Ok(()),
                 Err(error) => why = error,
             }
@@ -72,9 +79,10 @@ impl Cluster {
         Err(why)
     }
 
-    /// The time for one node's answer, so that a silent node does not keep us from the others.
-    fn share(&self) -> Duration {
-        self.link.deadline / 4
+    /// The time for one seed. A lone seed has all of it: there is no other that it could keep us from.
+    fn share_of_seed(&self) -> Duration {
+        let seeds = u32::try_from(self.seeds.len()).unwrap_or(PARTS);
+        self.link.deadline / seeds.clamp(1, PARTS)
     }
 
     async fn learn_from(
