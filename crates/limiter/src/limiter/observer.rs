@@ -10,6 +10,7 @@ use tracing::Level;
 
 use super::plan::Entries;
 use crate::Policy;
+use crate::policy::Limit;
 use crate::report::PolicyVerdict;
 
 /// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
@@ -331,10 +332,17 @@ impl Default for DebtLog {
 impl DebtLog {
     #[cold]
     fn look(&self, entries: Entries<'_>, decision: &Decision) {
+        if let (Some((_, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+            return self.look_at(limit, verdict);
+        }
         for ((limit, _, _), verdict) in entries.quotas().zip(decision.verdicts()) {
-            if verdict.is_denied() && owes_more_than_a_budget(&limit.quota, verdict) {
-                self.write(limit.label.policy(), limit.label.quota(), verdict);
-            }
+            self.look_at(limit, verdict);
+        }
+    }
+
+    fn look_at(&self, limit: &Limit, verdict: &Verdict) {
+        if verdict.is_denied() && owes_more_than_a_budget(&limit.quota, verdict) {
+            self.write(limit.label.policy(), limit.label.quota(), verdict);
         }
     }
 
@@ -365,7 +373,9 @@ impl DebtLog {
 
 /// True if this budget is full again later than one that is spent now. A rest of a microsecond counts as a whole one.
 fn owes_more_than_a_budget(quota: &Quota, verdict: &Verdict) -> bool {
-    if quota.algorithm() != Algorithm::Gcra {
+    // Most denials: a full budget of the limit or more takes the period or longer.
+    let is_usual = quota.capacity() >= quota.limit() && verdict.reset_after() <= quota.period();
+    if is_usual || quota.algorithm() != Algorithm::Gcra {
         return false;
     }
     let owed_us = verdict.reset_after().as_micros().saturating_sub(1);
