@@ -1,6 +1,6 @@
 //! How do I limit a handler where it stands?
 //!
-//! `cargo run --example annotations`. The limits stand at the handlers, and nothing is registered anywhere.
+//! `cargo run --example annotations`. The limits stand at the handlers. They need no registration.
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -8,7 +8,7 @@ use tollgate::key::Global;
 use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, rate_limit};
 use tollgate_examples::serve;
 
-/// Three at once for each client address, and five a minute. Nobody may try more than a hundred a minute between them.
+/// Three at once for each client address, and five a minute. All callers together may try a hundred a minute.
 #[rate_limit("5/min", burst = 3)]
 #[rate_limit("100/min", key = Global, name = "all-logins")]
 async fn login(password: String) -> &'static str {

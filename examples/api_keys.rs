@@ -1,7 +1,7 @@
 //! How do I give paying customers more?
 //!
-//! `cargo run --example api_keys`. Each API key has a budget, of the size of its tier, and nobody comes in without one. An
-//! upgrade hands out no fresh budget. Where tiers are in a database, `Tiers::by_async` asks it and remembers.
+//! `cargo run --example api_keys`. Each API key has a budget of the size of its tier. Requests without a key are refused. An
+//! upgrade hands out no fresh budget. If tiers are in a database, `Tiers::by_async` asks it and caches the answers.
 
 use axum::{Router, routing::get};
 use tollgate::key::{Header, KeyList};

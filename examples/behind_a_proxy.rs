@@ -1,7 +1,7 @@
 //! Which caller is it, behind a proxy?
 //!
-//! `cargo run --example behind_a_proxy`. Only what comes from a trusted proxy is believed about others, and of the addresses
-//! in `X-Forwarded-For` the last one that is not a trusted proxy's: what stands left of it the caller may have invented.
+//! `cargo run --example behind_a_proxy`. Only trusted proxies may name the caller. The caller is the last address in
+//! `X-Forwarded-For` that is not a trusted proxy's: it may have invented the addresses left of that.
 
 use axum::{Router, routing::get};
 use tollgate::{ClientAddress, Limiter, Networks, Policy, Quota, RateLimitLayer};

@@ -1,4 +1,4 @@
-//! How do many processes share one budget, and what if Redis is away?
+//! How do many processes share one budget, and what happens without Redis?
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example fleet`, on several ports with `ADDR`. While Redis cannot be reached each
 //! process goes on with a quarter of the budget of its own.

@@ -4,8 +4,7 @@
 //! cargo run --example grpc
 //! ```
 //!
-//! A server whose callers may greet twice in ten seconds each, and a client that greets three times and is told when to come
-//! back.
+//! Each caller of the server may greet twice in ten seconds. The client greets three times and is told when to come back.
 
 use std::error::Error;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! cargo run --example grpc_annotations
 //! ```
 //!
-//! Each caller is greeted twice at once, which the method says itself, and may open one stream an hour, which is a policy of the
-//! limiter's that other methods could name as well.
+//! The limit of the first method stands at the method: each caller is greeted twice at once. The limit of the second, one stream
+//! an hour, is a policy of the limiter, which other methods could name too.
 
 use std::error::Error;
 

@@ -4,8 +4,8 @@
 //! cargo run --example grpc_streams
 //! ```
 //!
-//! A caller sends twelve names at once. Three are greeted at once, and then four a second: the others wait. Of the second stream
-//! no more than ten messages may come back, and then it ends.
+//! A caller sends twelve names at once. The server greets three at once and then four a second; the others wait. The second
+//! stream ends after ten messages.
 
 use std::error::Error;
 use std::time::Instant;

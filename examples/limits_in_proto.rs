@@ -4,8 +4,8 @@
 //! cargo run --example limits_in_proto
 //! ```
 //!
-//! The limits stand in `proto/limited.proto`, those of calls and those of messages. The server reads them when it starts, and would
-//! not start if one were wrong.
+//! The limits on calls and on messages stand in `proto/limited.proto`. The server reads them when it starts, and does not start
+//! if one is wrong.
 
 use std::error::Error;
 

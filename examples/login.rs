@@ -1,8 +1,8 @@
 //! How do I limit failed logins, and only those?
 //!
-//! `cargo run --example login`. Every attempt is charged before the password is looked at, and gets its charge back if it was
-//! right: so a thousand attempts at once find no gap. An attacker has few addresses or few accounts, so both are counted.
-//! `Ali` and ` ali` are one account to whoever looks it up, so they are one budget too.
+//! `cargo run --example login`. Every attempt is charged before the password is checked, and credited if it was right: so a
+//! thousand simultaneous attempts find no gap. An attacker has few addresses or few accounts, so both are limited. `Ali` and `
+//! ali` are one account in the database, so they are one budget too.
 
 use axum::Router;
 use axum::extract::Form;
@@ -21,7 +21,7 @@ fn account(user: &str) -> String {
     user.trim().to_lowercase()
 }
 
-/// Whose password is being guessed.
+/// The account whose password is guessed.
 #[derive(Debug)]
 struct Account(FormField);
 

@@ -1,8 +1,8 @@
 //! How do I charge what a request has really cost?
 //!
-//! `cargo run --example real_cost`. A model's answer costs as many tokens as it has, which nobody knows before. Each request
-//! is charged a guess, so that many at once cannot overdraw the budget by far, and corrected when its stream has ended, or
-//! the caller has gone.
+//! `cargo run --example real_cost`. An answer of a model costs as many tokens as it has, which is unknown before. Each request is
+//! charged a guess, so that simultaneous requests cannot overdraw the budget by far. The charge is corrected when the stream has
+//! ended or the caller has gone.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio_stream::StreamExt;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
 use tollgate_examples::serve;
 
-/// Settles what was generated when it is dropped, which is when the stream is.
+/// Settles the generated tokens when it is dropped together with the stream.
 struct Meter {
     status: RateLimitStatus,
     tokens: u64,

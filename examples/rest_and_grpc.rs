@@ -1,7 +1,7 @@
 //! How do I limit a server that speaks HTTP and gRPC on one port?
 //!
-//! `cargo run --example rest_and_grpc`. One layer goes around both, so that a caller who switches the protocol has the same
-//! budget, and each is answered in its own.
+//! `cargo run --example rest_and_grpc`. One layer goes around both. A caller that switches the protocol has the same budget, and
+//! each request is answered in its own protocol.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! What the examples over gRPC share: a server on a port of its own, and what a client says of the answers.
+//! The parts that the gRPC examples share: a server on a port of its own, and the client's output.
 
 #![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
 
@@ -23,7 +23,7 @@ pub async fn listen() -> io::Result<(String, TcpListenerStream)> {
     Ok((url, TcpListenerStream::new(listener)))
 }
 
-/// Says what a call was answered, or when to come back.
+/// Prints the answer to a call, or the time to come back.
 pub fn tell(answer: Result<Response<Greeting>, Status>) {
     match answer {
         Ok(greeting) => println!("{}", greeting.into_inner().text),
@@ -31,7 +31,7 @@ pub fn tell(answer: Result<Response<Greeting>, Status>) {
     }
 }
 
-/// Says what came of a stream, one answer after the other, and why it ended if it was not over.
+/// Prints the answers of a stream, and the reason if it ended early.
 pub async fn tell_each(answers: Result<Response<Streaming<Greeting>>, Status>) {
     let mut greetings = match answers {
         Ok(answers) => answers.into_inner(),
@@ -42,7 +42,7 @@ pub async fn tell_each(answers: Result<Response<Streaming<Greeting>>, Status>) {
     }
 }
 
-/// What a refused caller is told.
+/// The text for a refused caller.
 #[must_use]
 pub fn refusal(status: &Status) -> String {
     let retry = status.get_details_retry_info();

@@ -1,4 +1,4 @@
-//! What the examples share: how they are served, and the gRPC service that some of them limit.
+//! The parts that the examples share: a server for HTTP, and the gRPC service that some of them limit.
 
 use std::pin::Pin;
 
@@ -46,7 +46,7 @@ use self::greeter::{Greeting, Name};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Greets whoever calls.
+/// Greets every caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greetings;
 

@@ -1,4 +1,4 @@
-//! How examples over HTTP are served, and what they tell whoever started them.
+//! Serves the HTTP examples, and prints the commands to try.
 
 #![allow(clippy::print_stdout, reason = "it talks to whoever started it")]
 
@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use axum::Router;
 use tokio::net::TcpListener;
 
-/// Serves `app` on 127.0.0.1:3000, or wherever `ADDR` says, with the addresses of its callers. Prints the commands to
-/// try, in which `URL` stands for where that is, and `HOST` for the same without `http://`.
+/// Serves `app` on 127.0.0.1:3000, or on the address in `ADDR`, with the addresses of its callers. Prints the commands to try, in
+/// which `URL` stands for the server's URL, and `HOST` for the URL without `http://`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A call as those see it who come after tonic: without its method, path and protocol.
+//! A call behind tonic: without its method, path and protocol.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -25,7 +25,7 @@ pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts 
     head
 }
 
-/// The answer to a call that has begun: in gRPC, whatever the call said that it was.
+/// The answer to a call that has begun. It is in gRPC, whatever content type the call has.
 pub(crate) fn refuse_call(
     config: &Config,
     reason: RefusalReason<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn refuse_call(
     config.refuse_begun(reason, report, RequestView::of_parts(&head))
 }
 
-/// What the layer would answer to a refused call, as a status.
+/// The layer's answer to a refused call, as a status.
 pub(crate) fn refusal_status(headers: &HeaderMap) -> Status {
     let status = Status::from_header_map(headers);
     // It has one, since it answers a call.

@@ -17,10 +17,10 @@ use crate::call::{call_head, refusal_status};
 
 /// Limits the calls to a service that is made with tonic's `with_interceptor`.
 ///
-/// An interceptor cannot wait, and sees neither the method that is called nor the answer. So the backend must be one that
-/// always answers at once, and policies that would have to wait or to know more are refused when it is built. Around whole
-/// servers, for methods, and on Redis there is [`RateLimitLayer`], which also goes around a single service:
-/// `RateLimitLayer::new(..).layer(OrdersServer::new(..))` can be served like the service itself.
+/// An interceptor cannot wait, and sees neither the called method nor the answer. So the backend must always answer at once, and
+/// building fails if a policy would have to wait or to know more. [`RateLimitLayer`] is for whole servers, for methods, and for
+/// Redis. It also goes around a single service: `RateLimitLayer::new(..).layer(OrdersServer::new(..))` can be served like the
+/// service itself.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryBackend, Policy, Quota, RateLimitInterceptor};
@@ -31,9 +31,9 @@ use crate::call::{call_head, refusal_status};
 /// # Ok(()) }
 /// ```
 ///
-/// A service is given it with `OrdersServer::with_interceptor(orders, interceptor)`. Clones share their budgets. The answer to
-/// a refused call is the layer's; calls that pass are answered without RateLimit fields, which an interceptor cannot write.
-/// Metadata and extensions are all that a key of your own sees.
+/// `OrdersServer::with_interceptor(orders, interceptor)` adds it to a service. Clones share their budgets. The answer to a
+/// refused call is the layer's. Calls that pass are answered without RateLimit fields, which an interceptor cannot write. A key
+/// of your own sees only metadata and extensions.
 #[derive(Clone, Debug)]
 #[must_use = "an interceptor does nothing until a service has it"]
 pub struct RateLimitInterceptor {
@@ -41,13 +41,14 @@ pub struct RateLimitInterceptor {
 }
 
 impl RateLimitInterceptor {
-    /// An interceptor of these policies, for which this backend decides, whatever other the builder was given.
+    /// Makes an interceptor of these policies on this backend, which replaces the builder's.
     ///
     /// # Errors
     ///
-    /// If the limiter cannot be built, or if a policy has what an interceptor cannot do: a route, a host, a key that stands in
-    /// either or in a body, a closure that is to see the request ([`when`](tollgate_limiter::Policy::when),
-    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), an async key or tiers that are asked for, or a charge for messages or by the response.
+    /// If the limiter cannot be built, or if a policy needs a part that an interceptor lacks: a route, a host, a key that is read
+    /// from either or from a body, a closure that reads the request ([`when`](tollgate_limiter::Policy::when),
+    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), an async key, tiers that are asked for, or a charge for messages or by
+    /// the response.
     pub fn new(
         limiter: LimiterBuilder,
         backend: impl ImmediateBackend,
@@ -61,7 +62,7 @@ impl RateLimitInterceptor {
         })
     }
 
-    /// What the answers to refused calls say beyond the status.
+    /// Sets the parts of answers to refused calls beyond the status.
     ///
     /// ```
     /// use tollgate::{GrpcAnswers, Limiter, MemoryBackend, Policy, Quota, RateLimitInterceptor};
@@ -96,7 +97,7 @@ impl RateLimitInterceptor {
     }
 }
 
-/// Why a policy cannot be an interceptor's.
+/// The reason why a policy cannot be an interceptor's.
 fn beyond_an_interceptor(policy: &Policy) -> Option<ConfigError> {
     let reason = policy.beyond_an_interceptor()?;
     Some(ConfigError::Interceptor {
@@ -116,12 +117,12 @@ impl Interceptor for RateLimitInterceptor {
     }
 }
 
-/// What the layer would answer, as a status.
+/// The layer's answer, as a status.
 fn status(refused: &Response<Full<Bytes>>) -> Status {
     refusal_status(refused.headers())
 }
 
-/// A backend that keeps its word: it is only ever asked for what it answers at once.
+/// A backend that is asked only for answers that it gives at once.
 #[derive(Debug)]
 struct Immediate<B>(B);
 

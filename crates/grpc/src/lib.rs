@@ -18,7 +18,7 @@ mod sync;
 pub use self::interceptor::RateLimitInterceptor;
 pub use self::messages::{MessageBody, MessageLimitFuture, MessageLimitLayer, MessageLimitService};
 
-/// The parser of gRPC's frames, to be tried with arbitrary bytes. Nothing to be used.
+/// The parser of gRPC's frames, for fuzz targets. No code uses it otherwise.
 #[doc(hidden)]
 pub mod __frames {
     pub use crate::messages::frames::*;

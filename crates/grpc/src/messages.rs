@@ -29,8 +29,8 @@ pub use self::future::MessageLimitFuture;
 use self::opening::Settings;
 pub use self::service::MessageLimitService;
 
-/// Charges the messages of gRPC calls under the policies of a limiter that are [for messages](tollgate_limiter::Policy::per_message), each as
-/// it passes. The calls themselves are a [`RateLimitLayer`]'s to charge, when they are opened.
+/// Charges each message of a gRPC call as it passes, under the policies of a limiter that are [for
+/// messages](tollgate_limiter::Policy::per_message). A [`RateLimitLayer`] charges the calls themselves when they are opened.
 ///
 /// ```
 /// use tollgate::{Limiter, MessageLimitLayer, Messages, Policy, Quota, RateLimitLayer};
@@ -53,45 +53,46 @@ pub use self::service::MessageLimitService;
 ///
 /// # What becomes of a stream
 ///
-/// * A message that is over a quota is held back until there is room, and nothing more is read behind it: the sender is slowed
-///   down by gRPC's flow control. Or, if the policy [says so](tollgate_limiter::Messages::end_stream), and wherever no waiting helps, the stream
-///   ends with `RESOURCE_EXHAUSTED` and the details that a refused call has: in the trailers, or as the whole answer if there was
-///   none yet. The service sees the end of what it reads as that error.
+/// * A message over a quota is held back until there is room, and nothing behind it is read: gRPC's flow control slows the sender
+///   down. If the policy [says so](tollgate_limiter::Messages::end_stream), or if no waiting helps, the stream ends with
+///   `RESOURCE_EXHAUSTED` and the details of a refused call instead. The status stands in the trailers, or is the whole answer if
+///   there was none yet. The service reads that error at the end of its input.
 /// * A policy that refuses while the backend fails ends the stream with `UNAVAILABLE`.
-/// * Messages pass as they came, in the chunks that they came in. They are neither copied nor decoded: what is compressed counts
-///   as it is. A stream that is cut off within a message is handed on as such.
-/// * The call's own deadline goes on while it is held back.
-/// * What comes while a stream is held back is read ahead, [64 KiB](Self::read_ahead) of it, and the rest is slowed down by flow
-///   control. That works for frames of some size (171 bytes on average), and not for messages that are smaller and come one by one:
-///   long before a window is full of their frames, h2 closes the connection over them (`ENHANCE_YOUR_CALM`), with all its streams.
-///   So a stream of which more than that waits ends with `RESOURCE_EXHAUSTED`, and with `UNAVAILABLE` if it waits for the backend.
-///   A larger `initial_connection_window_size` of tonic's server makes h2 more patient with bursts of them.
+/// * Messages pass unchanged, in the chunks in which they came. They are neither copied nor decoded: compressed messages count by
+///   their compressed size. A stream that is cut off within a message is passed on as such.
+/// * The call's own deadline runs on while it is held back.
+/// * While a stream is held back, the layer reads up to [64 KiB](Self::read_ahead) ahead, and flow control slows the rest down.
+///   That works for frames of 171 bytes on average or more. It does not work for smaller messages that come one by one: long
+///   before a window is full of their frames, h2 closes the connection with all its streams (`ENHANCE_YOUR_CALM`). So a stream of
+///   which more waits ends with `RESOURCE_EXHAUSTED`, or with `UNAVAILABLE` if it waits for the backend. A larger
+///   `initial_connection_window_size` of tonic's server makes h2 more patient with bursts.
 ///
 /// # On a shared backend
 ///
-/// A backend that answers at once is asked for each message. One that waits is asked for blocks of up to 256 messages (or 256 KiB),
-/// and of a sixteenth of a full budget at most, rather than in a round trip for each. What is left of a block when the stream
-/// ends, however it does, is given back. So a stream is over its rate by no more than one block.
+/// The layer asks a backend that answers at once for each message. It asks a slower backend for blocks of up to 256 messages (or
+/// 256 KiB), and of at most a sixteenth of a full budget. The rest of a block is credited when the stream ends in any way. So a
+/// stream exceeds its rate by at most one block.
 ///
 /// # Where it goes
 ///
-/// Around a server, a router, or one service. It changes the type of request bodies, to [`MessageBody`], which tonic's services
-/// and axum's routers take. Messages of grpc-web are not read: the layer goes inside of the one that translates them (tonic-web's),
-/// and outside of it refuses the calls whose messages a policy covers (`INTERNAL`). The same holds for a layer that decodes bodies
-/// by their `content-encoding`, which no call has. It needs tokio's timer.
+/// The layer goes around a server, a router, or one service. It changes the type of request bodies to [`MessageBody`], which
+/// tonic's services and axum's routers take. It does not read messages of grpc-web: it goes inside the layer that translates them
+/// (tonic-web's), and outside of it refuses the calls whose messages a policy covers (`INTERNAL`). The same holds for a layer
+/// that decodes bodies by their `content-encoding`, which no call has. The layer needs tokio's timer.
 ///
 /// # Which requests are calls
 ///
-/// tonic runs a method by its path alone: for any other verb than POST, and for any content type and none. So:
+/// tonic runs a method by its path alone, for every verb and for every content type. So:
 ///
-/// * Any request to a path that a policy for messages names ([`grpc`](tollgate_limiter::Policy::grpc), [`route`](tollgate_limiter::Policy::route)) is a
-///   call, and so is any that says it is gRPC in its content type.
-/// * Another request, under a policy that names no path, is a call for as long as its body can be messages: a message begins with
-///   a byte that is 0 or 1, or tonic ends the stream before the service sees any of it. What begins otherwise passes as it is and
-///   is charged nothing: JSON, forms, text, `multipart`. A file that begins with such a byte is charged as a message, so a router
-///   that takes files beside calls has policies that name paths. The answer is a call's if it says that it is gRPC.
-/// * A caller that a policy refuses without a charge ([`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny), a block list) is refused where
-///   the request is known to be a call, and otherwise as soon as a message begins, or the answer says that it is gRPC.
+/// * A request is a call if a policy for messages names its path ([`grpc`](tollgate_limiter::Policy::grpc),
+///   [`route`](tollgate_limiter::Policy::route)), or if its content type is gRPC's.
+/// * Any other request, under a policy that names no path, is a call as long as its body can be messages. A message begins with a
+///   byte 0 or 1, or tonic ends the stream before the service sees it. Other bodies pass unchanged and uncharged: JSON, forms,
+///   text, `multipart`. A file that begins with such a byte is charged as a message, so a router that takes files beside calls
+///   needs policies that name paths. The answer is a call's if its content type is gRPC's.
+/// * A caller that a policy refuses without a charge ([`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny), a block list) is
+///   refused at once if the request is known to be a call. Otherwise it is refused when a message begins, or when the answer is
+///   gRPC's.
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct MessageLimitLayer {
@@ -100,11 +101,11 @@ pub struct MessageLimitLayer {
     warned_of_misplacing: Arc<AtomicBool>,
 }
 
-/// What HTTP/2 lets a caller send before anybody has said how much is welcome.
+/// The initial window of HTTP/2.
 const READ_AHEAD: usize = 64 * 1024;
 
 impl MessageLimitLayer {
-    /// A layer around a [`Limiter`], most likely the one that the [`RateLimitLayer`] has as well.
+    /// Makes a layer of a [`Limiter`], which usually is the one of the [`RateLimitLayer`].
     pub fn new(limiter: impl Into<Limiter>) -> Self {
         let limiter = limiter.into();
         limiter.attend_messages();
@@ -115,10 +116,10 @@ impl MessageLimitLayer {
         }
     }
 
-    /// Holds up to so many bytes of each stream that is held back, rather than 64 KiB.
+    /// Reads ahead up to this many bytes of each stream that is held back, rather than 64 KiB.
     ///
-    /// That is how many small messages a caller may send faster than they may pass. Each stream may hold as much, so more of it
-    /// is for servers that know their callers.
+    /// This bounds the small messages that a caller may send faster than they may pass. Each stream may hold as much, so a large
+    /// value is for servers that know their callers.
     ///
     /// ```
     /// use tollgate::{Limiter, MessageLimitLayer, Quota};
@@ -131,7 +132,7 @@ impl MessageLimitLayer {
         self
     }
 
-    /// What it says beyond the status at the end of a stream.
+    /// Sets the parts of a refusal beyond the status, at the end of a stream.
     ///
     /// ```
     /// use tollgate::{GrpcAnswers, MessageLimitLayer, Quota};

@@ -1,4 +1,4 @@
-//! What an annotation writes at the beginning of a gRPC method.
+//! The items that an annotation names at the beginning of a gRPC method.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use tonic::{Request, Status};
 
 use crate::call::{call_head, refusal_status};
 
-/// What a method is called with.
+/// The argument of a method.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no `tonic::Request`",
     label = "a function with `self` is taken for a method of a gRPC service",
@@ -26,7 +26,7 @@ pub trait IsRequest: Sized {
 
     /// The request that it is.
     fn into_request(self) -> Request<Self::Message>;
-    /// The same, back.
+    /// Turns the request back into the argument.
     fn from_request(request: Request<Self::Message>) -> Self;
 }
 
@@ -42,11 +42,11 @@ impl<T> IsRequest for Request<T> {
     }
 }
 
-/// Lets the request in, or says why not.
+/// Admits the request, or returns the refusal.
 ///
 /// # Errors
 ///
-/// If it is refused, or the limits cannot be enforced.
+/// If the request is refused, or the limits cannot be enforced.
 pub async fn enter<L: Limits, R: IsRequest>(request: R) -> Result<R, Status> {
     let (metadata, extensions, message) = request.into_request().into_parts();
     let (metadata, extensions) = let_in::<L>(metadata, extensions).await?;
@@ -54,7 +54,7 @@ pub async fn enter<L: Limits, R: IsRequest>(request: R) -> Result<R, Status> {
     Ok(R::from_request(request))
 }
 
-/// The same for the head of it, so that it is compiled once for all kinds of messages.
+/// Admits the head of a request. It is compiled once for all kinds of messages.
 async fn let_in<L: Limits>(
     metadata: MetadataMap,
     extensions: Extensions,
@@ -82,8 +82,8 @@ fn service(path: &str) -> &str {
     }
 }
 
-/// The name for a limit on this method of a gRPC service: `shop.v1.orders/place`. What a service may be called leaves nothing
-/// to be replaced but upper case; it may be mounted at a path of any kind, though.
+/// The name for a limit on this method of a gRPC service: `shop.v1.orders/place`. Valid names of services need only lower case. A
+/// service may be mounted at any path, though.
 fn name_of_method(service: &str, method: &str) -> String {
     transport::of_route("", &format!("{service}/{method}"))
 }

@@ -20,15 +20,15 @@
 //! }
 //! ```
 //!
-//! They are enforced by a `MessageLimitLayer` (feature `tonic`).
+//! A `MessageLimitLayer` enforces them (feature `tonic`).
 //!
-//! A [`Contract`] is read from the file descriptor set when the server starts, and what is wrong in it fails then. The set must
-//! hold its imports, and the options: `protoc --include_imports --descriptor_set_out` writes such a set, and so does
+//! A [`Contract`] is read from the file descriptor set when the server starts, and errors in it show then. The set must hold its
+//! imports and the options: `protoc --include_imports --descriptor_set_out` writes such a set, and so does
 //! `file_descriptor_set_path` of `tonic-prost-build`, and `Compiler::encode_file_descriptor_set` of `protox`. One that went
 //! through `prost_types::FileDescriptorSet` has lost its options.
 //!
 //! The compiler of `.proto` files finds `tollgate/v1/limit.proto` in [`INCLUDE`]: in a build script, with this crate among the
-//! build dependencies. Or copy the file; it is what its package and number say it is wherever it lies.
+//! build dependencies. Or copy the file: its package and number identify it in any place.
 
 mod error;
 mod option;
@@ -42,7 +42,7 @@ use self::option::{Options, called};
 /// The folder in which compilers of `.proto` files find `tollgate/v1/limit.proto`, on the machine that builds.
 pub const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
 
-/// What services there are, and which limits their contract states.
+/// The contract of services: their methods and the limits that it states.
 ///
 /// ```no_run
 /// use tollgate::proto::Contract;
@@ -62,18 +62,18 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// The contract that an encoded file descriptor set is.
+    /// Reads an encoded file descriptor set.
     ///
     /// # Errors
     ///
-    /// If it is none, or lacks its imports.
+    /// If the bytes are not such a set, or lack its imports.
     pub fn read(descriptors: &[u8]) -> Result<Self, ProtoError> {
         let pool = DescriptorPool::decode(descriptors).map_err(ProtoError::Descriptors)?;
         Ok(Self { pool })
     }
 
-    /// The policies that the options are: one for each that stands at a method or a service. They spend the budget of the client's
-    /// address; whoever wants another key gives it to them, `policy.key(..)`.
+    /// Makes the policies: one for each option at a method or a service. Their key is the client's address; `policy.key(..)` sets
+    /// another.
     ///
     /// # Errors
     ///
@@ -90,9 +90,9 @@ impl Contract {
         Ok(policies)
     }
 
-    /// Finds policies that cover no method, because they name one that there is none of.
+    /// Finds policies that cover no method, because they name one that does not exist.
     ///
-    /// Those count that name methods with [`Policy::grpc`], in each call of it.
+    /// Only names from [`Policy::grpc`] count.
     ///
     /// # Errors
     ///

@@ -1,3 +1,3 @@
-//! What threads share. The models that try the orders in which they may run, `crates/tollgate/tests/models.rs`, bring others.
+//! The types that threads share. The models in `tests/models.rs`, which try the orders in which threads may run, replace them.
 
 pub(crate) use std::sync::{Mutex, MutexGuard};

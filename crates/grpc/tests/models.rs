@@ -1,4 +1,4 @@
-//! What the two directions of a call share, in every order that threads can take.
+//! Models of the types that the two directions of a call share, in every order that threads can take.
 //!
 //! The module is the crate's own, with loom's locks in place of std's.
 

@@ -1,4 +1,4 @@
-//! What a caller is told: the answer to a refused request, and the headers on every answer.
+//! Answers to refused requests, and the headers on every answer.
 #![doc = include_str!("answer/outcomes.md")]
 
 mod answer_body;

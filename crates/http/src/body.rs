@@ -1,4 +1,4 @@
-//! Bodies that an answer of ours can be made of.
+//! Bodies that can carry an answer of ours.
 
 mod any;
 mod watch;
@@ -10,13 +10,13 @@ pub use self::watch::{BodyWatch, Watched};
 
 /// A response body that can be made from bytes.
 ///
-/// The layer answers refused requests itself, in whatever body the service has: so it never has to put the body of an
-/// allowed response into a box. Bodies of axum, tonic (feature `tonic`) and http-body-util are such bodies, `String` is one,
-/// and so is a box of one. Implement it for a body of your own in one line.
+/// The layer answers refused requests itself, in the body type of the service, so that it never boxes the body of an allowed
+/// response. Bodies of axum, tonic (feature `tonic`) and http-body-util implement the trait, and so do `String` and a box of a
+/// body. An implementation for a body of your own takes one line.
 ///
-/// A body that another layer has wrapped, to trace or compress it, is none: only that layer can make one. Neither is one that was
-/// received, or one of a file. An [`AnyBodyLayer`] between the limiter and the service makes one of any body. In a `Router` there is
-/// nothing to be done: it makes the body axum's between any two layers.
+/// A body that another layer has wrapped, to trace or compress it, does not implement the trait: only that layer can make such a
+/// body. The same holds for received bodies and bodies of files. An [`AnyBodyLayer`] between the limiter and the service turns
+/// any body into one that does. A `Router` needs no such layer: between any two layers it has axum's body.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -56,13 +56,13 @@ pub use self::watch::{BodyWatch, Watched};
     note = "any other does under `tollgate::AnyBodyLayer`: `ServiceBuilder::new().layer(limiter).layer(AnyBodyLayer).service(..)`"
 )]
 pub trait ResponseBody: http_body::Body {
-    /// A body of these bytes; of none, if there are none.
+    /// Makes a body of these bytes, which may be empty.
     fn from_bytes(bytes: Bytes) -> Self;
 
-    /// The same body, which tells `watch` what of it is sent. Asked for only where a policy charges by what was sent.
+    /// Makes the body report to `watch` how much of it is sent. Called only if a policy charges by the bytes that were sent.
     ///
-    /// Without this a body that states its size is taken to be sent as a whole, and what a body of unknown size costs stays
-    /// as it was charged. A body that can hold another one puts itself into a [`Watched`].
+    /// The default counts a body of known size as sent whole, and leaves the charge for a body of unknown size as it is. A body
+    /// that can hold another one wraps itself in a [`Watched`].
     #[must_use]
     fn watched(self, mut watch: BodyWatch) -> Self
     where
@@ -76,7 +76,7 @@ pub trait ResponseBody: http_body::Body {
     }
 }
 
-/// What is not UTF-8 in an answer of the user's own is replaced; what Tollgate answers is.
+/// Bytes that are not UTF-8 in an answer of the user's own are replaced. Tollgate's own answers are UTF-8.
 impl ResponseBody for String {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::from_utf8_lossy(&bytes).into_owned()

@@ -37,12 +37,12 @@ pub use self::future::BufferFuture;
 ///
 /// # What it reads, and what not
 ///
-/// * Only bodies that say they are JSON or a form. Others go on unread, and so does everything about a request but its body.
+/// * It reads only bodies whose content type is JSON or a form. Others go on unread.
 /// * A body goes on as it came: the same bytes, trailers and errors, the same length if one was stated.
-/// * A body longer than the limit goes on whole, but is not kept: the field is then [ambiguous](tollgate_limiter::key::KeyMissing::ambiguous),
-///   since the handler may find it, and no policy lets the request pass for it. So it is in a body that ends in an error, and in one
-///   that goes on unread, unless it is empty.
-/// * Nobody is waited for longer than the inner service would wait. Put a timeout outside against callers that send slowly.
+/// * A body longer than the limit goes on whole, but is not kept. The field is then
+///   [ambiguous](tollgate_limiter::key::KeyMissing::ambiguous), since the handler may find it, and no policy lets the request
+///   pass for it. The field is also ambiguous if the body ends in an error, or goes on unread and is not empty.
+/// * The layer waits for a body as long as the inner service would. A timeout outside helps against callers that send slowly.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct BufferBodyLayer {
@@ -67,7 +67,7 @@ impl<S> Layer<S> for BufferBodyLayer {
     }
 }
 
-/// A service whose request bodies have been read: what a [`BufferBodyLayer`] makes.
+/// The service that a [`BufferBodyLayer`] makes. It reads request bodies before the inner service sees them.
 ///
 /// ```
 /// use tollgate::{BufferBodyLayer, BufferBodyService};
@@ -113,7 +113,7 @@ where
 
 const OF_ANOTHER_KIND: &str = "the body is neither a form nor JSON by its content type";
 
-/// What is known of a body of which nothing has to be read.
+/// The knowledge about a body of which nothing has to be read.
 fn seen_at_once<B: Body>(request: &Request<B>) -> Option<SeenBody> {
     let body = request.body();
     if body.is_end_stream() || body.size_hint().exact() == Some(0) {

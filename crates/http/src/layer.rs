@@ -46,7 +46,7 @@ use crate::settings::Config;
 /// # }
 /// ```
 ///
-/// and the longest is still a sentence:
+/// The longest is still a sentence:
 ///
 /// ```
 /// # #[cfg(feature = "axum")]
@@ -72,8 +72,8 @@ use crate::settings::Config;
 ///
 /// # What it does to the service
 ///
-/// A refused request never reaches it. Its errors, its readiness and its request bodies pass through as they are. It must be
-/// `Clone`, because a backend that waits takes the service that was found ready along with the request.
+/// A refused request never reaches the service. Errors, readiness and request bodies pass through unchanged. The service must be
+/// `Clone`, because a request that waits for the backend holds the service that was ready.
 ///
 /// # What callers are told
 ///
@@ -85,14 +85,15 @@ pub struct RateLimitLayer {
 }
 
 impl RateLimitLayer {
-    /// What the services of this layer share, for other transports.
+    /// The settings that the services of this layer share, for other transports.
     #[doc(hidden)]
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
-    /// A layer around a [`Limiter`], or a [`Policy`](tollgate_limiter::Policy) or [`Quota`](tollgate_core::Quota) that is all of one.
+    /// Makes a layer of a [`Limiter`]. A [`Policy`](tollgate_limiter::Policy) or a [`Quota`](tollgate_core::Quota) becomes a
+    /// limiter by itself.
     pub fn new(limiter: impl Into<Limiter>) -> Self {
         Self {
             config: Arc::new(Config {
@@ -117,10 +118,10 @@ impl RateLimitLayer {
         self
     }
 
-    /// Answers refused requests with what a closure makes of them: a response of text or bytes, or with the feature `axum` whatever
-    /// a handler might return.
+    /// Answers refused requests with the result of a closure: a response of text or bytes, or, with the feature `axum`, anything
+    /// that a handler may return.
     ///
-    /// The answer gets `Retry-After`, `Cache-Control: no-store` and the RateLimit fields, where it does not have them already. It
+    /// The layer adds `Retry-After`, `Cache-Control: no-store` and the RateLimit fields, unless the answer has them. The answer
     /// need not be a refusal:
     ///
     /// ```
@@ -146,8 +147,8 @@ impl RateLimitLayer {
     /// # }
     /// ```
     ///
-    /// The body has to be there when the closure returns, and to be no larger than 1 MiB. One that has to be waited for is replaced
-    /// by the usual answer, and an error in the log says so.
+    /// The body has to be complete when the closure returns, and no larger than 1 MiB. A body that has to be waited for is
+    /// replaced by the usual answer, and an error in the log says so.
     pub fn respond_with<Via, A: IntoAnswer<Via>>(
         self,
         respond: impl Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
@@ -160,8 +161,8 @@ impl RateLimitLayer {
         })
     }
 
-    /// Asks callers for credentials who do not say who they are, under [`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny): 401 with this
-    /// `WWW-Authenticate` rather than 403, and `UNAUTHENTICATED` over gRPC.
+    /// Asks callers without an identity for credentials, under [`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny): 401 with
+    /// this `WWW-Authenticate` rather than 403, and `UNAUTHENTICATED` over gRPC.
     ///
     /// ```
     /// use http::HeaderValue;
@@ -174,15 +175,15 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(policy).challenge(HeaderValue::from_static("Bearer"));
     /// ```
     ///
-    /// It is not the default, because a 401 has to name a scheme, which only the operator knows, and a key that is no credential has
-    /// none.
+    /// It is not the default, because a 401 has to name a scheme. Only the operator knows the scheme, and a key that is not a
+    /// credential has none.
     pub fn challenge(mut self, challenge: HeaderValue) -> Self {
         self.answers(|answers| answers.challenge(challenge));
         self
     }
 
-    /// Tells callers how their budgets stand in another [form](crate::HeaderForm) than draft-11, in several, of all policies
-    /// rather than the tightest, or only when little is left: see [`RateLimitHeaders`].
+    /// Writes the state of budgets in another [form](crate::HeaderForm) than draft-11, in several forms, of all policies rather
+    /// than the tightest, or only when little is left: see [`RateLimitHeaders`].
     ///
     /// ```
     /// use tollgate::{HeaderForm, Quota, RateLimitLayer};
@@ -194,7 +195,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// What refusals over gRPC say beyond the status: see [`GrpcAnswers`].
+    /// Sets the parts of a gRPC refusal beyond the status: see [`GrpcAnswers`].
     ///
     /// ```
     /// use tollgate::{GrpcAnswers, Quota, RateLimitLayer};
@@ -206,7 +207,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Leaves the RateLimit fields out. `Retry-After` stays: whoever is refused is told when to come back.
+    /// Leaves the RateLimit fields out. `Retry-After` stays, so that a refused caller knows when to come back.
     ///
     /// ```
     /// use tollgate::{Quota, RateLimitLayer};
@@ -222,8 +223,8 @@ impl RateLimitLayer {
     /// Lets pages in browsers read the headers that this layer writes: it names them, and `Retry-After`, in
     /// `Access-Control-Expose-Headers`, beside those that are named there already.
     ///
-    /// Whatever else CORS needs belongs outside the limiter, or a page could not even read that it was refused. A `CorsLayer`
-    /// of tower-http that has `expose_headers` of its own replaces these: name them there instead.
+    /// The rest of CORS belongs outside the limiter, or a page could not even read a refusal. A `CorsLayer` of tower-http with
+    /// `expose_headers` of its own replaces these: name the headers there instead.
     ///
     /// ```
     /// use tollgate::{Quota, RateLimitLayer};
@@ -235,8 +236,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Tells refused callers to wait longer than they have to, each a little differently, so that they do not all come back
-    /// at once: see [`Jitter`].
+    /// Adds a random time to `Retry-After`, so that refused callers do not all come back at once: see [`Jitter`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -249,7 +249,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Does not put a [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves the allocation of one.
+    /// Puts no [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves an allocation.
     ///
     /// ```
     /// use tollgate::{Quota, RateLimitLayer};

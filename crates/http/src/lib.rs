@@ -1,7 +1,7 @@
-//! The tower layer of Tollgate, and what it answers.
+//! The tower layer of Tollgate, and its answers.
 //!
-//! [`RateLimitLayer`] puts each request before a limiter and makes an answer of a refusal: a status, a body and header fields over
-//! HTTP, a status and its details over gRPC. [`RateLimitStatus`] is what a handler sees of it, and an annotation or
+//! [`RateLimitLayer`] puts each request before a limiter and makes an answer of a refusal: a status, a body and header fields
+//! over HTTP, a status and its details over gRPC. A handler reads the [`RateLimitStatus`], and an annotation or
 //! [`MethodRouterExt`](crate::RouteQuotas) limits one handler or route.
 //!
 //! **Users write `tollgate`**, which has everything here under one name.

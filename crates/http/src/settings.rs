@@ -1,4 +1,4 @@
-//! What a layer was told.
+//! The settings of a layer.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use tollgate_limiter::Limiter;
 
 use crate::answer::Answers;
 
-/// What the services of one layer share.
+/// The settings that the services of one layer share.
 #[derive(Clone)]
 pub struct Config {
     /// The limiter, which decides.
     pub limiter: Limiter,
     pub(crate) answers: Answers,
-    /// Whether requests carry a handle.
+    /// True if requests carry a handle.
     pub status: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What handlers see of the decisions about their request.
+//! The decisions about a request, for its handler.
 
 use std::error::Error;
 use std::fmt;
@@ -35,19 +35,19 @@ use crate::sync::{Mutex, MutexGuard};
 #[derive(Clone, Debug, Default)]
 pub struct RateLimitStatus(Arc<Handle>);
 
-/// What the handles of one layer on one request share: a pointer's size is all that a request, its handler and its response carry.
+/// The state that the handles of one layer on one request share. A request, its handler and its response carry only a pointer.
 #[derive(Debug, Default)]
 struct Handle {
     charges: Charges,
-    /// What the layer was told; nothing, if none made the handle.
+    /// The settings of the layer; `None` if no layer made the handle.
     config: Option<Arc<Config>>,
-    /// How many layers are further out.
+    /// The number of layers further out.
     depth: usize,
-    /// Whether one of all these layers writes headers for what took part.
+    /// True if one of these layers writes headers.
     writes: bool,
 }
 
-/// What all layers around the handler have charged.
+/// The charges of all layers around the handler.
 #[derive(Debug)]
 enum Charges {
     /// As it stands in the handle of the outermost layer,
@@ -92,12 +92,12 @@ impl RateLimitStatus {
         status
     }
 
-    /// Whether a layer writes headers for what took part.
+    /// True if a layer writes headers.
     pub(crate) fn is_written(&self) -> bool {
         self.0.writes
     }
 
-    /// What the nearest layer was told.
+    /// The settings of the nearest layer.
     #[inline]
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
         self.0.config.as_ref()
@@ -122,32 +122,32 @@ impl RateLimitStatus {
         read(self.ledger().report_from(self.depth()))
     }
 
-    /// Enters what the nearest layer has decided, or a limit within it.
+    /// Enters a decision of the nearest layer, or of a limit within it.
     pub(crate) fn enter(&self, ledger: Ledger) {
         self.ledger().append(ledger, self.depth());
     }
 
-    /// Gives back what the request was charged so far: something further in refuses it.
+    /// Credits all charges so far, because a limit further in refuses the request.
     pub(crate) fn give_back(&self) {
         self.ledger().give_back();
     }
 
-    /// Lets the response say what the policies of the nearest layer charge. Returns whether some charge by its body.
+    /// Corrects the charges of the nearest layer by the response. Returns true if some depend on its body.
     pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
         self.ledger().settle_by_response(self.depth(), response)
     }
 
-    /// So much of the body was sent.
+    /// Corrects the charges by the bytes of the body that were sent.
     pub(crate) fn settle_by_bytes(&self, sent: u64) {
         self.ledger().settle_by_bytes(self.depth(), sent);
     }
 
-    /// States what the request really cost under a policy, now that it is known: the tokens of an answer, the rows of a
-    /// query. What was charged too much comes back, as far as it [would still count](tollgate_core::Receipt), and what was charged
-    /// too little is taken, past what is left if need be: a debt, which those who come later have to wait for.
+    /// States the real cost of the request under a policy, once it is known: the tokens of an answer, the rows of a query. A
+    /// surplus is credited, as far as it [would still count](tollgate_core::Receipt). A shortfall is charged, past the remaining
+    /// budget if necessary; later requests wait for that debt to drain.
     ///
-    /// It may be called at any time, from a handler or from the stream that it returned, and again when the cost has grown.
-    /// What was raised so is not lowered again.
+    /// It may be called at any time, from a handler or from the stream that it returned, and again when the cost has grown. A
+    /// raised cost is not lowered again.
     ///
     /// ```
     /// use tollgate::RateLimitStatus;
@@ -163,8 +163,8 @@ impl RateLimitStatus {
     ///
     /// # Errors
     ///
-    /// If the policy took no part in this request. During an outage, when nothing was charged or a budget of this process
-    /// decided, there is nothing to be settled, and that is no error.
+    /// If the policy took no part in this request. It is no error during an outage, when nothing was charged or a budget of this
+    /// process decided: nothing has to be settled.
     pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
         let mut ledger = self.ledger();
         let undecided = self.config().is_some() && ledger.report().verdicts().is_empty();
@@ -190,15 +190,15 @@ impl RateLimitStatus {
         self.ledger().report().verdicts().to_vec()
     }
 
-    /// The verdict that the headers speak of: of the enforced quotas the one with the least share of its budget left.
-    /// `None` if none took part, or the backend failed and the request passed undecided.
+    /// The verdict that the headers show: among the enforced quotas, the one with the smallest share of its budget left. `None`
+    /// if no quota took part, or the backend failed and the request passed undecided.
     #[must_use]
     pub fn tightest(&self) -> Option<PolicyVerdict> {
         self.ledger().report().tightest().cloned()
     }
 }
 
-/// Why a cost was not settled: the policy took no part in the request.
+/// The error of a cost that was not settled, because the policy took no part in the request.
 ///
 /// ```
 /// use tollgate::{RateLimitStatus, SettleError};

@@ -1,5 +1,5 @@
-//! The parts of this transport that another one over HTTP needs: `tollgate-grpc` answers with them, and limits methods as handlers
-//! are limited.
+//! The parts of this transport that another one over HTTP needs. `tollgate-grpc` answers with them, and limits methods in the
+//! same way as handlers.
 //!
 //! This module may change with any version of Tollgate: it is made for Tollgate's own crates.
 

@@ -1,4 +1,4 @@
-//! What requests to annotated handlers share, in every order that threads can take.
+//! Models of the types that requests to annotated handlers share, in every order that threads can take.
 //!
 //! The module is the crate's own, with loom's locks in place of std's. The modules that it uses stand in `models/registry.rs`, as
 //! far as it matters here.

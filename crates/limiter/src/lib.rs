@@ -1,10 +1,10 @@
-//! Who pays and whether they may: policies, keys, and the limiter that decides about a request.
+//! Policies, keys, and the limiter that decides whether a request may pass and whose budget pays.
 //!
-//! A [`Limiter`] has one entry for requests: the head of a request goes in, an admission comes out. This crate reads heads of
-//! requests (`http`) and knows no service, no answer and no header that is written. A transport brings those: `tollgate-http` is
-//! the one for tower and axum, `tollgate-grpc` the one for tonic, and [`transport`] is what either is built on.
+//! A [`Limiter`] has one entry for requests: the head of a request goes in, an admission comes out. This crate reads the heads of
+//! requests (`http`). It has no service, makes no answer and writes no header. A transport does that: `tollgate-http` is the one
+//! for tower and axum, `tollgate-grpc` the one for tonic, and [`transport`] is what either is built on.
 //!
-//! **Users write `tollgate`**, which has everything here under one name. This crate is for those who build a transport.
+//! **Users write `tollgate`**, which has everything here under one name. This crate is for authors of a transport.
 
 mod attached;
 mod client;

@@ -1,4 +1,4 @@
-//! Policies, a backend, and the rule for when the backend fails: the one way in which a request is decided, whoever asks.
+//! Policies, a backend, and the rule for when the backend fails. Every request is decided here.
 
 mod admission;
 mod builder;
@@ -76,15 +76,15 @@ use crate::{ConfigError, Key, Policy, Quota, RequestView};
 #[derive(Clone)]
 pub struct Limiter(Arc<Inner>);
 
-/// Six full logs. All logs that a request meets are read in one call, which keeps a shared server from others for less than a
-/// millisecond, see `tollgate-redis`.
+/// Six full logs. One call reads all logs of a request, and blocks a shared server for less than a millisecond: see
+/// `tollgate-redis`.
 pub const MOST_LOG_ENTRIES: usize = 6 * 1024;
 
 struct Inner {
     snapshot: ArcSwap<Snapshot>,
     /// How often the policies were replaced.
     generation: AtomicU64,
-    /// Whether a policy charges by the response, of those now or before.
+    /// True if a present or former policy charges by the response.
     has_outcomes: AtomicBool,
     terms: Terms,
     backend: Arc<dyn Backend>,
@@ -92,7 +92,7 @@ struct Inner {
     health: Health,
     observers: Observers,
     warned_of_missing_peer: AtomicBool,
-    /// Whether a layer charges messages.
+    /// True if a layer charges messages.
     attends_messages: AtomicBool,
     /// The policies that handlers and routes have brought along.
     attached: Attached,
@@ -152,9 +152,8 @@ impl Limiter {
 
     /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full.
     ///
-    /// A policy whose [key](Policy::key) was never stated takes any text, since [`check`](Self::check) charges it, and so does this:
-    /// a text that was never charged has nothing to be forgotten. Where the key is stated to be the client's address, text is an
-    /// error.
+    /// A policy whose [key](Policy::key) was never stated takes any text, because [`check`](Self::check) charges any text. If the
+    /// key is stated to be the client's address, text is an error.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -171,8 +170,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If there is no policy of that name, if no request under it ever has an identity such as `key` (text, where its key is an
-    /// address), or if the backend cannot do it.
+    /// If there is no policy of that name, if no request under it can have an identity such as `key` (text, where its key is an
+    /// address), or if the backend fails.
     pub async fn reset(&self, policy: &str, key: impl Into<Key> + Send) -> Result<(), CheckError> {
         let key = key.into();
         let unknown = || CheckError::UnknownPolicy {
@@ -187,9 +186,9 @@ impl Limiter {
         Ok(())
     }
 
-    /// Forgets in which tier the identity `key` is under a policy whose [tiers are asked for](crate::Tiers::by_async), to be called
-    /// when a customer's plan has changed: the next request of the identity waits for a new answer. An answer that is under way
-    /// is not remembered. Each process remembers for itself, and has to be told.
+    /// Forgets the tier of the identity `key` under a policy whose [tiers are asked for](crate::Tiers::by_async). Call it when a
+    /// customer's plan has changed: the next request of the identity waits for a new answer. An answer that is under way is
+    /// dropped. Each process has a cache of its own and has to be told.
     ///
     /// ```
     /// use std::time::Duration;
@@ -221,7 +220,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Whether a request under the policy may have this identity.
+    /// Refuses an identity that no request under the policy can have.
     fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
         match policy.misfit(key, &self.0.terms.client) {
             None => Ok(()),
@@ -232,7 +231,7 @@ impl Limiter {
         }
     }
 
-    /// How many decisions the backend has failed to make, whatever became of the requests: to be watched.
+    /// The number of decisions that the backend failed to make, for an alert.
     ///
     /// The log says when an outage begins (a warning), each minute that it lasts, and when it ends: where the backend is, why it
     /// does not decide, for how long, and how many requests passed undecided. Two warnings are ten seconds apart at least; what
@@ -375,7 +374,7 @@ impl Limiter {
         RequestView::of_parts(parts).trusting(&self.0.terms.client)
     }
 
-    /// What modules further up keep with this limiter.
+    /// Values that upper modules keep with this limiter.
     #[doc(hidden)]
     pub fn attached(&self) -> &Attached {
         &self.0.attached
@@ -387,7 +386,7 @@ impl Limiter {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Whether a response may change what its request cost.
+    /// True if a response may change the cost of its request.
     #[doc(hidden)]
     #[inline]
     pub fn has_outcomes(&self) -> bool {
@@ -414,7 +413,7 @@ impl fmt::Debug for Limiter {
 ///
 /// # Panics
 ///
-/// If [`LimiterBuilder::build`] would refuse the policy. What comes from outside goes through that.
+/// If [`LimiterBuilder::build`] would refuse the policy. Policies from outside go through the builder.
 impl From<Policy> for Limiter {
     fn from(policy: Policy) -> Self {
         literal(Self::builder().policy(policy).build())

@@ -1,4 +1,4 @@
-//! Which requests, whose budget, how much, and what happens otherwise.
+//! Policies: the requests that they cover, the key, the quotas, and the rules for exceptions.
 
 mod conditions;
 mod cost;
@@ -43,10 +43,10 @@ use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
 use crate::literal::literal;
 use crate::{ClientAddress, ConfigError, Key, Mode, RequestView};
 
-/// A rule: a name, which requests it covers, whose budget it spends, what a request costs, and one or more quotas.
+/// A named limit: the requests that it covers, the key, the cost, and one or more quotas.
 ///
-/// As it comes, a policy covers every request, counts each as 1, spends the budget of the [client's address](crate::ClientIp),
-/// lets those who have none share one budget, is enforced, and lets requests pass while the backend fails.
+/// By default a policy covers every request, counts each as 1, has a budget for each [client address](crate::ClientIp) and one
+/// for all requests without an address, is enforced, and lets requests pass while the backend fails.
 ///
 /// ```
 /// use tollgate::key::Header;
@@ -65,7 +65,7 @@ pub struct Policy {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) key: key::Source,
-    /// What identities that finds.
+    /// The kinds of identities that the key finds.
     pub(crate) shape: KeyShape,
     conditions: Option<Arc<Conditions>>,
     pub(crate) exemptions: Exemptions,
@@ -78,14 +78,14 @@ pub struct Policy {
     pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
-    /// What the backend has to be able to do beyond quotas.
+    /// The capabilities that the backend needs beyond quotas.
     pub(crate) needed: Capabilities,
 }
 
-/// What it means that a request does not say whose budget it spends.
+/// The rule for a request without an identity.
 ///
-/// It may say nothing at all, or say it so that readers differ: two cookies of one name, a body that is too long to be read. Such a
-/// request is [ambiguous](crate::key::KeyMissing::ambiguous), and no rule lets it pass.
+/// An identity may be absent, or readers may differ about it: two cookies of one name, a body that is too long to be read. The
+/// latter is [ambiguous](crate::key::KeyMissing::ambiguous), and no rule lets such a request pass uncharged.
 ///
 /// ```
 /// use tollgate::key::{Cookie, Header};
@@ -104,18 +104,16 @@ pub struct Policy {
 )]
 #[non_exhaustive]
 pub enum OnMissing {
-    /// All of them share one budget. The default: leaving the header out is then no way around the limit, as it would be
-    /// with [`Pass`](Self::Pass), and callers that never knew of it still get an answer, which they would not with
-    /// [`Deny`](Self::Deny).
+    /// All such requests share one budget. This is the default. With [`Pass`](Self::Pass), leaving the header out would be a way
+    /// around the limit. With [`Deny`](Self::Deny), callers that do not know the header would get no answer.
     #[default]
     Share,
-    /// The policy does not apply to requests without an identity. For limits on something that not everybody has, such as a
-    /// session. What is ambiguous is not absent, since the handler may read what the limiter cannot tell: all such requests
-    /// share one budget, as with [`Share`](Self::Share).
+    /// The policy does not apply to requests without an identity. It is for limits on something optional, such as a session. An
+    /// ambiguous identity is not absent, since the handler may read it: all requests with one share one budget, as with
+    /// [`Share`](Self::Share).
     Pass,
-    /// The request is refused, also if its identity is ambiguous: 403, since no waiting helps. Not 401, which has to say how to authenticate
-    /// (`WWW-Authenticate`), and that is not the limiter's to know: an answer of your own
-    /// (`RateLimitLayer::respond_with`) can.
+    /// The request is refused with 403, since no waiting helps, also if its identity is ambiguous. The status is not 401, which
+    /// has to say how to authenticate (`WWW-Authenticate`): `RateLimitLayer::challenge` states that.
     Deny,
 }
 
@@ -124,7 +122,7 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// While it is built, if the name is not one or there is no quota: see [`try_new`](Self::try_new).
+    /// While it is built, if the name is invalid or there is no quota: see [`try_new`](Self::try_new).
     #[track_caller]
     pub fn new(name: &str, quotas: impl Into<Quotas>) -> Self {
         literal(Self::try_new(name, quotas))
@@ -149,7 +147,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If the name is not one, or there is no quota.
+    /// If the name is invalid, or there is no quota.
     pub fn try_new(name: &str, quotas: impl Into<Quotas>) -> Result<Self, ConfigError> {
         check_name(name)?;
         let limits = quotas.into().into_limits(name)?;
@@ -173,7 +171,7 @@ impl Policy {
         })
     }
 
-    /// Whose budget a request spends.
+    /// Sets the key: the identity whose budget a request spends. The default is the client's address.
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = key::Source::new(key);
@@ -181,8 +179,8 @@ impl Policy {
         self
     }
 
-    /// What a request costs. 1 unless this says otherwise; 0 makes each request a peek, which always passes. More than a full
-    /// budget of one of its quotas holds is refused when the limiter is built.
+    /// Sets the cost of a request, which is 1 by default. A cost of 0 makes each request a peek, which always passes. A cost
+    /// above a full budget of one of its quotas is an error when the limiter is built.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -196,7 +194,7 @@ impl Policy {
         self
     }
 
-    /// What a request costs, by what its head says: the length of its body, the size of the page that it asks for.
+    /// Computes the cost of a request from its head: the length of its body, the size of the page that it asks for.
     ///
     /// ```
     /// use http::header::CONTENT_LENGTH;
@@ -216,7 +214,7 @@ impl Policy {
         self
     }
 
-    /// On trial: decided and reported, never enforced, and never in the way of policies that are.
+    /// Puts the policy on trial: decided and reported, never enforced, and without effect on other policies.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -234,8 +232,7 @@ impl Policy {
         self
     }
 
-    /// Whose budget a request spends, as somebody says who has to be asked. A [check](crate::Limiter::check) brings the
-    /// identity along.
+    /// Sets a key that has to be asked for. A [check](crate::Limiter::check) brings its identity along.
     ///
     /// ```
     /// use tollgate::{ClientIp, Policy, Quota, key};
@@ -255,11 +252,10 @@ impl Policy {
         self
     }
 
-    /// Charged only where it is asked for by name: by an annotation, a route, or [`check`](crate::Limiter::check). The layer
-    /// does not charge requests under it, whatever they are.
+    /// Makes the policy one that is charged only by name: by an annotation, a route, or [`check`](crate::Limiter::check). The
+    /// layer charges no request under it.
     ///
-    /// Where it is asked for takes the place of its [routes](Self::route). Its other conditions hold as ever, and so do its
-    /// lists.
+    /// The place where it is named replaces its [routes](Self::route). Its other conditions and its lists still hold.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -279,21 +275,21 @@ impl Policy {
         self
     }
 
-    /// What it means that a request does not say whose budget it spends.
+    /// The rule for a request without an identity.
     #[must_use]
     pub fn on_missing(mut self, rule: OnMissing) -> Self {
         self.on_missing = rule;
         self
     }
 
-    /// What happens while the backend cannot decide.
+    /// The rule while the backend cannot decide.
     #[must_use]
     pub fn on_failure(mut self, rule: OnFailure) -> Self {
         self.on_failure = rule;
         self
     }
 
-    /// Why no request under a limiter that finds its clients in this way ever has this identity; nothing if one may.
+    /// The reason why no request under a limiter with this client address ever has this identity; `None` if one may.
     pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
         self.shape.misfit(key, client)
     }
@@ -313,7 +309,7 @@ impl Policy {
         }
     }
 
-    /// Whether nothing but a request's key has to be found, if the policy covers it.
+    /// True if nothing but a request's key has to be found, if the policy covers it.
     /// Which messages it charges, if it is for messages.
     #[doc(hidden)]
     #[must_use]

@@ -1,4 +1,4 @@
-//! What was decided about a request, quota by quota: what handlers see and headers say.
+//! The decisions about a request, quota by quota, for handlers and headers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct PolicyVerdict {
     label: Arc<Label>,
     mode: Mode,
     verdict: Verdict,
-    /// By the backend's clock. Nothing, if a budget of this process decided: what that took is not the backend's to give back.
+    /// The time by the backend's clock. `None` if a budget of this process decided: the backend has nothing to credit.
     at: Option<Timestamp>,
 }
 
@@ -55,19 +55,19 @@ impl PolicyVerdict {
         self.label.quota()
     }
 
-    /// Whether the request depended on it; `false` for a policy on trial.
+    /// True if the request depended on it; false for a policy on trial.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.mode == Mode::Enforce
     }
 
-    /// What was decided.
+    /// The decision.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// What the quota and its policy are called.
+    /// The names of the quota and its policy.
     #[doc(hidden)]
     #[must_use]
     pub fn label(&self) -> &Arc<Label> {
@@ -80,7 +80,7 @@ impl PolicyVerdict {
         self.at
     }
 
-    /// The proof that `key` was charged, if it was.
+    /// The receipt for the charge to `key`, if there was one.
     #[doc(hidden)]
     pub fn receipt(&self, key: &Key) -> Option<Receipt> {
         let charge = Charge {
@@ -93,17 +93,17 @@ impl PolicyVerdict {
         Receipt::of(&charge, &self.verdict, self.at?)
     }
 
-    /// What it really cost is this.
+    /// Corrects the verdict to the real cost.
     pub(crate) fn correct_to(&mut self, cost: u64) {
         self.verdict = self.verdict.corrected_to(cost);
     }
 
-    /// Whether the request depended on it, and it was asked.
+    /// True if the request depended on the quota, and it was asked.
     pub(crate) fn counts(&self) -> bool {
         self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
     }
 
-    /// Whether this is one of those for which the request was refused.
+    /// True if the request was refused because of this verdict.
     #[doc(hidden)]
     pub fn refuses(&self) -> bool {
         self.is_enforced() && self.verdict.is_denied()
@@ -162,7 +162,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// How long until the refused request would pass; `None` if it never would, or was not refused.
+    /// The time until the refused request would pass; `None` if it never would, or was not refused.
     pub fn retry_after(self) -> Option<Duration> {
         let refusals = self.0.iter().filter(|one| one.refuses());
         let longest = refusals.filter_map(|one| match one.verdict.outcome() {

@@ -1,4 +1,4 @@
-//! What policies and keys may look at.
+//! The parts of a request that policies and keys may read.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -12,9 +12,9 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use crate::client::{ClientAddress, by_its_bits};
 use crate::matching::{PathForms, Pattern};
 
-/// The head of a request, borrowed: what decides which policies apply and whose budget they spend.
+/// The head of a request, borrowed. Policies and keys read it.
 ///
-/// There is no body in it. Whatever must read a body is a layer of its own.
+/// It has no body. Reading bodies needs a layer of its own.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -54,12 +54,12 @@ pub struct RequestView<'a> {
 pub(crate) struct Routing<'a> {
     pub(crate) path: &'a PathForms<'a>,
     pub(crate) routes: &'a [Pattern],
-    /// Whether only the form counts that axum routes by.
+    /// True if only the form counts that axum routes by.
     pub(crate) is_exact: bool,
 }
 
 impl<'a> Routing<'a> {
-    /// The same for what a policy exempts.
+    /// The routing for a policy's exemptions, which counts only the form that axum routes by.
     pub(crate) fn exact(&self) -> Self {
         Self {
             is_exact: true,
@@ -86,13 +86,13 @@ impl<'a> Routing<'a> {
 /// The client's address once it has been looked for.
 pub(crate) type FoundClient = OnceLock<Option<IpAddr>>;
 
-/// What requests without a limiter are looked at with.
+/// The client address for requests without a limiter.
 static PEER: ClientAddress = ClientAddress::peer();
 
-/// The peer's address, inserted into the request's extensions by a server or a layer that knows better.
+/// The peer's address. A server or a layer inserts it into the request's extensions.
 ///
-/// Under axum `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) is understood, under tonic `TcpConnectInfo`. This one
-/// goes before them: whoever inserts it has decided (a PROXY protocol in front of the server, a Unix socket without address).
+/// Under axum, `ConnectInfo<SocketAddr>` (or `MockConnectInfo` in tests) has the address; under tonic, `TcpConnectInfo`. This
+/// type takes precedence over them, for servers behind a PROXY protocol and for Unix sockets without an address.
 ///
 /// A service without a network, such as a test, states the caller:
 ///
@@ -123,7 +123,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// The head that `parts` are.
+    /// The view of `parts`.
     ///
     /// ```
     /// use http::Request;
@@ -145,13 +145,13 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// The same, with what a limiter trusts.
+    /// The view with a limiter's client address.
     #[inline]
     pub(crate) fn trusting(self, client: &'a ClientAddress) -> Self {
         Self { client, ..self }
     }
 
-    /// The same, so that several policies that ask for the client's address have headers read once.
+    /// The view with a cache of the client's address, so that several policies read headers once.
     pub(crate) fn remembering(self, found: &'a FoundClient) -> Self {
         Self {
             found: Some(found),
@@ -159,7 +159,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// The same for a policy with patterns, so that its key can ask for what stands in the path.
+    /// The view for a policy with patterns, so that its key can read parts of the path.
     pub(crate) fn routed(self, routing: &'a Routing<'a>) -> Self {
         Self {
             routing: Some(routing),
@@ -176,7 +176,7 @@ impl<'a> RequestView<'a> {
         matched_path(self.extensions)
     }
 
-    /// What axum's `nest` has taken off the path, as it was written there.
+    /// The part of the path that axum's `nest` took off, as it was written there.
     pub(crate) fn nested_path(&self) -> Option<&'a str> {
         nested_path(self.extensions)
     }
@@ -193,8 +193,7 @@ impl<'a> RequestView<'a> {
         self.uri
     }
 
-    /// The target as the caller sent it. Within axum's `nest` that is more than [`uri`](Self::uri), which lacks what the
-    /// outer router has taken off.
+    /// The target as the caller sent it. Within axum's `nest`, [`uri`](Self::uri) lacks the part that the outer router took off.
     #[must_use]
     pub fn original_uri(&self) -> &'a Uri {
         #[cfg(feature = "axum")]
@@ -212,8 +211,8 @@ impl<'a> RequestView<'a> {
     /// of these, and readers differ about them: HTTP has the target go before the header, and axum-extra's `Host` has the header go
     /// before the target. `Forwarded` and `X-Forwarded-Host` do not count, since any caller can send them.
     ///
-    /// So a condition that lets a request pass may ask for it, and one that limits may not: what is ambiguous would get around it.
-    /// [`Policy::host`](crate::Policy::host) covers what is ambiguous.
+    /// So a condition that lets a request pass may use it, and one that limits may not: an ambiguous request would get around it.
+    /// [`Policy::host`](crate::Policy::host) covers ambiguous requests.
     #[must_use]
     pub fn host(&self) -> Option<Cow<'a, str>> {
         let target = self.original_uri().host();
@@ -231,20 +230,20 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// The headers. Nothing in them can be trusted unless you know who set it.
+    /// The headers. Any caller can set any of them.
     #[must_use]
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What outer layers and the server attached.
+    /// The values that outer layers and the server attached.
     #[must_use]
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions
     }
 
-    /// The address of the caller: what the limiter's [`ClientAddress`] makes of the peer and the headers. Without a limiter
-    /// it is the peer's.
+    /// The address of the caller, which the limiter's [`ClientAddress`] finds in the peer and the headers. Without a limiter it
+    /// is the peer's.
     ///
     /// It is a whole address. [`ClientIp`](crate::ClientIp) makes it an identity, for which IPv6 is grouped.
     #[must_use]
@@ -264,12 +263,12 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// What makes an identity of the client's address.
+    /// The rule that makes an identity of the client's address.
     pub(crate) fn client_address(&self) -> &'a ClientAddress {
         self.client
     }
 
-    /// The address of the socket's other end, if the server said so.
+    /// The address of the socket's other end, if the server stated it.
     #[must_use]
     #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
@@ -346,7 +345,7 @@ fn name_of_host(host: &str) -> Option<&str> {
     is_host.then_some(host)
 }
 
-/// Whether names of hosts have such characters.
+/// True if names of hosts may have this character.
 pub(crate) fn is_in_names(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }

@@ -1,4 +1,4 @@
-//! What requests share, in every order that threads can take.
+//! Models of the types that requests share, in every order that threads can take.
 //!
 //! The modules are the crate's own, with loom's locks in place of std's.
 

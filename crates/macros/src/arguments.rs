@@ -8,7 +8,7 @@ use syn::{Error, Ident, LitInt, LitStr, Path, Result, Token, Type};
 
 const KNOWN: &str = "burst, cost, crate, key, name, policy and shadow";
 
-/// What stands between the parentheses: each argument at most once, and nothing else is known about them.
+/// The content of the parentheses: each argument at most once. Nothing else is checked.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) quota: Option<LitStr>,
@@ -140,7 +140,7 @@ fn path(input: ParseStream<'_>) -> Result<Path> {
     input.call(Path::parse_mod_style)
 }
 
-/// A type, and not the expression that one is tempted to write.
+/// A type. Users are tempted to write an expression.
 fn key(input: ParseStream<'_>) -> Result<Type> {
     let tried = input.fork();
     match tried.parse::<Type>() {

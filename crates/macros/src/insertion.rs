@@ -10,11 +10,11 @@ use crate::text::{Place, text};
 
 /// An insertion is what is written into a function.
 pub(crate) struct Insertion {
-    /// Where `tollgate` is.
+    /// The path of `tollgate`.
     pub(crate) krate: Path,
-    /// The type that says what the limits are.
+    /// The type that states the limits.
     pub(crate) limits: TokenStream,
-    /// Here the compiler says what is wrong with a key at the key. Elsewhere it would say that the function is wrong.
+    /// Makes the compiler report a wrong key at the key, and not at the function.
     pub(crate) checks: Vec<Stmt>,
 }
 

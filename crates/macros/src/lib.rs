@@ -1,7 +1,7 @@
 //! `#[rate_limit(..)]`, which [`tollgate`](https://docs.rs/tollgate) re-exports: use it from there.
 //!
-//! In four steps: the attribute as it was written, what it means if it means anything, that meaning as a type, and the
-//! function with that type in it, be it a handler or a method.
+//! The macro has four steps: the attribute as it was written, its meaning if it is valid, the meaning as a type, and the function
+//! (a handler or a method) with that type in it.
 
 mod arguments;
 mod expand;
@@ -15,14 +15,14 @@ use proc_macro::TokenStream;
 
 use self::text::Place;
 
-/// The handler, or the method of a gRPC service, is limited wherever it is mounted under a `RateLimitLayer`; there is nothing to
-/// register. It is refused before its arguments are extracted, so no body is read. What the layer took of a request that is
-/// refused is given back, and the response carries the fields of every policy that took part. Of several layers around it the
-/// nearest one's limiter decides, and has the policies that it names.
+/// The handler, or the method of a gRPC service, is limited wherever it is mounted under a `RateLimitLayer`, without
+/// registration. A request is refused before its arguments are extracted, so no body is read. Charges of the layer for a refused
+/// request are credited, and the response carries the fields of every policy that took part. If several layers surround the
+/// handler, the limiter of the nearest one decides and has the named policies.
 ///
-/// Without a `RateLimitLayer` around it, and if it names a policy that the limiter does not have, the handler answers 500,
-/// and says in the log what is missing; in builds with debug assertions the body says it too. `Limiter::expects` looks for
-/// policies when the server starts.
+/// The handler answers 500 if no `RateLimitLayer` surrounds it, or if it names a policy that the limiter does not have. The log
+/// says what is missing; in builds with debug assertions the body does too. `Limiter::expects` looks for policies when the server
+/// starts.
 ///
 /// # Arguments
 ///
@@ -37,16 +37,16 @@ use self::text::Place;
 /// | `policy = "search"` | instead of all of these but `cost`: a policy of the limiter | |
 /// | `crate = my::tollgate` | where `tollgate` is, if it is re-exported | `::tollgate` |
 ///
-/// A policy that only annotations shall charge is declared with `Policy::on_demand`. Any other is charged by the layer for
-/// every request that it covers, and by the annotation once more.
+/// `Policy::on_demand` declares a policy that only annotations charge. The layer charges any other policy for every request that
+/// it covers, and the annotation charges it once more.
 ///
 /// # Names
 ///
 /// An inline limit is called by the method and the route that the request took, `post/login` or `get/users/_id_`, so that each
-/// route that the handler is mounted at has budgets of its own; `HEAD` counts as `GET`. With `name = ".."` they are one.
-/// Two limits of one name in one limiter are an error, which the handler that comes second answers with, as above.
-/// Where handlers are mounted is known to axum's router alone until a request comes, so that nothing finds such a clash
-/// earlier: a test that sends each limited route one request does.
+/// route that the handler is mounted at has budgets of its own; `HEAD` counts as `GET`. With `name = ".."` they are one. Two
+/// limits of one name in one limiter are an error, which the handler that comes second answers with, as above. Only axum's router
+/// knows where handlers are mounted, until a request comes. So such a clash shows with the first request: a test that sends one
+/// request to each limited route finds it.
 ///
 /// # Several on one handler
 ///
@@ -55,7 +55,8 @@ use self::text::Place;
 /// # Where it may stand
 ///
 /// On a function, or on a function in an `impl` block that has no `self`: one that has is taken for a method of a gRPC service.
-/// It adds an argument before the others, and leaves the rest as it is. Other attributes that look at the arguments, such as axum's `debug_handler`, go *below* it.
+/// The macro adds an argument before the others, and leaves the rest as it is. Other attributes that read the arguments, such as
+/// axum's `debug_handler`, go *below* it.
 ///
 /// # Calling the handler in a test
 ///

@@ -1,4 +1,4 @@
-//! What an annotation means, if it means anything.
+//! The meaning of an annotation, if it is valid.
 
 use proc_macro2::Span;
 use syn::{Error, LitStr, Path, Result, Type};
@@ -9,9 +9,9 @@ use crate::arguments::{Arguments, Named, Number};
 /// One limit of a handler.
 pub(crate) struct Limit {
     pub(crate) rule: Rule,
-    /// What a request costs, if that is not for the rule to say.
+    /// The cost of a request, if it is not the policy's.
     pub(crate) cost: Option<u64>,
-    /// Where `tollgate` is, if it was said.
+    /// The path of `tollgate`, if it was stated.
     pub(crate) krate: Option<Path>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Rule {
 }
 
 impl Limit {
-    /// `nothing` is where it is to be said that nothing is said.
+    /// Reports an empty annotation at `nothing`.
     pub(crate) fn new(arguments: Arguments, nothing: Span) -> Result<Self> {
         let krate = arguments.krate.as_ref().map(|krate| krate.value.clone());
         match (&arguments.quota, &arguments.policy) {

@@ -1,6 +1,6 @@
-//! A method of a gRPC service, which asks before it does anything else.
+//! A method of a gRPC service, which asks the limiter first.
 //!
-//! `async_trait` has been here before: what it leaves of an `async fn` is a function that returns a future in a box.
+//! `async_trait` has expanded before: it turns an `async fn` into a function that returns a boxed future.
 
 use std::mem;
 
@@ -66,7 +66,7 @@ pub(crate) fn limit(method: &mut ItemFn, insertion: &Insertion) -> Result<()> {
     Ok(())
 }
 
-/// What the method calls its request, and of which type that is.
+/// The name and the type of the method's request.
 fn take_request(method: &mut ItemFn, name: &Ident) -> Result<(Pat, Type)> {
     let place = method.sig.ident.span();
     let mut arguments = method.sig.inputs.iter_mut().skip(1);
@@ -83,9 +83,9 @@ fn take_request(method: &mut ItemFn, name: &Ident) -> Result<(Pat, Type)> {
     }
 }
 
-/// What a method returns that is no `async fn`.
+/// The return type of a method that is not an `async fn`.
 struct Returned {
-    /// As a closure can say it: nothing, if the type has no name.
+    /// The type as a closure can state it; `None` if it has no name.
     annotation: TokenStream,
     boxed: bool,
 }

@@ -8,7 +8,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::Path;
 
-/// Where an annotation stands, to tell two handlers of one name apart, and to be found by whoever reads a log.
+/// The place of an annotation. It tells two handlers of one name apart, and a reader of a log finds it.
 pub(crate) struct Place {
     file: PathBuf,
     line: usize,

@@ -109,7 +109,7 @@ async fn several_annotations_are_one_decision() {
     assert_eq!(left(&limiter, "daily").await, 8);
 }
 
-/// What the client on this machine has left.
+/// The budget that the client on this machine has left.
 async fn left(limiter: &Limiter, policy: &str) -> u64 {
     let client = limiter.client_key(Ipv4Addr::LOCALHOST.into());
     let asked = limiter.check(policy, client).cost(0).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the compiler says to annotations, right and wrong.
+//! The compiler's words about annotations, right and wrong.
 //!
 //! Where it is rustc that speaks, its words change with its version: CONTRIBUTING.md says how to take them over.
 

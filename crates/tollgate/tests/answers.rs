@@ -1,4 +1,4 @@
-//! What callers are told.
+//! Answers to callers.
 
 #![allow(
     clippy::panic,

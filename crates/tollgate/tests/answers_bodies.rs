@@ -1,4 +1,4 @@
-//! What refused callers are sent, in whatever body the service has.
+//! Answers to refused callers, in every body that a service may have.
 
 #![allow(
     clippy::panic,
@@ -26,7 +26,7 @@ fn one_an_hour() -> RateLimitLayer {
     RateLimitLayer::new(Quota::per_hour(1))
 }
 
-/// What a layer answers to a request, as text.
+/// The layer's answer to a request, as text.
 async fn send_to(layer: &RateLimitLayer, request: Request<Body>) -> Response<String> {
     let service = layer.layer(Strict::default());
     let response = service.oneshot(request).await.unwrap();

@@ -1,4 +1,4 @@
-//! What pages in browsers may read.
+//! The headers that pages in browsers may read.
 
 #![allow(
     clippy::panic,

@@ -29,7 +29,7 @@ fn one_a_minute() -> RateLimitLayer {
     RateLimitLayer::new(limiter.build().unwrap())
 }
 
-/// What two hundred callers are told who all come too late.
+/// The waits of two hundred callers that all come too late.
 async fn told<S>(service: S) -> Vec<Response<Body>>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone,

@@ -117,7 +117,7 @@ fn parameter(parameters: &Parameters, name: &str) -> Option<u64> {
     parameters.get(name).map(integer)
 }
 
-/// What a refused caller is told, and what one that passed is.
+/// The answers to a refused caller and to one that passed.
 fn expected(one: &PolicyVerdict) -> (u64, Duration) {
     let verdict = one.verdict();
     match verdict.retry_after() {

@@ -33,7 +33,7 @@ fn get(uri: &str) -> Request<Body> {
     request.body(Body::empty()).unwrap()
 }
 
-/// What passes first, and that whoever comes next is refused with an answer that can be read.
+/// The first answer. Checks that the next request is refused with an answer that can be read.
 async fn passes_once<S, R>(service: S, uri: &str) -> (HeaderMap, Bytes)
 where
     S: Service<Request<Body>, Response = Response<R>, Error: std::fmt::Debug> + Clone,

@@ -1,4 +1,4 @@
-//! Who is calling, through proxies: on real sockets, and as policies, closures and answers see it.
+//! The caller behind proxies: on real sockets, and as policies, closures and answers see it.
 
 #![allow(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! What is trusted is said once, on the limiter: a caller is the same to policies, annotations, routes and gRPC.
+//! The limiter states once which proxies are trusted: a caller is the same to policies, annotations, routes and gRPC.
 
 #![allow(
     clippy::panic,

@@ -113,7 +113,7 @@ impl Place {
         file
     }
 
-    /// The same file without one of the keys that this place needs.
+    /// A whole file without one of the keys that this place needs.
     fn without(self, key: &str) -> Table {
         let mut file = self.with(&Table::new());
         let policy = &mut file["policies"].as_array_mut().unwrap()[0];
@@ -137,7 +137,7 @@ fn build(file: &Table) -> Result<LimiterBuilder, String> {
     builder.map_err(|error| error.to_string())
 }
 
-/// What the file says, and what is built of it.
+/// The content of the file, and the builder that is made of it.
 fn read_and_built(file: &Table) -> (serde_json::Value, String) {
     let config = read(file).unwrap_or_else(|error| panic!("{error}\n{file}"));
     let builder = build(file).unwrap_or_else(|error| panic!("{error}\n{file}"));

@@ -241,7 +241,7 @@ fn what_has_the_wrong_shape_is_refused_with_the_field_and_what_was_expected() {
     );
 }
 
-/// What stands in a policy beside its quota, as TOML and as JSON, and what is said of it.
+/// Wrong fields of a policy, as TOML and as JSON, with the error for each.
 const SHAPES: [[&str; 3]; 12] = [
     [
         "qoutas = 1",

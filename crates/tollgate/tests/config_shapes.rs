@@ -1,4 +1,4 @@
-//! What configurations look like: they are written as they were read, and nothing that is read makes the limiter panic.
+//! The shapes of configurations: they are written as they were read, and none makes the limiter panic.
 
 #![cfg(feature = "serde")]
 #![allow(
@@ -110,7 +110,7 @@ fn what_was_not_written_is_not_written_back() {
     assert_eq!(serde_json::to_value(read(&stated)).unwrap(), stated);
 }
 
-/// What stands in configurations, right and wrong.
+/// Values in configurations, right and wrong.
 fn words() -> impl Strategy<Value = Value> {
     let known = prop::sample::select(vec![
         "p",

@@ -62,7 +62,7 @@ async fn each_rule_acts_while_redis_is_gone_and_none_when_it_is_back() {
     assert_eq!(allowed(&limiter, "local", 6).await, 4);
 }
 
-/// What `OnFailure::Local` may cost at most: Redis's budget, and for each process its share, however often there is an outage.
+/// The most that `OnFailure::Local` may admit: Redis's budget, and for each process its share, however often there is an outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_processes_in_several_outages_admit_redis_s_budget_and_a_share_each() {
     const PROCESSES: usize = 3;

@@ -1,4 +1,4 @@
-//! What happens while the backend cannot decide: a failure is never mistaken for a denial, nor the other way round.
+//! The rules while the backend cannot decide: a failure is never mistaken for a denial, nor the other way round.
 
 #![allow(
     clippy::panic,

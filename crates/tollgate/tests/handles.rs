@@ -1,4 +1,4 @@
-//! What handlers hold on to, while what nobody holds any more is used again for the next request.
+//! Handles that handlers keep, while free ones are used again for the next request.
 
 #![allow(
     clippy::panic,
@@ -62,7 +62,7 @@ async fn serve(layers: &[RateLimitLayer], requests: usize, every: usize, kept: &
     }
 }
 
-/// What is left under the first policy, and how many verdicts there are.
+/// The rest of the first policy's budget, and the number of verdicts.
 fn says(status: &RateLimitStatus) -> (u64, usize) {
     let verdicts = status.verdicts();
     let tokens = verdicts.iter().find(|one| one.policy() == "tokens");

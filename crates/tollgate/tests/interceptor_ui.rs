@@ -1,5 +1,5 @@
-//! What the compiler says about wrong uses of the interceptor, in the words of one version: CONTRIBUTING.md says how to take
-//! over those of another.
+//! The compiler's words about wrong uses of the interceptor, in the words of one version: CONTRIBUTING.md says how to take over
+//! those of another.
 
 #![cfg(feature = "tonic")]
 

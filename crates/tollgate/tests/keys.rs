@@ -1,4 +1,4 @@
-//! Whose budget: every kind of key in a router of axum's tells callers apart, and what it does not find the policy judges.
+//! Every kind of key tells callers apart in a router of axum's, and the policy's rule applies if a key finds nothing.
 
 #![allow(
     clippy::panic,
@@ -26,7 +26,7 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
-/// What an outer layer found out.
+/// The value that an outer layer found.
 #[derive(Clone)]
 struct User(u64);
 
@@ -78,7 +78,7 @@ fn sent(kind: &str, body: &'static str) -> Request<Body> {
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 
-/// Who a session belongs to, as somebody says who is asked.
+/// The owner of a session, from a system that is asked.
 fn session() -> impl AsyncKeyExtractor {
     from_async_fn(|request| {
         let session = request.headers().get("x-session").cloned();

@@ -21,7 +21,7 @@ use tollgate::{Limiter, MessageLimitLayer};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What is read ahead, and everything else that a call holds.
+/// The bytes that are read ahead, and everything else that a call holds.
 const MOST: usize = 64 * 1024 + 16 * 1024;
 
 /// The most that was allocated and not freed while half a million messages passed: after the first thousand, and until the last.

@@ -20,7 +20,7 @@ use tollgate::{
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
-/// What was heard of one quota or policy: its name, how it came about, and whether it was denied if it was asked.
+/// The event of one quota or policy: its name, how it came about, and whether it was denied if it was asked.
 type Heard = (String, Cause, Option<bool>);
 
 #[derive(Clone, Default)]

@@ -44,7 +44,7 @@ use uuid::Uuid;
 /// Whom the handler saw, and how often.
 type Seen = BTreeMap<String, usize>;
 
-/// What handlers share.
+/// The state that handlers share.
 #[derive(Clone)]
 struct Shared {
     seen: Arc<Mutex<Seen>>,
@@ -244,14 +244,14 @@ async fn a_cookie_of_a_typed_header_is_one_budget_whichever_of_several_it_reads(
     .await;
 }
 
-/// What a jar would have the caller send, its percent signs and all.
+/// The cookie that a jar would have the caller send, with its percent signs.
 fn line_of(encode: impl FnOnce(CookieJar) -> http::Response<Body>) -> String {
     let response = encode(CookieJar::new());
     let line = response.headers()["set-cookie"].to_str().unwrap();
     line.split(';').next().unwrap().to_owned()
 }
 
-/// The same line with its letters encoded.
+/// The line with its letters encoded.
 fn encoded(line: &str) -> String {
     let (name, value) = line.split_once('=').unwrap();
     let value = percent_encoding::percent_decode_str(value).decode_utf8();

@@ -23,7 +23,7 @@ use tower::{Layer, ServiceExt, service_fn};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What one test allocates is counted while no other runs.
+/// A lock: the allocations of one test are counted while no other runs.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> impl Drop {

@@ -1,4 +1,4 @@
-//! Who calls, and what opens the server, stands in no log, no error and no `Debug`.
+//! Identities and secrets stand in no log, no error and no `Debug`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What a request really cost, said afterwards.
+//! The real cost of a request, stated afterwards.
 
 #![allow(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! What a request was charged, corrected by several threads at once: by its handler, a layer further out, the end of its body.
+//! The charge of a request, corrected by several threads at once: by its handler, a layer further out, the end of its body.
 //!
 //! One lock guards all that a request was charged, so there are no orders to model; what counts is that the sum is right.
 

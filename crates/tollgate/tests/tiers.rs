@@ -454,7 +454,7 @@ async fn whoever_leaves_while_somebody_is_asked_has_spent_nothing() {
     assert_eq!(statuses(&limiter, "a", 3).await, [200, 200, 429]);
 }
 
-/// What a future has to say if it is asked once.
+/// The result of a future that is polled once.
 fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
     let mut cx = Context::from_waker(Waker::noop());
     match future.as_mut().poll(&mut cx) {

@@ -19,12 +19,12 @@ use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Tiers, Unknown};
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
-/// What the policy's own quota holds, and what that of the tier `gold` holds.
+/// The capacities of the policy's own quota and of the tier `gold`.
 const OWN: u64 = 2;
 const GOLD: u64 = 4;
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// What there is to be asked. Time is virtual: it goes on when nothing else can.
+/// The service that is asked for tiers. Time is virtual: it advances when nothing else can.
 #[derive(Clone, Default)]
 struct Database(Arc<State>);
 
@@ -32,7 +32,7 @@ struct Database(Arc<State>);
 struct State {
     takes_ms: AtomicU64,
     asked: AtomicUsize,
-    /// What it says: a plan, that there is none, an error, or nothing ever again.
+    /// Its answer: a plan, no plan, an error, or none at all.
     says: Mutex<Option<Result<Option<&'static str>, &'static str>>>,
 }
 

@@ -96,7 +96,7 @@ async fn a_policy_whose_routes_meet_none_of_many_requests_is_told_of_once() {
     assert!(text.contains("change `.route(\"/z\")`"), "{text}");
 }
 
-/// What is logged while a peer that says whom it speaks for asks twice.
+/// The log while a peer that names another caller asks twice.
 async fn said_of_a_forwarding_peer(header: &'static str, limiter: Limiter) -> String {
     let log = Log::default();
     let _listening = log.listen();

@@ -166,7 +166,7 @@ async fn a_grpc_service_without_package_is_charged_whatever_its_calls_look_like(
     }
 }
 
-/// What handlers have run.
+/// The handlers that have run.
 type Ran = Arc<AtomicUsize>;
 
 async fn runs(State(ran): State<Ran>) {

@@ -1,4 +1,4 @@
-//! What one policy was paid for the messages of a call, and what of that is left.
+//! The charges of one policy for the messages of a call, with the part that is left.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use super::amount::Amount;
 pub(super) struct Account {
     messages: Messages,
     mode: Mode,
-    /// What each message, or byte, costs.
+    /// The cost of each message, or byte.
     cost: u64,
-    /// What the smallest of the policy's full budgets holds.
+    /// The capacity of the policy's smallest full budget.
     capacity: u64,
-    /// What was taken and not spent.
+    /// The units that were taken and not spent.
     ahead: u64,
-    /// The proof of the last that was taken, of which `ahead` is a part.
+    /// The receipt of the last charge, of which `ahead` is a part.
     receipts: Vec<Receipt>,
-    /// How much to take at once.
+    /// The units to take at once.
     block: u64,
-    /// What is to be spent now, how much of it is not there, and how much was asked for.
+    /// The units to spend now, the missing part of them, and the units that were asked for.
     need: u64,
     lack: u64,
     asked: u64,
 }
 
-/// So many messages, or bytes, are taken ahead at most.
+/// The most messages, or bytes, that are taken ahead.
 const MOST_MESSAGES: u64 = 256;
 const MOST_BYTES: u64 = 256 * 1024;
 
-/// And no more than this part of a full budget: what one stream holds, others have to do without.
+/// The largest part of a full budget that is taken ahead. Other streams have to do without it.
 const PART_OF_BUDGET: u64 = 16;
 
 impl Account {
-    /// Nothing, if the policy charges no messages.
+    /// `None` if the policy charges no messages.
     pub(super) fn new(policy: &Policy, limits: &[Limit], cost: u64) -> Option<Self> {
         let capacities = limits.iter().map(|limit| limit.quota.capacity());
         Some(Self {
@@ -54,14 +54,14 @@ impl Account {
         })
     }
 
-    /// The most bytes that a full budget could pay for, if bytes are charged. At least one: what can never pass is for the
-    /// backend to say.
+    /// The most bytes that a full budget could pay for, if bytes are charged. It is at least one: the backend finds out what can
+    /// never pass.
     pub(super) fn most_bytes(&self) -> Option<u64> {
         let bytes = self.capacity / self.cost.max(1);
         self.messages.count_bytes().then_some(bytes.max(1))
     }
 
-    /// Whether the first excess is the end.
+    /// True if the first excess is the end.
     pub(super) fn ends(&self) -> bool {
         self.is_enforced() && self.messages.excess_ends()
     }
@@ -70,7 +70,7 @@ impl Account {
         self.mode == Mode::Enforce
     }
 
-    /// Finds out what is to be asked for: what is missing, or a block if there is to be something ahead.
+    /// Computes the units to ask for: the missing ones, or a block if units are taken ahead.
     pub(super) fn ask(&mut self, amount: Amount, ahead: bool) {
         let units = if self.messages.count_bytes() {
             amount.bytes
@@ -94,17 +94,17 @@ impl Account {
         self.asked == 0
     }
 
-    /// Whether more was asked for than is missing.
+    /// True if more was asked for than is missing.
     pub(super) fn asked_ahead(&self) -> bool {
         self.asked > self.lack
     }
 
-    /// Asks for no more than this next time, which may be too little: then for what is missing.
+    /// Asks for at most this next time, or for the missing units if that is too little.
     pub(super) fn content_with(&mut self, most: u64) {
         self.block = self.block.min(most);
     }
 
-    /// What would have passed, if it is at least what is missing. What is on trial is in nobody's way.
+    /// The cost that would have passed, if it covers the missing units. A policy on trial holds nothing back.
     pub(super) fn could_do_with(&self, verdicts: &[Verdict]) -> Option<u64> {
         if !self.is_enforced() {
             return Some(u64::MAX);
@@ -113,7 +113,7 @@ impl Account {
         (remaining >= self.lack).then_some(remaining)
     }
 
-    /// What was asked for was taken.
+    /// Books the units that were asked for, after they were taken.
     pub(super) fn take(
         &mut self,
         key: &Key,
@@ -131,7 +131,7 @@ impl Account {
         self.take_on_trust();
     }
 
-    /// The same, if nobody took it who could be given it back.
+    /// Books units that no backend has taken, and that need no credit.
     pub(super) fn take_on_trust(&mut self) {
         if self.asked == 0 {
             return;
@@ -148,7 +148,7 @@ impl Account {
         self.block = self.asked.saturating_mul(2).min(most);
     }
 
-    /// It passes.
+    /// Spends the units, because the message passes.
     pub(super) fn spend(&mut self) {
         self.ahead = self.ahead.saturating_sub(self.need);
     }

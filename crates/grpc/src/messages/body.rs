@@ -15,8 +15,8 @@ use super::received_body::ReceivedBody;
 use super::sent_body::SentBody;
 
 pin_project! {
-    /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). That of a call whose messages
-    /// are not charged, and of what is no call, is as it was.
+    /// The body of a request or response under a [`MessageLimitLayer`](super::MessageLimitLayer). The bodies of other requests,
+    /// and of calls whose messages are not charged, are unchanged.
     ///
     /// A service within a `MessageLimitLayer` has this type of bodies, which axum's routers and tonic's services take:
     ///

@@ -1,4 +1,4 @@
-//! What passes of a body whose messages are charged.
+//! The items of a body whose messages are charged.
 
 use std::error::Error;
 
@@ -8,5 +8,5 @@ use http_body::Frame;
 /// The error of such a body: that of the body within, whatever it is.
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What the body yields.
+/// The item that the body yields.
 pub(super) type BodyItem = Option<Result<Frame<Bytes>, BoxError>>;

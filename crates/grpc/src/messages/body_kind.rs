@@ -1,13 +1,13 @@
-//! Which requests are calls, as far as their heads tell.
+//! The kind of a body, as far as the head of its request tells.
 //!
-//! The letter of gRPC is no help: a call is a POST of `application/grpc`, and tonic runs a method for any other verb and content
-//! type, and for none, by its path alone.
+//! The specification does not help: it says that a call is a POST of `application/grpc`, but tonic runs a method by its path
+//! alone, for every verb and content type.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use tollgate_http::transport::Dialect;
 
-/// What a head says that a body is.
+/// The kind of a body by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
     /// Messages of gRPC.
@@ -19,8 +19,7 @@ pub(super) enum BodyKind {
 }
 
 impl BodyKind {
-    /// Upper case does not make another type of it, nor does what stands behind. Of several lines each might be the one that is
-    /// believed.
+    /// Neither upper case nor parameters make another type. If there are several lines, a reader may take any of them.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut says = Self::Other;
         for line in headers.get_all(CONTENT_TYPE) {
@@ -44,8 +43,8 @@ fn begins(line: &[u8], with: &[u8]) -> bool {
     beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(with))
 }
 
-/// Whether the body is encoded as a whole, which no call's is: gRPC compresses messages one by one. A layer further in may decode
-/// it, and none of its messages can be seen from outside of that layer.
+/// True if the body is encoded as a whole. No call's body is, because gRPC compresses messages one by one. A layer further in may
+/// decode it, and none of its messages can be seen from outside of that layer.
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(CONTENT_ENCODING).iter();
     lines.any(|line| !line.as_bytes().eq_ignore_ascii_case(b"identity"))

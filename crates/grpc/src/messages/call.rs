@@ -1,4 +1,4 @@
-//! What the two directions of a call know of each other: whether the call was refused while it ran.
+//! The state that the two directions of a call share: the refusal of a running call.
 
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Waker};
@@ -28,7 +28,7 @@ struct Shared {
 struct State {
     /// The answer to a call that is over its quota.
     refusal: Option<Response<Bytes>>,
-    /// Whoever answers: first the future of the response, then its body.
+    /// The waker of the task that answers: first the future of the response, then its body.
     answering: Option<Waker>,
 }
 
@@ -40,7 +40,7 @@ impl Call {
         }))
     }
 
-    /// Refuses the call, unless that was done already, and wakes whoever answers.
+    /// Refuses the call, unless that was done already, and wakes the task that answers.
     pub(super) fn refuse(&self, excess: &Excess) -> Status {
         let config = &self.0.config;
         let refusal = match excess {
@@ -60,7 +60,7 @@ impl Call {
         status
     }
 
-    /// The answer, if the call was refused. Otherwise whoever asks is woken when it is.
+    /// The answer, if the call was refused. Otherwise the asking task is woken when it is.
     pub(super) fn refusal(&self, cx: &Context<'_>) -> Option<Response<Bytes>> {
         let mut state = self.state();
         if state.refusal.is_none() {
@@ -72,7 +72,7 @@ impl Call {
         state.refusal.clone()
     }
 
-    /// The same as trailers, of a stream that has begun.
+    /// The answer as trailers, for a stream that has begun.
     pub(super) fn trailers(&self, cx: &Context<'_>) -> Option<HeaderMap> {
         let refusal = self.refusal(cx)?;
         let ours = refusal.headers().iter();

@@ -1,7 +1,7 @@
-//! Where messages begin in the bytes of a gRPC stream.
+//! Finds the beginnings of messages in the bytes of a gRPC stream.
 //!
-//! Each message stands behind five bytes: whether it is compressed, which does not matter here, and how long it is. Nothing is
-//! kept of a message, and nothing is believed of its length but where the next one would begin.
+//! Five bytes precede each message: a flag for compression, which does not matter here, and the length. No part of a message is
+//! kept, and the length is trusted only for the place of the next message.
 
 /// The bytes before each message.
 pub const PREFIX: usize = 5;
@@ -16,10 +16,10 @@ pub struct Frames {
     left: u32,
 }
 
-/// What stands next in the stream.
+/// The next piece of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// The beginning of a message of this length. The last bytes of its prefix are the next ones, so many.
+    /// The beginning of a message of this length, with the last bytes of its prefix.
     Begin {
         /// How many of the bytes that were given belong to the prefix; the others of it came before.
         bytes: usize,
@@ -43,7 +43,7 @@ impl Piece {
 }
 
 impl Frames {
-    /// What stands at the beginning of `bytes`, which follow those of the pieces before; nothing if there are none.
+    /// The piece at the beginning of `bytes`, which follow the pieces before; `None` if there are no bytes.
     pub fn next(&mut self, bytes: &[u8]) -> Option<Piece> {
         if bytes.is_empty() {
             return None;
@@ -73,14 +73,13 @@ impl Frames {
         })
     }
 
-    /// Whether a message has begun and is not complete.
+    /// True if a message has begun and is not complete.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         self.left > 0
     }
 
-    /// Whether a decoder of gRPC goes on from here with these bytes: not if a message would begin with a flag that is neither of
-    /// the two there are.
+    /// True if a gRPC decoder would go on with these bytes. It would not if a message began with an invalid flag.
     #[must_use]
     pub fn could_go_on(&self, bytes: &[u8]) -> bool {
         let begins = self.left == 0 && self.read == 0;

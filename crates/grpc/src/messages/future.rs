@@ -61,10 +61,10 @@ pin_project! {
     }
 }
 
-/// Which policies charge the messages, or why the call is refused.
+/// The policies that charge the messages, or the reason why the call is refused.
 type PlanResult = Result<Plan, Rejection>;
 
-/// A call of which it is not known yet whose budgets it spends, and the service that was found ready for it.
+/// A call whose key is not known yet, and the service that was ready for it.
 pub(super) struct PendingCall<S, B> {
     pub(super) planning: PendingPlan,
     pub(super) settings: Settings,
@@ -75,7 +75,7 @@ pub(super) struct PendingCall<S, B> {
 }
 
 impl<S, B> PendingCall<S, B> {
-    /// What is planned, or the answer to a caller who has waited for as long as it said.
+    /// The plan, or the answer to a caller whose deadline has passed.
     fn poll<R: ResponseBody>(
         &mut self,
         cx: &mut Context<'_>,

@@ -22,20 +22,20 @@ pub(super) struct Gate {
     chunk: Bytes,
     /// How much of the chunk is paid for.
     cleared: usize,
-    /// What comes after that.
+    /// The bytes that follow.
     next: Option<Piece>,
     /// Why nothing more passes.
     excess: Option<Excess>,
 }
 
-/// What the bytes are taken for.
+/// The kind of the bytes.
 #[derive(Debug)]
 enum Reading {
     /// Messages.
     Messages,
     /// Messages, as long as they can be.
     Tentatively,
-    /// The same, and the first message ends the stream: the call was refused, if it is one.
+    /// Bytes that may be messages. The first message ends the stream, because the call is refused, if it is one.
     Refused(Box<Response<Bytes>>),
     /// Something else, which passes as it is.
     Other,
@@ -43,13 +43,13 @@ enum Reading {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// From the caller, whose word for the length of a message counts for nothing.
+    /// From the caller. The stated length of a message is not trusted.
     Received,
     /// From the service.
     Sent,
 }
 
-/// What the gate has.
+/// The answer of the gate.
 #[derive(Debug)]
 pub(super) enum GateItem {
     /// These bytes pass.
@@ -72,7 +72,7 @@ impl Gate {
         }
     }
 
-    /// The same for bytes that may be no messages.
+    /// Makes a gate for bytes that may be no messages.
     pub(super) fn tentative(
         direction: Direction,
         charged: Result<Meter, Box<Response<Bytes>>>,
@@ -87,7 +87,7 @@ impl Gate {
         }
     }
 
-    /// Whether what comes is known to be messages.
+    /// True if what comes is known to be messages.
     pub(super) fn is_certain(&self) -> bool {
         matches!(self.reading, Reading::Messages)
     }
@@ -102,14 +102,14 @@ impl Gate {
         self.chunk = chunk;
     }
 
-    /// The stream has ended, and what was held back of a prefix goes on: who reads it shall see that it is cut off.
+    /// Ends the stream and releases a held part of a prefix, so that its reader sees that the stream is cut off.
     pub(super) fn end(&mut self) -> Option<Bytes> {
         let prefix = Bytes::copy_from_slice(self.frames.unfinished_prefix());
         self.frames = Frames::default();
         (!prefix.is_empty()).then_some(prefix)
     }
 
-    /// Whether what has passed ends with a message.
+    /// True if what has passed ends with a message.
     pub(super) fn is_between_messages(&self) -> bool {
         match self.next {
             Some(Piece::Begin { .. }) => self.cleared == 0,
@@ -118,12 +118,12 @@ impl Gate {
         }
     }
 
-    /// Whether nothing is held back.
+    /// True if nothing is held back.
     pub(super) fn is_empty(&self) -> bool {
         self.chunk.is_empty() && self.frames.unfinished_prefix().is_empty()
     }
 
-    /// What passes next. After an excess nothing does.
+    /// The bytes that pass next. After an excess none do.
     pub(super) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<GateItem, Excess>> {
         if let Some(excess) = self.excess.take() {
             return Poll::Ready(Err(excess));
@@ -170,7 +170,7 @@ impl Gate {
         }
     }
 
-    /// Why what is held back cannot wait any longer, if that cannot be.
+    /// The reason why the held bytes cannot wait any longer, if there is one.
     pub(super) fn give_up(&mut self) -> Excess {
         let meter = self.meter.as_mut();
         meter.map_or(Excess::Undecided, Meter::give_up)
@@ -223,7 +223,7 @@ impl Gate {
         meter.poll_pay(amount, cx)
     }
 
-    /// What is paid for.
+    /// Releases the bytes that are paid for.
     fn pass(&mut self) -> GateItem {
         match mem::take(&mut self.cleared) {
             0 => GateItem::Nothing,

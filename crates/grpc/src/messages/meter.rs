@@ -1,4 +1,4 @@
-//! What the messages of one direction of a call have to pay.
+//! Charges for the messages of one direction of a call.
 
 use std::fmt;
 use std::future::Future;
@@ -26,7 +26,7 @@ pub(super) struct Meter {
     plan: Plan,
     /// In the order of the plan.
     accounts: Vec<Account>,
-    /// Whether the backend has been seen to wait.
+    /// True if the backend has been seen to wait.
     waits: bool,
     step: Step,
 }
@@ -34,7 +34,7 @@ pub(super) struct Meter {
 enum Step {
     Ready,
     Deciding(Decide),
-    /// Nothing is left, as this says, and nobody is asked before that can have changed.
+    /// The last refusal. The backend is not asked again before that can have changed.
     Holding(Pin<Box<Sleep>>, Ledger),
 }
 
@@ -43,13 +43,13 @@ enum Step {
 pub(super) enum Excess {
     /// It is over a quota whose policy says so, or that it can never meet.
     Quota(Ledger),
-    /// Nobody could decide, and a policy refuses then.
+    /// The backend failed, and a policy refuses then.
     Undecided,
     /// It was refused before it began, if it is a call.
     Refused(Box<Response<Bytes>>),
 }
 
-/// What comes of an answer.
+/// The outcome of an answer.
 enum MeterRuling {
     Paid,
     /// Less would have passed, or is asked for to see whether it would.
@@ -58,11 +58,12 @@ enum MeterRuling {
     Excess(Excess),
 }
 
-/// A block that comes so soon is waited for. Who is at the limit gets no more by asking for less in between, and asks more often.
+/// A block that comes so soon is waited for. A stream at its limit would gain nothing by asking for less in between, and would
+/// ask more often.
 const SOON: Duration = Duration::from_millis(50);
 
 impl Meter {
-    /// Nothing, if no policy has a say.
+    /// `None` if no policy has a say.
     pub(super) fn new(limiter: &Limiter, plan: Plan) -> Option<Self> {
         if plan.is_empty() {
             return None;
@@ -86,7 +87,7 @@ impl Meter {
         self.accounts.iter().filter_map(Account::most_bytes).min()
     }
 
-    /// Pays for `amount`. It is to be asked for the same until it is ready.
+    /// Pays for `amount`. The caller repeats the call with the same amount until it is ready.
     pub(super) fn poll_pay(
         &mut self,
         amount: Amount,
@@ -134,7 +135,7 @@ impl Meter {
         Poll::Ready(Ok(()))
     }
 
-    /// Why what has not been paid for cannot wait any longer, if that cannot be.
+    /// The reason why an unpaid amount cannot wait any longer, if there is one.
     pub(super) fn give_up(&mut self) -> Excess {
         match mem::replace(&mut self.step, Step::Ready) {
             Step::Holding(_, why) => Excess::Quota(why),
@@ -192,7 +193,7 @@ impl Meter {
         MeterRuling::AskAgain
     }
 
-    /// What a refusal of no more than was needed comes to.
+    /// The outcome of a refusal of no more than was needed.
     fn excess(&self, plan: &Plan, decision: &Decision, is_local: bool) -> MeterRuling {
         let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
         let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
@@ -225,7 +226,7 @@ impl Meter {
     }
 }
 
-/// What is left ahead comes back, whether the stream has ended or the caller has gone.
+/// Credits the units that are left, whether the stream has ended or the caller has gone.
 impl Drop for Meter {
     fn drop(&mut self) {
         for account in &mut self.accounts {

@@ -1,4 +1,4 @@
-//! The beginning of a call: whether it is one, and what is put before its messages and after its answer.
+//! The beginning of a call: the check whether it is one, and the gates for its messages and its answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,27 +18,27 @@ use super::received_body::ReceivedBody;
 use super::sent_body::SentBody;
 use crate::call::refuse_call;
 
-/// What the services of one layer share.
+/// The settings that the services of one layer share.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) config: Arc<Config>,
-    /// So many bytes of each stream that is held back.
+    /// The bytes that are read ahead of each stream that is held back.
     pub(super) read_ahead: usize,
-    /// Whether the operator was told that the layer is in the wrong place.
+    /// True if the operator was told that the layer is in the wrong place.
     pub(super) warned_of_misplacing: Arc<AtomicBool>,
 }
 
 /// A request that goes on to the service. Nothing is to be done with the answer if no policy charges messages.
 pub(super) type OpenCall<B> = (Request<MessageBody<B>>, Option<Box<AnswerPlan>>);
 
-/// What is to be done with the answer to a call.
+/// The work that is left for the answer to a call.
 #[derive(Debug)]
 pub(super) struct AnswerPlan {
     pub(super) call: Call,
     sent: Option<Meter>,
-    /// Whether it is known to be a call. If not, the answer tells.
+    /// True if it is known to be a call. If not, the answer tells.
     is_certain: bool,
-    /// What is answered instead, if it was one.
+    /// The answer to give instead, if it was a call.
     refusal: Option<Box<Response<Bytes>>>,
 }
 
@@ -60,8 +60,8 @@ impl AnswerPlan {
 
 /// Puts a gate before what the caller sends, or refuses the call.
 ///
-/// A call is what says so, and whatever is asked of a path that a policy for messages names. Under a policy without a path it is
-/// found out on the way: a body is messages for as long as a decoder of gRPC would go on, and an answer if it says so.
+/// A request is a call by its content type, or by a path that a policy for messages names. Under a policy without a path it shows
+/// on the way: a body is messages as long as a gRPC decoder would go on, and an answer is gRPC's by its content type.
 pub(super) fn open<B, R: ResponseBody>(
     settings: &Settings,
     request: Request<B>,
@@ -131,7 +131,7 @@ pub(super) fn open<B, R: ResponseBody>(
 }
 
 impl Settings {
-    /// Tells the operator once: callers could have it said as often as they like.
+    /// Tells the operator once, because callers could cause the warning without end.
     #[cold]
     fn misplaced(&self, why: &'static str) -> &'static str {
         if !self.warned_of_misplacing.swap(true, Ordering::Relaxed) {
@@ -144,6 +144,6 @@ impl Settings {
 /// Frames of grpc-web may be base64, and end otherwise. Passing them uncharged would be a way around the limit.
 const TRANSLATED: &str = "messages of grpc-web cannot be charged: MessageLimitLayer goes inside of the layer that translates it";
 
-/// The same holds for what a layer further in might decompress.
+/// A layer further in might decompress such bodies. Passing them uncharged would be a way around the limit as well.
 const ENCODED: &str = "messages of a body that is encoded as a whole cannot be charged: MessageLimitLayer goes inside of the \
                        layer that decodes it";

@@ -1,4 +1,4 @@
-//! What a caller has sent into a stream that is held back.
+//! The bytes that a caller has sent into a stream that is held back.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -78,12 +78,12 @@ impl ReadAhead {
         self.frames == 0
     }
 
-    /// Whether nothing more is to be read. A frame without bytes counts as one, so that there is an end to them.
+    /// True if nothing more is to be read. A frame without bytes counts as one byte, so that their number is bounded.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.max(self.frames) >= self.most
     }
 
-    /// Whether flow control will slow down whoever goes on sending such frames.
+    /// True if flow control will slow down a caller that goes on sending such frames.
     pub(super) fn can_be_slowed_down(&self) -> bool {
         self.bytes >= self.frames.saturating_mul(SLOWED_DOWN_FROM)
     }

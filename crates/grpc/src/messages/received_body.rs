@@ -1,4 +1,4 @@
-//! What the caller sends, message by message.
+//! The caller's messages, one by one.
 
 use std::mem;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::gate::{Direction, Gate, GateItem};
 use super::meter::{Excess, Meter};
 use super::read_ahead::ReadAhead;
 
-/// What stands before the body of a request whose messages are charged.
+/// The gate before the body of a request whose messages are charged.
 #[derive(Debug)]
 pub(super) struct ReceivedBody {
     gate: Gate,
@@ -23,7 +23,7 @@ pub(super) struct ReceivedBody {
     rest: Rest,
 }
 
-/// What is to come from the caller.
+/// The data that is still to come from the caller.
 #[derive(Debug)]
 enum Rest {
     Open,
@@ -39,7 +39,7 @@ impl ReceivedBody {
         Self::behind(gate, call, read_ahead)
     }
 
-    /// The same for a request that may be no call. If it is one, its messages are charged or end it.
+    /// Makes a gate for a request that may be no call. If it is one, its messages are charged or end it.
     pub(super) fn tentative(
         charged: Result<Meter, Box<Response<Bytes>>>,
         call: Call,
@@ -135,8 +135,8 @@ impl ReceivedBody {
         Poll::Ready(None)
     }
 
-    /// Takes what comes while nothing may pass. h2 counts the small frames that nobody reads, and closes the connection over them,
-    /// with everybody else's calls on it.
+    /// Reads ahead while nothing may pass. h2 counts unread small frames, and closes the connection over them, with all other
+    /// calls on it.
     fn read_ahead<B>(&mut self, mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<BodyItem>
     where
         B: Body<Data = Bytes>,

@@ -1,4 +1,4 @@
-//! What the service sends, message by message.
+//! The service's messages, one by one.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,15 +12,15 @@ use super::call::Call;
 use super::gate::{Direction, Gate, GateItem};
 use super::meter::Meter;
 
-/// What stands before the body of a response to a call whose messages are charged. While something is held back, the service is
-/// not asked for more.
+/// The gate before the body of a response to a call whose messages are charged. While something is held back, the service is not
+/// polled.
 #[derive(Debug)]
 pub(super) struct SentBody {
     gate: Gate,
     call: Call,
-    /// Whether nothing more passes.
+    /// True if nothing more passes.
     has_ended: bool,
-    /// Whether nothing more comes.
+    /// True if nothing more comes.
     is_over: bool,
 }
 
@@ -75,7 +75,7 @@ impl SentBody {
         self.has_ended || (self.gate.is_empty() && body.is_end_stream())
     }
 
-    /// What passes, if anything does before more has come.
+    /// The bytes that pass before more have come, if any do.
     fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Option<BodyItem>> {
         if self.has_ended {
             return Poll::Ready(Some(None));
@@ -102,7 +102,7 @@ impl SentBody {
         Some(Ok(Frame::trailers(trailers)))
     }
 
-    /// What comes after the last message.
+    /// The end of the stream, behind the last message.
     fn end(&mut self, last: BodyItem, cx: &Context<'_>) -> BodyItem {
         match self.call.trailers(cx) {
             Some(trailers) => self.end_with(trailers),

@@ -16,7 +16,7 @@ use super::body::{BoxError, MessageBody};
 use super::future::{MessageLimitFuture, PendingCall};
 use super::opening::{Settings, open};
 
-/// A service whose calls' messages are charged: what a [`MessageLimitLayer`](super::MessageLimitLayer) makes.
+/// The service that a [`MessageLimitLayer`](super::MessageLimitLayer) makes. It charges the messages of calls.
 ///
 /// ```
 /// use tollgate::{MessageLimitLayer, MessageLimitService, Quota};
@@ -109,7 +109,7 @@ impl<S> MessageLimitService<S> {
     }
 }
 
-/// It answers to the name of the service within, and so can be served like it.
+/// The layer keeps the name of the inner service, so that it can be served like it.
 impl<S: NamedService> NamedService for MessageLimitService<S> {
     const NAME: &'static str = S::NAME;
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a contract.
+//! Errors in a contract.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use prost_reflect::DescriptorError;
 use tollgate_core::QuotaError;
 use tollgate_limiter::ConfigError;
 
-/// Why limits cannot be read from a contract, or do not fit it.
+/// The reason why limits cannot be read from a contract, or do not fit it.
 ///
 /// ```
 /// use tollgate::proto::{Contract, ProtoError};
@@ -18,16 +18,16 @@ use tollgate_limiter::ConfigError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProtoError {
-    /// This is no file descriptor set, or it lacks its imports.
+    /// The bytes are not a file descriptor set, or it lacks its imports.
     Descriptors(DescriptorError),
     /// The option of a method or service is wrong.
     Option {
         /// The method or service.
         place: String,
-        /// What is wrong with it.
+        /// The fault.
         wrong: OptionFault,
     },
-    /// A policy covers none of the methods that there are.
+    /// A policy covers no existing method.
     NoSuchMethod {
         /// The policy's name.
         policy: String,
@@ -36,7 +36,7 @@ pub enum ProtoError {
     },
 }
 
-/// What is wrong with an option.
+/// The fault of an option.
 ///
 /// ```
 /// use tollgate::proto::{OptionFault, ProtoError};
@@ -52,7 +52,7 @@ pub enum ProtoError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OptionFault {
-    /// There is no quota of that burst.
+    /// The quota cannot have that burst.
     Burst(QuotaError),
     /// A burst stands beside a text that is not one quota.
     BurstOfSeveral {
@@ -61,9 +61,9 @@ pub enum OptionFault {
     },
     /// A policy of that name and those quotas cannot be built.
     Policy(ConfigError),
-    /// It does not say whose messages are charged.
+    /// The option does not state the direction of the messages.
     Direction,
-    /// It has a field that this version does not know.
+    /// The option has a field that this version does not know.
     Unknown,
     /// The extension is not the one of `tollgate/v1/limit.proto`.
     Shape,

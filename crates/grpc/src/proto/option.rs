@@ -63,7 +63,7 @@ pub(super) fn called(method: &MethodDescriptor) -> String {
     format!("{}/{}", method.parent_service().full_name(), method.name())
 }
 
-/// What an option is made into, each time that it stands there.
+/// The results for each occurrence of an option.
 fn read(
     extension: Option<&ExtensionDescriptor>,
     options: &DynamicMessage,
@@ -82,10 +82,10 @@ fn read(
     limits.map(|limit| policy(limit?)).collect()
 }
 
-/// Where an option stands.
+/// The place of an option.
 struct Place<'a> {
     name: &'a str,
-    /// What it is about.
+    /// The subject of the option.
     methods: &'a str,
 }
 
@@ -115,7 +115,7 @@ impl Place<'_> {
     }
 }
 
-/// What every option says.
+/// The fields that every option has.
 struct Limit {
     quotas: Quotas,
     cost: u64,
@@ -139,7 +139,7 @@ impl Limit {
     }
 }
 
-/// The quotas of a text, as for [`Policy::try_new`], which says what is wrong with it. A burst is that of one.
+/// The quotas of a text, as for [`Policy::try_new`], which reports errors in it. A burst needs a single quota.
 fn quotas(text: String, burst: u64) -> Result<Quotas, OptionFault> {
     let quotas = match burst {
         0 => return Ok(text.into()),
@@ -153,7 +153,7 @@ fn quotas(text: String, burst: u64) -> Result<Quotas, OptionFault> {
     }
 }
 
-/// What the option for messages says beyond that.
+/// The further fields of the option for messages.
 fn messages(option: &DynamicMessage) -> Result<Messages, OptionFault> {
     let mut messages = match option.get_field_by_name("of").as_deref() {
         Some(Value::EnumNumber(1)) => Messages::received(),

@@ -1,4 +1,4 @@
-//! The policies of a handler or route, made of what it says and of where it is mounted.
+//! Builds the policies of a handler or route from its limits and its place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::misuse::MisuseKind;
 use super::rule::{OwnPolicy, Rule};
 use super::site::{Site, described};
 
-/// What policies are built of.
+/// The parts of which policies are built.
 pub(super) struct Build<'a> {
     limiter: &'a Limiter,
-    /// Which names are taken in this limiter by other handlers and routes.
+    /// The names that other handlers and routes have taken in this limiter.
     taken: &'a HashMap<String, Claim>,
     site: &'a dyn Site,
     method: &'static str,

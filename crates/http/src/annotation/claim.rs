@@ -6,18 +6,18 @@ use super::site::Owner;
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) owner: Owner,
-    /// Which of the owner's limits.
+    /// The number of the limit among the owner's.
     pub(super) index: usize,
     /// A name that was made of a method and a route belongs to the two.
     pub(super) mount: Option<(&'static str, Box<str>)>,
     /// The limit in words, for an error of another limit that wants the name too.
     pub(super) who: String,
-    /// Where in the source.
+    /// The place in the source.
     pub(super) place: String,
 }
 
 impl Claim {
-    /// Whether both are limits of one route, one within the other.
+    /// True if both are limits of one route, one within the other.
     pub(super) fn is_around(&self, other: &Self) -> bool {
         let are_routes = matches!(
             (self.owner, other.owner),

@@ -11,7 +11,7 @@ use super::registry::Registry;
 use super::site::Site;
 use crate::layer::InnerLimits;
 
-/// Why a request may not go on.
+/// The reason why a request may not go on.
 #[derive(Debug)]
 pub enum EntranceError {
     /// Its limits cannot be enforced.
@@ -20,11 +20,11 @@ pub enum EntranceError {
     Refused(Response<Bytes>),
 }
 
-/// Whether the request may go on that came to the site where it is mounted at `route`.
+/// Lets a request go on that came to the site at `route`.
 ///
 /// # Errors
 ///
-/// If it may not.
+/// If the request may not go on.
 pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), EntranceError> {
     let Some(further) = InnerLimits::of(parts) else {
         let misuse = Misuse::new(site, route, MisuseKind::NoLayer).log(site);

@@ -14,12 +14,12 @@ use super::limits::Limits;
 use super::rule::Rule;
 use super::site::{Owner, Site};
 
-/// The argument that [`rate_limit`](macro@crate::rate_limit) adds to a handler: whoever has one was let in.
+/// The argument that [`rate_limit`](macro@crate::rate_limit) adds to a handler. It proves that the request was admitted.
 ///
-/// axum makes it before any other argument, and answers for the handler if the request is refused. Its type says what the
-/// limits are, and is nothing to be written by hand.
+/// axum makes it before any other argument, and answers for the handler if the request is refused. Its type states the limits and
+/// is not meant to be written by hand.
 ///
-/// A test that calls the handler itself hands in one that asks nobody:
+/// A test that calls the handler itself passes one that asks no limiter:
 ///
 /// ```
 /// # #[cfg(feature = "macros")] {
@@ -46,7 +46,7 @@ impl<L> Clone for Guard<L> {
 impl<L> Copy for Guard<L> {}
 
 impl<L> Guard<L> {
-    /// One that lets in whoever calls, for tests of the handler by itself.
+    /// A guard that admits every call, for tests of the handler by itself.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self(PhantomData)
@@ -62,7 +62,7 @@ impl<L: Limits, S: Send + Sync> FromRequestParts<S> for Guard<L> {
     }
 }
 
-/// Whether the request may go on to a handler or route of axum's, or else the answer to it.
+/// Lets the request go on to a handler or route of axum's, or answers it.
 pub(super) async fn enter_route(site: &dyn Site, parts: &Parts) -> Result<(), Response> {
     let route = parts.extensions.get().map_or("", MatchedPath::as_str);
     let entered = enter(site, parts, route).await;

@@ -1,5 +1,5 @@
-//! What an annotation says, as a type. A handler can be given an argument and nothing else, so all of it stands in the
-//! argument's type: texts as numbers, one after the other, and the key as itself.
+//! The content of an annotation, as a type. A handler can only be given an argument, so everything stands in the argument's type:
+//! texts as a list of numbers, and the key as itself.
 
 use std::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use tollgate_limiter::key::KeyExtractor;
 
 use super::rule::{OwnPolicy, Rule};
 
-/// Types are all that there is: no value says more, and none is ever made.
+/// Only the types matter. No value of them is ever made.
 type Phantom<T> = PhantomData<fn() -> T>;
 
 /// 16 bytes of text, the first in the highest bits, and the text that follows them. Fewer stand in the lower bits.
@@ -66,11 +66,11 @@ impl<const BYTES: u128, Rest: Text> MaybeText for Chars<BYTES, Rest> {
     }
 }
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Debug)]
 pub struct Cost<const COST: u64>;
 
-/// What a request usually costs: 1, or what the policy says.
+/// The usual cost of a request: 1, or the policy's.
 #[derive(Debug)]
 pub struct UsualCost;
 
@@ -90,9 +90,9 @@ impl MaybeCost for UsualCost {
 
 /// The limits of a handler.
 pub trait Limits: 'static {
-    /// What the handler is called.
+    /// The name of the handler.
     fn handler() -> String;
-    /// Where in the source its annotation stands.
+    /// The place of its annotation in the source.
     fn place() -> String;
     /// The limits.
     fn rules() -> Vec<Rule>;
@@ -191,7 +191,7 @@ pub trait AnnotationKey: KeyExtractor + Default {}
 #[diagnostic::do_not_recommend]
 impl<K: KeyExtractor + Default> AnnotationKey for K {}
 
-/// Compiles for what can be the key of an annotation.
+/// Compiles for every type that can be the key of an annotation.
 pub fn is_key<K: AnnotationKey>() {}
 
 #[cfg(test)]

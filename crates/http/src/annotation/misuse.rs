@@ -1,4 +1,4 @@
-//! What is wrong with an annotation or its surroundings, and cannot be seen before a request comes.
+//! Mistakes in an annotation or around it that show only when a request comes.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use tollgate_limiter::ConfigError;
 use super::claim::Claim;
 use super::site::{Site, described};
 
-/// Why a limit cannot be enforced. The handler behind it is not called then: better closed than unlimited.
+/// The reason why a limit cannot be enforced. The handler behind it is then not called: better closed than unlimited.
 #[derive(Debug)]
 pub struct Misuse {
     who: String,
@@ -60,14 +60,14 @@ impl Misuse {
         (StatusCode::INTERNAL_SERVER_ERROR, no_store, body).into_response()
     }
 
-    /// What callers are told.
+    /// The text for callers.
     #[must_use]
     pub fn told(&self) -> String {
         self.told_in(cfg!(debug_assertions))
     }
 
-    /// What callers are told in development, and in use. Whoever sees it first, while the program is being written, is whoever has just written the
-    /// annotation. The callers of what is in use need not know what handlers and policies are called.
+    /// The text for callers, in development or in production. In development the author of the annotation reads it. Callers in
+    /// production need not know the names of handlers and policies.
     fn told_in(&self, in_development: bool) -> String {
         if in_development {
             self.to_string()

@@ -1,9 +1,9 @@
-//! What a limit is called that has no name.
+//! The name of a limit that was given none.
 
 use http::Method;
 
-/// The name for a limit on this route, for methods of one family: `post/login`, `get/users/_id_`. It need not be a name that a policy may have, since
-/// routes may be longer, and need not be the only one, since what names cannot hold is `_`.
+/// The name for a limit on this route, for methods of one family: `post/login`, `get/users/_id_`. It may be too long for a
+/// policy's name, since routes may be longer. It may also be taken, since characters that names cannot hold become `_`.
 pub fn of_route(method: &str, route: &str) -> String {
     let method = method.to_ascii_lowercase();
     let route = route.chars().map(|c| match c.to_ascii_lowercase() {
@@ -13,8 +13,8 @@ pub fn of_route(method: &str, route: &str) -> String {
     method.chars().chain(route).collect()
 }
 
-/// The methods that have budgets of their own. `HEAD` is a `GET` whose answer is not looked at. Of methods that HTTP does not
-/// know a caller can think up as many as they like, so they are one.
+/// The methods that have budgets of their own. `HEAD` is a `GET` whose answer is not looked at. A caller can invent any number of
+/// methods that HTTP does not know, so these are one.
 pub(super) fn family(method: &Method) -> &'static str {
     match *method {
         Method::GET | Method::HEAD => "GET",

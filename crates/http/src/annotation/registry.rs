@@ -12,31 +12,32 @@ use super::misuse::Misuse;
 use super::site::{Owner, Site};
 use crate::sync::{ArcSwap, Mutex};
 
-/// What has been asked for so far: bounded by the handlers of the program and the routes that they are mounted at.
+/// The policies that were built so far. Their number is bounded by the handlers of the program and the routes where they are
+/// mounted.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     known: ArcSwap<Catalog>,
-    /// Held by whoever makes the next `known`.
+    /// Held by the thread that makes the next `known`.
     building: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Catalog {
-    /// Which of the limiter's policies these were built beside: those that were replaced are forgotten.
+    /// The generation of the limiter's policies beside which these were built. Replaced ones are forgotten.
     generation: u64,
     built: HashMap<Owner, Mounts>,
-    /// Which names are taken in this limiter.
+    /// The names that are taken in this limiter.
     names: HashMap<String, Claim>,
 }
 
 /// By route, and then by method.
 type Mounts = HashMap<Box<str>, Vec<(&'static str, Built)>>;
 
-/// The policies of one handler on one route and method, or why there can be none.
+/// The policies of one handler on one route and method, or the reason why there are none.
 pub(super) type Built = Result<Arc<[Arc<Policy>]>, Arc<Misuse>>;
 
 impl Registry {
-    /// What a request of this method and on this route is to be charged under. Built when the first one comes.
+    /// The policies for a request of this method and on this route. They are built for the first request.
     pub(super) fn policies(
         &self,
         limiter: &Limiter,

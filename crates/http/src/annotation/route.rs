@@ -49,9 +49,8 @@ use super::site::{Owner, Site};
 /// let app: Router = Router::new().route("/notes", notes);
 /// ```
 ///
-/// A request that is refused is so before its body is read. Everything else is as with
-/// [`rate_limit`](macro@crate::rate_limit): it needs a [`RateLimitLayer`](crate::RateLimitLayer) around it, and without one it
-/// answers 500.
+/// A request is refused before its body is read. As with [`rate_limit`](macro@crate::rate_limit), a
+/// [`RateLimitLayer`](crate::RateLimitLayer) has to surround the route, which answers 500 without one.
 pub trait MethodRouterExt: Sized + private::Sealed {
     /// Limits each client address to this quota, or to all of several: `"2/hour"`, a [`Quota`], or an array of either.
     ///
@@ -60,13 +59,13 @@ pub trait MethodRouterExt: Sized + private::Sealed {
     ///
     /// # Panics
     ///
-    /// While the route is built, if a text is no quota, or if the route has no handler yet.
+    /// While the route is built, if a text is not a quota, or if the route has no handler yet.
     #[track_caller]
     #[must_use]
     fn rate_limit(self, quotas: impl RouteQuotas) -> Self;
 
-    /// Charges requests under the policy of this name, whether or not the policy says by itself that it covers them:
-    /// [`Policy::on_demand`](tollgate_limiter::Policy::on_demand) is for those that never do.
+    /// Charges requests under the policy of this name, even if the policy's own conditions do not cover them.
+    /// [`Policy::on_demand`](tollgate_limiter::Policy::on_demand) is for policies that are only charged by name.
     ///
     /// # Panics
     ///
@@ -89,7 +88,7 @@ where
     }
 }
 
-/// What [`MethodRouterExt::rate_limit`] takes for quotas: a text such as `"2/hour"`, a [`Quota`], or an array of either.
+/// The quotas that [`MethodRouterExt::rate_limit`] takes: a text such as `"2/hour"`, a [`Quota`], or an array of either.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -155,7 +154,7 @@ where
     }
 }
 
-/// What a route has handlers for.
+/// The methods for which a route has handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handlers {
     None,
@@ -164,8 +163,8 @@ enum Handlers {
 }
 
 impl Handlers {
-    /// axum says it nowhere but in `Debug`. Should its words change, each route is taken for one with a fallback: then a 405 is
-    /// charged, and nothing passes uncharged.
+    /// axum shows it only in `Debug`. If its words change, each route counts as one with a fallback: then a 405 is charged, and
+    /// nothing passes uncharged.
     fn of<S>(route: &MethodRouter<S, Infallible>) -> Self {
         let shown = format!("{route:?}");
         let has_method = || shown.contains(": BoxedHandler") || shown.contains(": Route");
@@ -187,13 +186,13 @@ async fn pass(State(limit): State<&'static RouteLimit>, request: Request, next: 
     }
 }
 
-/// The limit of a route, for the life of the process, so that its address says which it is. Equal ones of one line of the
-/// source are one, so that what is kept is bounded by the program, however often it builds its routes.
+/// The limit of a route. It lives as long as the process, so that its address identifies it. Equal limits on one line of the
+/// source are one, so that the program bounds their number, however often it builds its routes.
 #[derive(Debug)]
 struct RouteLimit {
     place: &'static Location<'static>,
     what: RouteRule,
-    /// Whether the route answers every method, and one budget is for all of them.
+    /// True if the route answers every method, with one budget for all of them.
     has_fallback: bool,
 }
 

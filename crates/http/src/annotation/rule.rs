@@ -1,4 +1,4 @@
-//! What a handler or route says of its limits.
+//! The limits that a handler or route states.
 
 use tollgate_core::Quota;
 use tollgate_limiter::Policy;
@@ -12,7 +12,7 @@ pub enum Rule {
     Named {
         /// Its name.
         policy: String,
-        /// What a request costs, if not what the policy says.
+        /// The cost of a request, if it differs from the policy's.
         cost: Option<u64>,
     },
 }
@@ -20,9 +20,9 @@ pub enum Rule {
 /// A policy of a handler's or route's own.
 #[derive(Debug)]
 pub struct OwnPolicy {
-    /// What is no quota was refused by the compiler, or when the route was built.
+    /// The quotas. Invalid ones were refused by the compiler, or when the route was built.
     pub(super) quotas: Vec<Quota>,
-    /// If not the route's.
+    /// The name, if it is not the route's.
     pub(super) name: Option<String>,
     /// Gives the policy its key, cost and mode.
     pub(super) finish: fn(Policy) -> Policy,

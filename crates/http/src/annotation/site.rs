@@ -7,13 +7,13 @@ use http::Method;
 use super::name;
 use super::rule::Rule;
 
-/// A handler or route that has limits. Most of it is asked for once only, when the first request comes.
+/// A handler or route that has limits. Most of it is asked for only once, when the first request comes.
 pub trait Site: Sync {
-    /// Whose limits these are.
+    /// The owner of these limits.
     fn owner(&self) -> Owner;
-    /// What it is called: "handler `login`".
+    /// Its name for people: "handler `login`".
     fn who(&self) -> String;
-    /// Where in the source its limits stand.
+    /// The place of its limits in the source.
     fn place(&self) -> String;
     /// Its limits.
     fn rules(&self) -> Vec<Rule>;
@@ -21,15 +21,15 @@ pub trait Site: Sync {
     fn family(&self, method: &Method) -> &'static str {
         name::family(method)
     }
-    /// What a limit is called that has no name, where it is mounted for methods of this family.
+    /// The name of an unnamed limit that is mounted for methods of this family.
     fn name(&self, method: &str, route: &str) -> String {
         name::of_route(method, route)
     }
-    /// How its limits get another name.
+    /// Advice on how to give its limits another name.
     fn other_name(&self) -> &'static str;
 }
 
-/// What it is called, and where it is mounted.
+/// Its name, and the place where it is mounted.
 pub(super) fn described(site: &dyn Site, route: &str) -> String {
     match route {
         "" => site.who(),
@@ -37,7 +37,7 @@ pub(super) fn described(site: &dyn Site, route: &str) -> String {
     }
 }
 
-/// Whose limits: which of all handlers and routes of the program.
+/// The owner of limits, among all handlers and routes of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A handler's, by the type that they are.

@@ -1,13 +1,12 @@
-//! Bodies of answers, and of what type they are.
+//! Bodies of answers, with their content types.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::HeaderValue;
 
-/// A body for [`Refusal::response`](crate::Refusal::response), with its `Content-Type`. Texts are `text/plain; charset=utf-8`, and
-/// bytes are `application/octet-stream`, as they are for axum. What is something else says so in the header of the response, or
-/// is made [`of`](Self::of) its type.
+/// A body for [`Refusal::response`](crate::Refusal::response), with its `Content-Type`. As for axum, texts are `text/plain;
+/// charset=utf-8` and bytes are `application/octet-stream`. [`of`](Self::of) makes a body of another type.
 ///
 /// ```
 /// use tollgate::{Quota, RateLimitLayer};

@@ -1,4 +1,4 @@
-//! What a layer was told to tell its callers.
+//! The settings of a layer for its answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use super::retry_after::{retry_after, told_seconds};
 use super::texts::{NO_STORE, texts};
 use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond};
 
-/// What the answers of one layer look like.
+/// The form of the answers of one layer.
 #[derive(Clone)]
 pub(crate) struct Answers {
-    /// Nothing: as [`ProblemJson`] does.
+    /// `None` stands for [`ProblemJson`].
     respond: Option<Arc<dyn Respond>>,
     headers: Option<RateLimitHeaders>,
-    /// Whether those are the fields as they come.
+    /// True if the fields are the default ones.
     has_usual_headers: bool,
     jitter: Option<Jitter>,
     grpc: GrpcAnswers,
-    /// What callers are asked for who do not say who they are.
+    /// The challenge for callers without an identity.
     challenge: Option<HeaderValue>,
     exposes: bool,
-    /// The names of what is exposed to pages in browsers, if anything is.
+    /// The names of the headers that are exposed to pages in browsers, if any are.
     exposed: Option<Arc<[&'static str]>>,
 }
 
-/// Whether a response of this status says how budgets stand. A client that is sent elsewhere should not hold back because of what
-/// is left here.
+/// True if a response of this status shows the state of budgets. A redirected client should not hold back because of a budget
+/// here.
 #[inline]
 pub(crate) fn has_fields_on(code: StatusCode) -> bool {
     !code.is_redirection() || code == StatusCode::NOT_MODIFIED
@@ -92,13 +92,13 @@ impl Answers {
         self.exposed = self.exposes.then(|| names(forms).into());
     }
 
-    /// Whether any response says how budgets stand.
+    /// True if any response shows the state of budgets.
     #[inline]
     pub(crate) fn have_headers(&self) -> bool {
         self.headers.is_some()
     }
 
-    /// Whether the response to this request says how budgets stand.
+    /// True if the response to this request shows the state of budgets.
     #[inline]
     pub(crate) fn write_on<B>(&self, request: &Request<B>) -> bool {
         let Some(headers) = &self.headers else {
@@ -109,7 +109,7 @@ impl Answers {
             || Dialect::of(&RequestView::of(request)).is_none()
     }
 
-    /// Writes how budgets stand on a response.
+    /// Writes the state of budgets on a response.
     #[inline]
     pub(crate) fn write(&self, headers: &mut HeaderMap, report: Report<'_>) {
         if let Some(chosen) = &self.headers
@@ -145,7 +145,7 @@ impl Answers {
         self.complete(response, &refusal, writes)
     }
 
-    /// Adds what every refusal says, where it is not said already.
+    /// Adds the headers of every refusal, unless they are there.
     fn complete(
         &self,
         mut response: Response<Bytes>,
@@ -179,7 +179,7 @@ impl Answers {
         response
     }
 
-    /// The answer that says that one quota was exceeded, if nothing was chosen about answers.
+    /// The answer for one exceeded quota, if all settings are the defaults.
     fn usual(&self, report: Report<'_>, request: &RequestView<'_>) -> Option<Response<Bytes>> {
         if self.respond.is_some() || self.exposed.is_some() || !self.has_usual_headers {
             return None;
@@ -222,8 +222,8 @@ impl Answers {
     }
 }
 
-/// Whether the content type has to be looked at. Most requests are a GET in HTTP/1, in which nobody calls a method: gRPC needs
-/// HTTP/2, and gRPC-Web is a POST.
+/// True if the content type has to be read. Most requests are a GET over HTTP/1 and no gRPC calls: gRPC needs HTTP/2, and
+/// gRPC-Web is a POST.
 #[inline]
 fn may_be_grpc<B>(request: &Request<B>) -> bool {
     request.method() != Method::GET || request.version() >= Version::HTTP_2

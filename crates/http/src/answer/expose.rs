@@ -1,4 +1,4 @@
-//! What a page in a browser may read of an answer (CORS).
+//! The headers that a page in a browser may read (CORS).
 
 use http::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use http::{HeaderMap, HeaderValue};

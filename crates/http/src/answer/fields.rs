@@ -1,4 +1,4 @@
-//! The headers that say how budgets stand, in all their forms.
+//! The headers with the state of budgets, in all their forms.
 
 mod draft_07;
 mod draft_11;
@@ -17,8 +17,8 @@ use self::standing::{Standing, told_wait};
 use super::member::{RATE_LIMIT, RATE_LIMIT_POLICY};
 use super::{HeaderForm, RateLimitHeaders};
 
-/// Adds what is chosen for what took part: members of another limiter further in are left standing, and ours follow them. Returns
-/// whether there was anything to say.
+/// Adds the chosen headers for the quotas that took part. Members of another limiter further in stay, and ours follow them.
+/// Returns false if there was nothing to write.
 pub(super) fn write_fields(
     headers: &mut HeaderMap,
     report: Report<'_>,
@@ -52,7 +52,7 @@ pub(super) fn write_fields(
     true
 }
 
-/// The quotas that took part, each once: charged by the layer, and by the handler once more, it is still one.
+/// The quotas that took part, each once. A quota that the layer and the handler both charge is one.
 fn quotas(report: Report<'_>) -> SmallVec<[&Arc<Label>; 8]> {
     let mut quotas = SmallVec::<[&Arc<Label>; 8]>::new();
     for one in report.enforced() {
@@ -63,7 +63,7 @@ fn quotas(report: Report<'_>) -> SmallVec<[&Arc<Label>; 8]> {
     quotas
 }
 
-/// Whether somebody has written one of the fields of this form already.
+/// True if one of the fields of this form is there already.
 pub(super) fn has_fields(headers: &HeaderMap, form: HeaderForm) -> bool {
     form.names().iter().any(|name| headers.contains_key(*name))
 }

@@ -20,21 +20,21 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// What a caller speaks who speaks gRPC.
+/// The variant of gRPC that a caller speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// As HTTP/2 carries it.
+    /// gRPC over HTTP/2.
     Native,
-    /// As browsers speak it. Such a caller reads the status from the headers too if there is no body.
+    /// gRPC-Web, for browsers. Such a caller reads the status from the headers too if there is no body.
     Web,
-    /// The same in base64, of which an answer without body has none.
+    /// gRPC-Web in base64. An answer without a body has none.
     WebText,
 }
 
 impl Dialect {
-    /// Nothing, if the caller does not speak gRPC, by its content type. Neither the method counts nor the case: a gRPC server runs
-    /// a call by any, and a plain 429 would tell the caller of such a call nothing. tonic runs a call of another content type as
-    /// well, and its caller, which is no client of gRPC's, is told in HTTP.
+    /// `None` if the content type is not gRPC's. The method does not count, nor does the case: a gRPC server runs a call by any
+    /// of them, and a plain 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are no
+    /// gRPC clients and are answered in HTTP.
     #[inline]
     pub fn of(request: &RequestView<'_>) -> Option<Self> {
         let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
@@ -59,15 +59,14 @@ impl Dialect {
     }
 }
 
-/// The text behind this beginning, in whatever case that is.
+/// The text behind this prefix, which may be in any case.
 fn behind<'t>(text: &'t [u8], beginning: &[u8]) -> Option<&'t [u8]> {
     let (first, rest) = text.split_at_checked(beginning.len())?;
     first.eq_ignore_ascii_case(beginning).then_some(rest)
 }
 
 impl GrpcAnswers {
-    /// The answer to a refusal: trailers-only, which is to say that the status stands in the headers, and there is no
-    /// body.
+    /// The answer to a refusal. It is trailers-only: the status stands in the headers, and there is no body.
     pub(super) fn answer(&self, dialect: Dialect, refusal: &Refusal<'_>) -> Response<Bytes> {
         let status = self.status(refusal);
         let mut response = Response::new(Bytes::new());

@@ -1,4 +1,4 @@
-//! Which headers tell callers how their budgets stand.
+//! The headers that show the state of budgets to callers.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_limiter::transport::literal;
 use tollgate_limiter::{ConfigError, Share};
 
-/// A form in which headers say how a budget stands.
+/// A form of headers for the state of a budget.
 ///
 /// | form | what is written |
 /// | --- | --- |
@@ -15,12 +15,12 @@ use tollgate_limiter::{ConfigError, Share};
 /// | `Draft06` | `RateLimit-Limit: 50`, `RateLimit-Remaining: 49`, `RateLimit-Reset: 30` |
 /// | `Legacy` | `X-RateLimit-Limit: 50`, `X-RateLimit-Remaining: 49`, `X-RateLimit-Reset: 1767225630` |
 ///
-/// Times are seconds from now, rounded up, but for those of `Legacy`, which are seconds since the Unix epoch, rounded up, by
-/// the backend's clock. To a refused caller nothing is left, and the time is that of `Retry-After`.
+/// Times are seconds from now, rounded up. `Legacy` has seconds since the Unix epoch, rounded up, by the backend's clock. In the
+/// answer to a refused caller nothing remains, and the time is that of `Retry-After`.
 ///
-/// What another limiter further in has written is never overwritten. `Draft11` is made of lists, and its members follow those
-/// that are there. A header of any other form has one value: if one of a form's is there already, that form is left to
-/// whoever wrote it, since half of it would belong to each.
+/// Headers of another limiter further in are never overwritten. `Draft11` has lists, to which members are appended. A header of
+/// any other form has one value: if one header of a form is there already, none of that form is written, since the headers would
+/// mix two limiters.
 ///
 /// ```
 /// use tollgate::{HeaderForm, Quota, RateLimitLayer};
@@ -70,9 +70,9 @@ impl fmt::Display for HeaderForm {
     }
 }
 
-/// Which headers tell callers how their budgets stand, and when.
+/// The headers that show the state of budgets to callers, and the conditions for them.
 ///
-/// As it comes: draft-11, of the tightest policy, on every response that is not a redirect, and not over gRPC.
+/// By default: draft-11, of the tightest policy, on every response that is not a redirect, and not over gRPC.
 ///
 /// ```
 /// use tollgate::{HeaderForm, Quota, RateLimitHeaders, RateLimitLayer, Share};
@@ -118,8 +118,8 @@ impl RateLimitHeaders {
     ///
     /// # Errors
     ///
-    /// If there is no form ([`without_headers`](crate::RateLimitLayer::without_headers) is for that), or if two of them
-    /// write the same header: of draft-11 and draft-07 no client could tell which it reads.
+    /// If there is no form ([`without_headers`](crate::RateLimitLayer::without_headers) is for that), or if two of them write the
+    /// same header: a client could not tell draft-11 from draft-07.
     pub fn try_new(forms: impl IntoIterator<Item = HeaderForm>) -> Result<Self, ConfigError> {
         let mut all = SmallVec::new();
         for form in forms {
@@ -147,7 +147,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Tells how every policy stands that took part, not only the tightest. Only draft-11 has room for that.
+    /// Shows every policy that took part, not only the tightest. Only draft-11 has room for that.
     ///
     /// ```
     /// use tollgate::{HeaderForm, Policy, Quota, RateLimitHeaders, RateLimitLayer};
@@ -167,8 +167,8 @@ impl RateLimitHeaders {
         self
     }
 
-    /// Writes them as metadata of gRPC calls as well. Clients that speak gRPC do not look for them, so each call would carry
-    /// them in vain; whoever is refused is told when to come back anyway.
+    /// Writes them as metadata of gRPC calls as well. It is off by default because gRPC clients do not read them, and a refusal
+    /// says when to come back anyway.
     ///
     /// ```
     /// use tollgate::{HeaderForm, RateLimitHeaders};

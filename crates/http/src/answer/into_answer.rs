@@ -1,4 +1,4 @@
-//! What a closure may answer a refused request with.
+//! The answers to refused requests that a closure may return.
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
@@ -6,7 +6,7 @@ use http::Response;
 /// An answer that [`respond_with`](crate::RateLimitLayer::respond_with) takes: a response of text or bytes, and with the feature
 /// `axum` anything that a handler might return.
 ///
-/// `Via` says which of the two it is. The compiler finds it out.
+/// `Via` tells the two apart. The compiler infers it.
 ///
 /// ```
 /// use http::{Response, StatusCode};
@@ -22,15 +22,15 @@ use http::Response;
             `axum` whatever implements `axum::response::IntoResponse`"
 )]
 pub trait IntoAnswer<Via> {
-    /// The whole answer. Nothing, if its body has to be waited for.
+    /// The whole answer. `None` if its body has to be waited for.
     fn into_answer(self) -> Option<Response<Bytes>>;
 }
 
-/// How responses of text or bytes are answers.
+/// Marks responses of text or bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ViaBytes {}
 
-/// How what a handler returns is an answer.
+/// Marks the values that a handler may return.
 #[cfg(feature = "axum")]
 #[derive(Clone, Copy, Debug)]
 pub enum ViaAxum {}
@@ -77,7 +77,7 @@ mod axum {
         }
     }
 
-    /// The bodies that handlers return are there when they return, but for streams, which an answer to a refused request is not.
+    /// Bodies of handlers are complete when the handler returns, except streams. An answer to a refused request is no stream.
     fn at_once(mut body: Body) -> Option<Bytes> {
         /// A stream could go on for ever.
         const MOST_BYTES: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Callers who were refused together should not all come back together.
+//! A random extra wait, so that callers that were refused together do not come back together.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tollgate_limiter::Share;
 
-/// How much longer than necessary refused callers are told to wait, so that they do not all come back at once.
+/// A random extra wait for refused callers, so that they do not all come back at once.
 ///
-/// Each refusal adds something between nothing and the most that this allows, at random, to its `Retry-After`. A caller is
-/// never told to come back earlier than it would pass. The most is a time or a share of the wait:
+/// Each refusal adds a random time to its `Retry-After`, between zero and a maximum. A caller is never told to come back before
+/// it would pass. The maximum is a time or a share of the wait:
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +43,7 @@ impl From<Share> for Jitter {
     }
 }
 
-/// A jitter, and what chance made of it this time.
+/// A jitter, with the number that was drawn this time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JitterDraw {
     jitter: Jitter,
@@ -74,7 +74,7 @@ impl JitterDraw {
     }
 }
 
-/// A number that nobody foresees who does not try hard: a sequence of the thread's own (SplitMix64), which begins anywhere.
+/// A number that is hard to guess without effort: a sequence of the thread's own (SplitMix64), with a random start.
 fn chance() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0));

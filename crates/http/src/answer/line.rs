@@ -5,8 +5,8 @@ use http::HeaderValue;
 /// The largest integer that a structured field can say (RFC 9651, 3.3.1).
 const MOST: u64 = 999_999_999_999_999;
 
-/// A short text on the stack. What does not fit is left out, and nothing is: a name of 64, three numbers of 15 and what
-/// stands between them.
+/// A short text on the stack. It has room for a name of 64, three numbers of 15 and the characters between them, so that nothing
+/// is ever cut off.
 pub(super) struct Line {
     bytes: [u8; 128],
     len: usize,

@@ -1,4 +1,4 @@
-//! The members of the `RateLimit-Policy` field, which say what a quota is.
+//! The members of the `RateLimit-Policy` field, which describe quotas.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("rateli
 
 /// A quota's member of the `RateLimit-Policy` field.
 ///
-/// `q` is what a full budget holds and `w` is how long it takes to refill, so that the two agree with the `r` that a caller
-/// sees counting down: 10/s with a burst of 50 is 50 in 5 seconds.
+/// `q` is the capacity of a full budget and `w` the time to refill it, so that both agree with the `r` that counts down: 10/s
+/// with a burst of 50 is 50 in 5 seconds.
 pub(super) fn policy_member(name: &str, quota: &Quota) -> HeaderValue {
     let seconds = refill_seconds(quota);
     value(&format!("\"{name}\";q={};w={seconds}", quota.capacity()))
 }
 
-/// How long it takes an empty budget to refill: in headers, never nothing.
+/// The time to refill an empty budget. In headers it is never zero.
 fn refill_seconds(quota: &Quota) -> u64 {
     let refill_us =
         u128::from(quota.capacity()) * quota.period().as_micros() / u128::from(quota.limit());

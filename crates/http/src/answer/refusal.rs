@@ -38,7 +38,7 @@ pub struct Refusal<'a> {
     asks_for_credentials: bool,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 ///
 /// ```
 /// use tollgate::RefusalReason;
@@ -60,9 +60,9 @@ pub struct Refusal<'a> {
 pub enum RefusalReason<'a> {
     /// The caller is over a quota.
     QuotaExceeded,
-    /// The backend failed, or nobody could say in which tier the caller is, and a policy says that requests are refused then.
+    /// The backend failed, or the caller's tier could not be found out, and a policy refuses requests then.
     Undecided,
-    /// The request does not say who it is from, and a policy insists on it.
+    /// The request has no identity, and a policy insists on one.
     Unidentified(&'a KeyMissing),
     /// The caller is on a policy's block list, or in a tier that a [limit of 0](tollgate_limiter::Quotas::none) refuses.
     Blocked(Block),
@@ -97,7 +97,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// The same under a layer that asks callers for credentials who do not say who they are.
+    /// The refusal under a layer that asks callers without an identity for credentials.
     pub(super) fn asking_for_credentials(self, asks_for_credentials: bool) -> Self {
         Self {
             asks_for_credentials,
@@ -109,13 +109,13 @@ impl<'a> Refusal<'a> {
         self.asks_for_credentials
     }
 
-    /// Why.
+    /// The reason.
     #[must_use]
     pub fn reason(&self) -> RefusalReason<'a> {
         self.reason
     }
 
-    /// The status that says so.
+    /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
@@ -127,7 +127,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// A response with the status that says so, and this body of the [type](AnswerBody) that it is: text is
+    /// Makes a response with the usual status and this body. The content type follows from the [body](AnswerBody): text is
     /// `text/plain; charset=utf-8`.
     #[must_use]
     pub fn response(&self, body: impl Into<AnswerBody>) -> Response<Bytes> {
@@ -141,8 +141,8 @@ impl<'a> Refusal<'a> {
         response
     }
 
-    /// How long the caller is told to wait: until the same request would pass if nothing else arrives, and the layer's
-    /// [`Jitter`](crate::Jitter). `None` if it never would, or nobody knows.
+    /// The wait that the caller is told: the time until the same request would pass if no other arrives, plus the layer's
+    /// [`Jitter`](crate::Jitter). `None` if the request can never pass, or the time is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let wait = self.report.retry_after();
@@ -161,13 +161,13 @@ impl<'a> Refusal<'a> {
         self.request
     }
 
-    /// What the caller is told of this wait.
+    /// The wait that the caller is told.
     #[inline]
     pub(super) fn told(&self, wait: Duration) -> Duration {
         self.jitter.map_or(wait, |drawn| drawn.lengthen(wait))
     }
 
-    /// Whether what the caller is told is longer than it has to be.
+    /// True if the caller is told a longer wait than necessary.
     pub(super) fn has_jitter(&self) -> bool {
         self.jitter.is_some()
     }

@@ -1,4 +1,4 @@
-//! How a refusal becomes an answer.
+//! Turns a refusal into an answer.
 
 use bytes::Bytes;
 use http::Response;
@@ -8,8 +8,8 @@ use super::Refusal;
 /// Makes the answer to a refused request: [`ProblemJson`](crate::ProblemJson) and [`PlainText`](crate::PlainText) do, and
 /// [`SeeOther`](crate::SeeOther) sends the caller elsewhere.
 ///
-/// The layer adds `Retry-After`, `Cache-Control: no-store` and the RateLimit fields to what it returns, where they are not
-/// there already. Whoever speaks gRPC is answered in gRPC and never gets here.
+/// The layer adds `Retry-After`, `Cache-Control: no-store` and the RateLimit fields to the answer, unless they are there. gRPC
+/// callers are answered in gRPC and never get here.
 ///
 /// A closure is one, too. [`respond_with`](crate::RateLimitLayer::respond_with) takes one as it is.
 ///

@@ -1,4 +1,4 @@
-//! Waiting times as headers say them: whole seconds, rounded up.
+//! Waiting times in headers: whole seconds, rounded up.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use http::HeaderValue;
 
 use super::line::integer;
 
-/// Whole seconds, rounded up: who waits so long has waited long enough.
+/// Whole seconds, rounded up, so that a caller that waits so long has waited long enough.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// What a caller is told of this wait. Never 0: a caller told to come back at once would.
+/// The wait as the caller is told. It is never 0: the caller would come back at once.
 pub(super) fn told_seconds(wait: Duration) -> u64 {
     whole_seconds(wait).max(1)
 }

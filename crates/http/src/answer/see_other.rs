@@ -7,7 +7,8 @@ use tollgate_limiter::transport::literal;
 
 use super::{Refusal, Respond};
 
-/// Sends refused callers somewhere else, to a waiting room: 303, so that whatever was asked, the other page is fetched.
+/// Sends refused callers to another page, such as a waiting room. The status is 303, so that a client fetches the page for any
+/// method.
 ///
 /// ```
 /// use tollgate::{Quota, RateLimitLayer, SeeOther};
@@ -15,9 +16,9 @@ use super::{Refusal, Respond};
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond(SeeOther::at("/waiting-room"));
 /// ```
 ///
-/// Where it sends them must not be limited by the same policy, or they go round in circles. A redirect has neither
-/// `Retry-After`, for which a browser would wait before it follows, nor RateLimit fields: where it leads another budget
-/// counts. Whoever speaks gRPC is answered in gRPC, since no such client would follow.
+/// The same policy must not limit that page, or callers go round in circles. A redirect has no `Retry-After`, because a browser
+/// would wait for it before it follows, and no RateLimit fields, because another budget counts at the target. gRPC callers are
+/// answered in gRPC, since no gRPC client would follow.
 #[derive(Clone, Debug)]
 pub struct SeeOther {
     location: HeaderValue,
@@ -28,8 +29,7 @@ impl SeeOther {
     ///
     /// # Panics
     ///
-    /// While it is built, if a header cannot carry the address. One that comes from outside goes through
-    /// [`try_at`](Self::try_at).
+    /// While it is built, if a header cannot carry the address. An address from outside goes through [`try_at`](Self::try_at).
     #[must_use]
     #[track_caller]
     pub fn at(location: &str) -> Self {

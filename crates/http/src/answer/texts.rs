@@ -15,7 +15,7 @@ pub(super) struct Texts {
     pub(super) member: HeaderValue,
     /// Its member of that field in the form in which quotas have no names.
     pub(super) plain_member: HeaderValue,
-    /// What its member of the `RateLimit` field begins with.
+    /// The beginning of its member of the `RateLimit` field.
     pub(super) state: Box<str>,
     /// The answer that says that it alone was exceeded, for now, with room for its numbers in `RateLimit` and `Retry-After`, which
     /// come first. A copy of a map takes a fraction of what building one does, and this is the path that is attacked: 4,209 instructions

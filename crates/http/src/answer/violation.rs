@@ -6,7 +6,7 @@ pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("applicati
 
 pub(super) const NEVER_PASSES: &str = "The request asks for more than a quota ever holds.";
 
-/// The body that says that these quotas were violated, for now.
+/// The body for quotas that are violated for now.
 pub(super) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
     let detail = "The request would exceed a quota; Retry-After says when it would not.";
     problem(detail, violated)

@@ -1,4 +1,4 @@
-//! Makes of any response body one that answers of ours can be made of.
+//! Turns any response body into one that can carry answers of ours.
 
 use std::fmt;
 use std::future::Future;
@@ -36,8 +36,8 @@ use super::{BodyWatch, ResponseBody};
 /// # assert_service(service);
 /// ```
 ///
-/// In a `Router` of axum's and in a tonic server it is not needed: what is between two layers there has the body of axum or tonic,
-/// which the limiter takes as it is. It takes no box and copies nothing.
+/// A `Router` of axum's and a tonic server do not need it: between two layers they have the body of axum or tonic, which the
+/// limiter takes. The layer allocates no box and copies nothing.
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct AnyBodyLayer;
@@ -50,7 +50,7 @@ impl<S> Layer<S> for AnyBodyLayer {
     }
 }
 
-/// A service around which a limiter may stand: what an [`AnyBodyLayer`] makes.
+/// The service that an [`AnyBodyLayer`] makes. A limiter may stand around it.
 ///
 /// ```
 /// use tollgate::{AnyBodyLayer, AnyBodyService};
@@ -87,7 +87,7 @@ where
     }
 }
 
-/// It answers to the name of the service within, and so can be served like it.
+/// The layer keeps the name of the inner service, so that it can be served like it.
 #[cfg(feature = "tonic")]
 impl<S: tonic::server::NamedService> tonic::server::NamedService for AnyBodyService<S> {
     const NAME: &'static str = S::NAME;
@@ -139,7 +139,7 @@ impl<F> fmt::Debug for AnyBodyFuture<F> {
 }
 
 pin_project! {
-    /// The response body under an [`AnyBodyLayer`]: that of the service, or an answer of ours. Its frames, its stated size and its
+    /// The response body under an [`AnyBodyLayer`]: the service's own, or an answer of ours. Its frames, its stated size and its
     /// end are those of the body within.
     ///
     /// ```

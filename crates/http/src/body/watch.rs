@@ -1,4 +1,4 @@
-//! Bodies of which somebody wants to know how much was sent.
+//! Bodies that report how much of them was sent.
 
 use std::fmt;
 use std::pin::Pin;
@@ -37,12 +37,12 @@ impl BodyWatch {
         }
     }
 
-    /// So many bytes more were sent.
+    /// Counts bytes that were sent.
     pub fn sent(&mut self, bytes: u64) {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// What is sent cannot be seen, and nothing will be told.
+    /// Stops counting, because the sent bytes cannot be seen. Nothing will be reported.
     pub fn look_away(&mut self) {
         self.tell = None;
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// The request body behind a [`BufferBodyLayer`](crate::BufferBodyLayer): what has been read, and then the rest.
+/// The request body behind a [`BufferBodyLayer`](crate::BufferBodyLayer): the part that has been read, and then the rest.
 ///
 /// A service within a `BufferBodyLayer` has this type of bodies:
 ///
@@ -32,7 +32,7 @@ pub struct BufferedBody<B: Body> {
     rest: B,
 }
 
-/// What has been read of a body.
+/// The part of a body that has been read.
 pub(super) struct BodyStart<E> {
     frames: VecDeque<Frame<Bytes>>,
     error: Option<E>,

@@ -1,4 +1,4 @@
-//! What follows from a ruling: the request goes on, with what is to be done once there is a response, or it is answered.
+//! The consequence of a ruling: the request goes on, with work left for its response, or it is answered.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::body::BodyWatch;
 use crate::settings::Config;
 use crate::{RateLimitStatus, ResponseBody};
 
-/// What is still to be done once there is a response to a request that passed.
+/// The work that is left for the response to a request that passed.
 #[derive(Debug)]
 pub(super) struct Completion {
     status: RateLimitStatus,
-    /// Whether the response says how budgets stand.
+    /// True if the response shows the state of budgets.
     writes: bool,
-    /// Whether the response may change what the request cost.
+    /// True if the response may change the cost of the request.
     settles: bool,
 }
 
@@ -46,9 +46,9 @@ impl Completion {
 /// A request that passes, with the handle that it carries or leaves behind.
 #[derive(Debug)]
 pub struct Passage {
-    /// Nothing, if neither the response nor a handler is told of anything.
+    /// `None` if neither the response nor a handler is told of anything.
     status: Option<RateLimitStatus>,
-    /// Whether the request carries the handle.
+    /// True if the request carries the handle.
     carries: bool,
     writes: bool,
     settles: bool,
@@ -67,7 +67,7 @@ impl Passage {
         drop(self.into_completion(request));
     }
 
-    /// Puts the handle into the request. What is returned is still to be done once there is a response.
+    /// Puts the handle into the request. Returns the work that is left for its response.
     #[inline]
     pub(super) fn into_completion<B>(self, request: &mut Request<B>) -> Option<Completion> {
         let Self {
@@ -95,8 +95,8 @@ impl Passage {
 }
 
 impl Config {
-    /// How a request goes on. One that is refused does not, and `answer` is what it is answered: responses are large, and are written
-    /// where they stay.
+    /// Lets a request pass, or writes the answer to a refused one into `answer`. Responses are large, and are written where they
+    /// stay.
     #[inline(always)]
     pub fn conclude<B, R: ResponseBody>(
         self: &Arc<Self>,
@@ -110,7 +110,7 @@ impl Config {
         self.conclude_aloud(request, ruling, answer)
     }
 
-    /// Whether neither a request that passes nor its response is told of anything.
+    /// True if neither a passing request nor its response is told of anything.
     #[inline(always)]
     fn is_silent(&self) -> bool {
         !self.status && !self.answers.have_headers() && !self.limiter.has_outcomes()
@@ -185,7 +185,7 @@ impl Config {
         }
     }
 
-    /// The answer to a call that has begun. Headers that say how budgets stand came before it, or never will.
+    /// The answer to a call that has begun. It is too late for headers with the state of budgets.
     #[must_use]
     pub fn refuse_begun(
         &self,
@@ -218,7 +218,7 @@ impl Config {
         response.map(R::from_bytes)
     }
 
-    /// The answer to a call whose caller has waited for as long as it said that it would.
+    /// The answer to a call whose deadline has passed.
     #[cfg(feature = "tonic")]
     pub fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
         if let Some(outer) = request.extensions().get::<RateLimitStatus>() {

@@ -1,4 +1,4 @@
-//! How long a caller of gRPC waits for an answer.
+//! The time that a gRPC caller waits for an answer.
 
 use std::fmt;
 use std::future::Future;
@@ -14,12 +14,11 @@ use crate::answer::Dialect;
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The end of the caller's patience, from when it was read. tonic's server watches over it by itself, and a router of axum's does
-/// not.
+/// The caller's deadline, counted from when it was read. tonic's server enforces it by itself, and a router of axum's does not.
 pub struct Deadline(Pin<Box<Sleep>>);
 
 impl Deadline {
-    /// Nothing, if the caller speaks no gRPC or states none.
+    /// `None` if the caller speaks no gRPC or states no deadline.
     pub fn of(request: &RequestView<'_>) -> Option<Self> {
         Dialect::of(request)?;
         let timeout = parse(request.headers().get(GRPC_TIMEOUT)?.as_bytes())?;
@@ -32,7 +31,7 @@ impl Deadline {
     }
 }
 
-/// At most eight digits and a unit. What is none states nothing, as for tonic.
+/// Reads at most eight digits and a unit. An invalid text states nothing, as for tonic.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {

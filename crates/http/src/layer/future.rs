@@ -20,8 +20,8 @@ use crate::settings::Config;
 pin_project! {
     /// The response of a [`RateLimitService`](super::RateLimitService).
     ///
-    /// Dropping it leaves nothing behind: a decision that has not been sent to the backend is withdrawn, one that was sent
-    /// is given back when it arrives.
+    /// Dropping it spends nothing: a decision that was not sent to the backend is withdrawn, and one that was sent is credited
+    /// when it arrives.
     ///
     /// A service that wraps a `RateLimitService` has this future:
     ///
@@ -72,7 +72,7 @@ pub(super) struct WaitingRequest<S, B> {
 }
 
 impl<S, B> WaitingRequest<S, B> {
-    /// Either what is to be done once there is a response, or the answer to a refused request.
+    /// The work that is left for the response, or the answer to a refused request.
     fn poll<R: ResponseBody>(
         &mut self,
         cx: &mut Context<'_>,
@@ -143,7 +143,7 @@ where
     }
 }
 
-/// The response of the service, with what was still to be done.
+/// The response of the service, after the work that was left for it.
 #[inline]
 fn poll_call<F, R, E>(
     call: Pin<&mut F>,
@@ -169,7 +169,7 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     R: ResponseBody,
 {
-    /// The answer to a refused request, or what becomes of one that waits.
+    /// The answer to a refused request, or the outcome of a waiting one.
     #[inline(never)]
     fn poll_aside(
         mut self: Pin<&mut Self>,

@@ -18,8 +18,8 @@ use crate::answer::RefusalReason;
 use crate::answer::too_late;
 use crate::settings::Config;
 
-/// The handle that a layer has put into a request, with what the layer was told. Of several layers it is the nearest one's: another
-/// one around all of them does not change whose policies handlers name.
+/// The handle that a layer has put into a request, with the layer's settings. If there are several layers, it is the handle of
+/// the nearest one, whose policies handlers name.
 #[derive(Debug)]
 pub(crate) struct InnerLimits<'a> {
     status: &'a RateLimitStatus,
@@ -27,7 +27,7 @@ pub(crate) struct InnerLimits<'a> {
 }
 
 impl<'a> InnerLimits<'a> {
-    /// Nothing, if there is no layer around, or it was told to leave requests as they are.
+    /// `None` if there is no layer around, or if it puts no status into requests.
     pub(crate) fn of(parts: &'a Parts) -> Option<Self> {
         let status = parts.extensions.get::<RateLimitStatus>()?;
         let config = status.config()?;
@@ -38,8 +38,8 @@ impl<'a> InnerLimits<'a> {
         &self.config.limiter
     }
 
-    /// Decides under these policies as well. If they refuse, what the request was charged before comes back, and the
-    /// answer is complete but for the RateLimit fields, which the layer writes for all that took part.
+    /// Decides under these policies as well. If they refuse, earlier charges of the request are credited. The answer lacks only
+    /// the RateLimit fields, which the layer writes for all policies that took part.
     pub(crate) async fn decide(
         self,
         parts: &Parts,
@@ -63,7 +63,7 @@ impl<'a> InnerLimits<'a> {
         }
     }
 
-    /// Enters what was decided. What is returned is the answer, if the request is refused.
+    /// Enters the decision. Returns the answer if the request is refused.
     fn conclude(&self, parts: &Parts, ruling: Ruling<'_>) -> Option<Response<Bytes>> {
         match ruling {
             Ruling::Admitted(decided) => {
@@ -81,7 +81,7 @@ impl<'a> InnerLimits<'a> {
         }
     }
 
-    /// What `poll` comes to, unless that takes longer than a caller of gRPC waits.
+    /// The result of `poll`, unless it takes longer than a gRPC caller waits.
     async fn in_time<T>(
         &self,
         parts: &Parts,

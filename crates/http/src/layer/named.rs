@@ -4,7 +4,8 @@ use tonic::server::NamedService;
 
 use super::RateLimitService;
 
-/// It answers to the name of the service within, and so can be served like it: see [`RateLimitLayer`](crate::RateLimitLayer).
+/// The layer keeps the name of the inner service, so that it can be served like it: see
+/// [`RateLimitLayer`](crate::RateLimitLayer).
 impl<S: NamedService> NamedService for RateLimitService<S> {
     const NAME: &'static str = S::NAME;
 }

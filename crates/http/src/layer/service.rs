@@ -15,11 +15,11 @@ use super::future::WaitingRequest;
 use crate::ResponseBody;
 use crate::settings::Config;
 
-/// A service whose requests are limited: what [`RateLimitLayer`](crate::RateLimitLayer) makes.
+/// The service that a [`RateLimitLayer`](crate::RateLimitLayer) makes. Its requests are limited.
 ///
-/// It is a `Service` if the response body of the service within is a [`ResponseBody`]. Where it is not, `.oneshot(..)` or `.call(..)`
-/// fails with E0599 (trait bounds of the method were not satisfied, or no such method was found), in which rustc does not name the
-/// body: add an [`AnyBodyLayer`](crate::AnyBodyLayer) between the two, as below.
+/// It is a `Service` if the response body of the inner service is a [`ResponseBody`]. Otherwise `.oneshot(..)` and `.call(..)`
+/// fail with E0599 (unsatisfied trait bounds, or no such method), and rustc does not name the body: add an
+/// [`AnyBodyLayer`](crate::AnyBodyLayer) between the two, as below.
 ///
 /// ```compile_fail,E0599
 /// # use bytes::Bytes;

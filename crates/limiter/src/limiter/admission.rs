@@ -17,16 +17,16 @@ use super::{Fallback, Judgement, Limiter, Plan, coverage};
 use crate::key::ClientIp;
 use crate::{Key, Policy, RequestView};
 
-/// What a caller made of the ruling on its request, or a request that has to wait for one.
+/// The caller's result for a ruling on its request, or a request that has to wait for a ruling.
 #[derive(Debug)]
 pub enum Admission<T> {
-    /// What the caller made of the ruling.
+    /// The caller's result for the ruling.
     Ruled(T),
     /// In a box: it is large, and few requests wait.
     Pending(Box<Pending>),
 }
 
-/// What became of a request.
+/// The ruling on a request.
 #[derive(Debug)]
 pub enum Ruling<'a> {
     /// No quota has a say in it.
@@ -57,15 +57,15 @@ pub struct Pending(Step);
 
 #[derive(Debug)]
 enum Step {
-    /// Who the request is from is not known yet, or in which tier that is.
+    /// The identity of the request is not known yet, or its tier.
     Resolving(PendingPlan),
     /// The backend was asked.
     Deciding(Decide, Plan),
 }
 
 impl Pending {
-    /// What `conclude` makes of the ruling on the request, which is the one that was put before this limiter; there is none if the
-    /// key was brought along.
+    /// The result of `conclude` for the ruling on the request. The request is the one that was put before this limiter; there is
+    /// none if the caller brought the key.
     pub fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -116,8 +116,8 @@ impl<'a> Ruling<'a> {
 }
 
 impl Limiter {
-    /// Puts a request before policies, asks the backend, and hands the ruling to `conclude`: plans and decisions are large, and are
-    /// looked at where they lie.
+    /// Puts a request before policies, asks the backend, and passes the ruling to `conclude`. Plans and decisions are large, so
+    /// `conclude` reads them in place.
     #[doc(hidden)]
     // Every request comes here, and once: a call would cost as much again.
     #[inline(always)]
@@ -268,8 +268,7 @@ impl Limiter {
         entries.with_charges(|charges| self.0.backend.decide(charges))
     }
 
-    /// Hears what the backend decided, or says what the failure rule makes of its failure. Every decision comes through here, and is
-    /// told from here.
+    /// Takes the backend's decision, or applies the failure rule. Every decision passes here, and observers are told from here.
     #[doc(hidden)]
     pub fn judge(
         &self,
@@ -362,7 +361,7 @@ mod tests {
     use super::*;
     use crate::{OnFailure, Quota, Share};
 
-    /// A thread hears of a failure while another hears of a decision: whichever is first, the next decision stops the clock.
+    /// One thread hears of a failure while another hears of a decision. In either order the next decision stops the clock.
     #[test]
     fn local_budgets_stand_still_after_a_decision_whatever_else_was_heard_meanwhile() {
         const ROUNDS: usize = 20_000;

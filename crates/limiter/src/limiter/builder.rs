@@ -12,7 +12,7 @@ use super::snapshot::Snapshot;
 use super::terms::Terms;
 use crate::{ClientAddress, ConfigError, Policy};
 
-/// Collects what a [`Limiter`] is made of.
+/// Collects the parts of a [`Limiter`].
 ///
 /// ```
 /// use tollgate::{ClientAddress, Limiter, MemoryBackend, Networks, Policy, Quota};
@@ -49,14 +49,14 @@ impl LimiterBuilder {
         self
     }
 
-    /// Where the address of a caller is to be found. Without this it is the socket's peer, and no header counts.
+    /// The place of the caller's address. The default is the socket's peer, and no header counts.
     pub fn client_address(mut self, address: ClientAddress) -> Self {
         self.terms.client = address;
         self
     }
 
-    /// Whether `/Login` is `/login` for the policies' [routes](Policy::route), and for keys made of what stands in paths.
-    /// Say so if it is one to what stands behind. Letters outside of ASCII keep their case.
+    /// Makes `/Login` count as `/login` for the policies' [routes](Policy::route), and for keys that are made of paths. Use it if
+    /// the service behind ignores case. Letters outside ASCII keep their case.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -109,7 +109,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Takes it for no mistake if there is no policy: all limits stand at handlers and routes.
+    /// Allows a limiter without policies: all limits stand at handlers and routes.
     ///
     /// ```
     /// use tollgate::{Limiter, RateLimitLayer};
@@ -123,14 +123,14 @@ impl LimiterBuilder {
         self
     }
 
-    /// Who decides. Without this a [`MemoryBackend`] of this limiter's own does.
+    /// The backend that decides. The default is a [`MemoryBackend`] of this limiter's own.
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));
         self
     }
 
-    /// Tells an [`Observer`] of every decision, however it comes about: by the backend, by a budget of this process or by a list, for a
-    /// request, a message or a [check](Limiter::check), enforced or on trial.
+    /// Tells an [`Observer`] of every decision: by the backend, by a budget of this process or by a list; for a request, a
+    /// message or a [check](Limiter::check); enforced or on trial.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -170,8 +170,9 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy, if two have one name, if two quotas have one name, if a policy can cover no request or lets
-    /// none pass, if a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them.
+    /// If there is no policy, if two policies or two quotas have one name, if a policy can cover no request or lets none pass, if
+    /// a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than
+    /// [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let backend = self
             .backend

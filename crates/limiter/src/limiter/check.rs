@@ -234,8 +234,8 @@ impl Checked {
         })
     }
 
-    /// Whether to go on: every quota of the policy had room (a [probe](Check::probe): has), or the policy is on trial, or
-    /// the identity is exempt or its tier without limits, or the backend failed and the policy says
+    /// True if the work may go on: every quota of the policy had room (for a [probe](Check::probe): has), the policy is on trial,
+    /// the identity is exempt, its tier is unlimited, or the backend failed and the policy says
     /// [`OnFailure::Allow`](crate::OnFailure::Allow).
     #[must_use]
     pub fn is_allowed(&self) -> bool {
@@ -248,8 +248,9 @@ impl Checked {
             }
     }
 
-    /// If it was denied, how long until it would be allowed if nothing else arrives. `None` if it never would, as one that is
-    /// [blocked](Self::blocked), or is [allowed](Self::is_allowed) now. What a policy on trial would have said is in the [verdicts](Self::verdicts).
+    /// The time until a denied check would pass, if no other request arrives. `None` if it is [allowed](Self::is_allowed) now, or
+    /// can never pass, like a [blocked](Self::blocked) one. The [verdicts](Self::verdicts) say what a policy on trial would have
+    /// decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
@@ -259,8 +260,8 @@ impl Checked {
         }
     }
 
-    /// The largest cost that would be allowed right now: the least that is left in any of the policy's quotas. 0 if
-    /// nothing was decided, and no end of it for who is exempt or in a tier without limits.
+    /// The largest cost that would be allowed right now: the least that is left in any of the policy's quotas. It is 0 if nothing
+    /// was decided, and `u64::MAX` for an identity that is exempt or in a tier without limits.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         if let Outcome::Unlimited = self.outcome {
@@ -283,7 +284,7 @@ impl Checked {
         }
     }
 
-    /// Why nothing was decided, if so: the backend failed, and the policy lets everything pass then.
+    /// The error because of which nothing was decided: the backend failed, and the policy lets everything pass then.
     #[must_use]
     pub fn undecided(&self) -> Option<&BackendError> {
         match &self.outcome {
@@ -292,8 +293,7 @@ impl Checked {
         }
     }
 
-    /// How the identity is to be refused, if it is on a block list of the policy, or a [limit of 0](crate::Quotas::none) refuses
-    /// it.
+    /// The way to refuse the identity, if it is on a block list of the policy or a [limit of 0](crate::Quotas::none) refuses it.
     #[must_use]
     pub fn blocked(&self) -> Option<Block> {
         match self.outcome {
@@ -302,7 +302,7 @@ impl Checked {
         }
     }
 
-    /// What was taken, to be given back or added to: see [`Limiter::credit`] and [`Limiter::debit`].
+    /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`] and [`Limiter::debit`].
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
         match self.outcome {
@@ -322,7 +322,7 @@ impl Outcome {
     }
 }
 
-/// Why a [`Check`] has no answer. A denial is not among the reasons: it is an answer.
+/// The reason why a [`Check`] has no answer. A denial is an answer, and not among the reasons.
 ///
 /// ```
 /// use tollgate::{CheckError, Limiter, Quota};
@@ -344,17 +344,17 @@ pub enum CheckError {
         /// The name.
         policy: String,
     },
-    /// The identity is none that a request under the policy ever has, so that it would be asked for in vain: text, where the
-    /// policy's key is an address. The keys of closures may be anything.
+    /// No request under the policy ever has this kind of identity: text, where the policy's key is an address. The keys of
+    /// closures may be anything.
     WrongKey {
         /// The policy's name.
         policy: String,
-        /// What the policy's key is, and what to pass. The identity itself is not told.
+        /// The kind of the policy's key, and the value to pass. The identity itself is not named.
         reason: String,
     },
-    /// The backend failed, and the policy says that everything is refused then.
+    /// The backend failed, and the policy refuses requests then.
     Unavailable(BackendError),
-    /// Nobody could say in which tier the identity is, and the policy says that requests are refused then: see
+    /// The tier of the identity could not be found out, and the policy refuses requests then: see
     /// [`Unknown::Deny`](crate::Unknown::Deny).
     TierUnknown {
         /// The policy's name.
@@ -362,7 +362,7 @@ pub enum CheckError {
     },
 }
 
-/// The longest wait among those that were refused, if all of them can pass at some time.
+/// The longest wait among the refused quotas, if all of them can pass at some time.
 fn longest_wait(verdicts: &[Verdict]) -> Option<Duration> {
     if verdicts.iter().any(Verdict::never_passes) {
         return None;

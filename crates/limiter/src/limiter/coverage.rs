@@ -1,4 +1,4 @@
-//! Policies of one kind, and how those are found that cover a request.
+//! Policies of one kind, and the search for those that cover a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::policy::Limit;
 use crate::request::{FoundClient, peer_at_hand};
 use crate::{Key, Policy, RequestView};
 
-/// The policies of one kind, and how those are found that cover a request.
+/// The policies of one kind, and the search for those that cover a request.
 ///
 /// There are three ways, of which one is chosen when the policies are put together:
 ///
@@ -34,8 +34,7 @@ pub(super) struct Coverage {
     watch: Watch,
 }
 
-/// The only policy, about which nothing has to be found but who pays: so there is no plan, and nothing is counted or moved that stays
-/// where it is.
+/// The only policy. Only its key has to be found, so that there is no plan, and nothing is counted or moved.
 #[derive(Debug)]
 pub(super) struct Sole {
     policy: Arc<Policy>,
@@ -75,7 +74,7 @@ impl Sole {
         Some((limit, peer_at_hand(request.extensions())?))
     }
 
-    /// Who pays, if the request is covered and says so. The last way can do without.
+    /// The key that pays, if the policy covers the request and finds one. The last way handles all other requests.
     pub(super) fn key(&self, request: &RequestView<'_>) -> Option<Key> {
         if !self.policy.covers(request) {
             return None;
@@ -162,7 +161,7 @@ impl Coverage {
     }
 }
 
-/// Whose budgets a request spends under the policies of the handler that it has come to.
+/// The budgets that a request spends under the policies of its handler.
 pub(super) fn plan_at_handler(
     policies: &[Arc<Policy>],
     request: &RequestView<'_>,

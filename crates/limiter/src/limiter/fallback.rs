@@ -1,10 +1,10 @@
-//! What becomes of a request while the backend cannot decide.
+//! The outcome for a request while the backend cannot decide.
 
 use tollgate_core::{BackendError, Decision};
 
 use super::Plan;
 
-/// What the failure rule makes of a request.
+/// The failure rule's outcome for a request.
 #[derive(Debug)]
 pub enum Fallback {
     /// A budget of this process decided about those policies of the plan that ask for it.

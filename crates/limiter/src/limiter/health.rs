@@ -28,7 +28,7 @@ pub(super) struct Health {
     told: Mutex<LogState>,
 }
 
-/// What the log has heard.
+/// The state of the log.
 #[derive(Debug, Default)]
 struct LogState {
     warned_at: Option<Instant>,

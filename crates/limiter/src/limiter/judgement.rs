@@ -13,12 +13,12 @@ pub struct Judgement<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) entries: Entries<'a>,
     pub(super) decision: &'a Decision,
-    /// Whether a budget of this process decided.
+    /// True if a budget of this process decided.
     pub(super) is_local: bool,
 }
 
 impl Judgement<'_> {
-    /// Whether a response may change what the request cost.
+    /// True if a response may change the cost.
     pub fn has_outcomes(self) -> bool {
         let mut policies = self.entries.policies();
         policies.any(|policy| policy.outcome.is_some())

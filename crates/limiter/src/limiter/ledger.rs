@@ -1,4 +1,4 @@
-//! What a request was charged so far, and what it takes to undo that.
+//! The charges of a request so far, with the means to undo them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::policy::{Label, Limit, Outcome};
 use crate::report::{PolicyVerdict, Report};
 use crate::{Key, ResponseView};
 
-/// The verdicts on a request, and who paid. Nearly always one, in the order in which they were given.
+/// The verdicts on a request with the keys that paid, in the order of the decisions. Nearly always there is one.
 #[derive(Debug, Default)]
 pub struct Ledger {
     verdicts: Verdicts,
@@ -22,17 +22,17 @@ pub struct Ledger {
 /// Nearly always one.
 pub type Verdicts = SmallVec<[PolicyVerdict; 1]>;
 
-/// Who paid for some verdicts that follow each other, which are those of one policy.
+/// The key that paid for consecutive verdicts, which belong to one policy.
 #[derive(Debug)]
 struct Payment {
     verdicts: usize,
-    /// How the response decides what the request cost, if it does.
+    /// The rule by which the response sets the cost, if there is one.
     outcome: Option<Outcome>,
     key: Key,
     limiter: Limiter,
     /// How many layers are further out than the one that charged it.
     layer: usize,
-    /// Whether it was raised after the fact. What a debit took no receipt gives back, so it is not lowered again.
+    /// True if a debit has raised the charge. No receipt credits a debit, so the charge is not lowered again.
     raised: bool,
 }
 
@@ -105,7 +105,7 @@ impl Payment {
 }
 
 impl Ledger {
-    /// What was decided about the charges of a plan: by the backend of this limiter or, if `is_local`, by a budget of this process,
+    /// The decision about the charges of a plan, by the backend of this limiter. If `is_local`, a budget of this process decided,
     /// which gives no receipts.
     // Written where it stays: a call would move it twice.
     #[inline(always)]
@@ -158,7 +158,7 @@ impl Ledger {
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())
     }
 
-    /// The proofs of what was taken.
+    /// The receipts of the charges.
     pub(crate) fn receipts(&self) -> Vec<Receipt> {
         let mut verdicts = self.verdicts.iter();
         let mut receipts = Vec::new();
@@ -169,7 +169,7 @@ impl Ledger {
         receipts
     }
 
-    /// Adds what was decided further in about the same request, for the layer with so many others around it.
+    /// Adds a decision from further in about the same request. `layer` layers surround the one that decided.
     pub fn append(&mut self, inner: Self, layer: usize) {
         self.verdicts.extend(inner.verdicts);
         let payments = inner.payments.into_iter();
@@ -177,12 +177,12 @@ impl Ledger {
             .extend(payments.map(|payment| Payment { layer, ..payment }));
     }
 
-    /// Gives everything back: a layer or a limit further in refuses the request, and a refused request costs nothing.
+    /// Credits every charge: a layer or a limit further in refuses the request, and a refused request costs nothing.
     pub fn give_back(&mut self) {
         self.correct(&mut |_, _| Some(0));
     }
 
-    /// Makes the charges of a policy what the request really cost. Returns whether the policy took part.
+    /// Corrects the charges of a policy to the real cost. Returns true if the policy took part.
     pub fn settle(&mut self, policy: &str, cost: u64) -> bool {
         let mut settled: SmallVec<[Arc<Label>; 4]> = SmallVec::new();
         self.correct(&mut |_, verdict| {
@@ -200,7 +200,7 @@ impl Ledger {
         !settled.is_empty()
     }
 
-    /// Makes the charges of a layer what the response says that they should be. Returns whether some depend on its body.
+    /// Corrects the charges of a layer by the response. Returns true if some depend on its body.
     pub fn settle_by_response(&mut self, layer: usize, response: &ResponseView<'_>) -> bool {
         let mut depends_on_body = false;
         self.correct(&mut |payment, _| match payment.outcome_in(layer)? {
@@ -214,7 +214,7 @@ impl Ledger {
         depends_on_body
     }
 
-    /// Makes the charges of a layer what so many bytes of a body cost.
+    /// Corrects the charges of a layer by the bytes of a body.
     pub fn settle_by_bytes(&mut self, layer: usize, sent: u64) {
         self.correct(&mut |payment, _| match payment.outcome_in(layer)? {
             Outcome::Sent(cost) => Some(cost(sent)),
@@ -222,7 +222,7 @@ impl Ledger {
         });
     }
 
-    /// Credits or debits each charge to what `cost` says it is. A charge that was not taken stays as it is.
+    /// Credits or debits each charge to the cost that `cost` gives. A charge that was not taken stays as it is.
     fn correct(&mut self, cost: &mut Cost<'_>) {
         let mut verdicts = self.verdicts.iter_mut();
         for payment in &mut self.payments {
@@ -236,11 +236,11 @@ impl Ledger {
 }
 
 impl Payment {
-    /// How the response decides what the request cost, if that layer charged it.
+    /// The rule by which the response sets the cost, if that layer charged it.
     fn outcome_in(&self, layer: usize) -> Option<&Outcome> {
         self.outcome.as_ref().filter(|_| self.layer == layer)
     }
 }
 
-/// What a charge should be, if it should be anything else than it is.
+/// The right amount of a charge, if it differs from the present one.
 type Cost<'a> = dyn FnMut(&Payment, &PolicyVerdict) -> Option<u64> + 'a;

@@ -94,7 +94,7 @@ impl Budgets {
     }
 }
 
-/// What this process may spend of each quota.
+/// The share of each quota that this process may spend.
 fn shares<'a>(
     (policy, _, limits): (&'a Policy, &Key, &'a [Limit]),
 ) -> impl Iterator<Item = Quota> + 'a {

@@ -10,7 +10,7 @@ use crate::matching::PathForms;
 use crate::request::Routing;
 
 impl Limiter {
-    /// Whether some policy is for messages.
+    /// True if some policy is for messages.
     #[doc(hidden)]
     pub fn has_messages(&self) -> bool {
         !self.snapshot().messages.policies.is_empty()
@@ -22,7 +22,7 @@ impl Limiter {
         self.0.attends_messages.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a policy for messages names the path, so that every request to it is a call.
+    /// True if a policy for messages names the path. Every request to it is then a call.
     #[doc(hidden)]
     pub fn names_messages_of(&self, call: &RequestView<'_>) -> bool {
         let ignores_case = self.0.terms.ignores_path_case;

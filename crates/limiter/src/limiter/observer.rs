@@ -15,8 +15,7 @@ use crate::report::PolicyVerdict;
 
 /// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
 ///
-/// It is called on the way of the request, once for each quota or policy that took part, and must be quick. It is never called with
-/// a lock held.
+/// The request waits for it, once for each quota or policy that took part, so it must be quick. No lock is held during the call.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +50,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// What was decided about one quota, or about all quotas of one policy.
+/// A decision about one quota, or about all quotas of one policy.
 ///
 /// ```
 /// use tollgate::{Cause, Event};
@@ -85,7 +84,7 @@ pub struct Event<'a> {
     cause: Cause,
 }
 
-/// How a decision came about.
+/// The way in which a decision came about.
 ///
 /// ```
 /// use tollgate::Cause;
@@ -112,12 +111,12 @@ pub enum Cause {
     Blocked,
     /// The policy covers the request, and the operator has exempted it: by its kind, by a list, or by a tier without limits.
     Exempt,
-    /// The request does not say who it is from, and the policy refuses it.
+    /// The request has no identity, and the policy refuses it.
     Unidentified,
     /// The caller's tier is not known, and the policy refuses the request.
     TierUnknown,
-    /// The charge was corrected to what the request really cost: 0, if something else refused the request. The
-    /// [verdict](Event::verdict) says how the budget stands then.
+    /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
+    /// how full the budget is then.
     Settled,
 }
 
@@ -134,7 +133,7 @@ impl<'a> Event<'a> {
         self.quota
     }
 
-    /// The identity whose budget it is, if the request has come to that. It may be a secret, such as an API key.
+    /// The identity whose budget it is, if it was found. It may be a secret, such as an API key.
     #[must_use]
     pub fn key(&self) -> Option<&'a Key> {
         self.key
@@ -146,13 +145,13 @@ impl<'a> Event<'a> {
         self.verdict
     }
 
-    /// Whether the request depended on it; `false` for a policy on trial, and for a probe.
+    /// True if the request depended on the decision; false for a policy on trial and for a probe.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.is_enforced
     }
 
-    /// How it came about.
+    /// The way in which the decision came about.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.cause

@@ -21,7 +21,7 @@ struct Outages {
 
 #[derive(Debug)]
 struct Hands {
-    /// What the clock showed when the last outage ended. It starts at the time of day, for windows that have one.
+    /// The time on the clock when the last outage ended. The clock starts at the time of day, for windows that depend on it.
     shown: Timestamp,
     /// When the present outage began, by the wall clock.
     since: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! What a request will be charged: which policies, whose budgets, how much.
+//! The charges of a request: the policies, the keys, the costs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Key, Policy};
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     entries: SmallVec<[Entry; 1]>,
-    /// Whether a policy asked for the peer's address in vain.
+    /// True if a policy needed the peer's address and found none.
     pub(super) misses_peer: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Entry {
 pub(super) struct Demand {
     pub(super) tier: Option<usize>,
     pub(super) cost: u64,
-    /// Whether it is only asked whether the cost would pass.
+    /// True for a probe, which takes nothing.
     pub(super) probe: bool,
 }
 
@@ -55,7 +55,7 @@ impl Plan {
         self.entries.push(entry);
     }
 
-    /// What it charges.
+    /// The cost.
     #[inline]
     #[must_use]
     pub fn entries(&self) -> Entries<'_> {
@@ -66,13 +66,13 @@ impl Plan {
         self.entries.into_iter()
     }
 
-    /// Whether it charges nothing.
+    /// True if the plan charges nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What each policy of the plan asks of its quotas.
+    /// The cost of each policy of the plan.
     #[cfg(feature = "tonic")]
     pub fn costs(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().map(|entry| entry.demand.cost)

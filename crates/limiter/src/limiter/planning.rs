@@ -1,4 +1,4 @@
-//! From a request to a plan: which policies cover it, who it is from, and in which tier that is.
+//! From a request to a plan: the policies that cover it, the identity, and its tier.
 
 use std::fmt;
 use std::mem;
@@ -15,10 +15,10 @@ use crate::policy::{FoundTier, Listing, TierUnknown};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RequestView};
 
-/// Why a request is refused that no quota refuses.
+/// The reason why a request is refused that no quota refuses.
 #[derive(Debug)]
 pub enum Rejection {
-    /// A policy insists on knowing who it is from.
+    /// A policy insists on an identity.
     Unidentified(KeyMissing),
     /// The caller is on a policy's block list, or a limit of 0 refuses it.
     Blocked(Block),
@@ -33,7 +33,7 @@ pub enum Rejection {
 pub enum Planning {
     /// The plan.
     Now(Plan),
-    /// Who the request is from has to be asked for.
+    /// The identity or the tier has to be asked for.
     Later(PendingPlan),
 }
 
@@ -44,7 +44,7 @@ pub struct PendingPlan {
     misses_peer: bool,
 }
 
-/// What one policy found out about a request.
+/// The result of one policy for a request.
 pub(super) enum Finding {
     /// The policy does not concern it.
     Nothing,
@@ -55,12 +55,13 @@ pub(super) enum Finding {
     Tier(Arc<Policy>, Key, FoundTier, Demand),
 }
 
-/// Where a limit stands, and so what is exempt from it.
+/// The place of a limit, which decides what is exempt from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Site {
     /// A policy that covers the request by its conditions. The operator's exemptions hold.
     Layer,
-    /// A limit that stands where the request has arrived. Nothing is exempt: whatever the request looks like, what it runs is known.
+    /// A limit at the handler that the request has reached. Nothing is exempt: the handler is known, whatever the request looks
+    /// like.
     Handler,
 }
 

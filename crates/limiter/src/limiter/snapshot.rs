@@ -21,7 +21,7 @@ pub(super) struct Snapshot {
     pub(super) requests: Coverage,
     /// Those for messages.
     pub(super) messages: Coverage,
-    /// Whether a response may change what its request cost.
+    /// True if a response may change the cost of its request.
     pub(super) has_outcomes: bool,
     pub(super) proxies: ProxyWatch,
 }
@@ -123,7 +123,7 @@ fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What a message costs is known when it passes, and never by a response.
+/// Refuses outcomes under policies for messages: the cost of a message is known when it passes, and no response changes it.
 fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
     let waits = |policy: &&Policy| policy.messages.is_some() && policy.outcome.is_some();
     match policies.iter().find(waits) {

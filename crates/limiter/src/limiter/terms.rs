@@ -1,10 +1,10 @@
-//! What a limiter was told beside its policies.
+//! The settings of a limiter besides its policies.
 
 use tollgate_core::Capabilities;
 
 use crate::{ClientAddress, ConfigError, Policy};
 
-/// What a limiter was told beside its policies, for as long as it lives.
+/// The settings of a limiter besides its policies. They never change.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
     pub(super) client: ClientAddress,
@@ -12,7 +12,7 @@ pub(super) struct Terms {
     pub(super) exempts_preflights: bool,
     pub(super) exempts_health_checks: bool,
     pub(super) may_be_empty: bool,
-    /// What the backend can beyond quotas.
+    /// The capabilities of the backend beyond quotas.
     pub(super) offered: Capabilities,
     /// Why a policy cannot be one of this limiter's.
     pub(super) refuses: Option<fn(&Policy) -> Option<ConfigError>>,

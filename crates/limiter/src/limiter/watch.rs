@@ -16,7 +16,7 @@ use crate::{Policy, RequestView};
 /// on a busy one.
 const FIRST: usize = 1_000;
 
-/// What the first requests of one layer have shown.
+/// The findings from the first requests of one layer.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// How many requests are still to be looked at.
@@ -25,7 +25,7 @@ pub(super) struct Watch {
     met: Box<[AtomicBool]>,
 }
 
-/// Whether a forwarding header that nothing vouches for would be a mistake, and none has come.
+/// True while a forwarding header from an untrusted peer would be a mistake, and none has come.
 #[derive(Debug)]
 pub(super) struct ProxyWatch(AtomicBool);
 

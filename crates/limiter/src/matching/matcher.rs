@@ -15,7 +15,7 @@ pub(crate) struct Matcher {
     tiers: Box<[Tier]>,
     /// Policies without a pattern.
     unrouted: Box<[usize]>,
-    /// Whether any policy exempts paths.
+    /// True if any policy exempts paths.
     exempts: bool,
 }
 
@@ -27,7 +27,7 @@ struct Tier {
     leaves: Vec<Leaf>,
 }
 
-/// What the router leads to: a pattern, and what is known about the paths for which it is the innermost.
+/// The target of the router: a pattern, and the facts about the paths for which it is the innermost.
 #[derive(Clone)]
 struct Leaf {
     pattern: Pattern,
@@ -35,7 +35,8 @@ struct Leaf {
     routed: Vec<usize>,
     /// Policies that exempt them.
     exempt: Vec<usize>,
-    /// What follows if there is nothing else to be known: those, and those without a pattern, but none that exempt them.
+    /// The candidates if nothing else is known: policies with the pattern and policies without patterns, but none that exempts
+    /// it.
     covering: Vec<usize>,
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-/// What stays encoded: what is no visible character, and what would be read as something else.
+/// The bytes that stay encoded: invisible characters, and characters with another meaning.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'/').add(b'%');
 
 /// The path of a request, each character in its one form.
@@ -58,7 +58,7 @@ impl<'a> PathForms<'a> {
         self.raw
     }
 
-    /// Whether the caller sent the only form that the path has.
+    /// True if the caller sent the only form of the path.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.as_sent, Cow::Borrowed(_)) && self.tidied.is_none()
     }
@@ -72,7 +72,7 @@ impl<'a> PathForms<'a> {
     }
 }
 
-/// Whether the path has but one form, and this is it. Nearly every path has, which is seen eight bytes at a time.
+/// True if the path has one form, and this is it. Nearly every path has one form; the check reads eight bytes at a time.
 fn is_plain(path: &str, ignore_case: bool) -> bool {
     let bytes = path.as_bytes();
     // What it has in common with the word before it is seen twice.
@@ -101,7 +101,7 @@ const fn each(byte: u8) -> u64 {
 /// The highest bit of a byte says something about it.
 const BITS: u64 = each(0x80);
 
-/// Whether one of the bytes is a percent sign or no visible character. Which one, only the lowest bit tells.
+/// True if one of the bytes is a percent sign or an invisible character. Only the lowest bit tells which one.
 fn doubtful(word: u64) -> u64 {
     let below = word.wrapping_sub(each(b'!')) & !word;
     let percent = word ^ each(b'%');

@@ -16,7 +16,7 @@ pub struct Pattern {
     pub(super) segments: Box<[Segment]>,
 }
 
-/// What stands between two slashes: a text, and behind it a parameter or nothing.
+/// The part between two slashes: a text, and behind it a parameter or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) prefix: String,
@@ -62,7 +62,7 @@ impl Pattern {
         })
     }
 
-    /// The same without slashes that are doubled or at the end, if there are any.
+    /// The pattern without doubled slashes and without a slash at the end, if it has one of them.
     pub(crate) fn tidied(&self) -> Option<Self> {
         let mut segments = self.segments.to_vec();
         segments.retain(|segment| segment.kind != Kind::Static || !segment.prefix.is_empty());
@@ -75,20 +75,20 @@ impl Pattern {
         })
     }
 
-    /// What stands before the second slash, if it is no parameter.
+    /// The text before the second slash, unless it is a parameter.
     pub(crate) fn starts_with(&self) -> Option<&str> {
         let first = self.segments.first()?;
         (first.kind == Kind::Static).then_some(&*first.prefix)
     }
 
-    /// What its parameters are called.
+    /// The names of its parameters.
     pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
         let segments = self.segments.iter();
         let params = segments.filter(|segment| segment.kind != Kind::Static);
         params.map(|segment| segment.name.as_str())
     }
 
-    /// Whether it ends in a parameter for all the rest of a path.
+    /// True if it ends in a parameter for all the rest of a path.
     pub(crate) fn has_rest(&self) -> bool {
         let mut segments = self.segments.iter();
         segments.any(|segment| segment.kind == Kind::CatchAll)
@@ -106,7 +106,7 @@ impl Pattern {
         }
     }
 
-    /// What the router is given: equal for patterns that cover the same, whatever their parameters are called.
+    /// The pattern for the router. Patterns that cover the same paths are equal here, whatever their parameters are called.
     pub(crate) fn route(&self) -> String {
         let mut route = String::with_capacity(self.text.len());
         for segment in &self.segments {
@@ -121,13 +121,13 @@ impl Pattern {
         route
     }
 
-    /// Whether it could cover a path with slashes that are doubled or at the end.
+    /// True if it could cover a path with doubled slashes or a slash at the end.
     pub(super) fn covers_untidy_paths(&self) -> bool {
         let mut segments = self.segments.iter();
         segments.any(|segment| segment.kind != Kind::Static || segment.prefix.is_empty())
     }
 
-    /// Whether it covers this form of a path.
+    /// True if it covers this form of a path.
     pub fn covers(&self, path: &str) -> bool {
         let Some(mut rest) = path.strip_prefix('/') else {
             return false;
@@ -188,13 +188,13 @@ impl Segment {
     }
 }
 
-/// Whether a brace is left open, or closed, that is none for itself (`{{`).
+/// True if a brace is left open or closed. A doubled brace (`{{`) stands for itself.
 fn has_open_brace(segment: &str) -> bool {
     let segment = segment.replace("{{", "").replace("}}", "");
     segment.matches('{').count() != segment.matches('}').count()
 }
 
-/// What stands in a path for one name: one, unless routers that are nested have the name twice.
+/// The values in a path for one name: one, unless nested routers have the name twice.
 pub(crate) type Captures<'p> = SmallVec<[&'p str; 1]>;
 
 /// The name's parts of a path, given the pattern that axum says it matched.

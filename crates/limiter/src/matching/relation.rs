@@ -51,7 +51,7 @@ impl Pattern {
         self.segments.len() == other.segments.len()
     }
 
-    /// Whether some path may be covered by both. In doubt it may.
+    /// True if both may cover one path. In doubt the result is true.
     fn meets(&self, other: &Self) -> bool {
         let ends = (self.segments.len() - 1, other.segments.len() - 1);
         let pairs = self.segments.iter().zip(&other.segments);

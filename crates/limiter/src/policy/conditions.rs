@@ -13,7 +13,7 @@ use crate::literal::literal;
 use crate::matching::{Pattern, Patterns};
 use crate::{ConfigError, RequestView};
 
-/// What must hold for a policy to cover a request. Plain data, but for the closures.
+/// The conditions under which a policy covers a request. Plain data, except for the closures.
 #[derive(Clone, Default)]
 pub(crate) struct Conditions {
     routes: Vec<Pattern>,
@@ -29,11 +29,11 @@ pub(crate) struct Conditions {
 
 type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
 
-/// Which requests it covers: all, unless one of these says otherwise. Several routes, methods or hosts are alternatives;
-/// conditions of different kinds must all hold.
+/// Conditions. Without one, a policy covers all requests. Several routes, methods or hosts are alternatives; conditions of
+/// different kinds must all hold.
 impl Policy {
-    /// Covers only requests to this path, or to one of those that several calls name. It is a pattern in axum's syntax,
-    /// `/users/{id}` or `/files/{*path}`, and axum's own router matches it.
+    /// Covers only requests to this path. Several calls name alternatives. The path is a pattern in axum's syntax, `/users/{id}`
+    /// or `/files/{*path}`, and axum's own router matches it.
     ///
     /// ```
     /// use http::Method;
@@ -43,14 +43,14 @@ impl Policy {
     /// let files = Policy::new("files", Quota::per_second(100)).route("/files").route("/files/{*path}");
     /// ```
     ///
-    /// The path is the caller's, also within `nest` and before axum has routed the request. Whatever axum routes to a
-    /// pattern, the policy covers, and beyond that the forms of a path that somebody might take for the same one: `%61` is
-    /// `a`, doubled slashes count as one and a slash at the end as none. Upper and lower case differ, unless the limiter was
-    /// told to [ignore case](crate::LimiterBuilder::ignore_path_case). `.` and `..` are names like any other.
+    /// The path is the one that the caller sent, also within `nest` and before axum has routed the request. The policy covers
+    /// every path that axum routes to the pattern, and other spellings of it: `%61` is `a`, doubled slashes count as one and a
+    /// slash at the end as none. Upper and lower case differ, unless the limiter [ignores
+    /// case](crate::LimiterBuilder::ignore_path_case). `.` and `..` are names like any other.
     ///
     /// # Panics
     ///
-    /// While it is built, if `pattern` is none. What comes from outside goes through [`try_route`](Self::try_route).
+    /// While it is built, if `pattern` is invalid. Patterns from outside go through [`try_route`](Self::try_route).
     #[must_use]
     #[track_caller]
     pub fn route(self, pattern: &str) -> Self {
@@ -69,7 +69,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If `pattern` is none.
+    /// If `pattern` is invalid.
     pub fn try_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
         let patterns = self.patterns_of(pattern)?;
         self.conditions_mut().routes.extend(patterns);
@@ -81,11 +81,11 @@ impl Policy {
         Ok(self)
     }
 
-    /// Covers no request to this path, whatever [`route`](Self::route) says: a health check.
+    /// Exempts requests to this path, such as a health check, whatever [`route`](Self::route) says.
     ///
-    /// The path is exempt as axum's router takes it and in no other form. `/health/`, `//health` and `/%68ealth` lead to
-    /// another handler, if to any (a fallback, a route with a wildcard), and are charged; so is `/Health`, whether or not the
-    /// limiter [ignores case](crate::LimiterBuilder::ignore_path_case).
+    /// The path is exempt in the form that axum's router takes, and in no other. `/health/`, `//health` and `/%68ealth` are
+    /// charged, because they lead to another handler, if to any (a fallback, a route with a wildcard). `/Health` is charged too,
+    /// even if the limiter [ignores case](crate::LimiterBuilder::ignore_path_case).
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -95,15 +95,14 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// While it is built, if `pattern` is none. What comes from outside goes through
-    /// [`try_exempt_route`](Self::try_exempt_route).
+    /// While it is built, if `pattern` is invalid. Patterns from outside go through [`try_exempt_route`](Self::try_exempt_route).
     #[must_use]
     #[track_caller]
     pub fn exempt_route(self, pattern: &str) -> Self {
         literal(self.try_exempt_route(pattern))
     }
 
-    /// Covers no request to this path.
+    /// Exempts requests to this path: see [`exempt_route`](Self::exempt_route).
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -114,18 +113,18 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If `pattern` is none.
+    /// If `pattern` is invalid.
     pub fn try_exempt_route(mut self, pattern: &str) -> Result<Self, ConfigError> {
         let as_written = self.patterns_of(pattern)?.next();
         self.conditions_mut().exempt_routes.extend(as_written);
         Ok(self)
     }
 
-    /// Covers only requests of this method, or of one of those that several calls name. `GET` includes `HEAD`, as it does
-    /// for axum's `get`: the handler runs for both.
+    /// Covers only requests of this method. Several calls name alternatives. `GET` includes `HEAD`, as axum's `get` does: the
+    /// handler runs for both.
     ///
-    /// A gRPC server runs its methods whatever the HTTP method is. So a policy that [names them](Self::grpc) cannot have this: it is
-    /// refused when the limiter is built.
+    /// A gRPC server runs its methods for every HTTP method. So a policy that [names gRPC methods](Self::grpc) cannot have this
+    /// condition: the limiter is not built.
     ///
     /// ```
     /// use http::Method;
@@ -139,10 +138,10 @@ impl Policy {
         self
     }
 
-    /// Covers no request of this method. `GET` includes `HEAD`. Handlers that answer every method (`any(..)`, a fallback) run for it for
-    /// nothing then, and so does each method of a gRPC server.
+    /// Exempts requests of this method. `GET` includes `HEAD`. Handlers that answer every method (`any(..)`, a fallback) then run
+    /// uncharged for it, and so does each method of a gRPC server.
     ///
-    /// A policy that [names gRPC methods](Self::grpc) cannot have this: it is refused when the limiter is built.
+    /// A policy that [names gRPC methods](Self::grpc) cannot have this condition: the limiter is not built.
     ///
     /// ```
     /// use http::Method;
@@ -156,14 +155,14 @@ impl Policy {
         self
     }
 
-    /// Covers only requests to this host, or to one of those that several calls name: `api.example.com`, or
-    /// `*.example.com` for every name below. Case does not matter, nor does a dot at the end, and the port is not part of it.
+    /// Covers only requests to this host: `api.example.com`, or `*.example.com` for every name below. Several calls name
+    /// alternatives. Case, port and a dot at the end do not matter.
     ///
-    /// The caller may say anything, and several things at once. **The policy covers a request that can be read to be for the host in
-    /// any way**: by the target, by any of several `Host` lines, by `Forwarded` and `X-Forwarded-Host`, which axum-extra's `Host`
-    /// reads before all others, or by a part of what one of these says (`user@host`, `a, b`, `%61`). So nothing that is ambiguous
-    /// gets around it. A request may then be covered by policies for several hosts, and each charges it.
-    /// [`RequestView::host`] is the strict side, for conditions that let pass: it names a host only if there is one way to read it.
+    /// A caller may name any host, and several at once. **The policy covers a request if any reading of it names the host**: by
+    /// the target, by any of several `Host` lines, by `Forwarded` and `X-Forwarded-Host` (which axum-extra's `Host` reads first),
+    /// or by a part of one of these (`user@host`, `a, b`, `%61`). So no ambiguous request gets around it. Policies for several
+    /// hosts may then cover one request, and each charges it. [`RequestView::host`] is the strict side, for conditions that let
+    /// requests pass: it names a host only if there is one way to read it.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -173,7 +172,7 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// While it is built, if `host` is none. What comes from outside goes through [`try_host`](Self::try_host).
+    /// While it is built, if `host` is invalid. Hosts from outside go through [`try_host`](Self::try_host).
     #[must_use]
     #[track_caller]
     pub fn host(self, host: &str) -> Self {
@@ -191,7 +190,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If `host` is none.
+    /// If `host` is invalid.
     pub fn try_host(mut self, host: &str) -> Result<Self, ConfigError> {
         let host = HostPattern::parse(host).map_err(|reason| ConfigError::Host {
             policy: self.name.to_string(),
@@ -202,8 +201,8 @@ impl Policy {
         Ok(self)
     }
 
-    /// Covers no request from these networks. The list may be replaced while it is in use. A caller without address is in
-    /// none.
+    /// Exempts requests from these networks. The list may be replaced while it is in use. A caller without an address is in no
+    /// network.
     ///
     /// ```
     /// use tollgate::{Networks, Policy, Quota};
@@ -216,8 +215,8 @@ impl Policy {
         self
     }
 
-    /// Covers no request of which the list has what `what` finds: a route, a method, a host, whatever a key can be made of. The
-    /// list may change while it is in use. A route, and what stands in a path, is found only in the form in which axum routes it.
+    /// Exempts requests for which `what` finds an entry of the list: a route, a method, a host, or anything else that a key can
+    /// be made of. The list may change while it is in use. Routes and parts of paths are found only in the form that axum routes.
     ///
     /// ```
     /// use tollgate::key::{KeyList, MatchedRoute, Method};
@@ -246,7 +245,7 @@ impl Policy {
         })
     }
 
-    /// Covers only requests for which `condition` holds, and those of all other calls.
+    /// Covers only requests for which `condition` holds. If it is called several times, all conditions must hold.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -264,7 +263,7 @@ impl Policy {
         self
     }
 
-    /// Whether what does not depend on the path holds.
+    /// True if all conditions hold that do not depend on the path.
     #[inline]
     pub(crate) fn has_conditions(&self) -> bool {
         self.conditions.is_some()
@@ -276,7 +275,7 @@ impl Policy {
             .is_none_or(|conditions| conditions.hold(request))
     }
 
-    /// Whether any request could be covered, as far as the lists of what is covered and what is not tell.
+    /// True if the lists of covered and exempt requests leave any request to cover.
     pub(crate) fn check_coverage(&self) -> Result<(), ConfigError> {
         let Some(conditions) = &self.conditions else {
             return Ok(());
@@ -312,8 +311,8 @@ impl Policy {
         }
     }
 
-    /// The parameters that paths have under this policy. Nothing where a route of axum's may have others: if the policy has no
-    /// routes, if one of them ends in a parameter for all the rest, or if the policy is asked for by name.
+    /// The parameters of this policy's paths. `None` if a route of axum's may have others: the policy has no routes, one of them
+    /// ends in a parameter for all the rest, or the policy is asked for by name.
     fn only_params(&self) -> Option<Vec<&str>> {
         let routes = self.patterns().routes;
         let is_open = self.on_demand || routes.is_empty() || routes.iter().any(Pattern::has_rest);
@@ -336,7 +335,7 @@ impl Policy {
         }
     }
 
-    /// Whether it looks at what the request is for.
+    /// True if it reads the target of the request.
     pub(crate) fn has_targets(&self) -> bool {
         self.conditions.as_ref().is_some_and(|conditions| {
             let routes = [&conditions.routes, &conditions.exempt_routes];
@@ -344,7 +343,7 @@ impl Policy {
         })
     }
 
-    /// Whether it asks closures.
+    /// True if it asks closures.
     pub(crate) fn has_closures(&self) -> bool {
         let conditions = self.conditions.as_ref();
         conditions.is_some_and(|conditions| !conditions.when.is_empty())
@@ -362,7 +361,7 @@ impl Policy {
         self.conditions.as_ref().map_or(&[], |all| &all.grpc)
     }
 
-    /// Makes the patterns of paths that are covered match whatever the case.
+    /// Makes the patterns of covered paths ignore case.
     pub(crate) fn ignore_path_case(&mut self) {
         if self.conditions.is_some() {
             for pattern in &mut self.conditions_mut().routes {
@@ -375,7 +374,7 @@ impl Policy {
         Arc::make_mut(self.conditions.get_or_insert_default())
     }
 
-    /// The pattern, and if it has slashes too many the one without them: the router takes it at its word, for which a
+    /// The pattern, and a second one without surplus slashes if it has some. The router takes a pattern literally, and a
     /// parameter may be empty before a slash at the end.
     fn patterns_of(
         &self,
@@ -392,7 +391,7 @@ impl Policy {
 }
 
 impl Conditions {
-    /// What rules every request out.
+    /// The reason why no request is covered.
     fn contradiction(&self) -> Option<&'static str> {
         let mut methods = self.methods.iter();
         let mut routes = self.routes.iter().map(Pattern::route);

@@ -1,4 +1,4 @@
-//! What a request costs.
+//! The cost of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Limit, Policy};
 use crate::{ConfigError, RequestView};
 
-/// The same for every request, or as a function says.
+/// A fixed cost, or a function of the request.
 #[derive(Clone)]
 pub(crate) enum Cost {
     Fixed(u64),
@@ -36,9 +36,9 @@ impl Cost {
 }
 
 impl Policy {
-    /// Whether what every request costs could pass, in each tier. One whose every request is refused, for good, has nothing
-    /// of a limit, so that it is taken for a mistake, on trial as well; whom to refuse always, lists say. Who is checked with
-    /// [another cost](crate::Check::cost) is told by the verdict.
+    /// Checks that the fixed cost can pass in each tier. A policy that refuses every request for ever is no limit, so it is an
+    /// error, on trial as well; lists are for callers that are always refused. A check with [another cost](crate::Check::cost) is
+    /// answered by its verdict.
     #[doc(hidden)]
     pub fn check_cost(&self) -> Result<(), ConfigError> {
         let Some(cost) = self.cost.fixed() else {

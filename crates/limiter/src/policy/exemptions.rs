@@ -1,7 +1,7 @@
 //! Requests that cost nothing because the operator says so.
 //!
-//! Both kinds are recognised by what the caller writes, and a caller may write anything. So what is exempt is as little as the
-//! operator can have meant: everything about the request has to be what a browser or a load balancer sends.
+//! A request is recognised by what the caller writes, and a caller may write anything. So the exemptions are narrow: every part
+//! of the request has to be as a browser or a load balancer sends it.
 
 use std::sync::Arc;
 
@@ -16,27 +16,26 @@ use super::grpc::is_name;
 use crate::RequestView;
 use crate::matching::{PathForms, Pattern};
 
-/// Which requests cost nothing under a policy, whatever path they are for.
+/// The requests that cost nothing under a policy, by their kind and not by their path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exemptions {
     preflights: bool,
     health_checks: bool,
-    /// Whether a route of the policy names one of gRPC's own services.
+    /// True if a route of the policy names one of gRPC's own services.
     names_health: bool,
     /// The methods of gRPC that policies of the limiter name.
     grpc: Option<Arc<[Pattern]>>,
 }
 
-/// Which requests it does not cover, by what they are. As it comes, none is exempt: what a request looks like is the caller's to
-/// choose.
+/// Exemptions by the kind of a request. By default none is exempt, because the caller chooses what a request looks like.
 impl Policy {
-    /// Covers no CORS preflight: the question of a browser whether a page may send a request.
+    /// Exempts CORS preflights, with which browsers ask for permission to send a request.
     ///
-    /// A CORS layer belongs outside of the limiter and answers preflights itself, so that hardly one arrives here. Only a service
-    /// that answers them behind the limiter needs this.
+    /// A CORS layer belongs outside the limiter and answers preflights itself, so that few arrive here. Only a service that
+    /// answers them behind the limiter needs this.
     ///
-    /// Any client can send what a browser sends. **Each handler that answers `OPTIONS` then runs for nothing for each client
-    /// that wants it**: `any(..)`, `options(..)`, a fallback. What is exempt has all of this:
+    /// Any client can send what a browser sends. **Each handler that answers `OPTIONS` then runs uncharged for any client**:
+    /// `any(..)`, `options(..)`, a fallback. An exempt request has all of this:
     ///
     /// * `OPTIONS`, one `Origin` and one `Access-Control-Request-Method`;
     /// * nothing that browsers leave out of preflights: no `Content-Type`, no body (as far as headers tell), no `TE`, no
@@ -60,15 +59,16 @@ impl Policy {
         self
     }
 
-    /// Covers no call to gRPC's own services for health checks and reflection.
+    /// Exempts calls to gRPC's own services for health checks and reflection.
     ///
-    /// What is exempt is a `POST` of gRPC's content type to exactly one of these paths, as the caller sent it:
+    /// An exempt call is a `POST` of gRPC's content type to exactly one of these paths, as the caller sent it:
     /// `/grpc.health.v1.Health/Check`, `/grpc.health.v1.Health/Watch`, and `ServerReflectionInfo` of
-    /// `grpc.reflection.v1.ServerReflection` and `grpc.reflection.v1alpha.ServerReflection`. Any client can send it, as often as
-    /// it wants, and what answers these paths runs for nothing. A server without such a service answers them with its fallback.
+    /// `grpc.reflection.v1.ServerReflection` and `grpc.reflection.v1alpha.ServerReflection`. Any client can send such calls
+    /// without bound, and the handlers of these paths run uncharged. A server without such a service answers them with its
+    /// fallback.
     ///
-    /// A policy with a [route](Self::route) to one of these services covers its calls all the same: naming the service goes before
-    /// this. A limit that stands at the method itself (`#[rate_limit]`) is never exempt.
+    /// A policy with a [route](Self::route) to one of these services covers its calls all the same: the route takes precedence. A
+    /// limit that stands at the method itself (`#[rate_limit]`) is never exempt.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -100,13 +100,13 @@ impl Exemptions {
         self.names_health |= HEALTH_CHECKS.iter().any(|(health, _)| *health == service);
     }
 
-    /// Whether there is any.
+    /// True if there is an exemption.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.preflights || self.health_checks
     }
 
-    /// Whether the request costs nothing.
+    /// True if the request costs nothing.
     #[inline]
     pub(crate) fn free(&self, request: &RequestView<'_>) -> bool {
         self.any() && self.free_any(request)
@@ -118,7 +118,7 @@ impl Exemptions {
             || (self.health_checks && !self.names_health && is_health_check(request))
     }
 
-    /// Whether a gRPC service might have a method of this path. It may have it within a nest, too.
+    /// True if a gRPC service might have a method of this path, also within a nest.
     fn may_be_grpc(&self, request: &RequestView<'_>) -> bool {
         let path = PathForms::of(request.original_uri().path(), false);
         let is_named = |form| {
@@ -131,7 +131,7 @@ impl Exemptions {
     }
 }
 
-/// Whether this is all that a browser sends, and nothing that it does not.
+/// True if the request has everything that a browser sends, and nothing else.
 fn is_preflight(request: &RequestView<'_>) -> bool {
     /// Nothing that asks for permission has these.
     const NEVER: [HeaderName; 10] = [
@@ -165,7 +165,7 @@ fn is_once(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().count() == 1
 }
 
-/// Whether the path ends like that of a gRPC method.
+/// True if the path ends like that of a gRPC method.
 fn has_grpc_form(path: &str) -> bool {
     let mut segments = path.rsplit('/');
     let (Some(method), Some(service)) = (segments.next(), segments.next()) else {
@@ -191,7 +191,7 @@ const HEALTH_CHECKS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Whether this is a call to one of these methods, as the service would see it and as the caller sent it.
+/// True if this is a call to one of these methods, as the service would see it and as the caller sent it.
 fn is_health_check(request: &RequestView<'_>) -> bool {
     let path = request.original_uri().path();
     // Few begin like this.
@@ -210,7 +210,7 @@ fn has_health_path(path: &str) -> bool {
     })
 }
 
-/// Whether the one content type is gRPC's, in whatever encoding its messages are.
+/// True if the one content type is gRPC's, in any encoding of the messages.
 fn has_grpc_content(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(CONTENT_TYPE).iter();
     let (Some(only), None) = (lines.next(), lines.next()) else {

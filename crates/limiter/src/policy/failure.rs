@@ -1,14 +1,14 @@
-//! What happens while the backend cannot decide.
+//! The rule while the backend cannot decide.
 
 use crate::{Algorithm, Quota, QuotaError};
 
-/// What happens to a request while the backend cannot decide about it.
+/// The rule for a request while the backend cannot decide about it.
 ///
 /// If several policies cover a request, any [`Deny`](Self::Deny) denies; else [`Local`](Self::Local) decides; else it
 /// passes. Shadow policies have no say.
 ///
-/// The default is [`Allow`](Self::Allow): a limiter stands in front of everything, and its outage should not become
-/// everybody's. Choose [`Deny`](Self::Deny) where an unlimited caller is worse than none (a login form), and
+/// The default is [`Allow`](Self::Allow): a limiter stands in front of everything, and its outage should not become an outage of
+/// the service. Choose [`Deny`](Self::Deny) where an unlimited caller is worse than none (a login form), and
 /// [`Local`](Self::Local) where something in between is right.
 ///
 /// ```
@@ -25,7 +25,7 @@ pub enum OnFailure {
     /// The request passes, undecided.
     #[default]
     Allow,
-    /// The request is refused with 503: it is not the caller who did something wrong.
+    /// The request is refused with 503, because the caller did nothing wrong.
     Deny,
     /// A budget of this process decides.
     ///
@@ -36,7 +36,7 @@ pub enum OnFailure {
     Local(Share),
 }
 
-/// The whole of something, or one part of so many: how much of a quota a process may spend by itself, for example.
+/// The whole of an amount, or one part in `n` of it: the part of a quota that one process may spend, for example.
 ///
 /// ```
 /// use tollgate::{OnFailure, Share};
@@ -61,13 +61,13 @@ impl Share {
         }
     }
 
-    /// Into how many parts the whole is divided.
+    /// The number of parts of the whole.
     #[cfg(feature = "serde")]
     pub(crate) fn parts(self) -> u64 {
         self.one_in
     }
 
-    /// Whether this share of `whole` is more than `part`, compared without dividing.
+    /// True if this share of `whole` is more than `part`. The comparison does not divide.
     #[doc(hidden)]
     pub fn is_more_than(self, part: u64, whole: u64) -> bool {
         u128::from(part) * u128::from(self.one_in) < u128::from(whole)

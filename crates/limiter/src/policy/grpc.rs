@@ -5,11 +5,11 @@ use crate::ConfigError;
 use crate::literal::literal;
 use crate::matching::Pattern;
 
-/// Which calls it covers.
+/// Calls that it covers.
 impl Policy {
-    /// Covers only calls to this gRPC method, or to those that several calls name: `shop.v1.Orders/Place`, all methods of a
-    /// service as `shop.v1.Orders/*`, or all services of a package and those within it as `shop.v1.*`. A slash in front, as
-    /// in the path of a call, makes no difference.
+    /// Covers only calls to this gRPC method: `shop.v1.Orders/Place`. `shop.v1.Orders/*` names all methods of a service, and
+    /// `shop.v1.*` all services of a package and of packages within it. Several calls name alternatives. A leading slash, as in
+    /// the path of a call, makes no difference.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -22,7 +22,7 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// While it is built, if `methods` names none. What comes from outside goes through [`try_grpc`](Self::try_grpc).
+    /// While it is built, if `methods` is invalid. Text from outside goes through [`try_grpc`](Self::try_grpc).
     #[must_use]
     #[track_caller]
     pub fn grpc(self, methods: &str) -> Self {
@@ -41,7 +41,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If `methods` names none.
+    /// If `methods` is invalid.
     pub fn try_grpc(self, methods: &str) -> Result<Self, ConfigError> {
         match route(methods) {
             Ok(route) => self.try_route(&route).map(|mut policy| {
@@ -71,7 +71,7 @@ impl Policy {
         }
     }
 
-    /// What an interceptor cannot do for it, if there is anything.
+    /// The part of the policy that an interceptor cannot do, if there is one.
     #[doc(hidden)]
     pub fn beyond_an_interceptor(&self) -> Option<&'static str> {
         if self.has_targets() {

@@ -1,4 +1,4 @@
-//! Which host a request is for.
+//! The host that a request is for.
 
 use std::net::Ipv6Addr;
 
@@ -18,7 +18,7 @@ pub(super) struct HostPattern {
     below: bool,
 }
 
-/// Whether `is_it` holds for a host that the request can be read to be for.
+/// True if `is_it` holds for a host that some reading of the request names.
 pub(super) fn is_any_host(request: &RequestView<'_>, is_it: impl Fn(&str) -> bool) -> bool {
     let headers = request.headers();
     let others = [FORWARDED, X_FORWARDED_HOST];
@@ -39,7 +39,7 @@ pub(super) fn is_any_host(request: &RequestView<'_>, is_it: impl Fn(&str) -> boo
     said.any(|said| has_any_host(said, &is_it))
 }
 
-/// Whether `is_it` holds for a part of this text that could be a host: readers differ about what stands around it.
+/// True if `is_it` holds for a part of this text that could be a host. Readers differ about the characters around it.
 fn has_any_host(said: &[u8], is_it: impl Fn(&str) -> bool) -> bool {
     let mut said: Vec<u8> = percent_decode(said).collect();
     // One that quotes a character within quotes.
@@ -83,7 +83,7 @@ impl HostPattern {
         })
     }
 
-    /// Whether the host, in lower case and without port, is one of these.
+    /// True if the host, in lower case and without port, matches.
     pub(super) fn matches(&self, host: &str) -> bool {
         if !self.below {
             return *host == *self.name;

@@ -1,4 +1,4 @@
-//! How a quota is called, and what is made of its name once and for all.
+//! The names of a quota, and the values that are computed from them once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Label {
         self.scope
     }
 
-    /// What answers have rendered of it.
+    /// The rendered parts of answers.
     pub fn attached(&self) -> &Attached {
         &self.attached
     }

@@ -18,7 +18,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The same with states of this family, which is no other policy's: its name has a character that no policy's has.
+    /// The limit with states of this family, which belongs to no other policy: its name has a character that no policy's name
+    /// has.
     pub(super) fn in_family(&self, family: &str) -> Self {
         let scope = Scope::of(family, self.scope.slot(), &self.quota);
         let (policy, quota) = (self.label.policy(), self.label.quota());
@@ -33,9 +34,9 @@ impl Limit {
 /// One quota or several, for [`Policy::new`](crate::Policy::new): a [`Quota`], an array of them, or text as in
 /// [`Quota::parse_all`].
 ///
-/// A policy with one quota has its name in headers, too. Of several the first is called like the policy and the others by a
-/// number behind it, `api-2`, unless they have names: those of `[("second", "10/s"), ("day", "1000/day")]` are `api-second` and
-/// `api-day`. Names belong to the policy, so that another one may have a `day` as well.
+/// Headers call a single quota by the policy's name. They call the first of several like the policy, and the others with a
+/// number, `api-2`. Named quotas, such as `[("second", "10/s"), ("day", "1000/day")]`, are `api-second` and `api-day`. Names
+/// belong to the policy, so that another one may have a `day` as well.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, Quotas};
@@ -54,14 +55,14 @@ pub struct Quotas(QuotaInput);
 enum QuotaInput {
     These(Vec<(Option<String>, Quota)>),
     None,
-    /// A text that is no quota. Who takes it says for which policy it was.
+    /// A text that is not a quota. The policy that takes it reports the error.
     Wrong {
         text: String,
         error: ParseQuotaError,
     },
 }
 
-/// What is no quota, and is written for no limit at all.
+/// Texts that users write for "no limit", and that are not quotas.
 const NO_LIMIT: [&str; 6] = [
     "unlimited",
     "infinite",
@@ -71,12 +72,13 @@ const NO_LIMIT: [&str; 6] = [
     "off",
 ];
 
-/// What is written for no quota at all.
+/// Texts that users write for "no quota".
 const NONE: &str = "none";
 
 impl Quotas {
-    /// A limit of 0, as text `none`: every request is refused with 403, and nobody is asked. Not with 429, since no waiting
-    /// helps. For a tier of blocked customers, or for a policy whose tiers say who may pass. A policy on trial refuses nobody.
+    /// A limit of 0, as text `none`: every request is refused with 403, without a question to the backend. The status is not 429,
+    /// because no waiting helps. It is for a tier of blocked customers, or for a policy whose tiers name the callers that may
+    /// pass. A policy on trial refuses no request.
     #[must_use]
     pub const fn none() -> Self {
         Self(QuotaInput::None)
@@ -184,12 +186,12 @@ impl<N: Into<String>> FromIterator<(N, Quota)> for Quotas {
     }
 }
 
-/// Whether a text stands for a limit of 0.
+/// True if a text stands for a limit of 0.
 pub fn is_none(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case(NONE)
 }
 
-/// Why a text is no quota, and what is written for a limit of 0.
+/// The reason why a text is not a quota, with the text for a limit of 0.
 pub(crate) fn why_no_quota(text: &str, error: &ParseQuotaError) -> String {
     match error {
         _ if NO_LIMIT.contains(&text.trim().to_ascii_lowercase().as_str()) => format!(

@@ -1,4 +1,4 @@
-//! Identities that a policy treats otherwise.
+//! Identities that a policy exempts or refuses.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Lists {
     blocked: Vec<(KeyList, Block)>,
 }
 
-/// How an identity on a block list is refused.
+/// The way to refuse an identity on a block list.
 ///
 /// ```
 /// use tollgate::Block;
@@ -25,13 +25,13 @@ pub(crate) struct Lists {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
-    /// 403: it has no business here, and need not come back.
+    /// 403: the caller has no business here, and need not come back.
     Forbidden,
-    /// 429 without `Retry-After`: it has behaved badly, and nobody says when that is forgotten.
+    /// 429 without `Retry-After`: the caller has behaved badly, and the block has no stated end.
     TooManyRequests,
 }
 
-/// What a policy's lists say about an identity.
+/// The entry for an identity in a policy's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
     Nowhere,
@@ -40,7 +40,7 @@ pub(crate) enum Listing {
 }
 
 impl Block {
-    /// The status that says so.
+    /// The status of the answer.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -51,8 +51,8 @@ impl Block {
 }
 
 impl Policy {
-    /// Does not apply to the identities on this list, which may change while it is in use. Being exempt goes before being
-    /// [blocked](Self::block_keys).
+    /// Exempts the identities on this list, which may change while it is in use. An exemption takes precedence over a
+    /// [block](Self::block_keys).
     ///
     /// ```
     /// use tollgate::key::{Header, KeyList};
@@ -67,11 +67,12 @@ impl Policy {
         self
     }
 
-    /// Refuses the identities on this list outright, whatever they have left; nothing is charged. The list may change while
-    /// it is in use. A policy on trial refuses nobody.
+    /// Refuses the identities on this list, whatever is left of their budgets, and charges nothing. The list may change while it
+    /// is in use. A policy on trial refuses no request.
     ///
-    /// An identity that cannot be told ([`KeyMissing::ambiguous`](crate::key::KeyMissing::ambiguous)) is on no list: two cookies of
-    /// one name, one of them blocked, spend the shared budget. [`OnMissing::Deny`](crate::OnMissing::Deny) refuses them.
+    /// An ambiguous identity ([`KeyMissing::ambiguous`](crate::key::KeyMissing::ambiguous)) is on no list: a request with two
+    /// cookies of one name, one of them blocked, spends the shared budget. [`OnMissing::Deny`](crate::OnMissing::Deny) refuses
+    /// it.
     ///
     /// ```
     /// use tollgate::key::{Header, KeyList};
@@ -99,7 +100,7 @@ impl Policy {
         }
     }
 
-    /// What `find` finds first in the lists as they are now.
+    /// The first result of `find` in the lists as they are now.
     pub(crate) fn find_listed<T>(
         &self,
         find: impl Fn((&'static str, &Key)) -> Option<T>,

@@ -2,11 +2,11 @@
 
 use super::Policy;
 
-/// Which messages of a call a policy charges, in what, and what becomes of those that are over the quota: for
+/// The messages of a call that a policy charges, their unit, and the rule for messages over the quota: for
 /// [`Policy::per_message`].
 ///
-/// As it comes, each message counts as one, and one that is too many is held back until there is room: whoever sends it is slowed
-/// down by gRPC's own flow control, and no more than a little is kept of what it has sent already.
+/// By default each message costs 1, and a message over the quota is held back until there is room. gRPC's own flow control slows
+/// its sender down, and only a little of what was already sent is buffered.
 ///
 /// ```
 /// use tollgate::{Messages, Policy, Quota};
@@ -29,17 +29,17 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Those that the caller sends.
+    /// Messages that the caller sends.
     pub const fn received() -> Self {
         Self::of(true, false)
     }
 
-    /// Those that the service sends.
+    /// Messages that the service sends.
     pub const fn sent() -> Self {
         Self::of(false, true)
     }
 
-    /// Those of both directions, out of one budget.
+    /// Messages of both directions, out of one budget.
     pub const fn both() -> Self {
         Self::of(true, true)
     }
@@ -53,38 +53,37 @@ impl Messages {
         }
     }
 
-    /// Charges bytes rather than messages: as many as they have on the wire, compressed if they are, and the five that go before
-    /// each.
+    /// Charges bytes rather than messages: the bytes on the wire, compressed or not, and the five bytes in front of each message.
     ///
-    /// What a caller sends is charged as it arrives, whatever length it announces. What the service sends is charged message by
-    /// message, so that a stream never ends within one; a message that is larger than a full budget ends it.
+    /// Bytes from the caller are charged as they arrive, whatever length a message announces. Bytes from the service are charged
+    /// message by message, so that a stream never ends within one; a message that is larger than a full budget ends the stream.
     pub const fn by_bytes(mut self) -> Self {
         self.bytes = true;
         self
     }
 
-    /// Ends the stream at the first message that is too many, with `RESOURCE_EXHAUSTED` and when to come back, rather than
-    /// holding it back.
+    /// Ends the stream at the first message over the quota, with `RESOURCE_EXHAUSTED` and the time to wait, rather than holding
+    /// the message back.
     pub const fn end_stream(mut self) -> Self {
         self.ends = true;
         self
     }
-    /// Whether they are what callers send.
+    /// True if callers send them.
     #[doc(hidden)]
     pub fn are_received(self) -> bool {
         self.received
     }
-    /// Whether they are what the service sends.
+    /// True if the service sends them.
     #[doc(hidden)]
     pub fn are_sent(self) -> bool {
         self.sent
     }
-    /// Whether bytes are charged rather than messages.
+    /// True if bytes are charged rather than messages.
     #[doc(hidden)]
     pub fn count_bytes(self) -> bool {
         self.bytes
     }
-    /// Whether a message that is too many ends its stream.
+    /// True if a message over the quota ends its stream.
     #[doc(hidden)]
     pub fn excess_ends(self) -> bool {
         self.ends
@@ -94,9 +93,10 @@ impl Messages {
 impl Policy {
     /// Charges the messages of gRPC calls, and not the calls: each as it passes, in a stream or by itself.
     ///
-    /// A `MessageLimitLayer` does so (feature `tonic`). Which calls, whose budget, tiers, lists, trial and the failure rule are as
-    /// ever, and are asked when a call is opened. A message costs what a [request](Self::cost) would. What waits for a response
-    /// ([`count_if`](Self::count_if), [`settle_by`](Self::settle_by)) has no meaning here and is refused by the limiter.
+    /// A `MessageLimitLayer` does so (feature `tonic`). Conditions, key, tiers, lists, trial and the failure rule are the same as
+    /// for requests, and are evaluated when a call is opened. A message costs what a [request](Self::cost) would. Rules that wait
+    /// for a response ([`count_if`](Self::count_if), [`settle_by`](Self::settle_by)) have no meaning here, and the limiter
+    /// refuses them.
     ///
     /// ```
     /// use tollgate::{Messages, Policy, Quota};
@@ -116,12 +116,12 @@ impl Policy {
         self
     }
 
-    /// Whether the layer charges requests under it.
+    /// True if the layer charges requests under the policy.
     pub(crate) fn is_for_requests(&self) -> bool {
         !self.on_demand && self.messages.is_none()
     }
 
-    /// Whether the messages of calls are charged under it.
+    /// True if the policy charges the messages of calls.
     pub(crate) fn is_for_messages(&self) -> bool {
         !self.on_demand && self.messages.is_some()
     }

@@ -1,4 +1,4 @@
-//! What may be a name.
+//! Valid names.
 
 use tollgate_core::{MAX_NAME_LEN, is_name};
 

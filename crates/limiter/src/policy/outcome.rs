@@ -1,4 +1,4 @@
-//! What a request really cost, once there is a response.
+//! The real cost of a request, once there is a response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,14 +49,14 @@ impl<'a> ResponseView<'a> {
     }
 }
 
-/// How the response decides what the request cost.
+/// The rule by which the response sets the cost.
 #[derive(Clone)]
 pub(crate) enum Outcome {
-    /// It counts if this holds, and costs nothing otherwise.
+    /// The charge stays if this holds, and is credited otherwise.
     CountIf(Arc<CountIf>),
-    /// It costs what this says; what it says nothing about, as it was charged.
+    /// The charge becomes this cost. `None` leaves it as it is.
     Cost(Arc<CostOf>),
-    /// It costs what this makes of the bytes of the body.
+    /// The charge becomes the cost of the bytes of the body.
     Sent(Arc<CostOfBytes>),
 }
 
@@ -64,13 +64,13 @@ type CountIf = dyn Fn(&ResponseView<'_>) -> bool + Send + Sync;
 type CostOf = dyn Fn(&ResponseView<'_>) -> Option<u64> + Send + Sync;
 type CostOfBytes = dyn Fn(u64) -> u64 + Send + Sync;
 
-/// What it costs in the end. Each request is charged [what it costs](Policy::cost) *before* it is served, and corrected when
-/// its response is there: so a thousand logins at once, none of which has failed yet, do not slip through a limit on failed
-/// ones. A request without a response, because the service failed or the caller went away, stays as it was charged.
+/// Corrections of the cost. Each request is charged [its cost](Policy::cost) *before* it is served, and the charge is corrected
+/// when its response is there. So a thousand simultaneous logins, none of which has failed yet, do not slip through a limit on
+/// failed ones. If there is no response, because the service failed or the caller went away, the charge stays.
 ///
-/// Of several of these on one policy the last counts.
+/// The last one on a policy counts.
 impl Policy {
-    /// Counts only requests whose response is like this: failed logins.
+    /// Counts only requests with such a response: failed logins.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -88,7 +88,7 @@ impl Policy {
         self
     }
 
-    /// Gives back what a request was charged whose response is like this: a server's own errors are free.
+    /// Credits requests with such a response: a server's own errors are free.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -100,7 +100,7 @@ impl Policy {
         self.count_if(move |response| !free(response))
     }
 
-    /// Charges what the response says that the request has cost. `None`: as it was charged.
+    /// Charges the cost that the response states. `None` leaves the charge as it is.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -121,7 +121,7 @@ impl Policy {
         self
     }
 
-    /// Charges what `cost` makes of the number of bytes that were sent, when the body has ended, or the caller has gone.
+    /// Charges `cost` of the number of bytes that were sent, when the body has ended or the caller has gone.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};

@@ -18,12 +18,12 @@ use super::{Limit, Policy, Quotas};
 use crate::literal::literal;
 use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
 
-/// Who gets other quotas than a policy's own.
+/// Other quotas for some identities than a policy's own.
 ///
-/// An identity is in one tier, or in none and has the policy's own quotas. Tiers share the states of the policy's budgets as far
-/// as they can, so that an identity that changes tier gets no fresh budget. Windows and logs keep the count of what was spent.
-/// The bucket of [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an identity that has spent
-/// half of the small budget has half of the large one left.
+/// An identity is in one tier, or has the policy's own quotas. Tiers share the states of the policy's budgets as far as they can,
+/// so that an identity that changes tier gets no fresh budget. Windows and logs keep the count of what was spent. The bucket of
+/// [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an identity that has spent half of the
+/// small budget has half of the large one left.
 ///
 /// Buckets share a state if their full budgets take times to refill that are within a factor of eight: 60 a minute and 100 a
 /// minute do, and 60 a minute and 100 a second do not. A tier that is further off has a state of its own, which all tiers
@@ -60,7 +60,7 @@ enum Source {
 
 type TierNamer = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
 
-/// What holds for an identity whose tier has never been known, while it cannot be asked for: see [`Tiers::unknown`].
+/// The rule for an identity whose tier was never known, while it cannot be asked for: see [`Tiers::unknown`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -180,7 +180,7 @@ impl Tiers {
         self
     }
 
-    /// What holds for an identity that [`by_async`](Self::by_async) has never known and cannot ask for.
+    /// The rule for an identity whose tier [`by_async`](Self::by_async) never knew and cannot ask for.
     ///
     /// ```
     /// use std::time::Duration;
@@ -293,12 +293,12 @@ impl Policy {
         }
     }
 
-    /// What a tier gets; nothing of the policy's own quotas.
+    /// The grant of a tier; `None` for the policy's own quotas.
     pub(crate) fn grant(&self, tier: Tier) -> Option<&Grant> {
         self.tiers.as_ref()?.grant(tier?)
     }
 
-    /// Whether a limit of 0 refuses every request of a tier. A policy on trial refuses nobody.
+    /// True if a limit of 0 refuses every request of a tier. A policy on trial refuses no request.
     pub(crate) fn refuses(&self, tier: Tier) -> bool {
         let has_none = match self.grant(tier) {
             Some(grant) => matches!(grant, Grant::Nothing),
@@ -307,7 +307,7 @@ impl Policy {
         has_none && !self.shadow
     }
 
-    /// Whether no quota of a policy limits a tier.
+    /// True if no quota of a policy limits a tier.
     pub(crate) fn is_free(&self, tier: Tier) -> bool {
         match self.grant(tier) {
             Some(grant) => grant.limits().is_empty(),
@@ -347,7 +347,7 @@ pub(crate) struct TierTable {
     warned: AtomicBool,
 }
 
-/// What a tier gets.
+/// The grant of a tier.
 #[derive(Clone, Debug)]
 pub(crate) enum Grant {
     Limits(Arc<[Limit]>),
@@ -364,7 +364,7 @@ impl Grant {
     }
 }
 
-/// What an empty name would name.
+/// The place that an empty name would name.
 const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are those of identities that are in no tier; state them in \
                        the policy, and leave the identities out of the tiers";
 
@@ -490,7 +490,7 @@ impl TierTable {
         })
     }
 
-    /// Whether somebody has to be waited for.
+    /// True if a closure has to be waited for.
     pub(crate) fn is_later(&self) -> bool {
         self.asked().is_some()
     }
@@ -538,7 +538,7 @@ impl TierTable {
         }
     }
 
-    /// Who is asked, if somebody is.
+    /// The closure that is asked, if there is one.
     fn asked(&self) -> Option<&TierCache> {
         match &self.source {
             Finder::Later(asked) => Some(asked),

@@ -1,4 +1,4 @@
-//! Whether the backend decides, and the clock that goes while it does not.
+//! The health of the backend, and the clock that runs while it does not decide.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

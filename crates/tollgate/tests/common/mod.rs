@@ -1,4 +1,4 @@
-//! What the tests of the layer share.
+//! The parts that the tests of the layer share.
 
 #![allow(
     dead_code,

@@ -1,4 +1,4 @@
-//! What the configurations of the tests name.
+//! The closures and lists that the configurations of the tests name.
 
 use tollgate::config::Registry;
 use tollgate::key::{KeyList, from_async_fn, from_fn};

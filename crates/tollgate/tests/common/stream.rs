@@ -88,7 +88,7 @@ pub struct Step {
     pub elapsed: Duration,
     pub sent: u64,
     pub passed: u64,
-    /// Whether what passed last is a part of what came, and no copy of it.
+    /// True if what passed last is a part of what came, and no copy of it.
     pub in_place: bool,
 }
 

@@ -115,7 +115,7 @@ async fn served(layer: RateLimitLayer) -> (OrdersClient<Channel>, Shop) {
     (client(address).await, shop)
 }
 
-/// What everybody has left.
+/// The budget that all callers have left.
 async fn left(limiter: &Limiter, policy: &str) -> u64 {
     let asked = limiter.check(policy, Key::global()).cost(0).await;
     asked.unwrap().remaining()

@@ -1,4 +1,4 @@
-//! What callers are told.
+//! Answers to callers.
 
 use std::time::Duration;
 

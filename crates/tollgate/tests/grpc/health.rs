@@ -14,7 +14,7 @@ use tower_layer::Layer;
 
 use crate::serving::incoming;
 
-/// What comes of three health checks.
+/// The results of three health checks.
 async fn three_checks(limiter: LimiterBuilder) -> [Code; 3] {
     let layer = RateLimitLayer::new(limiter.build().unwrap());
     let (_, health) = tonic_health::server::health_reporter();

@@ -1,4 +1,4 @@
-//! Whose budget a call spends.
+//! The keys of calls.
 
 use std::io;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ async fn binary_metadata_tells_callers_apart_by_what_it_stands_for() {
 
 #[tokio::test]
 async fn metadata_is_one_budget_however_it_is_written() {
-    /// What tonic reads in a call, of ASCII metadata without the blanks that HTTP/2 keeps.
+    /// The value that tonic reads in a call; ASCII metadata without the blanks that HTTP/2 keeps.
     fn read(order: &Request<tonic::body::Body>) -> Option<Vec<u8>> {
         let metadata = tonic::metadata::MetadataMap::from_headers(order.headers().clone());
         match metadata.get_bin("tenant-bin") {
@@ -120,7 +120,7 @@ async fn metadata_is_one_budget_however_it_is_written() {
     }
 }
 
-/// Who the interceptor found out is calling.
+/// The caller that the interceptor found.
 #[derive(Clone)]
 struct User(String);
 

@@ -10,7 +10,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server,
 
 use crate::serving::incoming;
 
-/// Who vouches for everybody.
+/// The authority that signs all certificates.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: Certificate,

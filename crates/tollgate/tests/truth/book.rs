@@ -1,4 +1,4 @@
-//! What the handlers saw, and what the backend was asked meanwhile.
+//! The requests that handlers saw, and the questions to the backend meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use tollgate::{
 
 use crate::readings::{Reading, Who};
 
-/// What happened in a service since it was last read.
+/// The events in a service since it was last read.
 #[derive(Debug, Default)]
 pub(crate) struct Book(Mutex<Page>);
 
@@ -36,10 +36,10 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) name: &'static str,
-    /// Whether a layer with the service's policies stands around it.
+    /// True if a layer with the service's policies stands around it.
     pub(crate) behind: bool,
     pub(crate) is_grpc: bool,
-    /// Whether it is a method of gRPC's in a nest, whose path is longer than its name.
+    /// True if it is a method of gRPC's in a nest, whose path is longer than its name.
     pub(crate) is_nested: bool,
     /// The policy of its own, which an annotation gave it.
     pub(crate) own: Option<&'static str>,

@@ -235,7 +235,7 @@ impl Case {
     }
 }
 
-/// Whether it is refused; nothing if it is no request.
+/// True if it is refused; nothing if it is no request.
 async fn answer(service: &Service, ask: &Ask) -> Option<bool> {
     let request = ask.request()?;
     let Ok(response) = service.clone().oneshot(request).await;

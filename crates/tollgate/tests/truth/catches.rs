@@ -23,7 +23,7 @@ const GRPC: Grpc = Grpc {
     weak_messages: false,
 };
 
-/// What is wrong if services have this policy, and no other.
+/// The findings if services have this policy, and no other.
 fn wrongs(rule: &Rule, change: impl Fn(&mut Case)) -> Vec<Wrong> {
     let campaign = Campaign::of(SEED);
     let runtime = runtime();
@@ -37,7 +37,7 @@ fn wrongs(rule: &Rule, change: impl Fn(&mut Case)) -> Vec<Wrong> {
     asked.collect()
 }
 
-/// What is seen of the weakness. Without it, nothing is wrong.
+/// The findings with the weakness. Without it there are none.
 fn seen(rule: &Rule, weakness: Weakness) -> Vec<Wrong> {
     let sound = wrongs(rule, |_| {});
     assert!(sound.is_empty(), "{:?}", sound.first());

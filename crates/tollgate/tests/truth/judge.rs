@@ -15,7 +15,7 @@ use crate::policies::{ExemptBy, FAVOURITE, LISTED_METHODS, LISTED_ROUTES, PLENTY
 use crate::readings::{HEADER, Who};
 use crate::services::{ANNOTATED, LIMITED};
 
-/// What must not be.
+/// The findings that the judge may report.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
     pub(crate) kind: Kind,
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     FreeMessages,
 }
 
-/// What about a request may have made it look like another.
+/// The parts of a request that may have made it look like another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Look {
     Plain,
@@ -58,16 +58,16 @@ pub(crate) enum Look {
     Path,
 }
 
-/// What is known of one service so far.
+/// The knowledge about one service so far.
 pub(crate) struct Judge<'a> {
     rules: &'a [Rule],
     /// The policy that is an interceptor's.
     intercepting: Option<&'static str>,
     /// The budgets of callers, by policy and caller, with the request that each was first seen in.
     budgets: HashMap<Caller, (Key, usize)>,
-    /// Whose budgets these are, by policy and budget, with the request that each was first seen in.
+    /// The owners of budgets, by policy and budget, with the request that showed each first.
     owners: HashMap<(usize, Key), (Caller, usize)>,
-    /// What got through by policy and caller.
+    /// The requests that passed, by policy and caller.
     passed: HashMap<Caller, Passed>,
 }
 
@@ -77,7 +77,7 @@ type Caller = (usize, Option<Vec<u8>>);
 #[derive(Default)]
 struct Passed {
     count: u64,
-    /// Whether some of it was out of the budget that is shared by callers who cannot be told.
+    /// True if some of it was out of the budget that is shared by callers who cannot be told.
     shared: bool,
     requests: Vec<usize>,
 }
@@ -93,7 +93,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What was wrong about the request of this number.
+    /// The findings about the request of this number.
     pub(crate) fn hear(&mut self, number: usize, page: &Page) -> Vec<Wrong> {
         let mut wrongs = Vec::new();
         for run in &page.runs {
@@ -236,7 +236,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether the operator lets it pass for what it is. No call of a method of gRPC's is, and nothing at an annotated handler.
+/// True if the operator lets it pass for what it is. No call of a method of gRPC's is, and nothing at an annotated handler.
 fn is_exempt(rule: &Rule, run: &Run) -> bool {
     if run.place.is_grpc || rule.on_demand {
         return false;
@@ -246,7 +246,7 @@ fn is_exempt(rule: &Rule, run: &Run) -> bool {
         || (rule.exempts_health_checks && !names_health(rule) && is_health_check(head))
 }
 
-/// Whether what the list is of is on it.
+/// True if what the list is of is on it.
 fn is_listed(by: ExemptBy, run: &Run) -> bool {
     let head = &*run.head;
     match by {
@@ -304,12 +304,12 @@ fn covers_path(rule: &Rule, run: &Run) -> bool {
     rule.routes.iter().any(|pattern| is_at(pattern)) || rule.grpc.iter().any(calls)
 }
 
-/// Whether axum has taken the request there, or would take its path there.
+/// True if axum has taken the request there, or would take its path there.
 fn is_at(pattern: &str, head: &Head) -> bool {
     head.matched.as_deref() == Some(pattern) || routes_to(pattern, head.uri.path())
 }
 
-/// Whether axum's router would take the path there.
+/// True if axum's router would take the path there.
 fn routes_to(pattern: &str, path: &str) -> bool {
     let mut router = matchit::Router::new();
     router.insert(pattern, ()).unwrap();
@@ -321,7 +321,7 @@ fn has(methods: &[Method], method: &Method) -> bool {
     methods.contains(method) || (*method == Method::HEAD && methods.contains(&Method::GET))
 }
 
-/// Whether anything that a handler could take for the host is one of the policy's.
+/// True if anything that a handler could take for the host is one of the policy's.
 fn is_for_host(rule: &Rule, head: &Head) -> bool {
     let lines = head.headers.get_all(HOST).iter();
     let mut said: Vec<String> = lines
@@ -342,7 +342,7 @@ fn is_for_host(rule: &Rule, head: &Head) -> bool {
     })
 }
 
-/// What it may have been taken for.
+/// The readings of the request that are possible.
 fn look(rule: &Rule, head: &Head) -> Look {
     let headers = &head.headers;
     if headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
@@ -385,7 +385,7 @@ fn is_health_check(head: &Head) -> bool {
     head.method == Method::POST && is_call && methods.contains(&head.uri.path())
 }
 
-/// Whether the policy names a service for health checks, which goes before its exemption.
+/// True if the policy names a service for health checks, which goes before its exemption.
 fn names_health(rule: &Rule) -> bool {
     let mut named = rule.routes.iter().chain(&rule.grpc);
     named.any(|named| named.contains("grpc.health"))

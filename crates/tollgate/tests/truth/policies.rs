@@ -28,14 +28,14 @@ pub(crate) struct Rule {
     pub(crate) exempts_health_checks: bool,
     pub(crate) exempt_by: Option<ExemptBy>,
     pub(crate) who: Who,
-    /// Whether it has favourites, and callers whom it refuses.
+    /// True if it has favourites, and callers whom it refuses.
     pub(crate) favours: Option<Favours>,
     pub(crate) on_missing: OnMissing,
     pub(crate) per_message: bool,
     /// Only for handlers that name it.
     pub(crate) on_demand: bool,
     pub(crate) limit: u64,
-    /// What the policy does wrong, where it is to be caught.
+    /// The fault of the policy, where it is to be caught.
     pub(crate) weakness: Option<Weakness>,
 }
 
@@ -55,10 +55,10 @@ pub(crate) enum Favours {
     TiersAsked,
 }
 
-/// Who is never charged, and who never passes, under a policy that favours.
+/// The callers that are never charged, and those that never pass, under a policy that favours.
 pub(crate) const FAVOURITE: &[u8] = b"abc";
 pub(crate) const REFUSED: &[u8] = b"zzz";
-/// What stands on lists.
+/// The entries of lists.
 pub(crate) const LISTED_ROUTES: [&str; 2] = ["/items/{id}", "/in/x"];
 pub(crate) const LISTED_METHODS: [Method; 2] = [Method::PUT, Method::GET];
 
@@ -294,7 +294,7 @@ impl Rule {
         Some(policy.on_missing(covered.on_missing))
     }
 
-    /// Whether the policy can be an interceptor's.
+    /// True if the policy can be an interceptor's.
     pub(crate) fn fits_an_interceptor(&self) -> bool {
         let has_key = matches!(
             self.who,
@@ -307,7 +307,7 @@ impl Rule {
 }
 
 impl fmt::Debug for Rule {
-    /// What is not as in every policy.
+    /// The deviations from the usual policy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit;
         write!(f, "policy {:?}, {limit} for each {:?}", self.name, self.who)?;
@@ -376,7 +376,7 @@ fn keyed(policy: Policy, who: Who) -> Policy {
     }
 }
 
-/// What identities of several parts are made of.
+/// The parts of identities with several parts.
 const PARTS: [&[Who]; 4] = [
     &[Who::Peer, Who::Header],
     &[Who::Header, Who::Query],

@@ -9,7 +9,7 @@ use tollgate::{ClientAddress, Hops, Networks};
 
 use crate::requests::{Lines, one};
 
-/// What the limiter is told about proxies.
+/// The limiter's settings for proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxies {
     /// There are none.
@@ -26,16 +26,16 @@ pub(crate) enum Proxies {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     proxies: Proxies,
-    /// Who is connected to the first of them.
+    /// The peer that is connected to the first of them.
     client: &'static str,
-    /// Whether there is another proxy before the one that asks.
+    /// True if there is another proxy before the one that asks.
     is_long: bool,
-    /// Whether a proxy writes behind what stands in a line, or into a line of its own.
+    /// True if a proxy writes behind what stands in a line, or into a line of its own.
     joins: bool,
     form: usize,
 }
 
-/// What a proxy tells the handlers: the peer for which it holds, or `*`, and who is connected.
+/// The header of a proxy for handlers: the peer for which it holds, or `*`, and who is connected.
 pub(crate) const TRUTH: &str = "x-truth";
 /// The last octet of the proxy's address that asks the service.
 pub(crate) const PROXY: u8 = 3;
@@ -174,7 +174,7 @@ fn plain(address: &str, form: usize) -> String {
     }
 }
 
-/// The same as an element of `Forwarded`.
+/// The address as an element of `Forwarded`.
 fn element(address: &str, form: usize) -> String {
     let node = if address.contains(':') {
         format!("\"[{address}]\"")

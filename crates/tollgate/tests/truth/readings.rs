@@ -21,7 +21,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 
 use crate::proxies::{TRUTH, told};
 
-/// What a caller is known by.
+/// The parts of a request that identify a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Who {
     Peer,
@@ -44,7 +44,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// Whether the body has to be read for it.
+    /// True if the body has to be read for it.
     pub(crate) fn is_in_body(self) -> bool {
         match self {
             Self::Form | Self::Json => true,
@@ -53,7 +53,7 @@ impl Who {
         }
     }
 
-    /// Whether two of them are never one: no reader takes anything off them, or anything for the same.
+    /// True if two of them are never one: no reader takes anything off them, or anything for the same.
     pub(crate) fn is_exact(self) -> bool {
         match self {
             Self::Peer | Self::Route | Self::Method => true,
@@ -63,8 +63,8 @@ impl Who {
     }
 }
 
-/// What the extractors find: several, where they do not agree. Nothing, if they refuse the request, so that a handler which
-/// has them as its arguments would not run.
+/// The results of the extractors: several if they disagree, and none if they refuse the request, so that a handler which has them
+/// as its arguments would not run.
 pub(crate) type Reading = Vec<Option<Vec<u8>>>;
 
 /// The names under which callers are known.
@@ -87,7 +87,7 @@ const KNOWN: [Method; 8] = [
     Method::TRACE,
 ];
 
-/// What the extractors find, of those that are asked for.
+/// The results of the extractors that are asked.
 pub(crate) async fn read(
     parts: &mut Parts,
     body: &Bytes,
@@ -205,7 +205,7 @@ async fn said_host(parts: &mut Parts) -> Option<String> {
 
 type Pairs = Vec<(String, String)>;
 
-/// What handlers find that have axum's form, axum-extra's, or the bytes.
+/// The results of handlers with axum's form, axum-extra's, or the bytes.
 async fn form(parts: &Parts, body: &Bytes) -> Reading {
     let map = Form::<HashMap<String, String>>::from_request(whole(parts, body), &()).await;
     let pairs = Form::<Pairs>::from_request(whole(parts, body), &()).await;
@@ -231,7 +231,7 @@ async fn form(parts: &Parts, body: &Bytes) -> Reading {
     found
 }
 
-/// What handlers find that have axum's JSON, or the bytes.
+/// The results of handlers with axum's JSON, or the bytes.
 async fn json(parts: &Parts, body: &Bytes) -> Reading {
     let user = |document: &Value| match document.get(FIELD) {
         None | Some(Value::Null) => Some(None),
@@ -287,7 +287,7 @@ fn joined(one: &Reading, other: &Reading) -> Reading {
     pairs.collect()
 }
 
-/// The same request once more, for an extractor that takes all of it.
+/// A copy of the request, for an extractor that takes all of it.
 fn whole(parts: &Parts, body: &Bytes) -> Request<Body> {
     let mut request = Request::new(Body::from(body.clone()));
     *request.method_mut() = parts.method.clone();

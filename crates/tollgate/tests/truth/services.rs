@@ -78,7 +78,7 @@ pub(crate) enum Brick {
     NestFallback,
     Merge,
     Fallback,
-    /// What a router answers to methods that a route does not have.
+    /// The router's answer to methods that a route does not have.
     NotAllowed,
     /// `#[rate_limit(..)]`.
     Annotated,
@@ -113,11 +113,11 @@ const BRICKS: [Brick; 16] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grpc {
     pub(crate) health: bool,
-    /// Whether the shop has an interceptor, with the first policy that fits one.
+    /// True if the shop has an interceptor, with the first policy that fits one.
     pub(crate) interceptor: bool,
-    /// Whether tonic-web translates for browsers, outside of the layer for messages.
+    /// True if tonic-web translates for browsers, outside of the layer for messages.
     pub(crate) web: bool,
-    /// Whether it stands in a nest of axum's.
+    /// True if it stands in a nest of axum's.
     pub(crate) is_nested: bool,
     /// A layer for messages that goes by what a request says it is: too weak.
     pub(crate) weak_messages: bool,
@@ -397,7 +397,7 @@ impl Wiring<'_> {
 }
 
 type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
-/// What axum takes for a handler of whole requests.
+/// A handler of whole requests.
 trait Runs: Fn(Request) -> Running + Clone + Send + Sync + 'static {}
 impl<F: Fn(Request) -> Running + Clone + Send + Sync + 'static> Runs for F {}
 

@@ -1,4 +1,4 @@
-//! The same over a socket: what hyper makes of bytes is what the limiter and the handlers see.
+//! The property over a socket: the limiter and the handlers see the requests that hyper parses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ fn text(head: &mut Vec<u8>, text: &[u8]) {
     head.extend_from_slice(text);
 }
 
-/// Whether the stream or the connection has ended.
+/// True if the stream or the connection has ended.
 fn has_ended(mut answer: &[u8]) -> bool {
     while let [a, b, c, kind, flags, _, _, _, _, rest @ ..] = answer {
         let length = usize::try_from(u32::from_be_bytes([0, *a, *b, *c])).unwrap();

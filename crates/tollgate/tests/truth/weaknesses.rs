@@ -10,7 +10,7 @@ use tollgate::{ClientIp, Key, Policy, RequestView};
 use crate::policies::Rule;
 use crate::readings;
 
-/// What a policy does wrong.
+/// The faults of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weakness {
     /// Whatever looks like a preflight is free, a call of gRPC's and a handler that answers it among them.

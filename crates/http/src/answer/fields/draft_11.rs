@@ -17,7 +17,7 @@ use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
 use crate::answer::texts::texts;
 
-/// Adds how the tightest quota stands, and every quota's policy.
+/// Adds the state of the tightest quota, and every quota's policy.
 pub(super) fn append(
     headers: &mut HeaderMap,
     report: Report<'_>,
@@ -28,7 +28,7 @@ pub(super) fn append(
     headers.append(RATE_LIMIT_POLICY, policies(report));
 }
 
-/// Adds how every quota stands, and its policy.
+/// Adds the state of every quota, and its policy.
 pub(super) fn append_all(headers: &mut HeaderMap, report: Report<'_>, told: Option<u64>) {
     let tightest = report.tightest();
     let states = quotas(report).into_iter().filter_map(|quota| {
@@ -54,8 +54,8 @@ fn policies(report: Report<'_>) -> HeaderValue {
     }
 }
 
-/// How a quota stands. Time is left out where it does not help to come back, as there is no `Retry-After`: the time until the
-/// budget is full would be read as one to come back at.
+/// The state of a quota. The time is left out if coming back does not help, as `Retry-After` is: a client would take the time
+/// until the budget is full for a time to come back.
 pub(in crate::answer) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
     let standing = Standing::of(one, told);
     let mut member = Line::new();

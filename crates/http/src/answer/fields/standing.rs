@@ -1,4 +1,4 @@
-//! How a budget stands, in the numbers that headers have.
+//! The state of a budget, in the numbers of headers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use tollgate_limiter::PolicyVerdict;
 
 use super::super::retry_after::{told_seconds, whole_seconds};
 
-/// How a budget stands.
+/// The state of a budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) limit: u64,
@@ -18,7 +18,7 @@ pub(super) struct Standing {
     pub(super) seconds: u64,
     /// It does not help to come back: the request costs more than a full budget holds.
     pub(super) never: bool,
-    /// The same, exactly.
+    /// The exact time.
     wait: Duration,
 }
 
@@ -50,8 +50,8 @@ impl Standing {
         }
     }
 
-    /// The same with its time since the Unix epoch, by the clock of the backend that decided `at`; by this machine's, if
-    /// that is not known, which is when the backend failed.
+    /// The state with its time since the Unix epoch, by the clock of the backend that decided `at`. If the backend failed, the
+    /// clock is this machine's.
     pub(super) fn until(self, at: Option<Timestamp>) -> Self {
         let now = at.map_or_else(
             || SystemTime::now().duration_since(UNIX_EPOCH),
@@ -71,8 +71,8 @@ impl Standing {
     }
 }
 
-/// What a response tells a caller to wait whom this verdict refuses. That may be longer than need be, and may be the user's
-/// own word.
+/// The wait in the response to a caller that this verdict refuses. It may be longer than necessary, and an answer of the user's
+/// own may state another.
 pub(super) fn told_wait(headers: &HeaderMap, tightest: &PolicyVerdict) -> Option<u64> {
     if !tightest.refuses() {
         return None;

@@ -1,4 +1,4 @@
-//! The forms that are three headers of a number each: draft-ietf-httpapi-ratelimit-headers-06, and what was before it.
+//! The forms with three headers of one number each: draft-ietf-httpapi-ratelimit-headers-06, and the headers before it.
 //!
 //! ```text
 //! RateLimit-Limit: 100             X-RateLimit-Limit: 100

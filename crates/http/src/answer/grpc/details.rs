@@ -51,7 +51,8 @@ fn reason(reason: RefusalReason<'_>) -> &'static str {
     }
 }
 
-/// One for each policy that refuses, however many of its quotas do. Identities are not told: the subject is the policy.
+/// One violation for each policy that refuses, even if several of its quotas do. The subject is the policy, so that no identity
+/// is shown.
 fn violations(refusal: &Refusal<'_>) -> Vec<QuotaViolation> {
     let mut by_policy: BTreeMap<_, Vec<&PolicyVerdict>> = BTreeMap::new();
     for verdict in refusal.violated() {
@@ -74,7 +75,7 @@ fn violations(refusal: &Refusal<'_>) -> Vec<QuotaViolation> {
     by_policy.into_iter().map(violation).collect()
 }
 
-/// What a full budget holds, of the smallest of them.
+/// The capacity of the smallest full budget among them.
 fn smallest(verdicts: &[&PolicyVerdict]) -> i64 {
     let limits = verdicts.iter().map(|one| one.verdict().limit());
     limits

@@ -1,4 +1,4 @@
-//! What a gRPC answer says beyond its status.
+//! The parts of a gRPC answer beyond its status.
 
 #[cfg(feature = "tonic")]
 use std::borrow::Cow;
@@ -8,11 +8,10 @@ use std::sync::Arc;
 use super::GrpcStatus;
 use crate::Refusal;
 
-/// What answers over gRPC say beyond the status: see [`RateLimitLayer::grpc`](crate::RateLimitLayer::grpc).
+/// The parts of gRPC answers beyond the status: see [`RateLimitLayer::grpc`](crate::RateLimitLayer::grpc).
 ///
-/// As it comes, a refusal says when to come back, to clients (`grpc-retry-pushback-ms`) and to programs
-/// (`grpc-status-details-bin`, with the feature `tonic`). The RateLimit fields are another matter:
-/// [`RateLimitHeaders::over_grpc`](crate::RateLimitHeaders::over_grpc).
+/// By default a refusal says when to come back, to clients (`grpc-retry-pushback-ms`) and to programs (`grpc-status-details-bin`,
+/// with the feature `tonic`). [`RateLimitHeaders::over_grpc`](crate::RateLimitHeaders::over_grpc) adds the RateLimit fields.
 ///
 /// ```
 /// use tollgate::{GrpcAnswers, Quota, RateLimitLayer};
@@ -34,7 +33,7 @@ pub struct GrpcAnswers {
 type StatusBy = dyn Fn(&Refusal<'_>, GrpcStatus) -> GrpcStatus + Send + Sync;
 
 impl GrpcAnswers {
-    /// As it comes.
+    /// The defaults.
     pub const fn new() -> Self {
         Self {
             #[cfg(feature = "tonic")]
@@ -47,7 +46,7 @@ impl GrpcAnswers {
         }
     }
 
-    /// Ends a call that does not say who it is from, under [`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny), with `UNAUTHENTICATED`
+    /// Ends a call without an identity, under [`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny), with `UNAUTHENTICATED`
     /// rather than `PERMISSION_DENIED`: clients that can log in do so then. [`RateLimitLayer::challenge`] does the same, and
     /// answers in kind over HTTP.
     ///
@@ -63,7 +62,7 @@ impl GrpcAnswers {
         self
     }
 
-    /// Ends refused calls with the status that a closure makes of the usual one.
+    /// Ends refused calls with the status that a closure returns, given the usual one.
     ///
     /// ```
     /// use tollgate::{GrpcAnswers, GrpcCode, GrpcStatus, Quota, RateLimitLayer, RefusalReason};
@@ -98,9 +97,9 @@ impl GrpcAnswers {
         }
     }
 
-    /// Leaves `grpc-status-details-bin` out, which is most of what a refusal costs. It holds `ErrorInfo` (why, and what is missing
-    /// if the caller does not say who it is), `QuotaFailure`
-    /// (a violation for each policy that refuses), and `RetryInfo` (how long until the same call would pass).
+    /// Leaves `grpc-status-details-bin` out, which is most of a refusal's work. It holds `ErrorInfo` (the reason, and the missing
+    /// part of an identity), `QuotaFailure` (a violation for each policy that refuses), and `RetryInfo` (the time until the same
+    /// call would pass).
     ///
     /// ```
     /// use tollgate::GrpcAnswers;
@@ -113,8 +112,7 @@ impl GrpcAnswers {
         self
     }
 
-    /// The domain that `ErrorInfo` names: of the service, as a rule, `shop.example.com`. `tollgate` unless this says
-    /// otherwise.
+    /// Sets the domain that `ErrorInfo` names, which is `tollgate` by default. As a rule it is the service's: `shop.example.com`.
     ///
     /// ```
     /// use tollgate::GrpcAnswers;
@@ -130,8 +128,9 @@ impl GrpcAnswers {
     /// Leaves `grpc-retry-pushback-ms` out. A client whose retry policy includes `RESOURCE_EXHAUSTED` waits as long as this
     /// field says before it retries, and not at all if the call can never pass; without it, as long as its own backoff says.
     ///
-    /// It is longer than necessary by the layer's [jitter](crate::RateLimitLayer::jitter), or if it has none by up to a tenth:
-    /// clients wait exactly as long as they are told, and those who were refused together should not come back together.
+    /// The pushback is longer than necessary by the layer's [jitter](crate::RateLimitLayer::jitter), or by up to a tenth if there
+    /// is none. Clients wait exactly as long as they are told, and callers that were refused together should not come back
+    /// together.
     pub const fn without_pushback(mut self) -> Self {
         self.pushback = false;
         self

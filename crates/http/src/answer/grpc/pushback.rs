@@ -1,4 +1,4 @@
-//! When a client may retry by itself (gRFC A6).
+//! The time after which a client may retry by itself (gRFC A6).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tollgate_limiter::Share;
 use crate::answer::Jitter;
 use crate::{Refusal, RefusalReason};
 
-/// What tells a client not to retry.
+/// The value that tells a client not to retry.
 const NEVER: HeaderValue = HeaderValue::from_static("-1");
 
 /// The value of `grpc-retry-pushback-ms`; none where no waiting has a known end, and the client's own backoff is as good.

@@ -8,7 +8,7 @@ use tollgate_limiter::Block;
 
 use crate::{Refusal, RefusalReason};
 
-/// How a refused call ends: a code for programs, and a sentence for people.
+/// The status of a refused call: a code for programs, and a sentence for people.
 ///
 /// [`GrpcAnswers::status_by`](crate::GrpcAnswers::status_by) changes it.
 ///
@@ -23,7 +23,7 @@ use crate::{Refusal, RefusalReason};
 pub struct GrpcStatus {
     /// The code. Clients decide by it whether they try again.
     pub code: GrpcCode,
-    /// The sentence, in any characters: what a header cannot carry is encoded as gRPC says.
+    /// The sentence, in any characters. Characters that a header cannot carry are encoded as gRPC says.
     pub message: Cow<'static, str>,
 }
 
@@ -56,7 +56,7 @@ pub enum GrpcCode {
 }
 
 impl GrpcStatus {
-    /// A status of this code that says this.
+    /// Makes a status of a code and a sentence.
     pub fn new(code: GrpcCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -64,7 +64,7 @@ impl GrpcStatus {
         }
     }
 
-    /// The usual one.
+    /// The usual status.
     pub(super) fn of(refusal: &Refusal<'_>) -> Self {
         match refusal.reason() {
             RefusalReason::QuotaExceeded => {
@@ -93,7 +93,7 @@ impl GrpcStatus {
 
     /// The value of `grpc-message`.
     pub(super) fn message_value(&self) -> HeaderValue {
-        /// What stands in the header as it is: visible ASCII and blanks, but for the sign that begins a code.
+        /// The characters that stand in the header unescaped: visible ASCII and blanks, except the percent sign.
         const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
         if let Cow::Borrowed(message) = self.message

@@ -1,4 +1,4 @@
-//! Tiers that somebody has to be asked for: what is known, who is being asked, and what holds when nobody answers.
+//! Tiers that a closure is asked for: the cache, the questions under way, and the rule when no answer comes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +17,7 @@ use crate::Key;
 
 /// How long a request waits for an answer.
 pub(super) const DEADLINE: Duration = Duration::from_millis(250);
-/// How many deadlines an answer may take. Nobody waits for it any more, but the next request knows it.
+/// The number of deadlines that an answer may take. No request waits so long, but the next one finds the answer.
 const PATIENCE: u32 = 10;
 /// How long an identity is not asked for after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 const OUTAGE: u32 = 5;
 /// How long the log hears of no further outage.
 const QUIET: Duration = Duration::from_secs(60);
-/// What is remembered at most: some megabyte.
+/// The most identities that are remembered: about a megabyte.
 const MOST: usize = 10_000;
 /// Of full memory so many are looked at for the one that was asked for longest ago, which goes.
 const SAMPLE: usize = 16;
@@ -37,13 +37,13 @@ pub(super) type AnswerFuture =
     Pin<Box<dyn Future<Output = Result<Option<String>, BoxError>> + Send>>;
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Who is asked, what was answered, and the rules.
+/// The closure that is asked, its answers, and the rules.
 pub(super) struct TierCache {
     pub(super) policy: String,
     pub(super) asks: Arc<TierLookup>,
     pub(super) remember_for: Duration,
     pub(super) deadline: Duration,
-    /// What holds for an identity that is not known and cannot be asked for.
+    /// The rule for an identity whose tier is unknown and cannot be asked for.
     pub(super) unknown: Result<Tier, TierUnknown>,
     pub(super) memory: Mutex<Memory>,
 }
@@ -58,12 +58,12 @@ pub(super) struct Memory {
     failures_in_a_row: u32,
     /// While that is so, nobody else is asked for.
     quiet_until: Option<Instant>,
-    /// Whether the log has heard of failures, and not yet of their end.
+    /// True if the log has heard of failures, and not yet of their end.
     is_failing: bool,
     warned_at: Option<Instant>,
 }
 
-/// What is known of one identity.
+/// The cached knowledge about one identity.
 struct Identity {
     tier: Option<(Tier, Instant)>,
     /// The number of the question that is under way, and where its answer will be.
@@ -81,7 +81,7 @@ enum Progress {
 }
 
 impl TierCache {
-    /// What is known, or will be. What was known before is served while it is asked for again.
+    /// The tier that is known, or will be. A stale tier is served while it is asked for again.
     pub(super) fn find(&self, tiers: &Arc<TierTable>, key: &Key) -> FoundTier {
         let now = Instant::now();
         let memory = self.memory();
@@ -156,7 +156,7 @@ impl TierCache {
         Some(news)
     }
 
-    /// The log hears of the first failure of a spell. The error's words are the closure's; whom it was about is not told.
+    /// The log hears of the first failure of a spell, in the error's own words and without the identity.
     fn warn(&self, tells: bool, error: &str) {
         if tells {
             tracing::warn!(
@@ -197,7 +197,7 @@ impl Memory {
         key
     }
 
-    /// Whether nobody is to be asked for this identity now.
+    /// True if this identity is not to be asked for now.
     fn is_at_rest(&self, key: &Key, now: Instant) -> bool {
         let identity = self.identities.get(key);
         let of_identity = identity.and_then(|identity| identity.not_before);
@@ -219,7 +219,7 @@ impl Memory {
         (self.asked, key)
     }
 
-    /// Whether the log is to hear of it.
+    /// True if the log is to hear of it.
     fn failed(&mut self, now: Instant) -> bool {
         let told_lately = self.warned_at.is_some_and(|at| now < at + QUIET);
         let tells = !self.is_failing && !told_lately;
@@ -234,7 +234,7 @@ impl Memory {
         tells
     }
 
-    /// Whether a spell of failures is over.
+    /// True if a spell of failures is over.
     fn answered(&mut self, in_time: bool) -> bool {
         self.failures_in_a_row = 0;
         self.quiet_until = None;
@@ -244,7 +244,7 @@ impl Memory {
     }
 }
 
-/// A question under way. A closure that panics, and a runtime that ends, drop it: then nobody has answered.
+/// A question under way. It is dropped without an answer if the closure panics or the runtime ends.
 struct Question {
     tiers: Arc<TierTable>,
     key: Key,
@@ -310,7 +310,7 @@ impl Question {
         asked.warn(tells, error);
     }
 
-    /// What is known of the identity, unless it was forgotten since.
+    /// The entry of the identity, unless it was forgotten since.
     fn identity<'a>(&self, memory: &'a mut Memory) -> Option<&'a mut Identity> {
         let identity = memory.identities.get_mut(&self.key)?;
         let (number, _) = identity.under_way.as_ref()?;

@@ -1,4 +1,4 @@
-//! What messages are charged, and whom.
+//! The charges of messages, and the callers that pay.
 
 use tollgate::key::{Global, Metadata};
 use tollgate::{Key, Limiter, Messages, OnMissing, Policy, Quota, Tiers, key};

@@ -1,4 +1,4 @@
-//! What is too much ends its stream.
+//! A message over the quota ends its stream.
 
 use tollgate::Messages;
 use tollgate_testkit::shop::Order;

@@ -1,4 +1,4 @@
-//! What is no message of gRPC, or a wrong one, or one of grpc-web.
+//! Bodies that are no gRPC messages, wrong messages, and messages of grpc-web.
 
 use bytes::Bytes;
 use http::Request;

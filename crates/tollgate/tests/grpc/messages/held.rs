@@ -1,4 +1,4 @@
-//! What is too much is held back.
+//! A message over the quota is held back.
 
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@ use super::assert_says_why;
 use crate::common::{Waiting, at_a_standstill};
 use crate::serving::{client, incoming};
 
-/// What uploads are charged.
+/// The charges of uploads.
 fn uploads(quota: Quota) -> Policy {
     Policy::new("messages", quota)
         .key(Global)
@@ -68,7 +68,7 @@ fn flood(order: Order, count: usize) -> (ReceiverStream<Order>, Arc<AtomicUsize>
     (ReceiverStream::new(to_send), taken)
 }
 
-/// What becomes of a flood, which has no end of its own.
+/// The end of a flood, which has no end of its own.
 async fn in_time<T>(becomes: impl Future<Output = T>) -> T {
     let in_time = timeout(Duration::from_secs(120), becomes).await;
     in_time.unwrap_or_else(|_elapsed| {
