@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/login", post(login))
         .route("/search", get(search))
         .route("/search/deeply", get(search_deeply))
-        // Without an annotation, since the handler is somebody else's.
+        // Without an annotation, since the handler belongs to another crate.
         .route("/export", get(|| async { "a lot\n" }).rate_limit("2/hour"))
         .layer(RateLimitLayer::new(limiter));
 

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limiter = Limiter::builder()
         // Every request but the health check, for each client address.
         .policy(Policy::new("caller", Quota::per_second(20)).exempt_route("/health"))
-        // Dear to serve, whoever asks.
+        // Dear to serve, for every caller.
         .policy(
             Policy::new("reports", Quota::per_minute(3))
                 .route("/reports/{name}")
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     length.map_or(1_000, |bytes: u64| bytes.div_ceil(1_000))
                 }),
         )
-        // On trial: what it would refuse is in the status that handlers read, and nobody is refused.
+        // On trial: handlers read in the status which requests it would refuse, and none is refused.
         .policy(Policy::new("trial", Quota::per_second(2)).shadow())
         .build()?;
 

@@ -16,7 +16,7 @@ use crate::greeter::Greeting;
 ///
 /// # Errors
 ///
-/// If there is none.
+/// If no port is free.
 pub async fn listen() -> io::Result<(String, TcpListenerStream)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);

@@ -16,7 +16,7 @@ use crate::call::{call_head, refusal_status};
 
 /// The argument of a method.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no `tonic::Request`",
+    message = "`{Self}` is not a `tonic::Request`",
     label = "a function with `self` is taken for a method of a gRPC service",
     note = "an axum handler has no `self`: it takes `State`"
 )]

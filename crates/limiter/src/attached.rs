@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// Values of other modules, at most one of each type, which live as long as what they are attached to.
 ///
 /// Answers keep what they have rendered with a quota, and annotations their policies with a limiter. Neither is known here, and
-/// either would otherwise need a table of its own, which grows with what is no more.
+/// either would otherwise need a table of its own, which would grow with values that are gone.
 #[derive(Default)]
 pub struct Attached(OnceLock<Box<Link>>);
 

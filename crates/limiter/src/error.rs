@@ -22,7 +22,7 @@ use tollgate_core::{Capability, MAX_CHARGES};
 pub enum ConfigError {
     /// The text is not a valid name for a policy or quota.
     #[error(
-        "policy {name:?}: is no name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
+        "policy {name:?}: invalid name; use at most 64 of a-z, 0-9, -, _, . and /, starting with a letter or digit"
     )]
     PolicyName {
         /// The name, shortened if it is long.
@@ -187,7 +187,7 @@ pub enum ConfigError {
     },
     /// The text is not the name of a header.
     #[cfg(feature = "serde")]
-    #[error("client_address: header {header:?}: is no header name")]
+    #[error("client_address: header {header:?}: invalid header name")]
     ClientHeader {
         /// The given text, shortened if it is long.
         header: String,
@@ -221,13 +221,13 @@ pub enum ConfigError {
     #[error("a limiter without policies limits nothing")]
     NoPolicy,
     /// The limiter has no policy of the expected name.
-    #[error("policy {policy:?}: there is none of this name")]
+    #[error("policy {policy:?}: there is no policy of this name")]
     UnknownPolicy {
         /// The name, shortened if it is long.
         policy: String,
     },
     /// Two policies of one limiter have one name.
-    #[error("policy {policy:?}: there are two of this name")]
+    #[error("policy {policy:?}: two policies have this name")]
     DuplicatePolicy {
         /// The name.
         policy: String,

@@ -2,20 +2,20 @@
 //!
 //! A [`KeyExtractor`] finds an identity in the head of a request. These are the usual ones. A tuple combines several:
 //!
-//! | extractor | whose budget |
+//! | extractor | identity |
 //! | --- | --- |
-//! | [`ClientIp`] | the caller's address, as far as the limiter [trusts](crate::ClientAddress) what it is told |
-//! | [`Header`], [`Cookie`], [`Query`] | what the caller sent there: an API key, a session |
-//! | [`BearerToken`], [`BasicUser`] | what `Authorization` says: the token, or the user without the password |
+//! | [`ClientIp`] | the caller's address, from the peer or from [trusted](crate::ClientAddress) proxies |
+//! | [`Header`], [`Cookie`], [`Query`] | a value that the caller sent: an API key, a session |
+//! | [`BearerToken`], [`BasicUser`] | the token in `Authorization`, or the user without the password |
 //! | [`PathParam`], [`MatchedRoute`] | a part of the path, or the pattern that it matched |
-//! | [`Method`], [`Host`] | what the request is for |
-//! | [`FormField`], and `JsonField` with the feature `json` | what stands in the body, behind a `BufferBodyLayer` |
-//! | `Metadata`, with the feature `tonic` | what a gRPC caller sent there, binary values included |
+//! | [`Method`], [`Host`] | the target of the request |
+//! | [`FormField`], and `JsonField` with the feature `json` | a field of the body, behind a `BufferBodyLayer` |
+//! | `Metadata`, with the feature `tonic` | a value that a gRPC caller sent, also a binary one |
 //! | `PeerCertificate`, with the feature `tls` | the caller's certificate: its common name, DNS name or URI |
-//! | [`Extension`] | what an outer layer found: an authenticated user |
-//! | [`from_fn`] | whatever a closure makes of the request |
-//! | [`from_async_fn`] | whatever somebody has to be asked for: see [`Policy::key_async`](crate::Policy::key_async) |
-//! | [`Global`] | everybody's |
+//! | [`Extension`] | a value that an outer layer found: an authenticated user |
+//! | [`from_fn`] | the result of a closure |
+//! | [`from_async_fn`] | an identity that another system is asked for: see [`Policy::key_async`](crate::Policy::key_async) |
+//! | [`Global`] | one budget for all requests |
 //!
 //! Each reads as the extractors of axum, axum-extra and tonic do, so that all spellings of one caller have one budget. If an
 //! extractor finds no identity, the policy's [`OnMissing`](crate::OnMissing) applies. An absent identity differs from an

@@ -408,7 +408,7 @@ mod tests {
             let error = Policy::try_new(name, Quota::per_second(1))
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains("is no name"), "{name:?}: {error}");
+            assert!(error.contains("invalid name"), "{name:?}: {error}");
         }
         for name in ["login", "2fa", "api/v1.search_users-all", &"x".repeat(64)] {
             Policy::try_new(name, Quota::per_second(1)).unwrap();

@@ -129,7 +129,7 @@ fn name(name: &LitStr) -> Result<String> {
     Err(Error::new(
         name.span(),
         format!(
-            "{text:?} is no name; use at most {MAX_NAME_LEN} of a-z, 0-9, -, _, . and /, starting with a letter or digit"
+            "{text:?}: invalid name; use at most {MAX_NAME_LEN} of a-z, 0-9, -, _, . and /, starting with a letter or digit"
         ),
     ))
 }

@@ -111,7 +111,7 @@ async fn a_policy_that_the_limiter_does_not_have_is_named() {
     let error = limiter().expects(["get/policy", "serach"]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "policy \"serach\": there is none of this name"
+        "policy \"serach\": there is no policy of this name"
     );
 }
 
@@ -149,7 +149,7 @@ async fn two_limits_of_one_name_are_an_error_of_the_second_which_names_both() {
     ] {
         assert_closed(
             &server.get(path).await,
-            &[name, "as one of the limiter's is"],
+            &[name, "like a policy of the limiter"],
         );
     }
 }
@@ -188,7 +188,7 @@ async fn a_route_says_what_is_wrong_as_a_handler_does() {
     assert_closed(&server.get("/unknown").await, &says);
     let says = [
         "handler `login`",
-        "the one of the handler on /both",
+        "like that of the handler on /both",
         "\"get/both\"",
     ];
     assert_closed(&server.get("/both").await, &says);

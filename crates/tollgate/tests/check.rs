@@ -150,7 +150,7 @@ async fn a_policy_that_does_not_exist_is_named() {
     assert!(matches!(error, CheckError::UnknownPolicy { .. }));
     assert_eq!(
         error.to_string(),
-        "policy \"email\": there is none of this name"
+        "policy \"email\": there is no policy of this name"
     );
     assert!(limiter.reset("email", "alice").await.is_err());
 }

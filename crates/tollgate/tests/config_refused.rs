@@ -33,7 +33,7 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         (json!({ "quotas": "0/s" }), "policy \"p\": quotas \"0/s\": "),
         (
             json!({ "quotas": { "Day": "1/s" } }),
-            "policy \"p\": quotas \"Day\": is no name for a quota",
+            "policy \"p\": quotas \"Day\": invalid name for a quota",
         ),
         (
             json!({ "routes": ["x"] }),
@@ -49,19 +49,19 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "methods": ["A B"] }),
-            "policy \"p\": methods \"A B\": is no method",
+            "policy \"p\": methods \"A B\": not a method",
         ),
         (
             json!({ "exempt_methods": [""] }),
-            "policy \"p\": exempt_methods \"\": is no method",
+            "policy \"p\": exempt_methods \"\": not a method",
         ),
         (
             json!({ "hosts": ["a:80"] }),
-            "policy \"p\": host \"a:80\": is no name or address without port",
+            "policy \"p\": host \"a:80\": not a name or address without a port",
         ),
         (
             json!({ "exempt_networks": ["x"] }),
-            "policy \"p\": exempt_networks \"x\": is no address",
+            "policy \"p\": exempt_networks \"x\": not an address",
         ),
         (
             json!({ "when": ["x"] }),
@@ -81,7 +81,7 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "key": { "header": "a b" } }),
-            "policy \"p\": key \"a b\": is no header name",
+            "policy \"p\": key \"a b\": invalid header name",
         ),
         (
             json!({ "key": [] }),
@@ -93,7 +93,7 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "tiers": { "by": { "192.0.2.1": "gold" } } }),
-            "policy \"p\": tier \"gold\": an identity is in it, and there is none of this name",
+            "policy \"p\": tier \"gold\": an identity is in it, but there is no tier of this name",
         ),
         (
             json!({ "tiers": { "by": { "2001:db8::1": "a", "2001:db8::2": "b" } } }),
@@ -109,15 +109,15 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "exempt_keys": ["x"] }),
-            "policy \"p\": exempt_keys \"x\": is no address, and the key is client-ip",
+            "policy \"p\": exempt_keys \"x\": not an address, but the key is client-ip",
         ),
         (
             json!({ "key": "global", "block_keys": { "forbidden": ["x"] } }),
-            "policy \"p\": block_keys \"x\": names nobody: the key is global",
+            "policy \"p\": block_keys \"x\": names no caller: the key is global",
         ),
         (
             json!({ "key": ["host", "method"], "block_keys": { "too_many_requests": ["x"] } }),
-            "policy \"p\": block_keys \"x\": names nobody: the key has several parts",
+            "policy \"p\": block_keys \"x\": names no caller: the key has several parts",
         ),
         (
             json!({ "exempt_keys": [{ "registered": "x" }] }),
@@ -133,9 +133,9 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "grpc": ["x"] }),
-            "policy \"p\": gRPC method \"x\": is none",
+            "policy \"p\": gRPC method \"x\": names no methods",
         ),
-        (json!({ "name": "P" }), "policy \"P\": is no name"),
+        (json!({ "name": "P" }), "policy \"P\": invalid name"),
     ];
     for (fields, expected) in cases {
         let error = refusal(fields);
@@ -161,7 +161,7 @@ fn what_a_limiter_cannot_mean_is_refused() {
     let cases = [
         (
             json!({ "client_address": header }),
-            "client_address: header \"a b\": is no header name",
+            "client_address: header \"a b\": invalid header name",
         ),
         (
             json!({ "client_address": network }),

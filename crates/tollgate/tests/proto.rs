@@ -91,7 +91,7 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         (r#"quota: "unlimited""#, "is left out"),
         (
             r#"quota: "10/h; 5/s" burst: 9"#,
-            "`burst` is that of one quota, and `quota` is \"10/h; 5/s\"",
+            "`burst` belongs to a single quota, but `quota` is \"10/h; 5/s\"",
         ),
         (r#"quota: "none" burst: 9"#, "`quota` is \"none\""),
     ] {
@@ -139,10 +139,13 @@ fn messages_have_policies_of_their_own_beside_that_of_the_calls() {
 #[test]
 fn a_wrong_option_for_messages_names_its_method() {
     let cases = [
-        (r#"quota: "20/s""#, "whose messages are charged"),
+        (r#"quota: "20/s""#, "the direction of the messages"),
         (r#"quota: "many" of: SENT"#, "\"many\""),
         (r#"of: SENT"#, "the limit is wrong"),
-        (r#"quota: "1/s" of: SENT name: "Not A Name""#, "is no name"),
+        (
+            r#"quota: "1/s" of: SENT name: "Not A Name""#,
+            "invalid name",
+        ),
     ];
     for (fields, expected) in cases {
         let contract = contract_of_streams("", "", &message_limit(fields));
@@ -197,7 +200,7 @@ fn a_wrong_option_names_its_method() {
             r#"quota: "1/s fixed-window" burst: 9"#,
             "shop.v1.Orders/Place: ",
         ),
-        (r#"quota: "1/s" name: "Not A Name""#, "is no name"),
+        (r#"quota: "1/s" name: "Not A Name""#, "invalid name"),
     ];
     for (fields, expected) in cases {
         let error = contract("", &limit(fields)).policies().unwrap_err();

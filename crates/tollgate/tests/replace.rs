@@ -85,7 +85,7 @@ async fn policies_that_no_limiter_could_have_replace_nothing() {
 
     assert_eq!(
         error.to_string(),
-        "policy \"b\": there are two of this name"
+        "policy \"b\": two policies have this name"
     );
     assert!(limiter.replace([]).is_err());
     assert_eq!(limiter.policies()[0].name(), "api");

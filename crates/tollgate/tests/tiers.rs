@@ -272,11 +272,11 @@ fn tiers_that_are_not_sound_are_refused() {
 
     assert_eq!(
         refusal(Tiers::by_key([("a", "gold")]).tier("silver", quota)),
-        "policy \"api\": tier \"gold\": an identity is in it, and there is none of this name"
+        "policy \"api\": tier \"gold\": an identity is in it, but there is no tier of this name"
     );
     assert_eq!(
         refusal(gold().tier("gold", quota)),
-        "policy \"api\": tier \"gold\": there are two of this name"
+        "policy \"api\": tier \"gold\": two tiers have this name"
     );
     assert_eq!(
         refusal(gold().tier("silver", Vec::<Quota>::new())),

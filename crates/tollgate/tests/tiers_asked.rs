@@ -399,7 +399,8 @@ fn rules_for_asking_that_make_no_sense_are_refused() {
     };
     let database = Database::default();
     let by_map = || Tiers::by_key([("a", "gold")]).tier("gold", Quota::per_hour(2));
-    let in_vain = "policy \"api\": tiers: nobody is asked for them, so that a deadline and `unknown` mean nothing";
+    let in_vain =
+        "policy \"api\": tiers: they are not asked for, so a deadline and `unknown` mean nothing";
 
     assert_eq!(refusal(by_map().deadline(Duration::from_secs(1))), in_vain);
     assert_eq!(refusal(by_map().unknown(Unknown::Deny)), in_vain);
@@ -409,6 +410,6 @@ fn rules_for_asking_that_make_no_sense_are_refused() {
     );
     assert_eq!(
         refusal(database.tiers().unknown(Unknown::Tier("silver".into()))),
-        "policy \"api\": tier \"silver\": identities of no known tier are in it, and there is none of this name"
+        "policy \"api\": tier \"silver\": identities of no known tier are in it, but there is no tier of this name"
     );
 }

@@ -54,7 +54,7 @@ pin_project! {
     where
         S: Service<Request<MessageBody<B>>>,
     {
-        // Somebody has been asked who the caller is. In a box, so that nobody else carries it around.
+        // The key has been asked for. In a box, because few calls need it.
         Resolving { resolving: Option<Box<PendingCall<S, B>>> },
         Calling { #[pin] call: S::Future, answering: Option<Box<AnswerPlan>> },
         Refused { response: Option<S::Response> },
@@ -160,7 +160,7 @@ where
                     });
                 }
                 Projected::Calling { call, answering } => {
-                    // Whoever has sent too much is told so, whatever the service makes of it.
+                    // A caller that has sent too much is told so, whatever the service answers.
                     if let Some(answering) = answering
                         && let Some(refusal) = answering.call.refusal(cx)
                     {

@@ -184,7 +184,7 @@ impl Meter {
         let accounts = self.accounts.iter().zip(payers);
         let enough = accounts.map(|(account, (.., verdicts))| account.could_do_with(verdicts));
         let Some(enough) = enough.collect::<Option<Vec<_>>>() else {
-            // Whoever is told to wait is told how long for this message, and not for a block.
+            // A caller that is told to wait is told the time for this message, and not for a block.
             return self.content_with(0);
         };
         for (account, most) in self.accounts.iter_mut().zip(enough) {

@@ -100,7 +100,7 @@ impl ReceivedBody {
     }
 
     pub(super) fn size_hint(&self, body: &impl Body) -> SizeHint {
-        // A call may end early. What is no call comes with the size that was stated.
+        // A call may end early. The body of another request comes with the size that was stated.
         if self.gate.is_certain() {
             return SizeHint::default();
         }

@@ -99,12 +99,12 @@ impl fmt::Display for OptionFault {
             Self::Burst(error) => error.fmt(f),
             Self::BurstOfSeveral { quota } => write!(
                 f,
-                "`burst` is that of one quota, and `quota` is {quota:?}; each of several says its burst itself, as in \"10/s burst \
+                "`burst` belongs to a single quota, but `quota` is {quota:?}; state the burst of each quota there, as in \"10/s burst \
                  50; 1000/day\""
             ),
             Self::Policy(error) => error.fmt(f),
             Self::Direction => f.write_str(
-                "it does not say whose messages are charged: `of` is RECEIVED, SENT or BOTH",
+                "it does not state the direction of the messages: `of` is RECEIVED, SENT or BOTH",
             ),
             Self::Unknown => f.write_str("it has a field that this version does not know"),
             Self::Shape => f.write_str("it is not of the message in tollgate/v1/limit.proto"),

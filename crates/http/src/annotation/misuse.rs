@@ -101,11 +101,11 @@ impl fmt::Display for Misuse {
             ),
             MisuseKind::NameOfPolicy { name } => write!(
                 f,
-                "its limit is called {name:?}, as one of the limiter's is; {other_name}"
+                "its limit is called {name:?}, like a policy of the limiter; {other_name}"
             ),
             MisuseKind::NameTaken { name, by } => write!(
                 f,
-                "its limit is called {name:?}, as the one of {} is; {other_name}",
+                "its limit is called {name:?}, like that of {}; {other_name}",
                 by.who
             ),
             MisuseKind::LimitedTwice { name, .. } => write!(

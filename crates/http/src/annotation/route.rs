@@ -99,7 +99,7 @@ where
 ///     .route("/search", get(|| async {}).rate_limit([Quota::per_second(10), Quota::per_day(1_000)]));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no quota of a route",
+    message = "`{Self}` is not a quota of a route",
     note = "use a text such as \"2/hour\", a `Quota`, or an array of either"
 )]
 pub trait RouteQuotas: private::Sealed {

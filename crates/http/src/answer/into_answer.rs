@@ -17,7 +17,7 @@ use http::Response;
 /// assert_eq!(answer.into_answer().map(|whole| whole.body().len()), Some(10));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no answer to a refused request",
+    message = "`{Self}` is not an answer to a refused request",
     note = "answers are `http::Response`s of text or bytes, as `refusal.response(\"slow down\")` makes them, and with the feature \
             `axum` whatever implements `axum::response::IntoResponse`"
 )]

@@ -94,7 +94,7 @@ impl<'a> InnerLimits<'a> {
         #[cfg(feature = "tonic")]
         let mut late = |cx: &mut Context<'_>| {
             let call = self.config.limiter.view_of(parts);
-            // Nobody needs a timer who is answered at once.
+            // A decision that is there at once needs no timer.
             match deadline.get_or_insert_with(|| Deadline::of(&call)) {
                 Some(deadline) => deadline.poll(cx).map(|()| {
                     self.status.give_back();

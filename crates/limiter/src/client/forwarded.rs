@@ -10,7 +10,7 @@ use super::node;
 
 /// The addresses of a line, the last one first; nothing for an element that has none.
 ///
-/// Empty elements are ignored, as of every list in HTTP (RFC 9110, 5.6.1): a proxy that does not know whom it speaks to writes
+/// Empty elements are ignored, as of every list in HTTP (RFC 9110, 5.6.1): a proxy that does not know its peer writes
 /// `for=unknown`.
 pub(super) fn list_from_the_right(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     elements_from_the_right(line)

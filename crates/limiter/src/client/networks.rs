@@ -96,7 +96,7 @@ impl Network {
             Some((address, bits)) => (address, Some(prefix(bits)?)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| "is no address")?;
+        let address: IpAddr = address.parse().map_err(|_| "not an address")?;
         match address {
             IpAddr::V4(v4) => Self::v4(v4, bits.unwrap_or(32)),
             IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
@@ -229,10 +229,10 @@ mod tests {
             ("10.0.0.0/", "has no number"),
             ("10.0.0.0/+8", "has no number"),
             ("10.0.0.0/99999999999", "has no number"),
-            ("10.0.0/8", "is no address"),
-            ("010.0.0.0/8", "is no address"),
-            ("proxy.example", "is no address"),
-            ("", "is no address"),
+            ("10.0.0/8", "not an address"),
+            ("010.0.0.0/8", "not an address"),
+            ("proxy.example", "not an address"),
+            ("", "not an address"),
         ];
         for (network, reason) in cases {
             let error = Networks::try_new([network]).unwrap_err().to_string();

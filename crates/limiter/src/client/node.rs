@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The addresses of a line of `X-Forwarded-For`, the last one first; nothing for an entry that is none.
+/// The addresses of a line of `X-Forwarded-For`, the last one first; `None` for an invalid entry.
 ///
-/// An empty entry is one that is none. The field has no grammar that would have it ignored, and a proxy that does not know whom
-/// it speaks to may write nothing: left of that stands what the caller wrote. Nor are quotes taken off, which no proxy writes.
+/// An empty entry is invalid. No grammar of the field allows ignoring it. A proxy that does not know its peer may write nothing,
+/// and the caller wrote the entries left of that. Quotes are not removed either, because no proxy writes them.
 pub(super) fn list_from_the_right(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     line.rsplit(|byte| *byte == b',').map(address)
 }

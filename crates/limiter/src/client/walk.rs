@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Hops, TrustedProxies};
 
-/// More proxies than anybody has in a row. A longer list was not made by them, and is not read to its end.
+/// More proxies than any service has in a row. A longer list was not written by proxies, and is not read to its end.
 const MAX_HOPS: usize = 64;
 
-/// The caller, from the entries of a forwarding header, the last one first; nothing stands for an entry that is no address.
+/// The caller, from the entries of a forwarding header, the last one first. `None` stands for an invalid entry.
 pub(super) fn walk(
     proxies: &TrustedProxies,
     peer: Option<IpAddr>,
@@ -42,14 +42,14 @@ pub(super) fn walk(
     peer
 }
 
-/// Behind a proxy that writes something else than addresses everybody shares its budget, and nobody would know why. Once: a
-/// caller within a trusted network can write such entries, too.
+/// Behind a proxy that writes other text than addresses, all callers share its budget, and the operator would not know why. Once:
+/// a caller within a trusted network can write such entries, too.
 fn warn_once() {
     static WARNED: AtomicBool = AtomicBool::new(false);
 
     if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
-            "a forwarding header from a trusted proxy has an entry that is no address; the caller is then the last proxy that \
+            "a forwarding header from a trusted proxy has an entry that is not an address; the caller is then the last proxy that \
              wrote one, or the peer, and whoever is behind it shares its budget"
         );
     }

@@ -157,7 +157,7 @@ impl PolicyConfig {
             return Err(refused(&self.name, field, text, "is not in upper case"));
         }
         text.parse()
-            .map_err(|_| refused(&self.name, field, text, "is no method"))
+            .map_err(|_| refused(&self.name, field, text, "not a method"))
     }
 
     fn networks(&self, written: &[&str]) -> Result<Networks, ConfigError> {

@@ -98,7 +98,7 @@ impl KeyConfig {
             Self::ByBasicUser => Source::new(BasicUser),
             Self::ByHeader(name) => match Header::try_new(name) {
                 Ok(header) => Source::new(header),
-                Err(_) => return Err(refused(policy, "key", name, "is no header name")),
+                Err(_) => return Err(refused(policy, "key", name, "invalid header name")),
             },
             Self::ByCookie(name) => Source::new(Cookie::new(name)),
             Self::ByQuery(name) => Source::new(Query::new(name)),
@@ -139,16 +139,16 @@ impl KeyConfig {
         match self {
             Self::ByClientIp => match text.parse::<IpAddr>() {
                 Ok(address) => Ok(client.key(address)),
-                Err(_) => refuse("is no address, and the key is client-ip"),
+                Err(_) => refuse("not an address, but the key is client-ip"),
             },
-            Self::ByGlobal => refuse("names nobody: the key is global"),
+            Self::ByGlobal => refuse("names no caller: the key is global"),
             Self::ByHost => Ok(Key::from(text.trim_end_matches('.').to_ascii_lowercase())),
             Self::ByQuery(_) | Self::ByPathParam(_) | Self::ByFormField(_) => Ok(typed(text)),
             #[cfg(feature = "json")]
             Self::ByJsonField(_) => Ok(typed(text)),
             Self::All(keys) => match keys.as_slice() {
                 [key] => key.identity(policy, field, text, client),
-                _ => refuse("names nobody: the key has several parts"),
+                _ => refuse("names no caller: the key has several parts"),
             },
             _ => Ok(Key::from(text)),
         }

@@ -68,7 +68,7 @@ impl QuotasConfig {
                         let quota = text.parse().map_err(|error| wrong(text, error))?;
                         Ok((name.as_str(), quota))
                     } else {
-                        Err(refused(policy, field, name, "is no name for a quota"))
+                        Err(refused(policy, field, name, "invalid name for a quota"))
                     }
                 });
                 quotas.collect()

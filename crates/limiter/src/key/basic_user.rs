@@ -33,7 +33,7 @@ impl BasicUser {
 
 impl KeyExtractor for BasicUser {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        let unreadable = || Self::MISSING.ambiguous("it is no base64 of a user and a password");
+        let unreadable = || Self::MISSING.ambiguous("it is not base64 of a user and a password");
         let encoded = match credentials(request, "Basic") {
             Reading::One(encoded) => encoded,
             other => return other.key(&Self::MISSING),

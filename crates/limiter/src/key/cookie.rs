@@ -9,21 +9,21 @@ use super::reading::Reading;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// Why a cookie that some readers drop is ambiguous.
-const NO_TEXT: &str = "it is no text";
+/// The reason why a cookie that some readers drop is ambiguous.
+const NO_TEXT: &str = "it is not text";
 
 /// The value of a cookie, decoded as axum-extra's `CookieJar` decodes it: `sid=%61bc` and `%73id=abc` are the session `abc`.
 ///
-/// Quotes around the value do not count, since some readers take them off. It is missing if there is none of that name, or if
-/// it is empty. Several of one name with different values are
-/// [ambiguous](KeyMissing::ambiguous): axum-extra's jar takes the last and headers' `Cookie` the first, and a caller could show
-/// one to the limiter and another to the handler. So is one that is no text, or stands in a line that is none: the jar drops what
-/// other readers see. Names are compared with their case.
+/// Quotes around the value do not count, since some readers remove them. The key is missing if there is no cookie of that name,
+/// or if it is empty. Several cookies of one name with different values are [ambiguous](KeyMissing::ambiguous): axum-extra's jar
+/// takes the last and `Cookie` of the crate `headers` the first, and a caller could show one to the limiter and another to the
+/// handler. A cookie that is not text, or stands in a line that is not text, is ambiguous too: the jar drops it and other readers
+/// see it. Names are case-sensitive.
 ///
-/// The value of a `SignedCookieJar` or `PrivateCookieJar` is what the caller sent: each time that the cookie is set anew it is
-/// another identity. Where that matters, let an outer layer open the jar, and use an [`Extension`](super::Extension).
+/// The value of a `SignedCookieJar` or `PrivateCookieJar` is the text that the caller sent: each time that the cookie is set
+/// anew, it is another identity. If that matters, let an outer layer open the jar, and use an [`Extension`](super::Extension).
 ///
-/// Anybody can send any cookie. Use one as identity only if something checks it.
+/// Any caller can send any cookie. Use one as identity only if something checks it.
 ///
 /// ```
 /// use tollgate::key::Cookie;
@@ -40,7 +40,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie of this name, as it is when decoded. With what is no name (`"s=id"`) no limiter is built.
+    /// The cookie of this decoded name. No limiter is built if the name is invalid (`"s=id"`).
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -92,7 +92,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
     let last = value.iter().rposition(|byte| !is_quote(byte));
     match (first, last) {
         (Some(first), Some(last)) => value.get(first..=last).unwrap_or(value),
-        // Two are an empty value. Any other number is somebody.
+        // Two are an empty value. Any other number is an identity.
         _ if value == b"\"\"" => b"",
         _ => value,
     }
@@ -115,7 +115,7 @@ impl KeyExtractor for Cookie {
         let is_none = name.is_empty() || name.trim() != name || name.contains(['=', ';']);
         is_none.then(|| {
             format!(
-                "cookie {name:?}: is no name of a cookie; write the name alone, as in \"session\""
+                "cookie {name:?}: invalid name of a cookie; write the name alone, as in \"session\""
             )
         })
     }

@@ -10,15 +10,14 @@ use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// A field of the form that the request's body is, behind a `BufferBodyLayer`.
+/// A field of a form in the request's body, behind a `BufferBodyLayer`.
 ///
-/// It is decoded as axum's `Form` decodes it; what is not UTF-8 is replaced, and a number or a UUID is [its value](super::Query). As
-/// for `Form`, the form of a `GET` is its query, and
-/// that of a `HEAD` is both.
+/// The value is decoded as axum's `Form` does. Bytes that are not UTF-8 are replaced, and a number or a UUID is [its
+/// value](super::Query). As for `Form`, the form of a `GET` is its query, and the form of a `HEAD` is both.
 ///
-/// It is missing if there is none of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if there are several
-/// with different values, and if the body has not been read, so that nobody knows: because it is too long, or neither a form nor
-/// JSON by its content type, or because there is no such layer outside of the limiter.
+/// The key is missing if there is no field of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if several
+/// fields differ, or if the body has not been read: it is too long, its content type is neither a form nor JSON, or there is no
+/// such layer outside the limiter.
 ///
 /// ```
 /// use tollgate::key::FormField;

@@ -1,4 +1,4 @@
-//! One budget for everybody.
+//! One budget for all requests.
 
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};

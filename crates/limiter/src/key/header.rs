@@ -8,14 +8,15 @@ use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::literal::literal;
 use crate::{Key, RequestView};
 
-/// The value of a header, byte for byte but for blanks around it, which HTTP/1 takes off and HTTP/2 does not: an API key, a session.
+/// The value of a header, such as an API key or a session, byte for byte. Blanks around it do not count: HTTP/1 removes them and
+/// HTTP/2 does not.
 ///
-/// Of several lines of that name the first counts, which is the one that `HeaderMap::get` shows to a handler. An empty
-/// value is a missing one, but if a later line is not empty it is [ambiguous](KeyMissing::ambiguous). The value need not be
-/// UTF-8, and however long it is, it costs no more than [`Key::MAX_LEN`] bytes.
+/// The first of several lines counts, which is the line that `HeaderMap::get` shows to a handler. An empty value is missing; if a
+/// later line is not empty, it is [ambiguous](KeyMissing::ambiguous). The value need not be UTF-8. A value of any length takes at
+/// most [`Key::MAX_LEN`] bytes.
 ///
-/// Anybody can send any header. Use one as identity only if something checks it: if unchecked values each get a budget,
-/// a caller has as many budgets as there are values.
+/// Any caller can send any header. Use one as identity only if something checks it: with unchecked values, a caller has as many
+/// budgets as there are values.
 ///
 /// ```
 /// use tollgate::key::Header;
@@ -36,8 +37,7 @@ impl Header {
     ///
     /// # Panics
     ///
-    /// While it is built, if `name` is no header name. Names that come from outside go through
-    /// [`try_new`](Self::try_new).
+    /// While it is built, if `name` is not a header name. Names from outside go through [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub fn new(name: &str) -> Self {
@@ -55,7 +55,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// If `name` is no header name.
+    /// If `name` is not a header name.
     pub fn try_new(name: &str) -> Result<Self, InvalidHeaderName> {
         let name: HeaderName = name.parse()?;
         let missing = KeyMissing::shared(format!("header {name}"));

@@ -8,14 +8,13 @@ use crate::{Key, RequestView};
 
 /// The host that the request is for, in lower case, without port and without a dot at the end: see [`RequestView::host`].
 ///
-/// Missing if neither the target nor `Host` says anything. If they differ, or there are several `Host` lines that differ, or one is
-/// more than a name and a port, it is [ambiguous](KeyMissing::ambiguous): HTTP has the target go before the header, and axum-extra's
-/// `Host` has the header go before the target. No `Forwarded` and no `X-Forwarded-Host` counts, since any caller can send them:
-/// axum-extra's `Host` reads these before all others, and what it says is no host to limit by unless a proxy removes what callers
-/// send.
+/// The key is missing if neither the target nor `Host` names a host. It is [ambiguous](KeyMissing::ambiguous) if they differ, if
+/// several `Host` lines differ, or if one is more than a name and a port: HTTP prefers the target, and axum-extra's `Host`
+/// prefers the header. `Forwarded` and `X-Forwarded-Host` do not count, since any caller can send them. axum-extra's `Host` reads
+/// these first, so limit by its host only behind a proxy that removes them.
 ///
-/// The caller may say anything. Use it as identity only if something in front of this server lets known hosts through and no
-/// others: if any name gets a budget, a caller has as many budgets as there are names.
+/// The caller may name any host. Use it as identity only if something in front of this server admits only known hosts: otherwise
+/// a caller has as many budgets as there are names.
 ///
 /// ```
 /// use tollgate::key::Host;

@@ -16,17 +16,16 @@ use crate::{Key, RequestView};
 /// Up to here, readers of floating point represent each whole number exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A field of the JSON document (`application/json` or `application/…+json`) that the request's body is, behind a
-/// `BufferBodyLayer`.
+/// A field of a JSON document (`application/json` or `application/…+json`) in the request's body, behind a `BufferBodyLayer`.
 ///
-/// The value may be a text, or a whole number, which is the same identity as the text of its digits, so that `7`, `7.0` and `"7"`
-/// are one caller. A text that is a number or a UUID is [its value](super::Query), too.
+/// The value may be a text or a whole number. `7`, `7.0` and `"7"` are one identity. A text that is a number or a UUID is [its
+/// value](super::Query), too.
 ///
-/// It is missing if there is no such field, if it is `null`, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if it is
-/// anything else; if there are several fields of one name on the way with different values, because readers of JSON do not agree on
-/// which of them counts; if there is a list on the way where the path has a name, because serde reads structs from lists as well;
-/// and if the body has not been read, so that nobody knows: because it is too long, not well-formed, or neither JSON nor a form by
-/// its content type, or because there is no such layer outside of the limiter.
+/// The key is missing if there is no such field, or if it is `null` or empty. It is [ambiguous](KeyMissing::ambiguous) if the
+/// value is anything else; if several fields of one name on the path differ, because readers of JSON disagree about which one
+/// counts; if there is a list where the path has a name, because serde reads structs from lists as well; or if the body has not
+/// been read: it is too long, not well-formed, its content type is neither JSON nor a form, or there is no such layer outside the
+/// limiter.
 ///
 /// ```
 /// use tollgate::key::JsonField;
@@ -63,7 +62,7 @@ impl JsonField {
             // Whatever the body says it is: some handlers do not ask.
             Ok(found) => found,
             Err(_) if ContentType::of(request.headers()) == Some(ContentType::Json) => {
-                FieldReading::Ambiguous("the body is no JSON")
+                FieldReading::Ambiguous("the body is not JSON")
             }
             Err(_) => FieldReading::Nothing,
         }
@@ -173,7 +172,7 @@ fn identity(value: &Value) -> FieldReading {
         }),
         Value::Number(number) => match whole(number) {
             Some(digits) => FieldReading::One(Key::from(digits)),
-            None => FieldReading::Ambiguous("it is no whole number that all readers have"),
+            None => FieldReading::Ambiguous("it is not a whole number that all readers represent"),
         },
         Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
             FieldReading::Ambiguous("it is neither a text nor a number")

@@ -1,4 +1,4 @@
-//! Identities that somebody has to be asked for.
+//! Identities that another system has to be asked for.
 
 use std::fmt;
 use std::future::{Future, ready};

@@ -14,9 +14,9 @@ use crate::{Key, RequestView};
 
 /// The value of gRPC metadata: an API key, a tenant. Like a [`Header`], but it knows gRPC's rules for names and values.
 ///
-/// Of a name that ends in `-bin` the value is what its base64 says, so that one identity has one budget however it is
-/// written; a value that is no base64 is [ambiguous](KeyMissing::ambiguous). Of several values of one name the first counts, and an
-/// empty one before others is ambiguous, too.
+/// If the name ends in `-bin`, the value is decoded from base64, so that all spellings of one identity have one budget; a value
+/// that is not base64 is [ambiguous](KeyMissing::ambiguous). The first of several values counts. An empty value before others is
+/// ambiguous, too.
 ///
 /// ```
 /// use tollgate::key::Metadata;
@@ -27,7 +27,7 @@ use crate::{Key, RequestView};
 ///     .on_missing(OnMissing::Deny);
 /// ```
 ///
-/// Anybody can send any metadata: see [`Header`].
+/// Any caller can send any metadata: see [`Header`].
 #[derive(Clone, Debug)]
 pub struct Metadata(Kind);
 
@@ -45,7 +45,7 @@ impl Metadata {
     ///
     /// # Panics
     ///
-    /// While it is built, if `name` is none. Names that come from outside go through [`try_new`](Self::try_new).
+    /// While it is built, if `name` is invalid. Names from outside go through [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub fn new(name: &str) -> Self {
@@ -64,7 +64,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// If `name` is none: they are of `a-z`, `0-9`, `-`, `_` and `.`, and those that start with `grpc-` are gRPC's own.
+    /// If `name` is invalid. Valid names have `a-z`, `0-9`, `-`, `_` and `.`; names that start with `grpc-` are gRPC's own.
     pub fn try_new(name: &str) -> Result<Self, InvalidMetadataName> {
         let invalid = || InvalidMetadataName {
             name: name.chars().take(64).collect(),
@@ -100,7 +100,7 @@ impl KeyExtractor for Metadata {
             Ok(bytes) if !bytes.is_empty() => Ok(Key::bytes(&bytes)),
             Ok(_) if values.all(<[u8]>::is_empty) => Err(missing.clone()),
             Ok(_) => Err(missing.clone().ambiguous(SEVERAL)),
-            Err(_) => Err(missing.clone().ambiguous("it is no base64")),
+            Err(_) => Err(missing.clone().ambiguous("it is not base64")),
         }
     }
 
@@ -109,7 +109,7 @@ impl KeyExtractor for Metadata {
     }
 }
 
-/// This is no name of gRPC metadata.
+/// The error of an invalid name of gRPC metadata.
 ///
 /// ```
 /// use tollgate::key::{InvalidMetadataName, Metadata};
@@ -129,7 +129,7 @@ impl fmt::Display for InvalidMetadataName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "metadata {:?}: is no name; use a-z, 0-9, -, _ and ., not starting with grpc-",
+            "metadata {:?}: invalid name; use a-z, 0-9, -, _ and ., not starting with grpc-",
             self.name
         )
     }
@@ -208,12 +208,12 @@ mod tests {
             "a:b",
         ] {
             let error = Metadata::try_new(name).unwrap_err().to_string();
-            assert!(error.contains("is no name"), "{name:?}: {error}");
+            assert!(error.contains("invalid name"), "{name:?}: {error}");
         }
     }
 
     #[test]
-    #[should_panic(expected = "metadata \"tenänt\": is no name")]
+    #[should_panic(expected = "metadata \"tenänt\": invalid name")]
     fn a_wrong_literal_is_refused_while_it_is_built() {
         drop(Metadata::new("tenänt"));
     }

@@ -1,4 +1,4 @@
-//! Why there is no key.
+//! The reasons for a missing key.
 
 use std::fmt;
 use std::sync::Arc;

@@ -93,7 +93,7 @@ fn plain(value: &str) -> Vec<u8> {
     let segments = decoded.split(|byte| *byte == b'/');
     let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).collect();
     if segments.is_empty() {
-        // Slashes alone are somebody, too.
+        // Slashes alone are an identity, too.
         return b"/".to_vec();
     }
     segments.join(&b'/')
@@ -116,7 +116,7 @@ impl KeyExtractor for PathParam {
         let name = &*self.name;
         if name.is_empty() || name.starts_with([':', '{']) || name.contains(['*', '/']) {
             return Some(format!(
-                "path parameter {name:?}: is no name of a parameter; write what stands between the braces, as in \"id\""
+                "path parameter {name:?}: invalid name of a parameter; write the text between the braces, as in \"id\""
             ));
         }
         match params? {

@@ -5,16 +5,16 @@ use super::reading::Reading;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// The value of a query parameter, decoded as axum's `Query` decodes it: `?user=a%20b` and `?user=a+b` are one identity, and
-/// what is not UTF-8 is replaced.
+/// The value of a query parameter, decoded as axum's `Query` does: `?user=a%20b` and `?user=a+b` are one identity. Bytes that are
+/// not UTF-8 are replaced.
 ///
-/// A number or a UUID is its value, since a handler may have it read as one: `?user=007` and `?user=%2B7` are the identity `7`, and a
-/// UUID is in lower case with hyphens, which is how lists and tiers are to name it.
+/// A number or a UUID is its value, since a handler may read it as one: `?user=007` and `?user=%2B7` are the identity `7`. A UUID
+/// is in lower case with hyphens, and lists and tiers name it in that form.
 ///
-/// It is missing if there is none of that name, or if it is empty. Several with different values are
+/// The key is missing if there is no parameter of that name, or if it is empty. Several parameters with different values are
 /// [ambiguous](KeyMissing::ambiguous): axum's `Query` takes the last or refuses, and axum-extra's takes all.
 ///
-/// Anybody can send any query. Use a parameter as identity only if something checks it.
+/// Any caller can send any query. Use a parameter as identity only if something checks it.
 ///
 /// ```
 /// use tollgate::key::Query;
@@ -29,7 +29,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// The parameter of this name, as it is when decoded.
+    /// The parameter of this decoded name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {

@@ -24,8 +24,8 @@ pub enum KeyShape {
 }
 
 impl KeyShape {
-    /// Why no request under a limiter that finds its clients in this way ever has this identity, and what to pass; nothing if
-    /// one may. The sentence goes on from "policy ..: ".
+    /// The reason why no request under a limiter with this client address ever has this identity, and the value to pass; `None`
+    /// if one may. The sentence goes on from "policy ..: ".
     pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
         let kind = key.kind();
         // What a request does not bring is shared by all that do not.
@@ -35,7 +35,7 @@ impl KeyShape {
         let is_address = matches!(kind, KeyKind::Ipv4 | KeyKind::Ipv6);
         match self {
             Self::Any => None,
-            // Whoever is counted by hand is called as the application likes.
+            // A check by hand may use any identity.
             Self::Unstated if is_address => network_of_another_size(key, client),
             Self::Unstated => {
                 let text = key.text()?;

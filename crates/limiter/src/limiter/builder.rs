@@ -242,7 +242,7 @@ mod tests {
         ];
         assert_eq!(
             refusal(policies),
-            "policy \"login\": there are two of this name"
+            "policy \"login\": two policies have this name"
         );
     }
 

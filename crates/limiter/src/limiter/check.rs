@@ -374,7 +374,7 @@ impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPolicy { policy } => {
-                write!(f, "policy {policy:?}: there is none of this name")
+                write!(f, "policy {policy:?}: there is no policy of this name")
             }
             Self::WrongKey { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),

@@ -182,7 +182,7 @@ fn warn_of_nested_route(policy: &Policy, route: &Pattern, nest: Option<&str>) {
     );
 }
 
-/// Names neither the peer nor what it sent: they are somebody's address.
+/// Names neither the peer nor the header's value, because they are addresses of clients.
 #[cold]
 fn warn_of_proxy(client: &ClientAddress, header: &str) {
     if client.is_peer() {

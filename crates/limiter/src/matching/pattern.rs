@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::path::canonical;
 
-/// More than anybody has in one path, and as many as the router takes.
+/// More than any path has, and as many as the router takes.
 const MAX_PARAMS: usize = 25;
 
 /// A pattern like `/users/{id}` or `/files/{*path}`.

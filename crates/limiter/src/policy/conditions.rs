@@ -465,7 +465,7 @@ mod tests {
             ),
             (
                 policy().try_host("http://x"),
-                "policy \"login\": host \"http://x\": is no name or address without port",
+                "policy \"login\": host \"http://x\": not a name or address without a port",
             ),
         ];
         for (result, expected) in cases {

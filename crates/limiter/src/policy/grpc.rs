@@ -112,7 +112,9 @@ fn route(methods: &str) -> Result<String, &'static str> {
     let Some((service, method)) = methods.split_once('/') else {
         return match methods.strip_suffix(".*") {
             Some(package) if are_names(package) => Ok(format!("/{package}.{{service}}/{{method}}")),
-            _ => Err("is none; write package.Service/Method, package.Service/* or package.*"),
+            _ => Err(
+                "names no methods; write package.Service/Method, package.Service/* or package.*",
+            ),
         };
     };
     if !are_names(service) {

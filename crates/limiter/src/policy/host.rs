@@ -75,7 +75,7 @@ impl HostPattern {
         let name = match address.map(str::parse) {
             Some(Ok(address)) if !below => in_brackets(address),
             None if !name.is_empty() && name.bytes().all(is_in_names) => name,
-            _ => return Err("is no name or address without port"),
+            _ => return Err("not a name or address without a port"),
         };
         Ok(Self {
             name: name.into(),

@@ -8,7 +8,7 @@ use crate::{Quota, Scope};
 
 /// A quota's names, its rule, and where its states are: what verdicts and receipts say of it.
 ///
-/// It belongs to a policy and lives as long as somebody speaks of it, so that policies that are replaced leave nothing behind.
+/// It belongs to a policy and lives as long as there is a reference to it, so that replaced policies leave nothing behind.
 pub struct Label {
     policy: Box<str>,
     quota: Box<str>,

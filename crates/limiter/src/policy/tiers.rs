@@ -76,13 +76,13 @@ type TierNamer = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The policy's own quotas. The default: the service goes on, and an outage of what is asked is no way to more.
+    /// The policy's own quotas. This is the default: the service goes on, and an outage of the database gives no caller more.
     #[default]
     OwnQuotas,
     /// The quotas of this tier.
     Tier(String),
-    /// The request is refused with 503, as by [`OnFailure::Deny`](crate::OnFailure::Deny). A policy on trial refuses nobody, and
-    /// takes its own quotas.
+    /// The request is refused with 503, as by [`OnFailure::Deny`](crate::OnFailure::Deny). A policy on trial refuses no request,
+    /// and takes its own quotas.
     Deny,
 }
 
@@ -261,7 +261,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If two tiers have one name, one has no quota, or an identity is in a tier that there is none of.
+    /// If two tiers have one name, a tier has no quota, or an identity is in a tier that does not exist.
     pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
         let tiers = TierTable::new(&self.name, &self.limits, tiers)?;
         self.tiers = Some(Arc::new(tiers));
@@ -411,7 +411,7 @@ impl TierTable {
                 return refuse(&name, NO_TIER);
             }
             if grants.iter().any(|(other, _)| *other == name) {
-                return refuse(&name, "there are two of this name");
+                return refuse(&name, "two tiers have this name");
             }
             let grant = match quotas {
                 Some(quotas) if quotas.is_none() => Grant::Nothing,
@@ -430,7 +430,7 @@ impl TierTable {
         let asks = matches!(tiers.source, Source::Later(..));
         let reason = match tiers.deadline {
             _ if !asks && (tiers.deadline.is_some() || tiers.unknown.is_some()) => {
-                Some("nobody is asked for them, so that a deadline and `unknown` mean nothing")
+                Some("they are not asked for, so a deadline and `unknown` mean nothing")
             }
             Some(Duration::ZERO) => Some("a deadline of 0 waits for no answer"),
             _ => None,
@@ -449,7 +449,7 @@ impl TierTable {
                     let Some(place) = place(&tier) else {
                         let reason = match &*tier {
                             "" => NO_TIER,
-                            _ => "an identity is in it, and there is none of this name",
+                            _ => "an identity is in it, but there is no tier of this name",
                         };
                         return refuse(&tier, reason);
                     };
@@ -472,7 +472,7 @@ impl TierTable {
                             let reason = match &*tier {
                                 "" => NO_TIER,
                                 _ => {
-                                    "identities of no known tier are in it, and there is none of this name"
+                                    "identities of no known tier are in it, but there is no tier of this name"
                                 }
                             };
                             return refuse(&tier, reason);
@@ -546,7 +546,7 @@ impl TierTable {
         }
     }
 
-    /// A function may name a tier that there is none of. Nobody gets more by that: the policy's own quotas hold.
+    /// A function may name a tier that does not exist. The policy's own quotas then hold, so that no caller gains by it.
     fn place(&self, name: Option<String>) -> Tier {
         let name = name?;
         let place = self.grants.iter().position(|(other, _)| *other == name);

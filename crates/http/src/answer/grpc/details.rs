@@ -21,7 +21,7 @@ pub(super) fn write(
         status.message.as_ref(),
         details(refusal, domain),
     );
-    // It refuses texts that are no header values, and there are none: the status was made here.
+    // It refuses texts that are not header values. There are none, because the status was made here.
     drop(status.add_header(headers));
 }
 

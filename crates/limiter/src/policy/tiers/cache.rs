@@ -21,7 +21,7 @@ pub(super) const DEADLINE: Duration = Duration::from_millis(250);
 const PATIENCE: u32 = 10;
 /// How long an identity is not asked for after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
-/// So many failures in a row are an outage: one identity is asked for in each [`BACK_OFF`] then, whoever it is.
+/// The number of failures in a row that are an outage. One identity is then asked for in each [`BACK_OFF`].
 const OUTAGE: u32 = 5;
 /// How long the log hears of no further outage.
 const QUIET: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ pub(super) struct Memory {
     /// How many have been asked for, ever: each has a number.
     asked: u64,
     failures_in_a_row: u32,
-    /// While that is so, nobody else is asked for.
+    /// While that is so, no other identity is asked for.
     quiet_until: Option<Instant>,
     /// True if the log has heard of failures, and not yet of their end.
     is_failing: bool,
