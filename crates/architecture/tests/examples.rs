@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,8 @@ struct Public {
     docs: String,
     /// Inherent methods of a type, or methods of a trait, each with its docs.
     methods: BTreeMap<String, String>,
+    /// The docs of fields and variants.
+    inner_docs: String,
     /// The files that define items of this name. More than one is ambiguous.
     defined_in: Vec<PathBuf>,
 }
@@ -53,7 +55,7 @@ fn docs(attributes: &[Attribute]) -> String {
     docs
 }
 
-/// Whether an attribute is `name(word)`, as `#[doc(hidden)]` and `#[cfg(test)]` are.
+/// True if an attribute is `name(word)`, as `#[doc(hidden)]` and `#[cfg(test)]` are.
 fn has(attributes: &[Attribute], name: &str, word: &str) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident(name) => list.tokens.to_string() == word,
@@ -133,6 +135,20 @@ fn read_items(file: &Path, content: Vec<Item>, items: &mut Items) {
         let public = items.entry(name.to_string()).or_default();
         public.defined_in.push(file.to_owned());
         public.docs.insert_str(0, &docs(attributes));
+        let fields: Vec<_> = match &item {
+            Item::Struct(item) => item.fields.iter().collect(),
+            Item::Enum(item) => {
+                for variant in &item.variants {
+                    public.inner_docs.push_str(&docs(&variant.attrs));
+                }
+                let fields = item.variants.iter().flat_map(|variant| &variant.fields);
+                fields.collect()
+            }
+            _ => Vec::new(),
+        };
+        for field in fields {
+            public.inner_docs.push_str(&docs(&field.attrs));
+        }
         if let Item::Trait(item) = &item {
             for method in &item.items {
                 if let TraitItem::Fn(method) = method
@@ -209,7 +225,7 @@ fn handed_on(file: &Path) -> Vec<Vec<String>> {
     found
 }
 
-/// What a user can name: the crate that defines it, the words before its name, and its name.
+/// The names that a user can write: the crate that defines it, the words before its name, and its name.
 fn surface() -> Vec<(String, String, String)> {
     let mut surface = Vec::new();
     for path in handed_on(&crates().join("tollgate/src/lib.rs")) {
@@ -230,9 +246,56 @@ fn surface() -> Vec<(String, String, String)> {
             surface.push((crate_name.clone(), String::new(), name.clone()));
         }
     }
-    // A constant says all by its value.
-    surface.retain(|(_, _, name)| name.contains(char::is_lowercase));
     surface
+}
+
+/// True if an item needs no example: a constant says all by its value.
+fn is_constant(name: &str) -> bool {
+    !name.contains(char::is_lowercase)
+}
+
+/// The targets of links to items in a text, outside of code blocks.
+fn links(docs: &str) -> Vec<String> {
+    let mut text = String::new();
+    let mut is_code = false;
+    for line in docs.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let mut links = Vec::new();
+    for (at, _) in text.match_indices(']') {
+        let (before, behind) = (&text[..at], &text[at + 1..]);
+        if let Some(target) = behind.strip_prefix('(') {
+            let target = target.split(')').next().unwrap();
+            if target.contains("::") && !target.contains('/') {
+                links.push(target.to_owned());
+            }
+        } else if let Some(name) = before.strip_suffix('`')
+            && let Some((head, name)) = name.rsplit_once('`')
+            && head.ends_with('[')
+        {
+            links.push(name.to_owned());
+        }
+    }
+    links
+}
+
+/// The name of ours that a link begins with, or nothing for `Self` and for names of other crates.
+fn linked_name(target: &str) -> Option<&str> {
+    let target = target.strip_prefix("macro@").unwrap_or(target);
+    if target.starts_with("std::") {
+        return None;
+    }
+    let is_module = |word: &str| {
+        word.starts_with("tollgate_")
+            || ["crate", "super", "key", "config", "proto"].contains(&word)
+    };
+    let name = target.split("::").find(|word| !is_module(word))?;
+    (name != "Self").then_some(name.trim_end_matches("()"))
 }
 
 /// The code blocks of a text that rustdoc compiles and that compile.
@@ -262,7 +325,7 @@ fn examples(docs: &str) -> Vec<String> {
     examples
 }
 
-/// Whether code calls a method of this name, names it by a path, or implements it.
+/// True if code calls a method of this name, names it by a path, or implements it.
 fn shows(code: &str, method: &str) -> bool {
     code.match_indices(method).any(|(at, _)| {
         let before = &code[..at];
@@ -281,6 +344,9 @@ fn every_public_item_of_the_crate_tollgate_has_an_example() {
     let mut used = Vec::new();
     let mut seen = 0;
     for (crate_name, module, name) in surface() {
+        if is_constant(&name) {
+            continue;
+        }
         let items = (crates.entry(crate_name.clone())).or_insert_with(|| items_of(&crate_name));
         let public = (items.get(&name)).unwrap_or_else(|| panic!("{crate_name} has no {name}"));
         assert_eq!(
@@ -346,4 +412,48 @@ fn an_example_is_a_block_that_compiles_and_shows_the_method_by_its_name() {
     assert!(!shows(code, "key"), "a variable is no method");
     assert!(shows("fn extract(&self)", "extract"));
     assert!(shows("Key::bytes(b\"a\")", "bytes"));
+}
+
+#[test]
+fn every_link_in_the_docs_of_the_crate_tollgate_leads_to_an_item_of_it() {
+    let surface = surface();
+    let names: BTreeSet<_> = surface.iter().map(|(_, _, name)| name.as_str()).collect();
+    let mut crates: BTreeMap<&str, Items> = BTreeMap::new();
+    let mut dead = BTreeSet::new();
+    for (crate_name, module, name) in &surface {
+        let items = crates
+            .entry(crate_name)
+            .or_insert_with(|| items_of(crate_name));
+        let Some(public) = items.get(name) else {
+            continue;
+        };
+        let texts = [&public.docs, &public.inner_docs].into_iter();
+        for target in texts
+            .chain(public.methods.values())
+            .flat_map(|docs| links(docs))
+        {
+            if let Some(linked) = linked_name(&target)
+                && !names.contains(linked)
+            {
+                dead.insert(format!("tollgate::{module}{name} links {target}"));
+            }
+        }
+    }
+
+    let dead: Vec<_> = dead.into_iter().collect();
+    assert!(dead.is_empty(), "dead brackets:\n{}", dead.join("\n"));
+}
+
+#[test]
+fn a_link_is_found_by_its_target_or_by_its_own_words() {
+    let docs = "See [`Key`], [`State`](crate::State), [debit](crate::Backend::debit) and [a page](https://x/y).\n\n```\na[`B`]\n```\n";
+
+    let links = links(docs);
+
+    assert_eq!(links, ["Key", "crate::State", "crate::Backend::debit"]);
+    assert_eq!(
+        linked_name("crate::key::KeyMissing::ambiguous"),
+        Some("KeyMissing")
+    );
+    assert_eq!(linked_name("Self::place"), None);
 }

@@ -27,7 +27,7 @@ use crate::Timestamp;
 /// let backend = MemoryBackend::builder().clock(Yesterday(SystemClock::new())).build();
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The present. A clock that steps back never refills a budget: see [`crate::State`].
+    /// The present. A clock that steps back never refills a budget.
     fn now(&self) -> Timestamp;
 }
 
