@@ -11,6 +11,9 @@
 //! # }
 //! ```
 //!
+//! Callers are told apart by their address, which axum knows if the router is served by
+//! `.into_make_service_with_connect_info::<SocketAddr>()`. Without it all callers share one budget, and a warning says so.
+//!
 //! Six words are enough to read the rest:
 //!
 //! | word | meaning |
@@ -89,8 +92,8 @@
 //!
 //! # Other frameworks
 //!
-//! [`RateLimitLayer`] is a plain tower layer over `http::Request`, so that it goes around hyper, warp, or a `ServiceBuilder`. The
-//! server puts the peer's address into the request as a [`PeerAddr`]. A response body that the layer cannot make gets an
+//! [`RateLimitLayer`] is a plain tower layer over `http::Request`, so that it goes around hyper or a `ServiceBuilder`. The
+//! server puts the peer's address into the request as a [`PeerAddr`]. A service with a response body of its own type gets an
 //! [`AnyBodyLayer`].
 //!
 //! ```
@@ -120,14 +123,14 @@
 //!
 //! # Failure
 //!
-//! A backend that cannot decide never causes a 429. [`OnFailure`] is the rule of each policy: let the request pass (the default),
+//! A failure is no denial. [`OnFailure`] is the rule of each policy: let the request pass (the default),
 //! refuse it with 503, or decide by a budget of this process. [`Limiter::failures`] counts, and the log says when an outage
 //! begins and ends.
 //!
 //! # What is guaranteed
 //!
-//! * **All or nothing.** All policies that cover a request charge it, or none does. A refused request consumes nothing.
-//! * **`Retry-After` is a promise.** A caller that waits so long, and shares the budget with no other, passes.
+//! * **All or nothing.** All enforced policies that cover a request charge it, or none does. A refused request costs nothing.
+//! * **`Retry-After` is a promise.** A caller that waits that long, and is alone on its budget, passes.
 //! * **Exact.** No floating-point numbers, no drift, no rounding in the caller's favour.
 //! * **Nothing in a request is trusted** unless you say so. By default callers are told apart by their socket's address.
 //! * **A refusal is never a failure**, nor the other way round: 429 is for a caller over quota, 503 for a limiter that cannot

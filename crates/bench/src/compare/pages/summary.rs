@@ -30,7 +30,7 @@ fn summary(report: &Report) -> String {
         (Scenario::CheckAddress, "instructions of a check in memory"),
         (
             Scenario::TollgateHeaders,
-            "instructions of the layer, allowed, with headers",
+            "instructions of the layer, allowed, with headers, readable by handlers",
         ),
         (
             Scenario::TollgateDenied,
@@ -87,7 +87,9 @@ fn summary(report: &Report) -> String {
                 "in memory"
             };
             table.row(&[
-                format!("requests per second of axum by those without a limiter, {place}"),
+                format!(
+                    "requests per second of axum, as a share of those without a limiter, {place}"
+                ),
                 by_bare(ours),
                 format!("{} ({peer})", by_bare(theirs)),
             ]);
