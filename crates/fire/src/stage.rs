@@ -202,7 +202,7 @@ impl Stage {
             Fault::Clock(by_us) => {
                 let number = self.deciding().ok_or("nobody decides")?;
                 let port = self.nodes()[number].port();
-                self.clocks.step(number, port, by_us)?;
+                done.extend(self.clocks.step(number, port, by_us)?);
                 Effect::Trouble
             }
             _ => {

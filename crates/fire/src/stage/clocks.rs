@@ -44,15 +44,21 @@ impl Clocks {
         }
     }
 
-    /// Sets the clock of a server.
-    pub(super) fn step(&mut self, number: usize, port: u16, by_us: i64) -> Result<()> {
+    /// Sets the clock of the server that decides. From then on it decides by that clock, even if another server takes over before
+    /// the next look.
+    pub(super) fn step(
+        &mut self,
+        number: usize,
+        port: u16,
+        by_us: i64,
+    ) -> Result<Option<Disturbance>> {
         let (Some(folder), Some(ahead_us)) = (&self.folder, self.ahead_us.get_mut(number)) else {
             return Err("this clock cannot be set".into());
         };
         // After it is written: a full folder leaves the clock as it was.
         clock::set(folder, port, *ahead_us + by_us)?;
         *ahead_us += by_us;
-        Ok(())
+        Ok(self.decides(number))
     }
 
     /// Notes that this server decides now. If its clock is another, that changed after the last look.
@@ -131,11 +137,28 @@ mod tests {
         clocks.step(0, 1, 5_000_000).unwrap_err();
         let after_none = clocks.decides(0);
         std::fs::create_dir(&nowhere).unwrap();
-        clocks.step(0, 1, 5_000_000).unwrap();
-        let after_one = clocks.decides(0).map(|era| era.effect);
+        let after_one = clocks.step(0, 1, 5_000_000).unwrap();
 
         assert_eq!(after_none, None);
         // From where it was.
-        assert_eq!(after_one, Some(Effect::Clock(8_000_000)));
+        let effect = after_one.map(|era| era.effect);
+        assert_eq!(effect, Some(Effect::Clock(8_000_000)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_has_an_era_though_another_server_decides_at_the_next_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut clocks = Clocks::ahead(Some(folder.path().to_owned()), &[3, 10], None);
+
+        let set = clocks.step(0, 1, 5_000_000).unwrap().unwrap();
+        let taken_over = clocks.decides(1).unwrap();
+
+        let eras = [set.effect, taken_over.effect];
+        assert_eq!(
+            eras,
+            [8, 10].map(|seconds| Effect::Clock(seconds * 1_000_000))
+        );
+        // One after the other.
+        assert_eq!(taken_over.from_us, set.to_us);
     }
 }
