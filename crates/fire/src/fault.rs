@@ -224,7 +224,7 @@ mod tests {
             assert!(fault.leaves_in_doubt(Some(1), None), "{fault:?}");
             assert!(fault.leaves_in_doubt(None, None), "{fault:?}");
         }
-        // Whoever decides goes on.
+        // The server that decides goes on.
         assert!(!Fault::Kill.leaves_in_doubt(Some(0), Some(0)));
         assert!(!Fault::ReplicaParted(time).leaves_in_doubt(Some(0), Some(0)));
     }

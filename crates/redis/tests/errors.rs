@@ -117,8 +117,7 @@ async fn a_right_that_is_taken_away_is_named_and_decisions_go_on_when_it_is_give
         allow_all_but(&server, "");
         recovered(&backend, &budget()).await;
     }
-    // What a request of one budget does not need: two of them are read together, and looked for where there is nothing, and a
-    // reset deletes.
+    // A request of one budget needs none of these. Two budgets are read together, and an absent one is looked for; a reset deletes.
     let (one, other) = (budget(), Budget::of("errors-too", Quota::per_hour(1_000)));
     let both = || async {
         let said = backend.decide(&[one.charge(1), other.charge(1)]).await;

@@ -86,7 +86,7 @@
 //!
 //! # gRPC
 //!
-//! The same layer limits tonic servers (feature `tonic`). A refusal is `RESOURCE_EXHAUSTED` with the time to wait.
+//! [`RateLimitLayer`] limits tonic servers as well (feature `tonic`). A refusal is `RESOURCE_EXHAUSTED` with the time to wait.
 //! [`Policy::grpc`] names methods, [`MessageLimitLayer`] limits the messages of streams, [`rate_limit`] stands at a method,
 //! [`RateLimitInterceptor`] limits one service, and [`proto`] reads limits from `.proto` files.
 //!

@@ -26,6 +26,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(url) => limiter.backend(RedisBackend::connect(&url).await?),
         Err(_) => limiter,
     };
+    #[cfg(not(feature = "redis"))]
+    if env::var_os("REDIS_URL").is_some() {
+        return Err(
+            "REDIS_URL is set, but this build counts in memory: add `--features redis`".into(),
+        );
+    }
 
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
