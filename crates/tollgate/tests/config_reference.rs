@@ -154,10 +154,10 @@ fn table(line: &str) -> Table {
 }
 
 /// Holds a table of keys to the keys that the code reads.
-fn hold_keys(heading: &str, place: Place, code: &BTreeSet<String>) {
+fn hold_keys<T: DeserializeOwned + Debug>(heading: &str, place: Place) {
     let rows = rows(heading);
     let written: BTreeSet<_> = rows.iter().map(|row| row[0].clone()).collect();
-    assert_eq!(&written, code, "{heading}");
+    assert_eq!(written, fields::<T>(), "{heading}");
     assert_eq!(rows.len(), written.len(), "{heading} has a key twice");
 
     let as_it_comes = read_and_built(&place.with(&Table::new()));
@@ -216,27 +216,11 @@ fn hold_keys(heading: &str, place: Place, code: &BTreeSet<String>) {
 
 #[test]
 fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
-    hold_keys("## Top level", Place::Top, &fields::<LimiterConfig>());
-    hold_keys(
-        "## `[[policies]]`",
-        Place::Policy,
-        &fields::<PolicyConfig>(),
-    );
-    hold_keys(
-        "## `[policies.tiers]`",
-        Place::Tiers,
-        &fields::<TiersConfig>(),
-    );
-    hold_keys(
-        "## `[policies.block_keys]`",
-        Place::BlockKeys,
-        &fields::<BlockConfig>(),
-    );
-    hold_keys(
-        "## `[policies.per_message]`",
-        Place::PerMessage,
-        &fields::<MessagesConfig>(),
-    );
+    hold_keys::<LimiterConfig>("## Top level", Place::Top);
+    hold_keys::<PolicyConfig>("## `[[policies]]`", Place::Policy);
+    hold_keys::<TiersConfig>("## `[policies.tiers]`", Place::Tiers);
+    hold_keys::<BlockConfig>("## `[policies.block_keys]`", Place::BlockKeys);
+    hold_keys::<MessagesConfig>("## `[policies.per_message]`", Place::PerMessage);
 }
 
 /// The forms of a key, out of the sentence that an unknown one is answered with.

@@ -48,6 +48,16 @@ fn owed_us(budget: &Budget, quota: Quota, now: u64) -> u64 {
     micros(seen.peek(now).reset_after())
 }
 
+/// A turn of both quotas: each asks for little, and for more than its budget ever holds.
+fn asks_of_both(one: Quota, other: Quota) -> [(Quota, u64); 4] {
+    [
+        (other, 1),
+        (other, other.capacity() + 1),
+        (one, 1),
+        (one, one.capacity() + 1),
+    ]
+}
+
 #[test]
 fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
     for one in grid() {
@@ -61,12 +71,7 @@ fn no_other_quota_forgives_what_an_unchanged_one_would_not() {
 
             // when both charge in turns, for little and for more than the budget ever holds
             for turn in 0..40 {
-                for (quota, cost) in [
-                    (other, 1),
-                    (other, other.capacity() + 1),
-                    (one, 1),
-                    (one, one.capacity() + 1),
-                ] {
+                for (quota, cost) in asks_of_both(one, other) {
                     budget.quota = quota;
                     budget.charge(now, cost);
 
@@ -137,12 +142,7 @@ fn no_other_limit_of_a_window_forgives_what_an_unchanged_one_would_not() {
 
             // when both ask in turns, for little and for more than there ever is
             for turn in 0..40 {
-                for (quota, cost) in [
-                    (other, 1),
-                    (other, other.capacity() + 1),
-                    (one, 1),
-                    (one, one.capacity() + 1),
-                ] {
+                for (quota, cost) in asks_of_both(one, other) {
                     budget.quota = one;
                     let before = budget.clone();
                     budget.quota = quota;

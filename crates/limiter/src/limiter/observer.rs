@@ -170,8 +170,7 @@ impl Observers {
     pub(super) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
         Self {
             observer,
-            denials: DenialLog::default(),
-            debts: DebtLog::default(),
+            ..Self::default()
         }
     }
 
@@ -259,10 +258,26 @@ impl fmt::Debug for Observers {
     }
 }
 
-/// The lines about denials in the log, at `DEBUG`. An attack is no reason to fill a disk, so a second has so many at most.
+/// The age of a log.
 #[derive(Debug)]
+struct Age(Instant);
+
+impl Default for Age {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Age {
+    fn seconds(&self) -> u64 {
+        self.0.elapsed().as_secs()
+    }
+}
+
+/// The lines about denials in the log, at `DEBUG`. An attack is no reason to fill a disk, so a second has so many at most.
+#[derive(Debug, Default)]
 struct DenialLog {
-    start: Instant,
+    age: Age,
     /// The second in which the last line was due, and how many were due in it.
     second: AtomicU64,
     due: AtomicU64,
@@ -270,19 +285,9 @@ struct DenialLog {
 
 const LINES_PER_SECOND: u64 = 100;
 
-impl Default for DenialLog {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            second: AtomicU64::new(0),
-            due: AtomicU64::new(0),
-        }
-    }
-}
-
 impl DenialLog {
     fn write(&self, event: &Event<'_>) {
-        let second = self.start.elapsed().as_secs();
+        let second = self.age.seconds();
         let mut left_out = 0;
         if self.second.swap(second, Ordering::Relaxed) != second {
             let due = self.due.swap(0, Ordering::Relaxed);
@@ -310,23 +315,14 @@ impl DenialLog {
 
 /// The line about a refused caller whose budget owes more than its quota ever charges: an operator who has just deployed another quota
 /// is to see why callers wait for longer than the new one says. At most one in a minute.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct DebtLog {
-    start: Instant,
+    age: Age,
     /// The second before which no other line is due.
     due: AtomicU64,
 }
 
 const SECONDS_BETWEEN_DEBTS: u64 = 60;
-
-impl Default for DebtLog {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            due: AtomicU64::new(0),
-        }
-    }
-}
 
 impl DebtLog {
     #[cold]
@@ -347,10 +343,7 @@ impl DebtLog {
 
     #[inline(never)]
     fn write(&self, policy: &str, quota: &str, verdict: &Verdict) {
-        let (now, due) = (
-            self.start.elapsed().as_secs(),
-            self.due.load(Ordering::Relaxed),
-        );
+        let (now, due) = (self.age.seconds(), self.due.load(Ordering::Relaxed));
         let next = now + SECONDS_BETWEEN_DEBTS;
         let is_ours = || {
             let swapped =
