@@ -1,5 +1,5 @@
--- Calls of enforced GCRA charges only, several to a request: an own budget and a shared one. It does the work of main.lua at a
--- third of the cost, because it has no table for each state. All other cases fall through to main.lua before anything is
+-- Calls of enforced GCRA charges only, several to a request: an own budget and a shared one. It does the work of main.lua at
+-- half of the cost, because it has no table for each state. All other cases fall through to main.lua before anything is
 -- written.
 
 -- Writes a state that was moved from `at` to `to`: in place if its expiry stays.
