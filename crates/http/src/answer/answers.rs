@@ -193,11 +193,12 @@ impl Answers {
             .jitter
             .map_or(wait, |jitter| jitter.draw().lengthen(wait));
         let seconds = told_seconds(told);
-        let mut response = texts(sole.label()).refusal.clone();
+        let texts = texts(sole.label());
+        let mut response = texts.refusal.clone();
         // A map keeps the order in which it was filled, and this one was filled with these two first.
         let mut numbers = response.headers_mut().values_mut();
         if let (Some(fields), Some(wait)) = (numbers.next(), numbers.next()) {
-            *fields = state(sole, Some(seconds));
+            *fields = state(texts, sole, Some(seconds));
             *wait = retry_after(seconds);
         }
         Some(response)

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 use tollgate_limiter::PolicyVerdict;
-use tollgate_limiter::transport::{Label, Report};
+use tollgate_limiter::transport::Report;
 
 use super::super::line::{Line, list};
 use super::standing::Standing;
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, quotas};
-use crate::answer::texts::texts;
+use crate::answer::texts::{Texts, texts};
 
 /// Adds the state of the tightest quota, and every quota's policy.
 pub(super) fn append(
@@ -24,8 +24,13 @@ pub(super) fn append(
     tightest: &PolicyVerdict,
     told: Option<u64>,
 ) {
-    headers.append(RATE_LIMIT, state(tightest, told));
-    headers.append(RATE_LIMIT_POLICY, policies(report));
+    let texts = texts(tightest.label());
+    headers.append(RATE_LIMIT, state(texts, tightest, told));
+    let policies = match report.sole() {
+        Some(_) => texts.member.clone(),
+        None => policies(report),
+    };
+    headers.append(RATE_LIMIT_POLICY, policies);
 }
 
 /// Adds the state of every quota, and its policy.
@@ -39,7 +44,7 @@ pub(super) fn append_all(headers: &mut HeaderMap, report: Report<'_>, told: Opti
             .last()?;
         // The wait that is told is that of the longest refusal.
         let is_tightest = tightest.is_some_and(|tightest| ptr::eq(tightest, one));
-        Some(state(one, told.filter(|_| is_tightest)))
+        Some(state(texts(quota), one, told.filter(|_| is_tightest)))
     });
     headers.append(RATE_LIMIT, list(states));
     headers.append(RATE_LIMIT_POLICY, policies(report));
@@ -47,19 +52,16 @@ pub(super) fn append_all(headers: &mut HeaderMap, report: Report<'_>, told: Opti
 
 /// Every quota's policy.
 fn policies(report: Report<'_>) -> HeaderValue {
-    let member = |label: &Label| texts(label).member.clone();
-    match report.sole() {
-        Some(sole) => member(sole.label()),
-        None => list(quotas(report).iter().map(|label| member(label))),
-    }
+    let quotas = quotas(report);
+    list(quotas.iter().map(|label| texts(label).member.clone()))
 }
 
 /// The state of a quota. The time is left out if coming back does not help, as `Retry-After` is: a client would take the time
 /// until the budget is full for a time to come back.
-pub(in crate::answer) fn state(one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
+pub(in crate::answer) fn state(of: &Texts, one: &PolicyVerdict, told: Option<u64>) -> HeaderValue {
     let standing = Standing::of(one, told);
     let mut member = Line::new();
-    member.text(&texts(one.label()).state);
+    member.text(&of.state);
     member.integer(standing.remaining);
     if !standing.never {
         member.text(";t=");
