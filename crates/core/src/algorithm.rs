@@ -5,6 +5,7 @@
 
 mod fixed_window;
 mod gcra;
+mod held;
 mod packed;
 mod rolling_window;
 mod sliding_log;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub(crate) use self::fixed_window::FixedWindow;
 pub(crate) use self::gcra::{Gcra, Point};
+pub(crate) use self::held::Held;
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
@@ -75,6 +77,9 @@ pub enum Algorithm {
     /// Each charge is remembered until it is a period old. Exact and expensive: use it for small limits. State: up to an entry
     /// per unit. Worst case: the limit.
     SlidingLog,
+    /// A count of the units that are held at this moment: see [`Concurrent`](crate::Concurrent), which builds such a limit. No
+    /// period belongs to it. State: two numbers.
+    Concurrent,
 }
 
 /// The state that a backend remembers of one key under one [`Scope`](crate::Scope).
@@ -95,6 +100,11 @@ pub enum Algorithm {
 /// clock that stepped back: the ceiling of eight budgets is counted by the longer drain of the two quotas, the one that asks
 /// and the one that wrote the state. Meanwhile a caller of the shorter quota waits for at most one full drain of the longer, or
 /// for eight if the key owes more than a budget. The verdict's retry-after says so.
+///
+/// # Units that are held
+///
+/// The state of a [`Concurrent`](crate::Concurrent) limit knows no time. It is not meaningless, and must not be forgotten, while
+/// anything is held.
 #[derive(Clone, Debug)]
 pub struct State(Repr);
 
@@ -105,6 +115,7 @@ enum Repr {
     SlidingWindow(sliding_window::State),
     RollingWindow(rolling_window::State),
     SlidingLog(sliding_log::State),
+    Held(held::State),
 }
 
 impl State {
@@ -119,6 +130,7 @@ impl State {
                 Repr::RollingWindow(rolling_window::State::of(buckets))
             }
             Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::State::default()),
+            Unit::Held => Repr::Held(held::State::default()),
         })
     }
 
@@ -152,6 +164,10 @@ impl State {
                 Repr::SlidingLog(state) => state.meaningless_at(period_us),
                 _ => NOW,
             },
+            Unit::Held => match &self.0 {
+                Repr::Held(state) => state.meaningless_at(),
+                _ => NOW,
+            },
         })
     }
 
@@ -164,6 +180,7 @@ impl State {
             Repr::SlidingWindow(state) => state.snapshot(),
             Repr::RollingWindow(state) => state.snapshot(),
             Repr::SlidingLog(state) => state.snapshot(),
+            Repr::Held(state) => state.snapshot(),
         }
     }
 }
@@ -200,6 +217,10 @@ impl From<Snapshot> for State {
             Snapshot::SlidingLog { entries } => {
                 Repr::SlidingLog(sliding_log::State::restore(entries))
             }
+            Snapshot::Held {
+                held,
+                generation_us,
+            } => Repr::Held(held::State::restore(held, generation_us)),
         })
     }
 }
@@ -211,12 +232,15 @@ impl From<Snapshot> for State {
 ///
 /// // A wait sorts by its length, and never is the longest.
 /// assert!(RetryAfter::Micros(1) < RetryAfter::Micros(100_000));
-/// assert!(RetryAfter::Micros(u64::MAX) < RetryAfter::Never);
+/// assert!(RetryAfter::Micros(u64::MAX) < RetryAfter::Unknown);
+/// assert!(RetryAfter::Unknown < RetryAfter::Never);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
     /// After this many microseconds, and not one earlier. Never 0.
     Micros(u64),
+    /// When enough of what others hold is given back. Nobody knows that time.
+    Unknown,
     /// Never: it costs more than a full budget holds.
     Never,
 }
@@ -258,6 +282,11 @@ trait Decider {
     /// Takes `cost`, even if it does not fit, up to the ceiling for debts.
     fn take(&self, state: &mut Self::State, now: u64, cost: u64);
 
+    /// Takes `cost` after the fact.
+    fn debit(&self, state: &mut Self::State, now: u64, cost: u64) {
+        self.take(state, now, cost);
+    }
+
     /// Gives back at most `cost` of a charge that was taken at `at`, after which the budget was to be full at `full_at`.
     fn give_back(&self, state: &mut Self::State, now: u64, at: u64, full_at: Point, cost: u64);
 
@@ -297,6 +326,7 @@ pub(crate) enum Rule {
     SlidingWindow(SlidingWindow),
     RollingWindow(RollingWindow),
     SlidingLog(SlidingLog),
+    Held(Held),
 }
 
 /// Runs one expression with the rule and the state of its algorithm. A state of another algorithm is replaced by that of a new
@@ -312,6 +342,7 @@ macro_rules! with_rule {
             Rule::SlidingWindow($rule) => with_rule!(@state SlidingWindow $state, |$inner| $body),
             Rule::RollingWindow($rule) => with_rule!(@state RollingWindow $state, |$inner| $body),
             Rule::SlidingLog($rule) => with_rule!(@state SlidingLog $state, |$inner| $body),
+            Rule::Held($rule) => with_rule!(@state Held $state, |$inner| $body),
         }
     }};
     (@state $algorithm:ident $state:expr, |$inner:ident| $body:expr) => {
@@ -334,6 +365,7 @@ impl Rule {
                 buckets: rule.buckets,
             },
             Self::SlidingLog(_) => Algorithm::SlidingLog,
+            Self::Held(_) => Algorithm::Concurrent,
         }
     }
 
@@ -355,6 +387,7 @@ impl Rule {
             Self::SlidingLog(rule) => Unit::SlidingLog {
                 period_us: rule.period_us,
             },
+            Self::Held(_) => Unit::Held,
         }
     }
 
@@ -368,6 +401,7 @@ impl Rule {
                 matches!(&state.0, Repr::RollingWindow(state) if state.fits(rule))
             }
             Self::SlidingLog(_) => matches!(state.0, Repr::SlidingLog(_)),
+            Self::Held(_) => matches!(state.0, Repr::Held(_)),
         }
     }
 
@@ -432,7 +466,7 @@ impl Rule {
     pub(crate) fn debit(&self, state: &mut State, now: u64, cost: u64) {
         with_rule!(self, state, |rule, inner| {
             rule.advance(inner, now);
-            rule.take(inner, now, cost);
+            rule.debit(inner, now, cost);
         });
     }
 }
@@ -445,7 +479,7 @@ fn count_up(count: u64, cost: u64, limit: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Quota;
+    use crate::{Concurrent, Quota};
 
     #[test]
     fn a_state_is_24_bytes() {
@@ -467,9 +501,11 @@ mod tests {
             Algorithm::SlidingLog,
         ]
         .map(|algorithm| Quota::per_second(10).using(algorithm));
+        let quotas = quotas.into_iter().chain([Concurrent::at_most(10).into()]);
+        let quotas: Vec<Quota> = quotas.collect();
         let pairs = quotas
             .iter()
-            .flat_map(|one| quotas.map(|other| (one, other)));
+            .flat_map(|one| quotas.iter().map(move |other| (one, other)));
         for (one, other) in pairs.filter(|(one, other)| one.unit() != other.unit()) {
             // given a state that was spent by another rule
             let mut state = State::empty(other.unit());
@@ -520,6 +556,10 @@ mod tests {
             },
             Snapshot::SlidingLog {
                 entries: vec![(4, 1), (9, 2)],
+            },
+            Snapshot::Held {
+                held: 3,
+                generation_us: 9,
             },
         ] {
             assert_eq!(State::from(snapshot.clone()).snapshot(), snapshot);
@@ -572,6 +612,10 @@ mod tests {
             newest,
             counts: counts.to_vec(),
         };
+        let of_held = |held| Snapshot::Held {
+            held,
+            generation_us: 9,
+        };
         let of_gcra = |rest, credits: &[(u64, u64)]| Snapshot::Gcra {
             full_at_us: 77,
             rest,
@@ -611,6 +655,8 @@ mod tests {
                 },
                 250,
             ),
+            (Unit::Held, of_held(0), 0),
+            (Unit::Held, of_held(1), u64::MAX),
             (Unit::Gcra, of_gcra(0, &[]), 77),
             (Unit::Gcra, of_gcra(1, &[]), 78),
             (Unit::Gcra, of_gcra(0, &[(3, 90), (4, 80)]), 90),

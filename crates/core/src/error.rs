@@ -56,6 +56,8 @@ pub enum FailureKind {
     },
     /// Too many decisions are waiting already.
     Overloaded,
+    /// There is no room for another state, and none can be evicted, because something is held of each.
+    Full,
     /// The server does not accept our name or password.
     Unauthenticated,
     /// The server's access rules forbid a command or a key that decisions need.
@@ -139,6 +141,7 @@ impl fmt::Display for BackendError {
             FailureKind::ScriptFailed => f.write_str("the backend failed to decide")?,
             FailureKind::WrongServer => f.write_str("not a backend of the configured kind")?,
             FailureKind::ForeignState => f.write_str("not a state of ours")?,
+            FailureKind::Full => f.write_str("the backend is full")?,
             FailureKind::InvalidCall => f.write_str("invalid call")?,
         }
         if self.detail.is_empty() {

@@ -6,6 +6,7 @@
 //! | noun | type |
 //! | --- | --- |
 //! | how much, per how long, by which algorithm | [`Quota`] |
+//! | how much at once | [`Concurrent`] |
 //! | whose budget | [`Key`], within a [`Scope`] |
 //! | one quota of one policy, resolved for one request | [`Charge`] |
 //! | what came out | [`Decision`], one [`Verdict`] per charge |
@@ -50,6 +51,7 @@ mod bounds;
 mod capability;
 mod charge;
 mod clock;
+mod concurrent;
 mod engine;
 mod error;
 mod key;
@@ -67,6 +69,7 @@ pub use bounds::{MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
 pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock};
+pub use concurrent::Concurrent;
 pub use engine::{States, decide, decide_quickly};
 pub use error::{BackendError, FailureKind};
 pub use key::{Key, KeyKind};

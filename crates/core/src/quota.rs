@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, FixedWindow, Gcra, RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
+    Algorithm, FixedWindow, Gcra, Held, RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
 use crate::quota_error::QuotaError;
@@ -258,8 +258,10 @@ impl Quota {
     /// If the burst is zero, beyond [`MAX_LIMIT`](crate::MAX_LIMIT), takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill or cannot be exact within
     /// 2^53, or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window's budget is its limit.
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
-        if !matches!(self.rule, Rule::Gcra(_)) {
-            return Err(QuotaError::BurstOfWindow { burst });
+        match self.rule {
+            Rule::Gcra(_) => {}
+            Rule::Held(_) => return Err(QuotaError::NoPeriod),
+            _ => return Err(QuotaError::BurstOfWindow { burst }),
         }
         self.with_burst(burst)
     }
@@ -303,16 +305,45 @@ impl Quota {
         }
     }
 
-    /// The units per period.
+    /// At most `limit` at once: see [`Concurrent`](crate::Concurrent).
+    pub(crate) const fn held(limit: u64) -> Result<Self, QuotaError> {
+        if limit == 0 {
+            return Err(QuotaError::ZeroLimit);
+        }
+        if limit > MAX_LIMIT {
+            return Err(QuotaError::LimitTooLarge { limit });
+        }
+        Ok(Self {
+            limit,
+            period_us: 0,
+            rule: Rule::Held(Held { limit }),
+        })
+    }
+
+    /// The units per period, or the units at once of a [`Concurrent`](crate::Concurrent) limit.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The period.
+    /// The period. Zero for a [`Concurrent`](crate::Concurrent) limit, which has none.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
+    }
+
+    /// Says whether this is a [`Concurrent`](crate::Concurrent) limit, whose units are held until they are given back.
+    ///
+    /// ```
+    /// use tollgate::{Concurrent, Quota};
+    ///
+    /// assert!(Quota::from(Concurrent::at_most(5)).is_held());
+    /// assert!(!Quota::per_second(5).is_held());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn is_held(&self) -> bool {
+        matches!(self.rule, Rule::Held(_))
     }
 
     /// The capacity of a full budget: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
@@ -324,7 +355,8 @@ impl Quota {
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_) => self.limit,
+            | Rule::SlidingLog(_)
+            | Rule::Held(_) => self.limit,
         }
     }
 
@@ -361,6 +393,10 @@ impl fmt::Debug for Quota {
 }
 
 const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, QuotaError> {
+    // The period of a limit on how many at once, which no other algorithm can decide.
+    if period_us == 0 {
+        return Err(QuotaError::NoPeriod);
+    }
     Ok(match algorithm {
         Algorithm::Gcra => match Gcra::new(limit, period_us, limit) {
             Ok(rule) => Rule::Gcra(rule),
@@ -387,6 +423,7 @@ const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, 
             }
             Rule::SlidingLog(SlidingLog { limit, period_us })
         }
+        Algorithm::Concurrent => return Err(QuotaError::NoPeriod),
     })
 }
 
@@ -414,6 +451,7 @@ const fn whole_micros(duration: Duration) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Concurrent;
 
     #[test]
     fn literals_are_const() {
@@ -505,6 +543,18 @@ mod tests {
             (
                 quota.try_using(Algorithm::RollingWindow { buckets: 3 }),
                 "3 buckets",
+            ),
+            (
+                quota.try_using(Algorithm::Concurrent),
+                "a limit on how many at once has no period",
+            ),
+            (
+                Quota::from(Concurrent::at_most(5)).try_burst(3),
+                "a limit on how many at once has no period",
+            ),
+            (
+                Quota::from(Concurrent::at_most(5)).try_using(Algorithm::Gcra),
+                "a limit on how many at once has no period",
             ),
             (
                 Quota::per_day(1025).try_using(Algorithm::SlidingLog),

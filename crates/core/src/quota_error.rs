@@ -71,6 +71,9 @@ pub enum QuotaError {
         /// The limit that was asked for.
         limit: u64,
     },
+    /// A limit on how many at once has no period, and no algorithm but its own: it is built by
+    /// [`Concurrent`](crate::Concurrent).
+    NoPeriod,
 }
 
 impl QuotaError {
@@ -99,6 +102,9 @@ impl QuotaError {
             Self::LogTooLong { .. } => {
                 "a sliding log keeps an entry per unit and at most 1024 of them: use a rolling window"
             }
+            Self::NoPeriod => {
+                "a limit on how many at once has no period, burst or other algorithm: it is written \"5 at once\""
+            }
         }
     }
 }
@@ -106,7 +112,9 @@ impl QuotaError {
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ZeroLimit | Self::ZeroBurst | Self::ZeroPeriod => f.write_str(self.reason()),
+            Self::ZeroLimit | Self::ZeroBurst | Self::ZeroPeriod | Self::NoPeriod => {
+                f.write_str(self.reason())
+            }
             Self::LimitTooLarge { limit } => {
                 write!(f, "{limit} is above the largest limit, {MAX_LIMIT}")
             }
@@ -161,7 +169,7 @@ impl Error for QuotaError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseQuotaError {
-    /// The text is not of the form `LIMIT/PERIOD [burst N] [ALGORITHM …]`.
+    /// The text is of neither form: `LIMIT/PERIOD [burst N] [ALGORITHM …]` or `LIMIT at once`.
     Syntax {
         /// The text that stood where something else was expected, shortened if it is long.
         found: String,

@@ -17,6 +17,7 @@ use crate::{Charge, Mode, Timestamp};
 ///     match verdict.outcome() {
 ///         Outcome::Allow => "allowed".to_owned(),
 ///         Outcome::Deny(RetryAfter::Micros(us)) => format!("denied for {us} µs"),
+///         Outcome::Deny(RetryAfter::Unknown) => "denied until somebody else is done".to_owned(),
 ///         Outcome::Deny(RetryAfter::Never) => "denied, whenever it is repeated".to_owned(),
 ///         _ => "not asked".to_owned(),
 ///     }
@@ -88,6 +89,7 @@ pub struct Verdict {
 enum Tag {
     Allow,
     DenyForNow,
+    DenyUntilGivenBack,
     DenyForEver,
     Unknown,
 }
@@ -107,6 +109,7 @@ impl Verdict {
         let (tag, us, rest, taken) = match passage {
             Passage::Open => (Tag::Allow, full_at.us, full_at.rest, taken),
             Passage::Closed(RetryAfter::Micros(us)) => (Tag::DenyForNow, us, 0, 0),
+            Passage::Closed(RetryAfter::Unknown) => (Tag::DenyUntilGivenBack, 0, 0, 0),
             Passage::Closed(RetryAfter::Never) => (Tag::DenyForEver, 0, 0, 0),
         };
         let Budget {
@@ -166,6 +169,7 @@ impl Verdict {
     pub fn denied(charge: &Charge<'_>, retry_after: RetryAfter, remaining: u64) -> Self {
         let (tag, us) = match retry_after {
             RetryAfter::Micros(us) => (Tag::DenyForNow, us.max(1)),
+            RetryAfter::Unknown => (Tag::DenyUntilGivenBack, 0),
             RetryAfter::Never => (Tag::DenyForEver, 0),
         };
         Self {
@@ -230,6 +234,7 @@ impl Verdict {
         match self.tag {
             Tag::Allow => Outcome::Allow,
             Tag::DenyForNow => Outcome::Deny(RetryAfter::Micros(self.us)),
+            Tag::DenyUntilGivenBack => Outcome::Deny(RetryAfter::Unknown),
             Tag::DenyForEver => Outcome::Deny(RetryAfter::Never),
             Tag::Unknown => Outcome::Unknown,
         }
@@ -253,7 +258,10 @@ impl Verdict {
     /// Says whether this charge was refused.
     #[must_use]
     pub const fn is_denied(&self) -> bool {
-        matches!(self.tag, Tag::DenyForNow | Tag::DenyForEver)
+        matches!(
+            self.tag,
+            Tag::DenyForNow | Tag::DenyUntilGivenBack | Tag::DenyForEver
+        )
     }
 
     /// The capacity of a full budget.
@@ -268,14 +276,15 @@ impl Verdict {
         self.remaining
     }
 
-    /// Until the budget is full again if nothing else arrives.
+    /// Until the budget is full again if nothing else arrives. Zero for a [`Concurrent`](crate::Concurrent) limit, where nobody
+    /// knows it.
     #[must_use]
     pub const fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_after_us)
     }
 
-    /// The time until this cost would pass if nothing else arrives. Set only on a denial; `None` also if it never can pass, see
-    /// [`Verdict::never_passes`].
+    /// The time until this cost would pass if nothing else arrives. Set only on a denial; `None` also if nobody knows it, since
+    /// others hold what it needs, and if it never can pass: see [`Verdict::never_passes`].
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.tag {
@@ -500,15 +509,19 @@ impl Decision {
     }
 
     /// The longest wait among the refused enforced charges. After it the same call passes, if nothing else arrives. `None` if
-    /// the call was admitted, or if one of those charges can never pass. A charge in shadow and a probe keep no call from
-    /// passing, and so have no part in it.
+    /// the call was admitted, if one of those charges can never pass, or if it needs what others hold. A charge in shadow and a
+    /// probe keep no call from passing, and so have no part in it.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let enforced = || self.verdicts().iter().filter(|verdict| verdict.is_enforced);
-        if enforced().any(Verdict::never_passes) {
-            return None;
+        let waits = enforced().filter_map(|verdict| match verdict.outcome() {
+            Outcome::Deny(wait) => Some(wait),
+            _ => None,
+        });
+        match waits.max()? {
+            RetryAfter::Micros(us) => Some(Duration::from_micros(us)),
+            RetryAfter::Unknown | RetryAfter::Never => None,
         }
-        enforced().filter_map(Verdict::retry_after).max()
     }
 
     /// The position of the verdict that says most about this request, among the charges whose mode is [`Mode::Enforce`]. On a

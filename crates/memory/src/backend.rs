@@ -3,8 +3,8 @@
 use std::{fmt, slice};
 
 use tollgate_core::{
-    Answer, Backend, BackendError, Charge, Clock, Decide, Decision, FailureKind, ImmediateBackend,
-    Key, MAX_CHARGES, Receipt, Scope, State, decide, decide_quickly,
+    Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decide, Decision,
+    FailureKind, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, decide, decide_quickly,
 };
 
 use crate::builder::MemoryBackendBuilder;
@@ -103,7 +103,7 @@ impl ImmediateBackend for MemoryBackend {
             let now = shard.time(came_at, &*self.clock);
             shard.tidy_now_and_then(&self.hashing, now);
             let Some(slot) = shard.find(&lookup) else {
-                return Ok(shard.decide_unseen(&self.hashing, now, lookup, charge));
+                return shard.decide_unseen(&self.hashing, now, lookup, charge);
             };
             let state = shard.state_mut(slot);
             return match decide_quickly(now, charge, state) {
@@ -114,12 +114,7 @@ impl ImmediateBackend for MemoryBackend {
         if charges.len() > MAX_CHARGES {
             return Err(too_many(charges.len()));
         }
-        Ok(decide_several(
-            &self.shards,
-            &self.hashing,
-            &*self.clock,
-            charges,
-        ))
+        decide_several(&self.shards, &self.hashing, &*self.clock, charges)
     }
 }
 
@@ -152,7 +147,8 @@ impl Backend for MemoryBackend {
         } else {
             let mut state = State::full(receipt.quota());
             receipt.debit_from(&mut state, now, n);
-            shard.insert(&self.hashing, now, &lookup, state);
+            // A debit that finds no room is lost, as an evicted one would be.
+            drop(shard.insert(&self.hashing, now, &lookup, state));
         }
     }
 
@@ -163,6 +159,10 @@ impl Backend for MemoryBackend {
             shard.remove(&self.hashing, slot);
         }
         Answer::now(Ok(()))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none().with(Capability::Held)
     }
 }
 

@@ -52,6 +52,9 @@
 //!
 //! [`Stats::evicted`] counts evictions.
 //!
+//! A key of which something is [held](tollgate_core::Concurrent) is never evicted. If something is held of all keys that a shard
+//! has room for, a call that needs room for another one fails, takes nothing, and the failure rule of each policy acts.
+//!
 //! # Not guaranteed
 //!
 //! Budgets are this process's own and are gone with it. Several processes admit several budgets.

@@ -3,7 +3,9 @@
 use std::slice;
 use std::time::Duration;
 
-use tollgate_core::{Charge, Clock, Decision, Scope, State, Timestamp, decide};
+use tollgate_core::{
+    BackendError, Charge, Clock, Decision, FailureKind, Scope, State, Timestamp, decide,
+};
 
 use crate::arena::Arena;
 use crate::hashing::Hashing;
@@ -25,6 +27,9 @@ const CALLS_PER_STEP: u32 = 64;
 /// A call whose time is earlier than the last decided one by less than this has waited for the lock. No call holds a lock for
 /// longer. A larger difference means that the clock stepped back.
 const WAITED: Duration = Duration::from_millis(1);
+
+/// The end of the meaning of a state of which something is held: it must not be forgotten.
+const FOR_EVER: Timestamp = Timestamp::from_micros(u64::MAX);
 
 /// The fields that every call touches come first, beside the lock, so that they share a cache line.
 #[derive(Debug)]
@@ -134,7 +139,7 @@ impl Shard {
         now: Timestamp,
         lookup: Lookup<'_>,
         charge: &Charge<'_>,
-    ) -> Decision {
+    ) -> Result<Decision, BackendError> {
         let mut state = State::full(charge.quota);
         let decision = decide(now, slice::from_ref(charge), slice::from_mut(&mut state));
         if decision
@@ -142,9 +147,9 @@ impl Shard {
             .iter()
             .any(|verdict| verdict.taken() > 0)
         {
-            self.insert(hashing, now, &lookup, state);
+            self.insert(hashing, now, &lookup, state)?;
         }
-        decision
+        Ok(decision)
     }
 
     // Inlined always: it is called from two places where every instruction counts.
@@ -175,14 +180,21 @@ impl Shard {
     }
 
     /// Remembers a key whose search just failed. A full shard evicts another one for it.
+    ///
+    /// # Errors
+    ///
+    /// If the shard is full of keys of which something is held. Then nothing is remembered.
     pub(crate) fn insert(
         &mut self,
         hashing: &Hashing,
         now: Timestamp,
         lookup: &Lookup<'_>,
         state: State,
-    ) {
+    ) -> Result<(), BackendError> {
         self.walk(hashing, now, Walk::MakeRoom);
+        if self.is_full() {
+            return Err(all_held(self.most_keys));
+        }
         let mut key = lookup.key;
         if key.is_long() {
             if self.arena.should_be_packed_before(key.len()) {
@@ -194,6 +206,7 @@ impl Shard {
         let entry = Entry { key, state };
         self.table
             .insert(hashing, lookup.hash, entry, self.most_keys);
+        Ok(())
     }
 
     pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
@@ -205,7 +218,7 @@ impl Shard {
     }
 
     /// Moves the hand over a few entries and drops those that have expired. If room is needed and none was found, the least
-    /// important of the passed entries is evicted as well.
+    /// important of the passed entries is evicted as well. An entry of which something is held is passed by.
     fn walk(&mut self, hashing: &Hashing, now: Timestamp, walk: Walk) {
         let slots = self.table.slots();
         if slots == 0 {
@@ -222,7 +235,10 @@ impl Shard {
             } else {
                 0
             };
-            let Some(worth) = self.worth(self.hand) else {
+            let Some(worth) = self
+                .worth(self.hand)
+                .filter(|worth| worth.until != FOR_EVER)
+            else {
                 continue;
             };
             examined += 1;
@@ -287,4 +303,12 @@ impl Shard {
 struct EntryValue {
     seen_again: bool,
     until: Timestamp,
+}
+
+#[cold]
+fn all_held(keys: usize) -> BackendError {
+    BackendError::new(
+        FailureKind::Full,
+        format!("there is no room for another key: something is held of each of {keys}"),
+    )
 }

@@ -27,7 +27,8 @@ pub struct Stats {
     /// Keys that were evicted although their budget was not full, because there was no room. Each started from a full budget.
     /// If this grows, a client floods the limiter, or `max_keys` is too small.
     pub evicted: u64,
-    /// The most entries that any one call had to examine to choose the one to evict. At most 16.
+    /// The most entries that any one call had to examine to choose the one to evict. At most 16, without those of which
+    /// something is held: they are passed by.
     pub longest_scan: usize,
 }
 

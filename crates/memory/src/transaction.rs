@@ -3,7 +3,10 @@
 use std::mem;
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Clock, Decision, MAX_CHARGES, Quota, State, States, decide};
+use tollgate_core::{
+    BackendError, Charge, Clock, Decision, MAX_CHARGES, Quota, Receipt, State, States, Timestamp,
+    decide,
+};
 
 use crate::hashing::Hashing;
 use crate::lookup::Lookup;
@@ -46,12 +49,16 @@ struct CallStates<'s, 'a> {
 /// Decides a call of any number of charges up to [`MAX_CHARGES`].
 ///
 /// Every call locks in ascending order, so that no two wait for each other.
+///
+/// # Errors
+///
+/// If a shard has no room for a key, because something is held of all its keys. Then nothing is taken.
 pub(crate) fn decide_several(
     shards: &Shards,
     hashing: &Hashing,
     clock: &dyn Clock,
     charges: &[Charge<'_>],
-) -> Decision {
+) -> Result<Decision, BackendError> {
     let mut places: PerCharge<Place<'_>> = SmallVec::new();
     let mut place_of: PerCharge<usize> = SmallVec::new();
     let mut numbers: PerCharge<usize> = SmallVec::new();
@@ -110,10 +117,37 @@ pub(crate) fn decide_several(
             && taken(index)
         {
             let state = mem::replace(state, State::full(&ANY_QUOTA));
-            locked[place.lock].insert(hashing, now, &place.lookup, state);
+            let inserted = locked[place.lock].insert(hashing, now, &place.lookup, state);
+            if let Err(error) = inserted {
+                undo(&mut locked, &places, &place_of, now, charges, &decision);
+                return Err(error);
+            }
         }
     }
-    decision
+    Ok(decision)
+}
+
+/// Gives back all that a decision took, under the locks that it was taken under.
+#[cold]
+fn undo(
+    locked: &mut [MutexGuard<'_, Shard>],
+    places: &[Place<'_>],
+    place_of: &[usize],
+    now: Timestamp,
+    charges: &[Charge<'_>],
+    decision: &Decision,
+) {
+    let taken = charges.iter().zip(decision.verdicts()).zip(place_of);
+    for ((charge, verdict), place) in taken {
+        let place = &places[*place];
+        let shard = &mut locked[place.lock];
+        // A key that was not inserted has nothing to give back.
+        if let Some(receipt) = Receipt::of(charge, verdict, now)
+            && let Some(slot) = shard.find(&place.lookup)
+        {
+            receipt.credit_to(shard.state_mut(slot), now, verdict.taken());
+        }
+    }
 }
 
 /// Kept out of the loop, which would otherwise load all secrets before it knows which of them it needs.

@@ -51,6 +51,13 @@ pub enum Snapshot {
         /// Microseconds since the epoch and counts, the oldest first.
         entries: Vec<(u64, u64)>,
     },
+    /// The units that are held.
+    Held {
+        /// Their number.
+        held: u64,
+        /// The time at which the first of them was taken. Receipts name it.
+        generation_us: u64,
+    },
 }
 
 /// An earlier credit of a GCRA state, as far as later ones must know it: see [`Receipt`](crate::Receipt).

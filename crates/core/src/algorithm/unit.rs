@@ -35,6 +35,7 @@ pub enum Unit {
     SlidingWindow { period_us: u64 },
     RollingWindow { period_us: u64, buckets: u32 },
     SlidingLog { period_us: u64 },
+    Held,
 }
 
 /// The kinds of units, one line each: the number on wires, and the letter in names. Neither is ever given to another kind, since
@@ -70,6 +71,7 @@ kinds! {
     SlidingWindow 3 's',
     RollingWindow 4 'r',
     SlidingLog 5 'l',
+    Held 6 'h',
 }
 
 impl Unit {
@@ -80,6 +82,7 @@ impl Unit {
             Self::SlidingWindow { .. } => Kind::SlidingWindow,
             Self::RollingWindow { .. } => Kind::RollingWindow,
             Self::SlidingLog { .. } => Kind::SlidingLog,
+            Self::Held => Kind::Held,
         }
     }
 
@@ -99,7 +102,7 @@ impl Unit {
     #[must_use]
     pub const fn period_us(self) -> Option<u64> {
         match self {
-            Self::Gcra => None,
+            Self::Gcra | Self::Held => None,
             Self::FixedWindow { period_us, .. }
             | Self::SlidingWindow { period_us }
             | Self::RollingWindow { period_us, .. }
@@ -114,7 +117,7 @@ impl Unit {
         match self {
             Self::FixedWindow { offset_us, .. } => Some(('+', offset_us)),
             Self::RollingWindow { buckets, .. } => Some(('x', buckets as u64)),
-            Self::Gcra | Self::SlidingWindow { .. } | Self::SlidingLog { .. } => None,
+            Self::Gcra | Self::SlidingWindow { .. } | Self::SlidingLog { .. } | Self::Held => None,
         }
     }
 
@@ -143,6 +146,7 @@ impl Unit {
             Kind::SlidingLog => Self::SlidingLog {
                 period_us: numbers.parse().ok()?,
             },
+            Kind::Held => Self::Held,
         };
         // Each unit has one text: without a `+` the number is 1.
         (unit.to_string() == text).then_some(unit)
@@ -196,6 +200,7 @@ mod tests {
                 "r60000000x10",
             ),
             (Unit::SlidingLog { period_us }, 5, "l60000000"),
+            (Unit::Held, 6, "h"),
         ];
         assert_eq!(units.len(), Kind::ALL.len());
         for (unit, number, text) in units {
@@ -210,7 +215,9 @@ mod tests {
 
     #[test]
     fn a_text_that_no_unit_has_is_none() {
-        for text in ["", "g1", "q5", "f5", "f+5", "f5+", "s+5", "s05", "r5x", "é"] {
+        for text in [
+            "", "g1", "h1", "q5", "f5", "f+5", "f5+", "s+5", "s05", "r5x", "é",
+        ] {
             assert_eq!(Unit::read(text), None, "{text}");
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use self::words::{Word, Words, words_of};
 use super::Quota;
-use crate::{Algorithm, ParseQuotaError};
+use crate::{Algorithm, Concurrent, ParseQuotaError};
 
 /// The units of a period, the longest first. The first name of each is the one that is written.
 const UNITS: [(u64, &[&str]); 7] = [
@@ -28,6 +28,16 @@ const NOUNS: [&str; 16] = [
     "message", "messages", "token", "tokens", "times",
 ];
 
+/// Words behind the limit of a [`Concurrent`] quota, which has no period. The first are those that are written.
+const AT_ONCE: [&[&str]; 6] = [
+    &["at", "once"],
+    &["at", "a", "time"],
+    &["in", "flight"],
+    &["in-flight"],
+    &["concurrent"],
+    &["concurrently"],
+];
+
 /// Words for a slash.
 const PER: [&str; 5] = ["per", "a", "an", "each", "every"];
 
@@ -42,7 +52,7 @@ const ALGORITHMS: [&str; 5] = [
 /// The number of buckets of a rolling window whose text names none: each bucket is a tenth of the period.
 const DEFAULT_BUCKETS: u32 = 10;
 
-const FORM: &str = "LIMIT/PERIOD, such as 10/s";
+const FORM: &str = "LIMIT/PERIOD, such as 10/s, or LIMIT at once";
 // 2^40, as `MAX_LIMIT` is.
 const SMALLER_LIMIT: &str = "a limit of at most 1099511627776";
 const SMALLER_BURST: &str = "a burst of at most 1099511627776";
@@ -120,6 +130,9 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     let words = words_of(text);
     let mut words = Words::new(&words);
     let first = words.next();
+    if let Some(held) = held(first, &mut words)? {
+        return Ok(held.into());
+    }
     // Without anything that could stand before a period it is no quota at all.
     if !words
         .rest()
@@ -157,6 +170,23 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
         Some(burst) => Quota::try_with(limit, period, algorithm)?.try_burst(burst)?,
         None => Quota::try_with(limit, period, algorithm)?,
     })
+}
+
+/// A limit on how many at once; `None` if the words are not those of one. Then none of them was taken.
+fn held(first: &str, words: &mut Words<'_>) -> Result<Option<Concurrent>, ParseQuotaError> {
+    let mut behind = Words::new(words.rest());
+    // "5 concurrent requests", "5 requests at once".
+    behind.skip_one_of(&NOUNS);
+    let is_held = AT_ONCE.iter().any(|form| behind.skip_all(form));
+    if !is_held {
+        return Ok(None);
+    }
+    behind.skip_one_of(&NOUNS);
+    let limit = number(first, "a limit")?.ok_or_else(|| syntax(first, SMALLER_LIMIT))?;
+    match behind.next() {
+        "" => Ok(Some(Concurrent::try_at_most(limit)?)),
+        more => Err(syntax(more, "the end")),
+    }
 }
 
 fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, ParseQuotaError> {
@@ -237,6 +267,9 @@ fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
 /// The form that [`FromStr`] reads back to an equal quota.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.algorithm() == Algorithm::Concurrent {
+            return write!(f, "{} at once", self.limit());
+        }
         write!(f, "{}/{}", self.limit(), Period(self.period_us))?;
         match self.algorithm() {
             Algorithm::Gcra if self.capacity() == self.limit() => Ok(()),
@@ -251,6 +284,7 @@ impl fmt::Display for Quota {
             Algorithm::SlidingWindow => f.write_str(" sliding-window"),
             Algorithm::RollingWindow { buckets } => write!(f, " rolling-window {buckets} buckets"),
             Algorithm::SlidingLog => f.write_str(" sliding-log"),
+            Algorithm::Concurrent => Ok(()),
         }
     }
 }
@@ -286,7 +320,7 @@ impl<'de> serde::Deserialize<'de> for Quota {
             type Value = Quota;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a quota, such as \"10/s\" or \"100/min burst 20\"")
+                f.write_str("a quota, such as \"10/s\", \"100/min burst 20\" or \"5 at once\"")
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Quota, E> {
@@ -309,6 +343,12 @@ mod tests {
             ("10/s", Quota::per_second(10)),
             ("100/min burst 20", Quota::per_minute(100).burst(20)),
             ("5/10s", Quota::new(5, Duration::from_secs(10))),
+            ("5 at once", Concurrent::at_most(5).into()),
+            ("5 requests at once", Concurrent::at_most(5).into()),
+            ("5 at a time", Concurrent::at_most(5).into()),
+            ("5 in flight", Concurrent::at_most(5).into()),
+            ("7 IN-FLIGHT", Concurrent::at_most(7).into()),
+            ("5 concurrent requests", Concurrent::at_most(5).into()),
             ("1_000_000/day", Quota::per_day(1_000_000)),
             (
                 "2/250ms gcra burst 1",
@@ -462,6 +502,7 @@ mod tests {
             "8/h rolling-window 4 buckets",
             "8/h fixed-window",
             "8/h fixed-window offset 90s",
+            "5 at once",
         ] {
             assert_eq!(
                 text.parse::<Quota>().map(|quota| quota.to_string()),
@@ -473,7 +514,10 @@ mod tests {
     #[test]
     fn what_is_no_quota_says_what_was_expected() {
         let cases = [
-            ("", "expected LIMIT/PERIOD, such as 10/s, found the end"),
+            (
+                "",
+                "expected LIMIT/PERIOD, such as 10/s, or LIMIT at once, found the end",
+            ),
             ("ten/s", "expected a limit, found \"ten\""),
             ("-1/s", "expected a limit, found \"-1\""),
             ("1.5/s", "expected a limit, found \"1.5\""),
@@ -497,7 +541,7 @@ mod tests {
             ("1/0s", "a period of 0 has no rate"),
             (
                 "10 s",
-                "expected LIMIT/PERIOD, such as 10/s, found \"10\"; did you mean \"10/s\"",
+                "expected LIMIT/PERIOD, such as 10/s, or LIMIT at once, found \"10\"; did you mean \"10/s\"",
             ),
             ("10/s; 5/h", "expected one quota, found \"10/s; 5/h\""),
             (
@@ -522,6 +566,17 @@ mod tests {
                 "expected a period of at most 366 days, found \"9999999999999999w\"",
             ),
             ("5/s sliding-window burst 3", "a burst of 3 has no meaning"),
+            ("0 at once", "a limit of 0 admits nothing"),
+            (
+                "five at once",
+                "expected a limit, found \"five\"; did you mean \"5 at once\"",
+            ),
+            ("5 at once burst 3", "expected the end, found \"burst\""),
+            ("5 at once per second", "expected the end, found \"per\""),
+            (
+                "1099511627777 at once",
+                "1099511627777 is above the largest limit",
+            ),
         ];
         for (text, expected) in cases {
             let message = text.parse::<Quota>().unwrap_err().to_string();

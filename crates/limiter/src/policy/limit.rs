@@ -337,7 +337,7 @@ mod tests {
         }
         assert_eq!(
             refusal("".into()),
-            "policy \"api\": quota \"\": expected LIMIT/PERIOD, such as 10/s, found the end"
+            "policy \"api\": quota \"\": expected LIMIT/PERIOD, such as 10/s, or LIMIT at once, found the end"
         );
     }
 

@@ -125,7 +125,7 @@ impl Request {
             Unit::SlidingLog { .. } => 32,
             Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
             Unit::Gcra => 1,
-            Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } => 3,
+            Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } | Unit::Held => 3,
         };
         // A charge outside of the special paths.
         let settled = |unit| 2 + of(unit);
@@ -135,7 +135,8 @@ impl Request {
             Unit::FixedWindow { .. }
             | Unit::SlidingWindow { .. }
             | Unit::RollingWindow { .. }
-            | Unit::SlidingLog { .. } => settled(unit),
+            | Unit::SlidingLog { .. }
+            | Unit::Held => settled(unit),
         };
         match &self.work {
             Work::Decide(charges) => (charges.iter())
@@ -273,7 +274,8 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
         unit @ (Unit::FixedWindow { .. }
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
-        | Unit::SlidingLog { .. }) => put_window(out, mode, cost, quota.limit(), unit),
+        | Unit::SlidingLog { .. }
+        | Unit::Held) => put_window(out, mode, cost, quota.limit(), unit),
     }
 }
 
@@ -297,7 +299,8 @@ fn put_unit(out: &mut Words, unit: Unit) {
         Unit::FixedWindow { .. }
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
-        | Unit::SlidingLog { .. } => put_window(out, PROBE, 0, 1, unit),
+        | Unit::SlidingLog { .. }
+        | Unit::Held => put_window(out, PROBE, 0, 1, unit),
     }
 }
 

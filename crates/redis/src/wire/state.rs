@@ -48,6 +48,7 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
                 .then_some(Snapshot::RollingWindow { newest, counts })
         }
         Unit::SlidingLog { .. } => log(tag, reader),
+        Unit::Held => None,
     };
     snapshot.map(State::from)
 }

@@ -75,6 +75,16 @@ impl<'a> Words<'a> {
         })
     }
 
+    /// Takes the next words if they are these. Says whether they were.
+    pub(super) fn skip_all(&mut self, texts: &[&str]) -> bool {
+        let is_next = self.0.len() >= texts.len()
+            && self.0.iter().zip(texts).all(|(word, text)| word.is(text));
+        if is_next {
+            self.0 = &self.0[texts.len()..];
+        }
+        is_next
+    }
+
     /// Takes the next word if it is this one. Says whether it was.
     pub(super) fn skip(&mut self, text: &str) -> bool {
         self.next_if(|word| word.is(text)).is_some()
