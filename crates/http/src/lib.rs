@@ -12,6 +12,7 @@ mod answer;
 mod body;
 mod buffer;
 mod layer;
+mod lease;
 mod settings;
 mod status;
 mod sync;
@@ -30,4 +31,5 @@ pub use self::body::{
 };
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
+pub use self::lease::Lease;
 pub use self::status::{RateLimitStatus, SettleError};

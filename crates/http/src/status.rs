@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use tollgate_limiter::transport::{Ledger, Report};
@@ -49,6 +50,10 @@ struct Handle {
 
 /// The charges of all layers around the handler.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests come past one layer, and its handle is one allocation"
+)]
 enum Charges {
     /// As it stands in the handle of the outermost layer,
     Here(Mutex<Ledger>),
@@ -109,17 +114,30 @@ impl RateLimitStatus {
     }
 
     #[inline]
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         match &self.0.charges {
             Charges::Here(ledger) => ledger.lock().unwrap_or_else(PoisonError::into_inner),
             Charges::Outermost(outermost) => outermost.ledger(),
         }
     }
 
-    /// Lets `read` see what the nearest layer and those further in have decided.
+    /// Lets `look` see what the nearest layer and those further in have decided, and whether anything is held.
     #[inline]
-    pub(crate) fn read<T>(&self, read: impl FnOnce(Report<'_>) -> T) -> T {
-        read(self.ledger().report_from(self.depth()))
+    pub(crate) fn look<T>(&self, look: impl FnOnce(Report<'_>, bool) -> T) -> T {
+        let ledger = self.ledger();
+        look(ledger.report_from(self.depth()), ledger.holds())
+    }
+
+    /// Tells the operator that a connection goes on without a lease.
+    pub(crate) fn warn_of_upgrade(&self) {
+        static WARNED: AtomicBool = AtomicBool::new(false);
+
+        if !self.ledger().is_leased() && !WARNED.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a connection was upgraded, and what its request holds is given back now: let the handler take a `Lease` and keep \
+                 it for as long as the connection lasts"
+            );
+        }
     }
 
     /// Enters a decision of the nearest layer, or of a limit within it.
@@ -195,6 +213,41 @@ impl RateLimitStatus {
     #[must_use]
     pub fn tightest(&self) -> Option<PolicyVerdict> {
         self.ledger().report().tightest().cloned()
+    }
+}
+
+/// The end of a response, which comes once: when it is dropped. What the nearest layer holds for the request is then given back,
+/// unless there is a [`Lease`](crate::Lease).
+#[derive(Debug)]
+pub(crate) struct ResponseEnd {
+    pub(crate) status: RateLimitStatus,
+    /// False if nothing is held.
+    matters: bool,
+}
+
+impl ResponseEnd {
+    #[inline]
+    pub(crate) fn of(status: RateLimitStatus) -> Self {
+        Self {
+            status,
+            matters: true,
+        }
+    }
+
+    /// The end of a response for which nothing is held, so that no look at the charges is needed.
+    #[inline]
+    pub(crate) fn ignore(mut self) {
+        self.matters = false;
+    }
+}
+
+impl Drop for ResponseEnd {
+    #[inline]
+    fn drop(&mut self) {
+        if self.matters {
+            let status = &self.status;
+            status.ledger().end_response(status.depth());
+        }
     }
 }
 

@@ -22,8 +22,9 @@ mod sync;
 pub mod transport;
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Charge, Decision, FailureKind, Key, KeyKind, Mode,
-    Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Unit, Verdict,
+    Algorithm, Answer, Backend, BackendError, Charge, Concurrent, Decision, FailureKind, Key,
+    KeyKind, Mode, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Unit,
+    Verdict,
 };
 
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};

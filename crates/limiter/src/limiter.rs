@@ -49,7 +49,7 @@ use crate::attached::Attached;
 use crate::literal::literal;
 use crate::report::PolicyVerdict;
 use crate::sync::ArcSwap;
-use crate::{ConfigError, Key, Policy, Quota, RequestView};
+use crate::{Concurrent, ConfigError, Key, Policy, Quota, RequestView};
 
 /// Policies, a backend, and what happens while the backend cannot decide.
 ///
@@ -85,7 +85,7 @@ struct Inner {
     /// How often the policies were replaced.
     generation: AtomicU64,
     /// True if a present or former policy charges by the response.
-    has_outcomes: AtomicBool,
+    follows_responses: AtomicBool,
     terms: Terms,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
@@ -305,8 +305,8 @@ impl Limiter {
     pub fn replace(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), ConfigError> {
         let policies = policies.into_iter().collect();
         let snapshot = Snapshot::new(policies, &self.0.terms)?;
-        if snapshot.has_outcomes {
-            self.0.has_outcomes.store(true, Ordering::Relaxed);
+        if snapshot.follows_responses {
+            self.0.follows_responses.store(true, Ordering::Relaxed);
         }
         self.0.snapshot.store(Arc::new(snapshot));
         self.0.generation.fetch_add(1, Ordering::Release);
@@ -374,6 +374,16 @@ impl Limiter {
         RequestView::of_parts(parts).trusting(&self.0.terms.client)
     }
 
+    /// Refuses a policy of a handler that needs more than the backend can, or than the transport can.
+    ///
+    /// # Errors
+    ///
+    /// With the reason.
+    #[doc(hidden)]
+    pub fn check_fit(&self, policy: &Policy) -> Result<(), ConfigError> {
+        self.0.terms.check_fit(policy)
+    }
+
     /// Values that upper modules keep with this limiter.
     #[doc(hidden)]
     pub fn attached(&self) -> &Attached {
@@ -386,16 +396,30 @@ impl Limiter {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// True if a response may change the cost of its request.
+    /// True if responses may matter: one may change the cost of its request, or its end gives back what is held.
     #[doc(hidden)]
     #[inline]
-    pub fn has_outcomes(&self) -> bool {
-        self.0.has_outcomes.load(Ordering::Relaxed)
+    pub fn follows_responses(&self) -> bool {
+        self.0.follows_responses.load(Ordering::Relaxed)
+    }
+
+    /// Gives back what is held, to the backend or to the budget of this process that decided.
+    pub(crate) fn release(&self, receipt: Receipt, n: u64, is_local: bool) {
+        if is_local {
+            self.0.local.credit(receipt, n);
+        } else {
+            self.0.backend.credit(receipt, n);
+        }
+    }
+
+    /// What was held has been given back.
+    pub(crate) fn released(&self, verdict: &PolicyVerdict, key: &Key) {
+        self.0.observers.corrected(verdict, key, Cause::Released);
     }
 
     /// A charge was corrected.
     pub(crate) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
-        self.0.observers.settled(verdict, key);
+        self.0.observers.corrected(verdict, key, Cause::Settled);
     }
 }
 
@@ -420,6 +444,13 @@ impl From<Policy> for Limiter {
     }
 }
 
+/// A limiter of one policy named `default`: so many at once for each client address, in memory.
+impl From<Concurrent> for Limiter {
+    fn from(concurrent: Concurrent) -> Self {
+        Policy::new("default", concurrent).into()
+    }
+}
+
 /// A limiter of one policy named `default`: this quota for each client address, in memory.
 impl From<Quota> for Limiter {
     fn from(quota: Quota) -> Self {
@@ -441,7 +472,7 @@ impl Limiter {
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         Self(Arc::new(Inner {
-            has_outcomes: AtomicBool::new(policies.has_outcomes),
+            follows_responses: AtomicBool::new(policies.follows_responses),
             snapshot: ArcSwap::from_pointee(policies),
             generation: AtomicU64::new(0),
             terms,

@@ -16,8 +16,9 @@ mod tiers;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tollgate_core::Capabilities;
+use tollgate_core::{Capabilities, Capability};
 
 use self::conditions::Conditions;
 pub(crate) use self::cost::Cost;
@@ -78,8 +79,8 @@ pub struct Policy {
     pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
-    /// The capabilities that the backend needs beyond quotas.
-    pub(crate) needed: Capabilities,
+    /// The wait that callers are told if nobody knows when they would pass, in milliseconds; 0 if none.
+    pub(crate) retry_hint_ms: u32,
 }
 
 /// The rule for a request without an identity.
@@ -118,7 +119,7 @@ pub enum OnMissing {
 }
 
 impl Policy {
-    /// A policy of this name, with one [`Quota`](crate::Quota) or several.
+    /// A policy of this name, with one [`Quota`](crate::Quota) or several, or limits on [how many at once](crate::Concurrent).
     ///
     /// # Panics
     ///
@@ -167,7 +168,7 @@ impl Policy {
             on_demand: false,
             on_missing: OnMissing::default(),
             on_failure: OnFailure::default(),
-            needed: Capabilities::none(),
+            retry_hint_ms: 0,
         })
     }
 
@@ -211,6 +212,22 @@ impl Policy {
         cost: impl Fn(&RequestView<'_>) -> u64 + Send + Sync + 'static,
     ) -> Self {
         self.cost = Cost::By(Arc::new(cost));
+        self
+    }
+
+    /// Sets the wait that a refused caller is told where nobody knows when it would pass, because others hold what it needs: the
+    /// `Retry-After` of a [`Concurrent`](crate::Concurrent) limit, which has none otherwise. It is a hint and no promise; the usual
+    /// time that a request takes is a good one. Whole milliseconds, at most 49 days.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Concurrent, Policy};
+    ///
+    /// let exports = Policy::new("exports", Concurrent::at_most(5)).retry_hint(Duration::from_secs(20));
+    /// ```
+    #[must_use]
+    pub fn retry_hint(mut self, hint: Duration) -> Self {
+        self.retry_hint_ms = u32::try_from(hint.as_millis()).unwrap_or(u32::MAX);
         self
     }
 
@@ -354,6 +371,22 @@ impl Policy {
         } else {
             Mode::Enforce
         }
+    }
+}
+
+impl Policy {
+    /// The capabilities that the backend needs beyond quotas.
+    pub(crate) fn needs(&self) -> Capabilities {
+        if self.holds() {
+            Capabilities::none().with(Capability::Held)
+        } else {
+            Capabilities::none()
+        }
+    }
+
+    /// True if a response under it matters: it may change the cost, or its end gives back what is held.
+    pub(crate) fn follows_responses(&self) -> bool {
+        self.outcome.is_some() || self.holds()
     }
 }
 

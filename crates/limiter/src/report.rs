@@ -26,6 +26,8 @@ use crate::policy::Label;
 pub struct PolicyVerdict {
     label: Arc<Label>,
     mode: Mode,
+    /// The wait that the operator suggests to callers of whom nobody knows when they would pass, in milliseconds; 0 if none.
+    retry_hint_ms: u32,
     verdict: Verdict,
     /// The time by the backend's clock. `None` if a budget of this process decided: the backend has nothing to credit.
     at: Option<Timestamp>,
@@ -38,8 +40,18 @@ impl PolicyVerdict {
         Self {
             label,
             mode,
+            retry_hint_ms: 0,
             verdict,
             at,
+        }
+    }
+
+    /// This verdict, with a wait in milliseconds that callers are told if nobody knows when they would pass.
+    #[inline]
+    pub(crate) fn hinting(self, retry_hint_ms: u32) -> Self {
+        Self {
+            retry_hint_ms,
+            ..self
         }
     }
 
@@ -91,6 +103,12 @@ impl PolicyVerdict {
             mode: self.mode,
         };
         Receipt::of(&charge, &self.verdict, self.at?)
+    }
+
+    /// True if the charge is held until it is given back: see [`Concurrent`](crate::Concurrent).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.label.rule().is_held()
     }
 
     /// Corrects the verdict to the real cost.
@@ -162,16 +180,46 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// The time until the refused request would pass; `None` if it never would, or was not refused.
+    /// The time until the refused request would pass; `None` if it never would or nobody knows, or if it was not refused.
     pub fn retry_after(self) -> Option<Duration> {
-        let refusals = self.0.iter().filter(|one| one.refuses());
-        let longest = refusals.filter_map(|one| match one.verdict.outcome() {
-            Outcome::Deny(after) => Some(after),
-            _ => None,
-        });
-        match longest.max() {
-            Some(RetryAfter::Micros(us)) => Some(Duration::from_micros(us)),
-            _ => None,
+        match self.longest_wait()? {
+            RetryAfter::Micros(us) => Some(Duration::from_micros(us)),
+            RetryAfter::Unknown | RetryAfter::Never => None,
         }
+    }
+
+    /// The time that the refused caller is told to wait. Where nobody knows when the request would pass, it is the longest hint of
+    /// the policies that refuse it, or the longest wait of their quotas if that is longer; `None` if no policy has a hint.
+    pub fn told_wait(self) -> Option<Duration> {
+        if self.longest_wait()? != RetryAfter::Unknown {
+            return self.retry_after();
+        }
+        let hints = self.refusals().filter(|one| one.is_held());
+        let hint = hints
+            .map(|one| one.retry_hint_ms)
+            .max()
+            .filter(|ms| *ms > 0)?;
+        let known = self.refusals().filter_map(|one| one.verdict.retry_after());
+        let hint = Duration::from_millis(hint.into());
+        Some(known.fold(hint, Duration::max))
+    }
+
+    /// True if the request was refused and never passes, because it costs more than a full budget holds.
+    pub fn never_passes(self) -> bool {
+        self.longest_wait() == Some(RetryAfter::Never)
+    }
+
+    fn longest_wait(self) -> Option<RetryAfter> {
+        let waits = self
+            .refusals()
+            .filter_map(|one| match one.verdict.outcome() {
+                Outcome::Deny(after) => Some(after),
+                _ => None,
+            });
+        waits.max()
+    }
+
+    fn refusals(self) -> impl Iterator<Item = &'a PolicyVerdict> {
+        self.0.iter().filter(|one| one.refuses())
     }
 }

@@ -165,7 +165,7 @@
 )]
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock,
+    Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Concurrent,
     DEBT_CEILING, Decide, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS,
     MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, ManualClock, Mode,
     Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit,
@@ -180,9 +180,9 @@ pub use tollgate_http::rate_limit;
 pub use tollgate_http::{
     AnswerBody, AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, BufferBodyLayer,
     BufferBodyService, BufferFuture, BufferedBody, GrpcAnswers, GrpcCode, GrpcStatus, HeaderForm,
-    IntoAnswer, Jitter, PlainText, ProblemJson, RateLimitHeaders, RateLimitLayer, RateLimitService,
-    RateLimitStatus, Refusal, RefusalReason, Respond, ResponseBody, ResponseFuture, SeeOther,
-    SettleError, Watched,
+    IntoAnswer, Jitter, Lease, PlainText, ProblemJson, RateLimitHeaders, RateLimitLayer,
+    RateLimitService, RateLimitStatus, Refusal, RefusalReason, Respond, ResponseBody,
+    ResponseFuture, SeeOther, SettleError, Watched,
 };
 #[cfg(feature = "axum")]
 pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};

@@ -110,6 +110,9 @@ impl<'a> Build<'a> {
         let policy = Policy::try_new(&name, own.quotas).map_err(MisuseKind::Config)?;
         let policy = (own.finish)(policy);
         policy.check_key().map_err(MisuseKind::Config)?;
+        self.limiter
+            .check_fit(&policy)
+            .map_err(MisuseKind::Config)?;
         for limit in policy.limits() {
             let claim = Claim {
                 owner: self.site.owner(),

@@ -15,9 +15,15 @@ pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("rateli
 /// `q` is the capacity of a full budget and `w` the time to refill it, so that both agree with the `r` that counts down: 10/s
 /// with a burst of 50 is 50 in 5 seconds.
 pub(super) fn policy_member(name: &str, quota: &Quota) -> HeaderValue {
+    if quota.is_held() {
+        return value(&format!("\"{name}\";q={};qu={HELD}", quota.capacity()));
+    }
     let seconds = refill_seconds(quota);
     value(&format!("\"{name}\";q={};w={seconds}", quota.capacity()))
 }
+
+/// The unit of a limit on how many at once, which has no window.
+const HELD: &str = "\"concurrent-requests\"";
 
 /// The time to refill an empty budget. In headers it is never zero.
 fn refill_seconds(quota: &Quota) -> u64 {
@@ -29,6 +35,9 @@ fn refill_seconds(quota: &Quota) -> u64 {
 
 /// A quota's member of the `RateLimit-Policy` field, which has no name.
 pub(super) fn plain_policy_member(quota: &Quota) -> HeaderValue {
+    if quota.is_held() {
+        return value(&format!("{};comment={HELD}", quota.capacity()));
+    }
     let seconds = refill_seconds(quota);
     value(&format!("{};w={seconds}", quota.capacity()))
 }
@@ -41,7 +50,7 @@ fn value(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::Algorithm;
+    use tollgate_core::{Algorithm, Concurrent};
 
     #[test]
     fn a_member_says_what_a_full_budget_holds_and_how_long_it_takes_to_refill() {
@@ -54,6 +63,10 @@ mod tests {
             (
                 Quota::per_day(1000).using(Algorithm::SlidingWindow),
                 "\"x\";q=1000;w=86400",
+            ),
+            (
+                Concurrent::at_most(5).into(),
+                "\"x\";q=5;qu=\"concurrent-requests\"",
             ),
         ];
         for (quota, expected) in cases {

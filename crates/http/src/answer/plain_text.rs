@@ -27,6 +27,9 @@ impl Respond for PlainText {
                 1 => "Too many requests: try again in 1 second.\n".into(),
                 seconds => format!("Too many requests: try again in {seconds} seconds.\n"),
             },
+            (RefusalReason::QuotaExceeded, None) if !refusal.never_passes() => {
+                "Too many requests at once: try again when another is over.\n".into()
+            }
             (RefusalReason::QuotaExceeded, None) => {
                 "This request asks for more than its quota ever holds.\n".into()
             }

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use tollgate_limiter::{Block, PolicyVerdict};
 
 use super::texts::texts;
-use super::violation::{NEVER_PASSES, PROBLEM_JSON, problem, problem_body};
+use super::violation::{NEVER_PASSES, PROBLEM_JSON, TOO_MANY_AT_ONCE, problem, problem_body};
 use super::{Refusal, RefusalReason, Respond};
 
 /// Answers with `application/problem+json`, and the problem types that the RateLimit draft registers.
@@ -64,10 +64,11 @@ const ABNORMAL_USAGE: &str = concat!(
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
     let mut violated = refusal.violated();
     let names = || refusal.violated().map(PolicyVerdict::quota);
-    match (violated.next(), violated.next(), refusal.retry_after()) {
-        (_, _, None) => Bytes::from(problem(NEVER_PASSES, names())),
+    match (violated.next(), violated.next()) {
+        _ if refusal.never_passes() => Bytes::from(problem(NEVER_PASSES, names())),
+        _ if refusal.awaits_others() => Bytes::from(problem(TOO_MANY_AT_ONCE, names())),
         // The usual case, written once.
-        (Some(only), None, _) => texts(only.label()).refusal.body().clone(),
+        (Some(only), None) => texts(only.label()).refusal.body().clone(),
         _ => Bytes::from(problem_body(names())),
     }
 }
@@ -96,6 +97,7 @@ mod tests {
             problem_body(["login"]),
             problem_body(["api", "api-2"]),
             problem(NEVER_PASSES, ["api"]),
+            problem(TOO_MANY_AT_ONCE, ["api"]),
             UNDECIDED.to_owned(),
             FORBIDDEN.to_owned(),
             ABNORMAL_USAGE.to_owned(),

@@ -142,11 +142,23 @@ impl<'a> Refusal<'a> {
     }
 
     /// The wait that the caller is told: the time until the same request would pass if no other arrives, plus the layer's
-    /// [`Jitter`](crate::Jitter). `None` if the request can never pass, or the time is unknown.
+    /// [`Jitter`](crate::Jitter). Where others hold what the request needs nobody knows that time, and the wait is the policy's
+    /// [hint](tollgate_limiter::Policy::retry_hint). `None` if there is no hint, or if the request can never pass.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let wait = self.report.retry_after();
+        let wait = self.report.told_wait();
         wait.map(|wait| self.told(wait))
+    }
+
+    /// True if the request costs more than a full budget holds, so that no waiting helps.
+    #[must_use]
+    pub fn never_passes(&self) -> bool {
+        self.report.never_passes()
+    }
+
+    /// True if nobody knows when the request would pass, because others hold what it needs.
+    pub(super) fn awaits_others(&self) -> bool {
+        self.report.retry_after().is_none() && !self.never_passes()
     }
 
     /// The quotas that the request would exceed.

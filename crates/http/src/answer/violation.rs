@@ -6,6 +6,9 @@ pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("applicati
 
 pub(super) const NEVER_PASSES: &str = "The request asks for more than a quota ever holds.";
 
+pub(super) const TOO_MANY_AT_ONCE: &str =
+    "The caller has too many requests under way. This one would pass when another is over.";
+
 /// The body for quotas that are violated for now.
 pub(super) fn problem_body<'a>(violated: impl IntoIterator<Item = &'a str>) -> String {
     let detail = "The request would exceed a quota; Retry-After says when it would not.";

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tollgate_limiter::transport::{Judgement, Ledger, Report, Ruling};
 use tollgate_limiter::{RequestView, ResponseView};
 
@@ -13,12 +13,14 @@ use crate::answer::too_late;
 use crate::answer::{RefusalReason, has_fields_on};
 use crate::body::BodyWatch;
 use crate::settings::Config;
+use crate::status::ResponseEnd;
 use crate::{RateLimitStatus, ResponseBody};
 
-/// The work that is left for the response to a request that passed.
+/// The work that is left for the response to a request that passed. Dropped before there is a response, it is what ends one: the
+/// request was cancelled, or its service failed or panicked.
 #[derive(Debug)]
 pub(super) struct Completion {
-    status: RateLimitStatus,
+    end: ResponseEnd,
     /// True if the response shows the state of budgets.
     writes: bool,
     /// True if the response may change the cost of the request.
@@ -26,21 +28,52 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    pub(super) fn complete<R: ResponseBody>(&self, response: &mut Response<R>) {
-        let status = &self.status;
-        if self.settles && status.settle_by_response(&ResponseView::of(response)) {
-            let settled = status.clone();
-            let watch = BodyWatch::new(move |sent| settled.settle_by_bytes(sent));
-            let body = mem::replace(response.body_mut(), R::from_bytes(Bytes::new()));
-            *response.body_mut() = body.watched(watch);
-        }
-        if self.writes
-            && has_fields_on(response.status())
-            && let Some(config) = status.config()
-        {
-            status.read(|report| config.answers.write(response.headers_mut(), report));
+    pub(super) fn complete<R: ResponseBody>(self, response: &mut Response<R>) {
+        let Self {
+            end,
+            writes,
+            settles,
+        } = self;
+        let status = &end.status;
+        let is_by_bytes = settles && status.settle_by_response(&ResponseView::of(response));
+        let writes = writes && has_fields_on(response.status());
+        let holds = status.look(|report, holds| {
+            if writes && let Some(config) = status.config() {
+                config.answers.write(response.headers_mut(), report);
+            }
+            holds
+        });
+        if holds || is_by_bytes {
+            watch(response, end, holds, is_by_bytes);
+        } else {
+            end.ignore();
         }
     }
+}
+
+/// Settles by the bytes of the body, if a policy says so, and gives back what is held when it is over.
+#[cold]
+fn watch<R: ResponseBody>(
+    response: &mut Response<R>,
+    end: ResponseEnd,
+    holds: bool,
+    is_by_bytes: bool,
+) {
+    if holds && response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        end.status.warn_of_upgrade();
+    }
+    // A body that has ended already needs no box.
+    if !is_by_bytes && response.body().is_end_stream() {
+        return drop(end);
+    }
+    let watch = BodyWatch::new(move |sent| {
+        if is_by_bytes {
+            end.status.settle_by_bytes(sent);
+        }
+        drop(end);
+    });
+    let body = mem::replace(response.body_mut(), R::from_bytes(Bytes::new()));
+    *response.body_mut() = body.watched(watch);
 }
 
 /// A request that passes, with the handle that it carries or leaves behind.
@@ -51,6 +84,7 @@ pub struct Passage {
     /// True if the request carries the handle.
     carries: bool,
     writes: bool,
+    /// True if the response may change the cost of the request, or its end gives back what is held.
     settles: bool,
 }
 
@@ -62,7 +96,7 @@ impl Passage {
         settles: false,
     };
 
-    /// Puts the handle into a request whose response is not looked at.
+    /// Puts the handle into a request whose response is not looked at, and under whose policies nothing is held.
     pub fn enter<B>(self, request: &mut Request<B>) {
         drop(self.into_completion(request));
     }
@@ -79,18 +113,19 @@ impl Passage {
         let status = status?;
         if !carries {
             return Some(Completion {
-                status,
+                end: ResponseEnd::of(status),
                 writes,
                 settles,
             });
         }
-        let completion = (writes || settles).then(|| Completion {
-            status: status.clone(),
+        // Also if nothing is known yet that is left to do: a limit further in may hold something.
+        let completion = Completion {
+            end: ResponseEnd::of(status.clone()),
             writes,
             settles,
-        });
+        };
         request.extensions_mut().insert(status);
-        completion
+        Some(completion)
     }
 }
 
@@ -113,7 +148,7 @@ impl Config {
     /// True if neither a passing request nor its response is told of anything.
     #[inline(always)]
     fn is_silent(&self) -> bool {
-        !self.status && !self.answers.have_headers() && !self.limiter.has_outcomes()
+        !self.status && !self.answers.have_headers() && !self.limiter.follows_responses()
     }
 
     fn conclude_aloud<B, R: ResponseBody>(
@@ -145,9 +180,9 @@ impl Config {
         let own = self.answers.write_on(request);
         let settles = if self.status {
             // A handler may name other policies.
-            self.limiter.has_outcomes()
+            self.limiter.follows_responses()
         } else {
-            self.limiter.has_outcomes() && decided.is_some_and(Judgement::has_outcomes)
+            self.limiter.follows_responses() && decided.is_some_and(Judgement::follows_response)
         };
         if !self.status && !own && !settles {
             return Passage::NOTHING;
@@ -214,6 +249,9 @@ impl Config {
             // A refused request costs nothing: what layers further out took for it comes back.
             outer.give_back();
             outer.enter(decided.map(Judgement::ledger).unwrap_or_default());
+        } else if self.limiter.follows_responses() {
+            // A policy on trial may hold something for the request, which is over now.
+            drop(decided.map(Judgement::ledger));
         }
         response.map(R::from_bytes)
     }

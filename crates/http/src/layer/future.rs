@@ -137,7 +137,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         match state.as_mut().project() {
-            Projected::Calling { call, completion } => poll_call(call, completion.as_ref(), cx),
+            Projected::Calling { call, completion } => poll_call(call, completion, cx),
             Projected::Aside { .. } => state.poll_aside(cx),
         }
     }
@@ -147,18 +147,18 @@ where
 #[inline]
 fn poll_call<F, R, E>(
     call: Pin<&mut F>,
-    completion: Option<&Completion>,
+    completion: &mut Option<Completion>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<Response<R>, E>>
 where
     F: Future<Output = Result<Response<R>, E>>,
     R: ResponseBody,
 {
-    let Some(completion) = completion else {
-        return call.poll(cx);
-    };
     let mut polled = call.poll(cx);
-    if let Poll::Ready(Ok(response)) = &mut polled {
+    if polled.is_ready()
+        && let Some(completion) = completion.take()
+        && let Poll::Ready(Ok(response)) = &mut polled
+    {
         completion.complete(response);
     }
     polled
@@ -196,7 +196,7 @@ where
         let call = waiting.ready.call(waiting.request);
         self.set(Self::Calling { call, completion });
         match self.project() {
-            Projected::Calling { call, completion } => poll_call(call, completion.as_ref(), cx),
+            Projected::Calling { call, completion } => poll_call(call, completion, cx),
             Projected::Aside { .. } => Poll::Pending,
         }
     }

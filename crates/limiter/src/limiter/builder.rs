@@ -200,12 +200,30 @@ impl fmt::Debug for LimiterBuilder {
 mod tests {
     use http::Method;
 
-    use tollgate_core::{Capabilities, Capability, MAX_CHARGES};
+    use tollgate_core::{Answer, Charge, Concurrent, Decide, Key, MAX_CHARGES, Receipt, Scope};
 
     use super::*;
     use crate::{Algorithm, Quota, Tiers};
 
     const QUOTA: Quota = Quota::per_second(1);
+
+    /// A backend without any capability.
+    #[derive(Debug)]
+    struct QuotasOnly;
+
+    impl Backend for QuotasOnly {
+        fn decide(&self, _charges: &[Charge<'_>]) -> Decide {
+            Answer::later(std::future::pending())
+        }
+
+        fn credit(&self, _receipt: Receipt, _n: u64) {}
+
+        fn debit(&self, _receipt: &Receipt, _n: u64) {}
+
+        fn reset(&self, _scope: Scope, _key: &Key) -> Answer<()> {
+            Answer::now(Ok(()))
+        }
+    }
 
     fn refusal(policies: impl IntoIterator<Item = Policy>) -> String {
         Limiter::builder()
@@ -218,14 +236,15 @@ mod tests {
     #[test]
     fn a_policy_that_needs_more_than_the_backend_can_is_refused_with_both() {
         let plain = Policy::new("uploads", QUOTA);
-        let mut held = plain.clone();
-        held.needed = Capabilities::none().with(Capability::Held);
+        let held = Policy::new("uploads", (QUOTA, Concurrent::at_most(2)));
+        let builder = || Limiter::builder().backend(QuotasOnly);
 
+        let refused = builder().policy(held.clone()).build().unwrap_err();
         assert_eq!(
-            refusal([held.clone()]),
+            refused.to_string(),
             "policy \"uploads\": the backend does not support limits that are held"
         );
-        let limiter = Limiter::from(plain);
+        let limiter = builder().policy(plain).build().unwrap();
         assert!(limiter.replace([held]).is_err());
     }
 

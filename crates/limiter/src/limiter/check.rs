@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tollgate_core::{BackendError, Receipt, Verdict};
+use tollgate_core::{BackendError, Receipt, RetryAfter, Verdict};
 
 use super::plan::Demand;
 use super::planning;
@@ -172,7 +172,21 @@ impl fmt::Debug for CheckFuture<'_> {
     }
 }
 
-/// The answer to a [`Check`].
+/// The answer to a [`Check`], and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep it for as long
+/// as the work lasts. When it is dropped, what is held is given back.
+///
+/// ```
+/// use tollgate::{Concurrent, Limiter, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::from(Policy::new("export", Concurrent::at_most(1)));
+///
+/// let export = limiter.check("export", "alice").await?;
+/// assert!(!limiter.check("export", "alice").await?.is_allowed(), "one at once");
+/// drop(export);
+/// assert!(limiter.check("export", "alice").await?.is_allowed());
+/// # Ok(()) }
+/// ```
 ///
 /// ```
 /// use tollgate::{Limiter, Policy, Quota};
@@ -203,7 +217,7 @@ pub struct Checked {
 enum Outcome {
     Decided {
         verdicts: Vec<Verdict>,
-        receipts: Vec<Receipt>,
+        ledger: Ledger,
     },
     Undecided(BackendError),
     Unlimited,
@@ -215,7 +229,7 @@ impl Checked {
         let outcome = match ruling {
             Ruling::Uncharged => Outcome::Unlimited,
             Ruling::Admitted(decided) | Ruling::Denied(decided) => {
-                Outcome::decided(&decided.ledger())
+                Outcome::decided(decided.ledger())
             }
             Ruling::Undecided(error) => Outcome::Undecided(error),
             Ruling::Refused(Rejection::Blocked(how)) => Outcome::Blocked(how),
@@ -248,8 +262,8 @@ impl Checked {
             }
     }
 
-    /// The time until a denied check would pass, if no other request arrives. `None` if it is [allowed](Self::is_allowed) now, or
-    /// can never pass, like a [blocked](Self::blocked) one. The [verdicts](Self::verdicts) say what a policy on trial would have
+    /// The time until a denied check would pass, if no other request arrives. `None` if it is [allowed](Self::is_allowed) now, if
+    /// nobody knows the time, because others hold what it needs, or if it can never pass, like a [blocked](Self::blocked) one. The [verdicts](Self::verdicts) say what a policy on trial would have
     /// decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -302,22 +316,23 @@ impl Checked {
         }
     }
 
-    /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`] and [`Limiter::debit`].
+    /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`] and [`Limiter::debit`]. The receipt of
+    /// a [`Concurrent`](crate::Concurrent) limit must be credited when the work is done, since this guard is then gone.
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
         match self.outcome {
-            Outcome::Decided { receipts, .. } => receipts,
+            Outcome::Decided { ledger, .. } => ledger.into_receipts(),
             _ => Vec::new(),
         }
     }
 }
 
 impl Outcome {
-    fn decided(ledger: &Ledger) -> Self {
+    fn decided(ledger: Ledger) -> Self {
         let verdicts = ledger.report().verdicts().iter();
         Self::Decided {
             verdicts: verdicts.map(|one| *one.verdict()).collect(),
-            receipts: ledger.receipts(),
+            ledger,
         }
     }
 }
@@ -362,12 +377,18 @@ pub enum CheckError {
     },
 }
 
-/// The longest wait among the refused quotas, if all of them can pass at some time.
+/// The longest wait among the refused quotas, if all of them pass at some time that is known.
 fn longest_wait(verdicts: &[Verdict]) -> Option<Duration> {
-    if verdicts.iter().any(Verdict::never_passes) {
-        return None;
+    let waits = verdicts
+        .iter()
+        .filter_map(|verdict| match verdict.outcome() {
+            tollgate_core::Outcome::Deny(wait) => Some(wait),
+            _ => None,
+        });
+    match waits.max()? {
+        RetryAfter::Micros(us) => Some(Duration::from_micros(us)),
+        RetryAfter::Unknown | RetryAfter::Never => None,
     }
-    verdicts.iter().filter_map(Verdict::retry_after).max()
 }
 
 impl fmt::Display for CheckError {

@@ -5,6 +5,7 @@ use tollgate_core::Decision;
 use super::ledger::{Verdicts, verdicts_on};
 use super::plan::Entries;
 use super::{Ledger, Limiter};
+use crate::Policy;
 
 /// A decision and the charges that it is about, borrowed. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
 /// corrected.
@@ -18,10 +19,10 @@ pub struct Judgement<'a> {
 }
 
 impl Judgement<'_> {
-    /// True if a response may change the cost.
-    pub fn has_outcomes(self) -> bool {
+    /// True if the response matters: it may change the cost, or its end gives back what is held.
+    pub fn follows_response(self) -> bool {
         let mut policies = self.entries.policies();
-        policies.any(|policy| policy.outcome.is_some())
+        policies.any(Policy::follows_responses)
     }
 
     /// The verdicts alone.

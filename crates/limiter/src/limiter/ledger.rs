@@ -1,5 +1,6 @@
 //! The charges of a request so far, with the means to undo them.
 
+use std::mem;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -17,6 +18,10 @@ pub struct Ledger {
     verdicts: Verdicts,
     /// In the order of the verdicts.
     payments: SmallVec<[Payment; 1]>,
+    /// True if something was taken that is held until the request is over.
+    holds: bool,
+    /// The number of leases that keep what is held after the response is over.
+    leases: u32,
 }
 
 /// Nearly always one.
@@ -34,13 +39,17 @@ struct Payment {
     layer: usize,
     /// True if a debit has raised the charge. No receipt credits a debit, so the charge is not lowered again.
     raised: bool,
+    /// True if a budget of this process decided.
+    is_local: bool,
+    /// True if the response is over for which it was charged.
+    is_over: bool,
 }
 
 /// The verdicts by themselves, for a request of which nothing is remembered.
 #[inline]
 pub(super) fn verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
     if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
-        let at = (!is_local).then(|| decision.at());
+        let at = time_for_receipt(limit, is_local, || decision.at());
         return SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]);
     }
     several_verdicts_on(entries, decision, is_local)
@@ -56,7 +65,7 @@ fn several_verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool
     let named = limits
         .zip(verdicts)
         .map(|((payer, limit), (position, verdict))| {
-            let at = (!is_local).then(|| decision.verdict_at(position));
+            let at = time_for_receipt(limit, is_local, || decision.verdict_at(position));
             verdict_on(payer, limit, verdict, at)
         });
     named.collect()
@@ -70,11 +79,23 @@ fn verdict_on(
     at: Option<Timestamp>,
 ) -> PolicyVerdict {
     PolicyVerdict::new(Arc::clone(&limit.label), payer.mode(), *verdict, at)
+        .hinting(payer.policy.retry_hint_ms)
+}
+
+/// The time of a charge. A budget of this process gives no receipt, because its states are not the backend's, except for what is
+/// held: that must be given back to it.
+#[inline]
+fn time_for_receipt(
+    limit: &Limit,
+    is_local: bool,
+    at: impl FnOnce() -> Timestamp,
+) -> Option<Timestamp> {
+    (!is_local || limit.quota.is_held()).then(at)
 }
 
 impl Payment {
     #[inline]
-    fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize) -> Self {
+    fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
         Self {
             verdicts,
             outcome: payer.policy.outcome.clone(),
@@ -82,6 +103,21 @@ impl Payment {
             limiter: limiter.clone(),
             layer: 0,
             raised: false,
+            is_local,
+            is_over: false,
+        }
+    }
+
+    /// Gives back what the verdict says is held.
+    fn release(&self, verdict: &mut PolicyVerdict) {
+        if !verdict.is_held() {
+            return;
+        }
+        let taken = verdict.verdict().taken();
+        if let Some(receipt) = verdict.receipt(&self.key) {
+            self.limiter.release(receipt, taken, self.is_local);
+            verdict.correct_to(0);
+            self.limiter.released(verdict, &self.key);
         }
     }
 
@@ -116,10 +152,12 @@ impl Ledger {
         is_local: bool,
     ) -> Self {
         if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
-            let at = (!is_local).then(|| decision.at());
+            let at = time_for_receipt(limit, is_local, || decision.at());
             return Self {
                 verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
-                payments: SmallVec::from_buf([Payment::of(limiter, payer, 1)]),
+                payments: SmallVec::from_buf([Payment::of(limiter, payer, 1, is_local)]),
+                holds: limit.quota.is_held(),
+                leases: 0,
             };
         }
         Self::of_several(limiter, entries, decision, is_local)
@@ -132,12 +170,15 @@ impl Ledger {
         decision: &Decision,
         is_local: bool,
     ) -> Self {
+        let verdicts = several_verdicts_on(entries, decision, is_local);
         Self {
-            verdicts: several_verdicts_on(entries, decision, is_local),
+            holds: verdicts.iter().any(PolicyVerdict::is_held),
+            verdicts,
             payments: entries
                 .iter()
-                .map(|payer| Payment::of(limiter, payer, payer.limits().len()))
+                .map(|payer| Payment::of(limiter, payer, payer.limits().len(), is_local))
                 .collect(),
+            leases: 0,
         }
     }
 
@@ -158,28 +199,76 @@ impl Ledger {
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())
     }
 
-    /// The receipts of the charges.
-    pub(crate) fn receipts(&self) -> Vec<Receipt> {
-        let mut verdicts = self.verdicts.iter();
+    /// The receipts of the charges, held ones included: whoever has them gives back. What a budget of this process holds has no
+    /// receipt, and is given back now.
+    pub(crate) fn into_receipts(mut self) -> Vec<Receipt> {
         let mut receipts = Vec::new();
-        for payment in &self.payments {
-            let verdicts = verdicts.by_ref().take(payment.verdicts);
-            receipts.extend(verdicts.filter_map(|one| one.receipt(&payment.key)));
-        }
+        self.each(|payment, verdict| {
+            if payment.is_local {
+                payment.release(verdict);
+            } else {
+                receipts.extend(verdict.receipt(&payment.key));
+            }
+        });
+        self.holds = false;
         receipts
     }
 
+    /// True if something was taken that is held until the request is over.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// True if a lease keeps what is held after the response is over.
+    pub fn is_leased(&self) -> bool {
+        self.leases > 0
+    }
+
+    /// Keeps what is held until [`end_lease`](Self::end_lease), whatever becomes of the response.
+    pub fn begin_lease(&mut self) {
+        self.leases += 1;
+    }
+
+    /// Gives back what is held for responses that are over, if this was the last lease.
+    pub fn end_lease(&mut self) {
+        self.leases = self.leases.saturating_sub(1);
+        self.release_if_over();
+    }
+
+    /// The response of a layer is over: what is held for it is given back, unless there is a lease.
+    pub fn end_response(&mut self, layer: usize) {
+        let payments = self.payments.iter_mut();
+        for payment in payments.filter(|payment| payment.layer == layer) {
+            payment.is_over = true;
+        }
+        self.release_if_over();
+    }
+
+    fn release_if_over(&mut self) {
+        if self.holds && self.leases == 0 {
+            self.each(|payment, verdict| {
+                if payment.is_over {
+                    payment.release(verdict);
+                }
+            });
+        }
+    }
+
     /// Adds a decision from further in about the same request. `layer` layers surround the one that decided.
-    pub fn append(&mut self, inner: Self, layer: usize) {
-        self.verdicts.extend(inner.verdicts);
-        let payments = inner.payments.into_iter();
+    pub fn append(&mut self, mut inner: Self, layer: usize) {
+        self.holds |= mem::take(&mut inner.holds);
+        self.verdicts.extend(mem::take(&mut inner.verdicts));
+        let payments = mem::take(&mut inner.payments).into_iter();
         self.payments
             .extend(payments.map(|payment| Payment { layer, ..payment }));
     }
 
-    /// Credits every charge: a layer or a limit further in refuses the request, and a refused request costs nothing.
+    /// Credits every charge, held ones included: a layer or a limit further in refuses the request, and a refused request costs
+    /// nothing.
     pub fn give_back(&mut self) {
         self.correct(&mut |_, _| Some(0));
+        self.each(Payment::release);
     }
 
     /// Corrects the charges of a policy to the real cost. Returns true if the policy took part.
@@ -222,15 +311,38 @@ impl Ledger {
         });
     }
 
-    /// Credits or debits each charge to the cost that `cost` gives. A charge that was not taken stays as it is.
+    /// Credits or debits each charge to the cost that `cost` gives. A charge that was not taken stays as it is, and so does one
+    /// that is held: its weight is that with which it began.
     fn correct(&mut self, cost: &mut Cost<'_>) {
         let mut verdicts = self.verdicts.iter_mut();
         for payment in &mut self.payments {
             for verdict in verdicts.by_ref().take(payment.verdicts) {
-                if let Some(cost) = cost(payment, verdict) {
+                if let Some(cost) = cost(payment, verdict)
+                    && !verdict.is_held()
+                {
                     payment.correct(verdict, cost);
                 }
             }
+        }
+    }
+
+    /// Each verdict with its payment.
+    fn each(&mut self, mut visit: impl FnMut(&Payment, &mut PolicyVerdict)) {
+        let mut verdicts = self.verdicts.iter_mut();
+        for payment in &self.payments {
+            for verdict in verdicts.by_ref().take(payment.verdicts) {
+                visit(payment, verdict);
+            }
+        }
+    }
+}
+
+/// Gives back what is held still, so that nothing is held for ever, whatever becomes of a request.
+impl Drop for Ledger {
+    #[inline]
+    fn drop(&mut self) {
+        if self.holds {
+            self.each(Payment::release);
         }
     }
 }

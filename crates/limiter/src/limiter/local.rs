@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tollgate_core::{BackendError, Clock, ImmediateBackend, Quota};
+use tollgate_core::{Backend, BackendError, Clock, ImmediateBackend, Quota, Receipt};
 use tollgate_memory::{MemoryBackend, SystemClock};
 
 use super::Fallback;
@@ -36,6 +36,13 @@ impl LocalBudgets {
     pub(super) fn are_running(&self) -> bool {
         let budgets = self.budgets.get();
         budgets.is_some_and(|budgets| budgets.clock.is_running())
+    }
+
+    /// Gives back what is held in a budget of this process.
+    pub(super) fn credit(&self, receipt: Receipt, n: u64) {
+        if let Some(budgets) = self.budgets.get() {
+            budgets.backend.credit(receipt, n);
+        }
     }
 
     /// Any [`OnFailure::Deny`] refuses, else [`OnFailure::Local`] decides, else the request passes. Policies on trial have

@@ -118,6 +118,8 @@ pub enum Cause {
     /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
     /// how full the budget is then.
     Settled,
+    /// What was held was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
+    Released,
 }
 
 impl<'a> Event<'a> {
@@ -228,7 +230,7 @@ impl Observers {
     }
 
     /// A charge that was corrected.
-    pub(super) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
+    pub(super) fn corrected(&self, verdict: &PolicyVerdict, key: &Key, cause: Cause) {
         if self.listen() {
             self.tell(&Event {
                 policy: verdict.policy(),
@@ -236,14 +238,15 @@ impl Observers {
                 key: Some(key),
                 verdict: Some(verdict.verdict()),
                 is_enforced: verdict.is_enforced(),
-                cause: Cause::Settled,
+                cause,
             });
         }
     }
 
     #[cold]
     fn tell(&self, event: &Event<'_>) {
-        if event.cause != Cause::Settled && event.verdict.is_some_and(Verdict::is_denied) {
+        let is_correction = matches!(event.cause, Cause::Settled | Cause::Released);
+        if !is_correction && event.verdict.is_some_and(Verdict::is_denied) {
             self.denials.write(event);
         }
         if let Some(observer) = &self.observer {

@@ -22,7 +22,7 @@ pub(super) struct Snapshot {
     /// Those for messages.
     pub(super) messages: Coverage,
     /// True if a response may change the cost of its request.
-    pub(super) has_outcomes: bool,
+    pub(super) follows_responses: bool,
     pub(super) proxies: ProxyWatch,
 }
 
@@ -49,15 +49,7 @@ impl Snapshot {
             policy.check_coverage()?;
             policy.check_key()?;
             policy.check_identities(&terms.client)?;
-            if let Some(capability) = terms.offered.missing(policy.needed).next() {
-                return Err(ConfigError::Capability {
-                    policy: policy.name().into(),
-                    capability,
-                });
-            }
-            if let Some(error) = terms.refuses.and_then(|refuses| refuses(policy)) {
-                return Err(error);
-            }
+            terms.check_fit(policy)?;
         }
         check_messages(&policies)?;
         let message_matcher = matcher(&policies, Policy::is_for_messages);
@@ -72,7 +64,7 @@ impl Snapshot {
         Ok(Self {
             requests: coverage(Policy::is_for_requests, matcher),
             messages: coverage(Policy::is_for_messages, message_matcher),
-            has_outcomes: policies.iter().any(|policy| policy.outcome.is_some()),
+            follows_responses: policies.iter().any(|policy| policy.follows_responses()),
             proxies,
             policies,
         })
@@ -123,16 +115,23 @@ fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Refuses outcomes under policies for messages: the cost of a message is known when it passes, and no response changes it.
+/// Refuses what a policy for messages cannot have: the cost of a message is known when it passes, so that no response changes it,
+/// and a message has no end at which it would give back what it held.
 fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
-    let waits = |policy: &&Policy| policy.messages.is_some() && policy.outcome.is_some();
-    match policies.iter().find(waits) {
-        Some(policy) => Err(ConfigError::Messages {
+    for policy in policies.iter().filter(|policy| policy.messages.is_some()) {
+        let reason = if policy.outcome.is_some() {
+            "charges messages, for which no response can say what they cost"
+        } else if policy.holds() {
+            "charges messages, which cannot hold anything; a limit on calls at once is a policy of its own"
+        } else {
+            continue;
+        };
+        return Err(ConfigError::Messages {
             policy: policy.name().into(),
-            reason: "charges messages, for which no response can say what they cost",
-        }),
-        None => Ok(()),
+            reason,
+        });
     }
+    Ok(())
 }
 
 /// No more quotas than are decided together, whatever is asked for.

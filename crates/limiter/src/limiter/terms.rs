@@ -17,3 +17,18 @@ pub(super) struct Terms {
     /// Why a policy cannot be one of this limiter's.
     pub(super) refuses: Option<fn(&Policy) -> Option<ConfigError>>,
 }
+
+impl Terms {
+    /// Refuses a policy that needs more than the backend can, or than the transport can.
+    pub(super) fn check_fit(&self, policy: &Policy) -> Result<(), ConfigError> {
+        if let Some(capability) = self.offered.missing(policy.needs()).next() {
+            return Err(ConfigError::Capability {
+                policy: policy.name().into(),
+                capability,
+            });
+        }
+        self.refuses
+            .and_then(|refuses| refuses(policy))
+            .map_or(Ok(()), Err)
+    }
+}

@@ -1,6 +1,6 @@
 //! The rule while the backend cannot decide.
 
-use crate::{Algorithm, Quota, QuotaError};
+use crate::{Algorithm, Concurrent, Quota, QuotaError};
 
 /// The rule for a request while the backend cannot decide about it.
 ///
@@ -82,6 +82,10 @@ impl Share {
     /// This share of `quota`: limit and burst rounded up, so that a share of a small quota is not nothing, and on to the
     /// next round number if the part is not an exact rate.
     pub(crate) fn of(self, quota: &Quota) -> Quota {
+        if quota.is_held() {
+            let part = Concurrent::try_at_most(quota.limit().div_ceil(self.one_in));
+            return part.map_or(*quota, Quota::from);
+        }
         let burst = quota.capacity().div_ceil(self.one_in);
         let mut step = 1_u64;
         loop {

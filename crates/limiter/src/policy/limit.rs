@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::label::Label;
 use super::name::check_name;
-use crate::{ConfigError, ParseQuotaError, Quota, QuotaError, Scope};
+use crate::{Concurrent, ConfigError, ParseQuotaError, Quota, QuotaError, Scope};
 
 /// A quota of a policy.
 #[derive(Clone, Debug)]
@@ -32,18 +32,19 @@ impl Limit {
 }
 
 /// One quota or several, for [`Policy::new`](crate::Policy::new): a [`Quota`], an array of them, or text as in
-/// [`Quota::parse_all`].
+/// [`Quota::parse_all`]. A pair or triple mixes quotas and limits on [how many at once](Concurrent).
 ///
 /// Headers call a single quota by the policy's name. They call the first of several like the policy, and the others with a
 /// number, `api-2`. Named quotas, such as `[("second", "10/s"), ("day", "1000/day")]`, are `api-second` and `api-day`. Names
 /// belong to the policy, so that another one may have a `day` as well.
 ///
 /// ```
-/// use tollgate::{Policy, Quota, Quotas};
+/// use tollgate::{Concurrent, Policy, Quota, Quotas};
 ///
 /// let policies = [
 ///     Policy::new("one", Quota::per_second(10)),
 ///     Policy::new("two", "10/s burst 50; 1000/day"),
+///     Policy::new("both", (Quota::per_second(10), Concurrent::at_most(5))),
 ///     Policy::new("named", [("second", "10/s"), ("day", "1000/day")]),
 ///     Policy::new("closed", Quotas::none()),
 /// ];
@@ -125,6 +126,26 @@ impl Default for Quotas {
 impl From<Quota> for Quotas {
     fn from(quota: Quota) -> Self {
         Self::of([(None, quota)])
+    }
+}
+
+impl From<Concurrent> for Quotas {
+    fn from(concurrent: Concurrent) -> Self {
+        Quota::from(concurrent).into()
+    }
+}
+
+/// Quotas and limits on [how many at once](Concurrent), in any order.
+impl<A: Into<Quota>, B: Into<Quota>> From<(A, B)> for Quotas {
+    fn from((a, b): (A, B)) -> Self {
+        [a.into(), b.into()].into()
+    }
+}
+
+/// Quotas and limits on [how many at once](Concurrent), in any order.
+impl<A: Into<Quota>, B: Into<Quota>, C: Into<Quota>> From<(A, B, C)> for Quotas {
+    fn from((a, b, c): (A, B, C)) -> Self {
+        [a.into(), b.into(), c.into()].into()
     }
 }
 

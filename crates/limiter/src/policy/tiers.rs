@@ -315,6 +315,13 @@ impl Policy {
         }
     }
 
+    /// True if a request under it may hold something until it is over, in whatever tier it is.
+    pub(crate) fn holds(&self) -> bool {
+        let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        let mut limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
+        limits.any(|limit| limit.quota.is_held())
+    }
+
     /// The most quotas that a request can meet in it.
     #[doc(hidden)]
     pub fn most_limits(&self) -> usize {

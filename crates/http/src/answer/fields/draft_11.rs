@@ -63,7 +63,7 @@ pub(in crate::answer) fn state(of: &Texts, one: &PolicyVerdict, told: Option<u64
     let mut member = Line::new();
     member.text(&of.state);
     member.integer(standing.remaining);
-    if !standing.never {
+    if !standing.is_timeless {
         member.text(";t=");
         member.integer(standing.seconds);
     }

@@ -16,8 +16,8 @@ pub(super) struct Standing {
     pub(super) remaining: u64,
     /// Whole seconds until it is full again or, to a refused caller, until it comes back.
     pub(super) seconds: u64,
-    /// It does not help to come back: the request costs more than a full budget holds.
-    pub(super) never: bool,
+    /// No time can be told: the request costs more than a full budget holds, or nobody knows when what is held is given back.
+    pub(super) is_timeless: bool,
     /// The exact time.
     wait: Duration,
 }
@@ -32,7 +32,7 @@ impl Standing {
             limit: verdict.limit(),
             remaining,
             seconds: whole_seconds(wait),
-            never: false,
+            is_timeless: one.is_held(),
             wait,
         };
         if !one.refuses() {
@@ -44,7 +44,9 @@ impl Standing {
                 ..stands(0, wait)
             },
             None => Self {
-                never: true,
+                is_timeless: told.is_none() || !one.is_held(),
+                // Forms that must state a time do not say 0: the caller would come back at once.
+                seconds: told.unwrap_or_else(|| told_seconds(verdict.reset_after())),
                 ..stands(0, verdict.reset_after())
             },
         }

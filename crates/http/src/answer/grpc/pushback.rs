@@ -14,13 +14,14 @@ const NEVER: HeaderValue = HeaderValue::from_static("-1");
 /// The value of `grpc-retry-pushback-ms`; none where no waiting has a known end, and the client's own backoff is as good.
 pub(super) fn pushback(refusal: &Refusal<'_>) -> Option<HeaderValue> {
     match refusal.reason() {
-        RefusalReason::QuotaExceeded => Some(refusal.retry_after().map_or(NEVER, |wait| {
+        RefusalReason::QuotaExceeded if refusal.never_passes() => Some(NEVER),
+        RefusalReason::QuotaExceeded => refusal.retry_after().map(|wait| {
             if refusal.has_jitter() {
                 value(wait)
             } else {
                 value(Jitter::from(Share::one_in(10)).draw().lengthen(wait))
             }
-        })),
+        }),
         RefusalReason::Undecided => None,
         RefusalReason::Unidentified(_) | RefusalReason::Blocked(_) => Some(NEVER),
     }

@@ -1,0 +1,84 @@
+//! What a request holds, kept for longer than its response.
+
+use std::fmt;
+
+use crate::RateLimitStatus;
+
+/// Keeps what a request holds under [`Concurrent`](tollgate_limiter::Concurrent) limits until it is dropped, and until the response
+/// is over.
+///
+/// A response is over when its body has ended or was dropped, and most handlers need no lease. A handler takes one if its work goes
+/// on without the response: a WebSocket, whose response is over before the first message, or a task that was spawned. Under axum it
+/// is an extractor; elsewhere [`RateLimitStatus::lease`] gives one. Clones hold together: what is held is given back when the last
+/// of them is gone.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, routing::post};
+/// use tollgate::{Concurrent, Lease, RateLimitLayer};
+///
+/// async fn render(lease: Lease) -> &'static str {
+///     tokio::spawn(async move {
+///         // The caller's next video waits for the end of this one.
+///         let _held = lease;
+///     });
+///     "in the works"
+/// }
+///
+/// let app: Router = Router::new()
+///     .route("/videos", post(render))
+///     .layer(RateLimitLayer::new(Concurrent::at_most(2)));
+/// # }
+/// ```
+#[must_use = "what is held is given back when the lease is dropped"]
+pub struct Lease(RateLimitStatus);
+
+impl RateLimitStatus {
+    /// Keeps what the request holds, in all layers around the handler, until the lease is dropped.
+    ///
+    /// ```
+    /// use tollgate::{Lease, RateLimitStatus};
+    ///
+    /// fn of_a_call(call: &tonic::Request<()>) -> Option<Lease> {
+    ///     call.extensions().get().map(RateLimitStatus::lease)
+    /// }
+    /// ```
+    pub fn lease(&self) -> Lease {
+        self.ledger().begin_lease();
+        Lease(self.clone())
+    }
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Self {
+        self.0.lease()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.ledger().end_lease();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lease")
+    }
+}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> axum::extract::FromRequestParts<S> for Lease {
+    type Rejection = (http::StatusCode, &'static str);
+
+    async fn from_request_parts(
+        parts: &mut http::request::Parts,
+        _state: &S,
+    ) -> Result<Self, Self::Rejection> {
+        let status = parts.extensions.get().map(RateLimitStatus::lease);
+        status.ok_or((
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "this handler takes a Lease: add a RateLimitLayer around it that has a status",
+        ))
+    }
+}

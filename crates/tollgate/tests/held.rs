@@ -1,0 +1,681 @@
+//! What a request holds is given back exactly once, however the request ends: over real sockets, by what other callers then get.
+
+#![cfg(feature = "axum")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::sse::{Event, Sse};
+use axum::routing::{any, get, post};
+use bytes::Bytes;
+use http::header::{CONNECTION, RETRY_AFTER, UPGRADE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tollgate::key::Global;
+use tollgate::{
+    Backend, BackendError, Cause, Charge, Checked, Concurrent, ConfigError, Decide, FailureKind,
+    Key, Lease, Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus,
+    Receipt, Scope, Share,
+};
+use tower::ServiceBuilder;
+
+const TWO: Concurrent = Concurrent::at_most(2);
+
+/// A limiter of one policy for all callers, and the number of times that it gave something back.
+struct Held {
+    limiter: Limiter,
+    released: Arc<AtomicUsize>,
+}
+
+impl Held {
+    fn under(policy: Policy) -> Self {
+        Self::on(policy, MemoryBackend::new())
+    }
+
+    fn on(policy: Policy, backend: impl Backend) -> Self {
+        let released = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&released);
+        let limiter = Limiter::builder()
+            .policy(policy.key(Global))
+            .backend(backend)
+            .observe(move |event: &tollgate::Event<'_>| {
+                if event.cause() == Cause::Released {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+            .build()
+            .unwrap();
+        Self { limiter, released }
+    }
+
+    fn two() -> Self {
+        Self::under(Policy::new("held", TWO))
+    }
+
+    /// How many more would be let in now.
+    async fn free(&self) -> u64 {
+        let probe = self.limiter.check("held", Key::global()).cost(0);
+        probe.await.unwrap().remaining()
+    }
+
+    /// Waits until so many would be let in, which a server tells a moment after the client knows.
+    async fn comes_to(&self, free: u64) {
+        let reached = async {
+            while self.free().await != free {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let within = tokio::time::timeout(Duration::from_secs(30), reached);
+        assert!(within.await.is_ok(), "{} are free", self.free().await);
+    }
+
+    fn released(&self) -> usize {
+        self.released.load(Ordering::SeqCst)
+    }
+
+    fn layer(&self) -> RateLimitLayer {
+        RateLimitLayer::new(&self.limiter)
+    }
+}
+
+/// The address of a server.
+async fn serve(app: Router) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(tokio::spawn(
+        async move { axum::serve(listener, app).await },
+    ));
+    address
+}
+
+struct Client(http1::SendRequest<Empty<Bytes>>);
+
+impl Client {
+    async fn to(address: std::net::SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        drop(tokio::spawn(connection.with_upgrades()));
+        Self(sender)
+    }
+
+    async fn get(&mut self, path: &str) -> Response<hyper::body::Incoming> {
+        let request = Request::get(path).header("host", "x").body(Empty::new());
+        self.0.send_request(request.unwrap()).await.unwrap()
+    }
+}
+
+async fn status(address: std::net::SocketAddr, path: &str) -> StatusCode {
+    Client::to(address).await.get(path).await.status()
+}
+
+type Chunks = ReceiverStream<Result<Bytes, Infallible>>;
+
+/// A handler that answers with a stream, and the sender of its chunks.
+#[derive(Clone, Default)]
+struct Streams(Arc<Mutex<Vec<mpsc::Sender<Result<Bytes, Infallible>>>>>);
+
+impl Streams {
+    fn open(&self) -> Chunks {
+        let (sender, receiver) = mpsc::channel(4);
+        self.0.lock().unwrap().push(sender);
+        ReceiverStream::new(receiver)
+    }
+
+    fn close(&self) {
+        self.0.lock().unwrap().clear();
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_whole_gives_back_as_it_leaves() {
+    let held = Held::two();
+    let app = Router::new()
+        .route("/text", get(|| async { "done" }))
+        .route("/empty", get(|| async {}))
+        .layer(held.layer());
+    let address = serve(app).await;
+    for turn in 1..=5 {
+        for path in ["/text", "/empty"] {
+            assert_eq!(status(address, path).await, StatusCode::OK, "{turn}");
+        }
+        held.comes_to(2).await;
+        assert_eq!(held.released(), 2 * turn);
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_body_holds_until_its_end_or_until_the_client_has_gone() {
+    let (held, streams) = (Held::two(), Streams::default());
+    let opened = streams.clone();
+    let stream = get(async move || Body::from_stream(opened.open()));
+    let address = serve(Router::new().route("/", stream).layer(held.layer())).await;
+
+    // given two streams
+    let (mut first, mut second) = (Client::to(address).await, Client::to(address).await);
+    let (first_body, second_body) = (first.get("/").await, second.get("/").await);
+    assert_eq!(held.free().await, 0);
+    assert_eq!(status(address, "/").await, StatusCode::TOO_MANY_REQUESTS);
+
+    // when one client goes in the middle
+    drop((first_body, first));
+    held.comes_to(1).await;
+    assert_eq!(held.released(), 1);
+
+    // and the other reads to the end
+    streams.close();
+    second_body.into_body().collect().await.unwrap();
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 2);
+}
+
+#[tokio::test]
+async fn server_sent_events_hold_while_they_are_sent() {
+    let (held, streams) = (Held::two(), Streams::default());
+    let opened = streams.clone();
+    let events = get(async move || {
+        use tokio_stream::StreamExt;
+        Sse::new(
+            opened
+                .open()
+                .map(|_chunk| Ok::<_, Infallible>(Event::default())),
+        )
+    });
+    let address = serve(Router::new().route("/", events).layer(held.layer())).await;
+    let mut client = Client::to(address).await;
+    let body = client.get("/").await;
+    assert_eq!(held.free().await, 1);
+    drop((body, client));
+    // The server finds out when it sends.
+    for sender in streams.0.lock().unwrap().iter() {
+        let _sent = sender.try_send(Ok(Bytes::new()));
+    }
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 1);
+}
+
+#[tokio::test]
+async fn a_request_whose_client_goes_before_the_answer_gives_back() {
+    let held = Held::two();
+    let app = Router::new().route("/", get(|| pending::<()>()));
+    let address = serve(app.layer(held.layer())).await;
+    let mut client = Client::to(address).await;
+    let asked = tokio::time::timeout(Duration::from_millis(50), client.get("/"));
+    assert!(asked.await.is_err());
+    held.comes_to(1).await;
+    drop(client);
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 1);
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_gives_back() {
+    let held = Held::two();
+    let app = Router::new().route("/", get(|| async { panic!("on purpose") as () }));
+    let address = serve(app.layer(held.layer())).await;
+    for turn in 1..=3 {
+        let mut client = Client::to(address).await;
+        let request = Request::get("/").header("host", "x").body(Empty::new());
+        assert!(client.0.send_request(request.unwrap()).await.is_err());
+        held.comes_to(2).await;
+        assert_eq!(held.released(), turn);
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_outside_or_inside_gives_back() {
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    let gone = |_: Boxed| async { StatusCode::GATEWAY_TIMEOUT };
+    let timeout = || {
+        ServiceBuilder::new()
+            .layer(axum::error_handling::HandleErrorLayer::new(gone))
+            .layer(tower::timeout::TimeoutLayer::new(Duration::from_millis(20)))
+    };
+    let stuck = || Router::new().route("/", get(|| pending::<()>()));
+    for outside in [true, false] {
+        let held = Held::two();
+        let app = if outside {
+            stuck().layer(held.layer()).layer(timeout())
+        } else {
+            stuck().layer(timeout()).layer(held.layer())
+        };
+        let address = serve(app).await;
+        for turn in 1..=3 {
+            let answer = status(address, "/").await;
+            assert_eq!(answer, StatusCode::GATEWAY_TIMEOUT, "{outside}");
+            held.comes_to(2).await;
+            assert_eq!(held.released(), turn, "{outside}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reset_of_an_http_2_stream_gives_back() {
+    let (held, streams) = (Held::two(), Streams::default());
+    let opened = streams.clone();
+    let app = Router::new()
+        .route("/stuck", get(|| pending::<()>()))
+        .route(
+            "/stream",
+            get(async move || Body::from_stream(opened.open())),
+        )
+        .layer(held.layer());
+    let address = serve(app).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    drop(tokio::spawn(connection));
+    let request = |path: &str| {
+        let request = Request::get(format!("http://{address}{path}"));
+        request.body(Empty::<Bytes>::new()).unwrap()
+    };
+
+    // given a call that waits for its answer, and one whose answer is sent
+    let waiting = tokio::spawn(sender.send_request(request("/stuck")));
+    let sent = sender.send_request(request("/stream")).await.unwrap();
+    held.comes_to(0).await;
+
+    // when the client resets both, on a connection that stays
+    waiting.abort();
+    drop(sent);
+
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 2);
+}
+
+#[tokio::test]
+async fn what_a_request_held_before_it_was_refused_further_in_is_given_back() {
+    let held = Held::two();
+    let inner = RateLimitLayer::new(Policy::new("none", tollgate::Quotas::none()).key(Global));
+    let app = Router::new().route("/", get(|| async {}));
+    let address = serve(app.layer(inner).layer(held.layer())).await;
+    for turn in 1..=3 {
+        assert_eq!(status(address, "/").await, StatusCode::FORBIDDEN);
+        held.comes_to(2).await;
+        assert_eq!(held.released(), turn);
+    }
+}
+
+#[tokio::test]
+async fn a_quota_beside_it_that_refuses_holds_nothing() {
+    let held = Held::under(Policy::new("held", (Quota::per_hour(3), TWO)));
+    let app = Router::new().route("/", get(|| async {}));
+    let address = serve(app.layer(held.layer())).await;
+    for expected in [200, 200, 200, 429, 429, 429] {
+        assert_eq!(status(address, "/").await.as_u16(), expected);
+    }
+    let verdicts = held.limiter.check("held", Key::global()).cost(0).await;
+    let verdicts = verdicts.unwrap().verdicts().to_vec();
+    assert_eq!((verdicts[0].remaining(), verdicts[1].remaining()), (0, 2));
+}
+
+#[tokio::test]
+async fn an_annotation_and_a_route_hold_as_the_layer_does() {
+    #[tollgate::rate_limit("1 at once", key = Global)]
+    async fn annotated(state: axum::extract::State<Streams>) -> Body {
+        Body::from_stream(state.open())
+    }
+    use tollgate::MethodRouterExt;
+
+    for headers in [true, false] {
+        let (plain, streams) = (Limiter::from(Quota::per_second(1_000)), Streams::default());
+        let layer = RateLimitLayer::new(plain);
+        let layer = if headers {
+            layer
+        } else {
+            layer.without_headers()
+        };
+        let app = Router::new()
+            .route("/annotated", get(annotated))
+            .route("/route", get(annotated_twin).rate_limit("1 at once"))
+            .with_state(streams.clone())
+            .layer(axum::Extension(tollgate::PeerAddr(
+                "10.0.0.1:1".parse().unwrap(),
+            )))
+            .layer(layer);
+        let address = serve(app).await;
+        for path in ["/annotated", "/route"] {
+            for _turn in 0..3 {
+                let mut client = Client::to(address).await;
+                let first = client.get(path).await;
+                assert_eq!(first.status(), StatusCode::OK, "{path}");
+                let second = status(address, path).await;
+                assert_eq!(second, StatusCode::TOO_MANY_REQUESTS, "{path}");
+                streams.close();
+                first.into_body().collect().await.unwrap();
+                // The server is done with the body a moment later.
+                let mut tries = 0;
+                loop {
+                    let mut client = Client::to(address).await;
+                    let again = client.get(path).await;
+                    let passed = again.status() == StatusCode::OK;
+                    streams.close();
+                    let _rest = again.into_body().collect().await;
+                    if passed {
+                        break;
+                    }
+                    tries += 1;
+                    assert!(tries < 5_000, "{path} is held for ever");
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    async fn annotated_twin(state: axum::extract::State<Streams>) -> Body {
+        Body::from_stream(state.open())
+    }
+}
+
+#[tokio::test]
+async fn a_lease_holds_for_longer_than_the_response() {
+    let held = Held::two();
+    let leases: Arc<Mutex<Vec<Lease>>> = Arc::default();
+    let kept = Arc::clone(&leases);
+    let handler = post(async move |lease: Lease| {
+        let mut kept = kept.lock().unwrap();
+        kept.push(lease.clone());
+        kept.push(lease);
+        "in the works"
+    });
+    let handler = handler.get(async |status: RateLimitStatus| drop(status.lease()));
+    let address = serve(Router::new().route("/", handler).layer(held.layer())).await;
+    let mut client = Client::to(address).await;
+    let request = Request::post("/").header("host", "x").body(Empty::new());
+    let answer = client.0.send_request(request.unwrap()).await.unwrap();
+    answer.into_body().collect().await.unwrap();
+
+    // A lease that ends before the response gives nothing back.
+    assert_eq!(status(address, "/").await, StatusCode::OK);
+    held.comes_to(1).await;
+
+    // The last of its clones gives back.
+    leases.lock().unwrap().pop();
+    assert_eq!((held.free().await, held.released()), (1, 1));
+    leases.lock().unwrap().pop();
+    assert_eq!((held.free().await, held.released()), (2, 2));
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_holds_while_its_handler_keeps_the_lease() {
+    let held = Held::two();
+    let close = Arc::new(tokio::sync::Notify::new());
+    let closed = Arc::clone(&close);
+    // As a WebSocket does: the answer is 101, and the connection goes on elsewhere.
+    let upgrade = any(async move |lease: Lease, request: Request| {
+        drop(tokio::spawn(async move {
+            let _connection = hyper::upgrade::on(request).await.unwrap();
+            closed.notified().await;
+            drop(lease);
+        }));
+        let mut switching = Response::new(Body::empty());
+        *switching.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = switching.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("test"));
+        switching
+    });
+    let address = serve(Router::new().route("/", upgrade).layer(held.layer())).await;
+    let mut client = Client::to(address).await;
+    let request = Request::get("/").header("host", "x");
+    let request = request
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE, "test");
+    let answer = client.0.send_request(request.body(Empty::new()).unwrap());
+    let connection = hyper::upgrade::on(answer.await.unwrap()).await.unwrap();
+
+    assert_eq!((held.free().await, held.released()), (1, 0));
+    close.notify_one();
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 1);
+    drop(connection);
+}
+
+#[tokio::test]
+async fn a_runtime_that_shuts_down_gives_back() {
+    let held = Arc::new(Held::two());
+    let shared = Arc::clone(&held);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let app = Router::new().route("/", get(|| pending::<()>()));
+            let address = serve(app.layer(shared.layer())).await;
+            let mut client = Client::to(address).await;
+            let asked = tokio::time::timeout(Duration::from_millis(50), client.get("/"));
+            assert!(asked.await.is_err());
+            shared.comes_to(1).await;
+        });
+        runtime.shutdown_timeout(Duration::from_secs(10));
+    })
+    .join()
+    .unwrap();
+    assert_eq!((held.free().await, held.released()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_refused_caller_is_told_no_time_unless_there_is_a_hint() {
+    for hint in [None, Some(Duration::from_millis(1_500))] {
+        let policy = Policy::new("held", TWO);
+        let policy = match hint {
+            Some(hint) => policy.retry_hint(hint),
+            None => policy,
+        };
+        let (held, streams) = (Held::under(policy), Streams::default());
+        let opened = streams.clone();
+        let stream = get(async move || Body::from_stream(opened.open()));
+        let address = serve(Router::new().route("/", stream).layer(held.layer())).await;
+        let mut clients = [Client::to(address).await, Client::to(address).await];
+        let [one, other] = &mut clients;
+        let passed = [one.get("/").await, other.get("/").await];
+        let fields = |response: &Response<_>, name: &str| {
+            let value = response.headers().get(name);
+            value.map(|value| value.to_str().unwrap().to_owned())
+        };
+        let policy = Some("\"held\";q=2;qu=\"concurrent-requests\"".to_owned());
+        assert_eq!(
+            fields(&passed[0], "ratelimit"),
+            Some("\"held\";r=1".to_owned())
+        );
+        assert_eq!(fields(&passed[0], "ratelimit-policy"), policy);
+
+        let refused = Client::to(address).await.get("/").await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(fields(&refused, "ratelimit-policy"), policy);
+        let (state, wait) = match hint {
+            None => ("\"held\";r=0", None),
+            Some(_) => ("\"held\";r=0;t=2", Some("2".to_owned())),
+        };
+        assert_eq!(fields(&refused, "ratelimit").as_deref(), Some(state));
+        assert_eq!(fields(&refused, RETRY_AFTER.as_str()), wait);
+        let body = refused.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["violated-policies"][0], "held");
+        assert!(body["detail"].as_str().unwrap().contains("under way"));
+    }
+}
+
+#[tokio::test]
+async fn a_check_is_a_guard() {
+    let held = Held::under(Policy::new("held", (Quota::per_hour(10), TWO)));
+    let ask = || held.limiter.check("held", Key::global());
+    let first: Checked = ask().await.unwrap();
+    let second = ask().await.unwrap();
+    let third = ask().await.unwrap();
+    assert!(!third.is_allowed() && third.retry_after().is_none());
+    drop((second, third));
+    assert_eq!((held.free().await, held.released()), (1, 1));
+
+    // Receipts replace the guard. A credit in part gives back that part.
+    let heavy = ask().cost(1).await.unwrap();
+    let receipts = heavy.into_receipts();
+    assert_eq!((receipts.len(), held.free().await), (2, 0));
+    for receipt in receipts {
+        held.limiter.credit(receipt, 1);
+    }
+    drop(first);
+    assert_eq!(held.free().await, 2);
+    // A check that is not awaited to its end holds nothing.
+    drop(ask());
+    assert_eq!(held.free().await, 2);
+}
+
+#[tokio::test]
+async fn a_policy_on_trial_holds_for_itself_and_refuses_nobody() {
+    let held = Held::under(Policy::new("held", Concurrent::at_most(1)).shadow());
+    let (quotas, streams) = (Limiter::from(Quota::per_hour(2)), Streams::default());
+    let opened = streams.clone();
+    let stream = get(async move || Body::from_stream(opened.open()));
+    let app = Router::new().route("/", stream).layer(held.layer());
+    let address = serve(app).await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::to(address).await;
+        let answer = client.get("/").await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        clients.push((client, answer));
+    }
+    assert_eq!(held.free().await, 0);
+    clients.clear();
+    held.comes_to(1).await;
+    // Two were over the limit, and held nothing.
+    assert_eq!(held.released(), 1);
+    drop(quotas);
+}
+
+#[tokio::test]
+async fn a_trial_beside_a_quota_that_refuses_is_given_back_at_once() {
+    let released = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&released);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("page", Quota::per_hour(1)).key(Global))
+        .policy(Policy::new("held", TWO).key(Global).shadow())
+        .observe(move |event: &tollgate::Event<'_>| {
+            count.fetch_add(
+                usize::from(event.cause() == Cause::Released),
+                Ordering::SeqCst,
+            );
+        })
+        .build()
+        .unwrap();
+    let held = Held { limiter, released };
+    for headers in [true, false] {
+        let layer = match headers {
+            true => held.layer(),
+            false => held.layer().without_headers().without_status(),
+        };
+        let app = Router::new().route("/", get(|| async {})).layer(layer);
+        let address = serve(app).await;
+        for _turn in 0..3 {
+            let _status = status(address, "/").await;
+            held.comes_to(2).await;
+        }
+    }
+    assert_eq!(held.released(), 6);
+}
+
+/// Decides nothing, and says that it could hold.
+#[derive(Debug)]
+struct Failing(MemoryBackend);
+
+impl Backend for Failing {
+    fn decide(&self, _charges: &[Charge<'_>]) -> Decide {
+        let error = BackendError::new(FailureKind::Unreachable, "on purpose");
+        tollgate::Answer::now(Err(error))
+    }
+
+    fn credit(&self, _receipt: Receipt, _n: u64) {
+        panic!("nothing was taken here");
+    }
+
+    fn debit(&self, _receipt: &Receipt, _n: u64) {}
+
+    fn reset(&self, scope: Scope, key: &Key) -> tollgate::Answer<()> {
+        self.0.reset(scope, key)
+    }
+
+    fn capabilities(&self) -> tollgate::Capabilities {
+        self.0.capabilities()
+    }
+}
+
+#[tokio::test]
+async fn each_failure_rule_has_an_outcome() {
+    let share = OnFailure::Local(Share::one_in(2));
+    for (rule, expected) in [
+        (OnFailure::Allow, [200, 200, 200]),
+        (OnFailure::Deny, [503, 503, 503]),
+        // Half of two: one at once in this process.
+        (share, [200, 429, 429]),
+    ] {
+        let policy = Policy::new("held", TWO).on_failure(rule);
+        let (held, streams) = (
+            Held::on(policy, Failing(MemoryBackend::new())),
+            Streams::default(),
+        );
+        let opened = streams.clone();
+        let stream = get(async move || Body::from_stream(opened.open()));
+        let address = serve(Router::new().route("/", stream).layer(held.layer())).await;
+        let mut clients = Vec::new();
+        for expected in expected {
+            let mut client = Client::to(address).await;
+            let answer = client.get("/").await;
+            assert_eq!(answer.status().as_u16(), expected, "{rule:?}");
+            clients.push((client, answer));
+        }
+        clients.clear();
+        if rule == share {
+            // What this process held is given back to this process.
+            let mut tries = 0;
+            while status(address, "/").await != StatusCode::OK {
+                tries += 1;
+                assert!(tries < 5_000, "held for ever");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            assert!(held.released() >= 1);
+        } else {
+            assert_eq!(held.released(), 0);
+        }
+    }
+}
+
+#[test]
+fn limits_that_cannot_be_are_refused_with_the_reason() {
+    assert_eq!(
+        Policy::try_new("held", "0 at once")
+            .unwrap_err()
+            .to_string(),
+        "policy \"held\": quota \"0 at once\": a limit of 0 admits nothing; \"none\" refuses every request, and a policy that is to \
+         refuse none is left out"
+    );
+    let heavy = Policy::new("held", TWO).cost(3);
+    let refused: ConfigError = Limiter::builder().policy(heavy).build().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "policy \"held\": a cost of 3 never passes: a full budget of \"held\" holds 2"
+    );
+    let messages = Policy::new("held", TWO).per_message(tollgate::Messages::received());
+    let refused = Limiter::builder().policy(messages).build().unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("policy \"held\": charges messages, which cannot hold"),
+        "{refused}"
+    );
+}
