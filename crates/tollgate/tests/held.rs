@@ -124,11 +124,12 @@ async fn status(address: std::net::SocketAddr, path: &str) -> StatusCode {
     Client::to(address).await.get(path).await.status()
 }
 
-type Chunks = ReceiverStream<Result<Bytes, Infallible>>;
+type Chunk = Result<Bytes, Infallible>;
+type Chunks = ReceiverStream<Chunk>;
 
 /// A handler that answers with a stream, and the sender of its chunks.
 #[derive(Clone, Default)]
-struct Streams(Arc<Mutex<Vec<mpsc::Sender<Result<Bytes, Infallible>>>>>);
+struct Streams(Arc<Mutex<Vec<mpsc::Sender<Chunk>>>>);
 
 impl Streams {
     fn open(&self) -> Chunks {
@@ -212,7 +213,7 @@ async fn server_sent_events_hold_while_they_are_sent() {
 #[tokio::test]
 async fn a_request_whose_client_goes_before_the_answer_gives_back() {
     let held = Held::two();
-    let app = Router::new().route("/", get(|| pending::<()>()));
+    let app = Router::new().route("/", get(pending::<()>));
     let address = serve(app.layer(held.layer())).await;
     let mut client = Client::to(address).await;
     let asked = tokio::time::timeout(Duration::from_millis(50), client.get("/"));
@@ -246,7 +247,7 @@ async fn a_timeout_outside_or_inside_gives_back() {
             .layer(axum::error_handling::HandleErrorLayer::new(gone))
             .layer(tower::timeout::TimeoutLayer::new(Duration::from_millis(20)))
     };
-    let stuck = || Router::new().route("/", get(|| pending::<()>()));
+    let stuck = || Router::new().route("/", get(pending::<()>));
     for outside in [true, false] {
         let held = Held::two();
         let app = if outside {
@@ -269,7 +270,7 @@ async fn a_reset_of_an_http_2_stream_gives_back() {
     let (held, streams) = (Held::two(), Streams::default());
     let opened = streams.clone();
     let app = Router::new()
-        .route("/stuck", get(|| pending::<()>()))
+        .route("/stuck", get(pending::<()>))
         .route(
             "/stream",
             get(async move || Body::from_stream(opened.open())),
@@ -455,7 +456,7 @@ async fn a_runtime_that_shuts_down_gives_back() {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let app = Router::new().route("/", get(|| pending::<()>()));
+            let app = Router::new().route("/", get(pending::<()>));
             let address = serve(app.layer(shared.layer())).await;
             let mut client = Client::to(address).await;
             let asked = tokio::time::timeout(Duration::from_millis(50), client.get("/"));
@@ -539,7 +540,7 @@ async fn a_check_is_a_guard() {
 #[tokio::test]
 async fn a_policy_on_trial_holds_for_itself_and_refuses_nobody() {
     let held = Held::under(Policy::new("held", Concurrent::at_most(1)).shadow());
-    let (quotas, streams) = (Limiter::from(Quota::per_hour(2)), Streams::default());
+    let streams = Streams::default();
     let opened = streams.clone();
     let stream = get(async move || Body::from_stream(opened.open()));
     let app = Router::new().route("/", stream).layer(held.layer());
@@ -556,7 +557,6 @@ async fn a_policy_on_trial_holds_for_itself_and_refuses_nobody() {
     held.comes_to(1).await;
     // Two were over the limit, and held nothing.
     assert_eq!(held.released(), 1);
-    drop(quotas);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! From a policy as plain data to a policy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 
@@ -61,6 +62,7 @@ impl PolicyConfig {
         policy.shadow = self.shadow;
         policy.on_demand = self.on_demand;
         Ok(policy
+            .retry_hint(Duration::from_secs(self.retry_hint.into()))
             .on_missing(self.on_missing)
             .on_failure(self.on_failure))
     }

@@ -10,6 +10,7 @@
 #[cfg(feature = "macros")]
 mod annotations;
 mod answers;
+mod at_once;
 #[path = "../common/mod.rs"]
 mod common;
 mod health;
