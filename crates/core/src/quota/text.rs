@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use self::words::{Word, Words, words_of};
 use super::Quota;
-use crate::{Algorithm, Concurrent, ParseQuotaError};
+use crate::{Algorithm, ParseQuotaError};
 
 /// The units of a period, the longest first. The first name of each is the one that is written.
 const UNITS: [(u64, &[&str]); 7] = [
@@ -28,7 +28,7 @@ const NOUNS: [&str; 16] = [
     "message", "messages", "token", "tokens", "times",
 ];
 
-/// Words behind the limit of a [`Concurrent`] quota, which has no period. The first are those that are written.
+/// Words behind a limit on how many at once, which has no period. The first are those that are written.
 const AT_ONCE: [&[&str]; 6] = [
     &["at", "once"],
     &["at", "a", "time"],
@@ -131,7 +131,7 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     let mut words = Words::new(&words);
     let first = words.next();
     if let Some(held) = held(first, &mut words)? {
-        return Ok(held.into());
+        return Ok(held);
     }
     // Without anything that could stand before a period it is no quota at all.
     if !words
@@ -173,7 +173,7 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
 }
 
 /// A limit on how many at once; `None` if the words are not those of one. Then none of them was taken.
-fn held(first: &str, words: &mut Words<'_>) -> Result<Option<Concurrent>, ParseQuotaError> {
+fn held(first: &str, words: &mut Words<'_>) -> Result<Option<Quota>, ParseQuotaError> {
     let mut behind = Words::new(words.rest());
     // "5 concurrent requests", "5 requests at once".
     behind.skip_one_of(&NOUNS);
@@ -184,7 +184,7 @@ fn held(first: &str, words: &mut Words<'_>) -> Result<Option<Concurrent>, ParseQ
     behind.skip_one_of(&NOUNS);
     let limit = number(first, "a limit")?.ok_or_else(|| syntax(first, SMALLER_LIMIT))?;
     match behind.next() {
-        "" => Ok(Some(Concurrent::try_at_most(limit)?)),
+        "" => Ok(Some(Quota::held(limit)?)),
         more => Err(syntax(more, "the end")),
     }
 }
@@ -336,6 +336,7 @@ impl<'de> serde::Deserialize<'de> for Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Concurrent;
 
     #[test]
     fn the_forms_of_the_documentation_are_read() {
