@@ -106,6 +106,15 @@ impl PolicyVerdict {
     }
 
     /// True if the charge is held until it is given back: see [`Concurrent`](crate::Concurrent).
+    ///
+    /// ```
+    /// use tollgate::PolicyVerdict;
+    ///
+    /// fn line(of: &PolicyVerdict) -> String {
+    ///     let left = of.verdict().remaining();
+    ///     if of.is_held() { format!("{left} more at once") } else { format!("{left} left") }
+    /// }
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.label.rule().is_held()

@@ -151,6 +151,14 @@ impl<'a> Refusal<'a> {
     }
 
     /// True if the request costs more than a full budget holds, so that no waiting helps.
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| {
+    ///     refusal.response(if refusal.never_passes() { "ask for less" } else { "ask again later" })
+    /// });
+    /// ```
     #[must_use]
     pub fn never_passes(&self) -> bool {
         self.report.never_passes()
