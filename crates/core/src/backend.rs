@@ -27,8 +27,8 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 /// # Wrappers
 ///
 /// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
-/// does not ask for [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have defaults: forward these
-/// as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand
+/// does not ask for [`assume`](Self::assume), [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have
+/// defaults: forward these as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand
 /// for charges that it was not asked about.
 ///
 /// ```
@@ -60,6 +60,10 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 ///         self.inner.reset(scope, key)
 ///     }
 ///
+///     fn assume(&self, charge: &Charge<'_>) -> bool {
+///         self.inner.assume(charge)
+///     }
+///
 ///     fn place(&self) -> Option<String> {
 ///         self.inner.place()
 ///     }
@@ -83,6 +87,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Forgets the state of one identity: its budget is full. Receipts from before lose their meaning, and crediting one of
     /// them afterwards may return units of newer charges.
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()>;
+
+    /// Counts a [held](crate::Concurrent) charge that was not decided, because the backend failed and its request goes on all the
+    /// same. True if the charge is counted as soon as that is possible; then a credit of its [receipt](Verdict::assumed) gives it
+    /// back. False, the default, means that such requests are not counted.
+    fn assume(&self, _charge: &Charge<'_>) -> bool {
+        false
+    }
 
     /// The place of the states, for logs: `10.0.0.7:6379, database 3`, without any secret. `None`, the default, means in this
     /// process.
@@ -138,6 +149,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         (**self).reset(scope, key)
+    }
+
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        (**self).assume(charge)
     }
 
     fn place(&self) -> Option<String> {

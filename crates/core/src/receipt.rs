@@ -87,7 +87,8 @@ impl Receipt {
         self.cost
     }
 
-    /// The time of the charge, by the backend's clock.
+    /// The time of the charge, by the backend's clock; 0 if it was not decided, and the backend
+    /// [assumes](crate::Backend::assume) it.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.at

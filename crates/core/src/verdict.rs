@@ -151,6 +151,32 @@ impl Verdict {
         }
     }
 
+    /// The verdict on a held charge that was not decided and that the backend [assumes](crate::Backend::assume): its outcome is
+    /// unknown, and its receipt, at the time 0, gives back what is assumed.
+    ///
+    /// ```
+    /// use tollgate::{Charge, Concurrent, Key, Mode, Outcome, Quota, Receipt, Scope, Timestamp, Verdict};
+    ///
+    /// let quota = Quota::from(Concurrent::at_most(5));
+    /// let charge = Charge {
+    ///     scope: Scope::of("export", 0, &quota),
+    ///     quota: &quota,
+    ///     key: &Key::from("alice"),
+    ///     cost: 1,
+    ///     mode: Mode::Enforce,
+    /// };
+    /// let verdict = Verdict::assumed(&charge);
+    /// assert_eq!((verdict.outcome(), verdict.taken()), (Outcome::Unknown, 1));
+    /// assert!(Receipt::of(&charge, &verdict, Timestamp::default()).is_some());
+    /// ```
+    #[must_use]
+    pub fn assumed(charge: &Charge<'_>) -> Self {
+        Self {
+            taken: charge.cost,
+            ..Self::unknown(charge.quota.capacity())
+        }
+    }
+
     /// The verdict of a wrapper in front of a backend, such as a cache of denials, that refuses `charge` without asking: it
     /// would pass after `retry_after`, and a cost of `remaining` would pass now. A wait of 0 counts as one of a microsecond.
     ///

@@ -232,6 +232,10 @@ impl Backend for Observed {
         self.0.place()
     }
 
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        self.0.assume(charge)
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }

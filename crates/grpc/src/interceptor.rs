@@ -143,6 +143,10 @@ impl<B: ImmediateBackend> Backend for Immediate<B> {
         self.0.reset(scope, key)
     }
 
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        self.0.assume(charge)
+    }
+
     fn place(&self) -> Option<String> {
         self.0.place()
     }

@@ -161,9 +161,9 @@ impl Config {
             Ruling::Admitted(decided) => return Some(self.let_in(request, Some(*decided))),
             // Limits further in may still want the handle.
             Ruling::Uncharged => return Some(self.let_in(request, None)),
-            Ruling::Undecided(error) => {
+            Ruling::Undecided(error, assumed) => {
                 tracing::debug!(%error, "passed undecided");
-                return Some(self.let_in(request, None));
+                return Some(self.let_in(request, *assumed));
             }
             Ruling::Denied(decided) => (RefusalReason::QuotaExceeded, Some(*decided)),
             Ruling::Refused(refused) => (RefusalReason::of(refused), None),

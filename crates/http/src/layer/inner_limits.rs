@@ -70,7 +70,11 @@ impl<'a> InnerLimits<'a> {
                 self.status.enter(decided.ledger());
                 None
             }
-            Ruling::Uncharged | Ruling::Undecided(_) => None,
+            Ruling::Uncharged | Ruling::Undecided(_, None) => None,
+            Ruling::Undecided(_, Some(assumed)) => {
+                self.status.enter(assumed.ledger());
+                None
+            }
             Ruling::Denied(decided) => {
                 Some(self.refuse(parts, RefusalReason::QuotaExceeded, decided.ledger()))
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use tollgate_core::{Answer, BackendError, Decide, Decision};
+use tollgate_core::{Answer, BackendError, Charge, Decide, Decision, Mode, Timestamp, Verdict};
 
 use super::observer::Cause;
 use super::plan::Entries;
@@ -35,8 +35,8 @@ pub enum Ruling<'a> {
     Admitted(Judgement<'a>),
     /// A quota had no room.
     Denied(Judgement<'a>),
-    /// The backend failed, and the request passes.
-    Undecided(BackendError),
+    /// The backend failed, and the request passes. What it holds all the same is here, if it holds anything.
+    Undecided(BackendError, Option<Judgement<'a>>),
     /// No quota was asked, and the request is refused.
     Refused(Rejection),
 }
@@ -318,7 +318,7 @@ impl Limiter {
         answer: Result<Decision, BackendError>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
-        let (decision, local);
+        let (decision, local, assumed);
         conclude(match self.judge(entries, answer) {
             Ok(decided) => {
                 decision = decided;
@@ -328,8 +328,36 @@ impl Limiter {
                 local = decided;
                 Ruling::of(self, local.0.entries(), &local.1, true)
             }
-            Err(Fallback::Pass(error)) => Ruling::Undecided(error),
+            Err(Fallback::Pass(error)) => {
+                assumed = self.assume(entries);
+                let holds = assumed.as_ref().map(|decision| Judgement {
+                    limiter: self,
+                    entries,
+                    decision,
+                    is_local: false,
+                });
+                Ruling::Undecided(error, holds)
+            }
             Err(Fallback::Refuse(error)) => Ruling::Refused(Rejection::Unavailable(error)),
+        })
+    }
+
+    /// What an undecided request holds all the same, if the backend is to count it. The verdicts are unknown, so that no caller is
+    /// told of them.
+    fn assume(&self, entries: Entries<'_>) -> Option<Decision> {
+        let verdict = |charge: &Charge<'_>| {
+            let holds = charge.quota.is_held() && charge.cost > 0 && charge.mode != Mode::Probe;
+            if holds && self.0.backend.assume(charge) {
+                Verdict::assumed(charge)
+            } else {
+                Verdict::unknown(charge.quota.capacity())
+            }
+        };
+        let holds = entries.policies().any(Policy::holds);
+        holds.then(|| {
+            entries.with_charges(|charges| {
+                Decision::new(Timestamp::default(), true, charges.iter().map(verdict))
+            })
         })
     }
 

@@ -12,7 +12,7 @@ use tollgate_core::{BackendError, Receipt, RetryAfter, Verdict};
 
 use super::plan::Demand;
 use super::planning;
-use super::{Admission, Ledger, Limiter, Pending, Rejection, Ruling};
+use super::{Admission, Judgement, Ledger, Limiter, Pending, Rejection, Ruling};
 use crate::{Block, Key, Policy};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
@@ -219,7 +219,8 @@ enum Outcome {
         verdicts: Vec<Verdict>,
         ledger: Ledger,
     },
-    Undecided(BackendError),
+    /// What is held all the same is given back when the ledger is dropped.
+    Undecided(BackendError, Ledger),
     Unlimited,
     Blocked(Block),
 }
@@ -231,7 +232,10 @@ impl Checked {
             Ruling::Admitted(decided) | Ruling::Denied(decided) => {
                 Outcome::decided(decided.ledger())
             }
-            Ruling::Undecided(error) => Outcome::Undecided(error),
+            Ruling::Undecided(error, assumed) => {
+                let ledger = assumed.map(Judgement::ledger).unwrap_or_default();
+                Outcome::Undecided(error, ledger)
+            }
             Ruling::Refused(Rejection::Blocked(how)) => Outcome::Blocked(how),
             Ruling::Refused(Rejection::Unavailable(error)) => {
                 return Err(CheckError::Unavailable(error));
@@ -257,7 +261,7 @@ impl Checked {
             || match &self.outcome {
                 // A probe is never refused as a whole, so its verdicts are looked at.
                 Outcome::Decided { verdicts, .. } => !verdicts.iter().any(Verdict::is_denied),
-                Outcome::Undecided(_) | Outcome::Unlimited => true,
+                Outcome::Undecided(..) | Outcome::Unlimited => true,
                 Outcome::Blocked(_) => false,
             }
     }
@@ -302,7 +306,7 @@ impl Checked {
     #[must_use]
     pub fn undecided(&self) -> Option<&BackendError> {
         match &self.outcome {
-            Outcome::Undecided(error) => Some(error),
+            Outcome::Undecided(error, _) => Some(error),
             _ => None,
         }
     }
@@ -321,7 +325,9 @@ impl Checked {
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
         match self.outcome {
-            Outcome::Decided { ledger, .. } => ledger.into_receipts(),
+            Outcome::Decided { ledger, .. } | Outcome::Undecided(_, ledger) => {
+                ledger.into_receipts()
+            }
             _ => Vec::new(),
         }
     }
