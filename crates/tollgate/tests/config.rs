@@ -494,3 +494,34 @@ async fn a_check_may_name_anybody_where_the_key_is_left_out_and_no_text_where_it
         "{refused}"
     );
 }
+
+#[tokio::test]
+async fn limits_on_how_many_at_once_stand_beside_quotas_and_in_tiers() {
+    let text = r#"
+        [[policies]]
+        name = "exports"
+        quotas = "30/min; 2 at once"
+        key = { header = "x-api-key" }
+
+        [policies.tiers]
+        by = { partner = "gold", intern = "trial" }
+        quotas = { gold = "300/min; 4 at once", trial = "1 at once" }
+    "#;
+    let config: LimiterConfig = toml::from_str(text).unwrap();
+    let limiter = config.build(&registry()).unwrap().build().unwrap();
+    for (key, at_once) in [("anybody", 2), ("partner", 4), ("intern", 1)] {
+        for _turn in 0..3 {
+            let mut held = Vec::new();
+            for _ in 0..at_once {
+                let checked = limiter.check("exports", key).await.unwrap();
+                assert!(checked.is_allowed(), "{key}: {} are held", held.len());
+                held.push(checked);
+            }
+            let refused = limiter.check("exports", key).await.unwrap();
+            assert!(
+                !refused.is_allowed() && refused.retry_after().is_none(),
+                "{key}"
+            );
+        }
+    }
+}

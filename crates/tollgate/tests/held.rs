@@ -450,6 +450,50 @@ async fn an_upgraded_connection_holds_while_its_handler_keeps_the_lease() {
 }
 
 #[tokio::test]
+async fn a_connection_by_connect_over_http_2_holds_while_its_handler_keeps_the_lease() {
+    let held = Held::two();
+    let close = Arc::new(tokio::sync::Notify::new());
+    let closed = Arc::clone(&close);
+    // As a WebSocket does over HTTP/2: the answer is 200, and the stream is the connection.
+    let connect = any(async move |lease: Lease, request: Request| {
+        drop(tokio::spawn(async move {
+            let _connection = hyper::upgrade::on(request).await.unwrap();
+            closed.notified().await;
+            drop(lease);
+        }));
+    });
+    let app = Router::new().route("/socket", connect);
+    let app = app.layer(held.layer()).route("/", get(|| async {}));
+    let address = serve(app).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    drop(tokio::spawn(connection));
+    let mut request = |method: http::Method, path: &str| {
+        let request = Request::builder().method(method.clone());
+        let request = request.uri(format!("http://{address}{path}"));
+        let mut request = request.body(Empty::<Bytes>::new()).unwrap();
+        if method == http::Method::CONNECT {
+            let protocol = hyper::ext::Protocol::from_static("websocket");
+            request.extensions_mut().insert(protocol);
+        }
+        sender.send_request(request)
+    };
+    // The first answer brings the settings, which allow the second request.
+    request(http::Method::GET, "/").await.unwrap();
+    let answer = request(http::Method::CONNECT, "/socket").await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let connection = hyper::upgrade::on(answer).await.unwrap();
+
+    assert_eq!((held.free().await, held.released()), (1, 0));
+    close.notify_one();
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 1);
+    drop(connection);
+}
+
+#[tokio::test]
 async fn a_runtime_that_shuts_down_gives_back() {
     let held = Arc::new(Held::two());
     let shared = Arc::clone(&held);
@@ -652,6 +696,41 @@ async fn each_failure_rule_has_an_outcome() {
         } else {
             assert_eq!(held.released(), 0);
         }
+    }
+}
+
+#[tokio::test]
+async fn if_something_is_held_of_every_key_in_memory_the_failure_rule_acts() {
+    for (rule, passes) in [(OnFailure::Allow, true), (OnFailure::Deny, false)] {
+        let backend = MemoryBackend::builder().max_keys(64).build();
+        let limiter = Limiter::builder()
+            .policy(Policy::new("held", TWO).on_failure(rule))
+            .backend(backend)
+            .build()
+            .unwrap();
+        let mut held = Vec::new();
+        let mut undecided = 0;
+        for caller in 0..500 {
+            match limiter.check("held", format!("caller {caller}")).await {
+                Ok(checked) => {
+                    undecided += usize::from(checked.undecided().is_some());
+                    held.push(checked);
+                }
+                Err(error) => assert!(!passes, "{error}"),
+            }
+        }
+        assert!(held.len() - undecided <= 64);
+        assert_eq!(undecided > 0, passes);
+        // Callers who are known are decided as ever.
+        let known = limiter.check("held", "caller 0").await.unwrap();
+        assert!(known.is_allowed() && known.undecided().is_none());
+        assert!(
+            !limiter
+                .check("held", "caller 0")
+                .await
+                .unwrap()
+                .is_allowed()
+        );
     }
 }
 

@@ -75,7 +75,14 @@ async fn the_options_of_methods_and_services_are_policies() {
 
 #[tokio::test]
 async fn an_option_takes_the_quotas_that_a_policy_takes() {
-    for quotas in ["10/h; 5/s", "10/h burst 3, 5 per second", "10/h", "none"] {
+    for quotas in [
+        "10/h; 5/s",
+        "10/h burst 3, 5 per second",
+        "10/h",
+        "30/min; 5 at once",
+        "5 at once",
+        "none",
+    ] {
         let contract = contract("", &limit(&format!(r#"quota: "{quotas}" name: "place""#)));
         let expected = Policy::new("place", quotas).grpc("shop.v1.Orders/Place");
         let policies = contract.policies().unwrap();
@@ -94,6 +101,7 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
             "`burst` belongs to a single quota, but `quota` is \"10/h; 5/s\"",
         ),
         (r#"quota: "none" burst: 9"#, "`quota` is \"none\""),
+        (r#"quota: "5 at once" burst: 9"#, "has no period"),
     ] {
         let error = contract("", &limit(fields))
             .policies()
@@ -102,6 +110,29 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         assert!(error.starts_with("shop.v1.Orders/Place: "), "{error}");
         assert!(error.contains(expected), "{fields}: {error}");
     }
+}
+
+#[tokio::test]
+async fn an_option_limits_how_many_calls_run_at_once_and_not_how_many_messages() {
+    let upload = limit(r#"quota: "30/min; 2 at once""#);
+    let contract = contract_of_streams("", "", &upload);
+    let limiter = Limiter::builder()
+        .policies(contract.policies().unwrap())
+        .build()
+        .unwrap();
+    let upload = || limiter.check("shop.v1.orders/upload", "alice");
+    let held = [upload().await.unwrap(), upload().await.unwrap()];
+    assert!(held.iter().all(tollgate::Checked::is_allowed));
+    let refused = upload().await.unwrap();
+    assert!(!refused.is_allowed() && refused.retry_after().is_none());
+    drop(held);
+    assert!(upload().await.unwrap().is_allowed());
+
+    let messages = message_limit(r#"quota: "2 at once" of: RECEIVED"#);
+    let policies = contract_of_streams("", "", &messages).policies().unwrap();
+    let refused = Limiter::builder().policies(policies).build().unwrap_err();
+    let says = "policy \"shop.v1.orders/upload/messages\": charges messages, which cannot hold";
+    assert!(refused.to_string().starts_with(says), "{refused}");
 }
 
 #[test]

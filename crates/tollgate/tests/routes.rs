@@ -16,7 +16,7 @@ use axum::Router;
 use axum::routing::{MethodRouter, any, get, post};
 use common::header;
 use common::served::Served;
-use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer};
+use tollgate::{Concurrent, Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer};
 
 async fn hello() -> &'static str {
     "hello"
@@ -64,6 +64,33 @@ async fn a_limit_covers_the_handlers_that_the_route_has_by_then() {
     let server = Served::new(app).await;
     let statuses = server.statuses(["POST /", "POST /", "/", "/"]).await;
     assert_eq!(statuses, [200, 429, 200, 200]);
+}
+
+#[tokio::test]
+async fn a_route_takes_a_limit_on_how_many_at_once_beside_quotas() {
+    let (rate, two) = (Quota::per_hour(9), Concurrent::at_most(2));
+    let app = Router::new()
+        .route("/alone", get(hello).rate_limit(two))
+        .route("/pair", get(hello).rate_limit((rate, two)))
+        .route("/three", get(hello).rate_limit(("9/hour", rate, two)))
+        .route("/text", get(hello).rate_limit("9/hour; 2 at once"))
+        .layer(RateLimitLayer::new(limiter()));
+    let server = Served::new(app).await;
+    let at_once = |name: &str| format!("\"{name}\";q=2;qu=\"concurrent-requests\"");
+    for (path, policy) in [
+        ("/alone", at_once("get/alone")),
+        ("/pair", at_once("get/pair-2")),
+        ("/three", at_once("get/three-3")),
+        ("/text", at_once("get/text-2")),
+    ] {
+        // Held and given back again: more in turn than at once.
+        for _ in 0..4 {
+            let response = server.get(path).await;
+            assert_eq!(response.status(), 200, "{path}");
+            let policies = header(&response, "ratelimit-policy");
+            assert!(policies.ends_with(&policy), "{policies}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::MethodRouter;
 use http::Method;
-use tollgate_core::Quota;
+use tollgate_core::{Concurrent, Quota};
 use tollgate_limiter::transport::literal;
 
 use super::guard::enter_route;
@@ -52,7 +52,8 @@ use super::site::{Owner, Site};
 /// A request is refused before its body is read. As with [`rate_limit`](macro@crate::rate_limit), a
 /// [`RateLimitLayer`](crate::RateLimitLayer) has to surround the route, which answers 500 without one.
 pub trait MethodRouterExt: Sized + private::Sealed {
-    /// Limits each client address to this quota, or to all of several: `"2/hour"`, a [`Quota`], or an array of either.
+    /// Limits each client address to this quota, or to all of several: `"2/hour"`, a [`Quota`], a [`Concurrent`], or an array or a
+    /// tuple of them.
     ///
     /// The limit is called by method and route, such as `get/export`, so that each has budgets of its own; `HEAD` counts as
     /// `GET`. A limit with another key or name is a policy of the limiter: see [`rate_limit_by`](Self::rate_limit_by).
@@ -88,19 +89,21 @@ where
     }
 }
 
-/// The quotas that [`MethodRouterExt::rate_limit`] takes: a text such as `"2/hour"`, a [`Quota`], or an array of either.
+/// The quotas that [`MethodRouterExt::rate_limit`] takes: a text such as `"2/hour"`, a [`Quota`], a [`Concurrent`], or an array or a
+/// tuple of them.
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use tollgate::{MethodRouterExt, Quota};
+/// use tollgate::{Concurrent, MethodRouterExt, Quota};
 ///
 /// let app: Router = Router::new()
 ///     .route("/export", get(|| async {}).rate_limit("2/hour"))
-///     .route("/search", get(|| async {}).rate_limit([Quota::per_second(10), Quota::per_day(1_000)]));
+///     .route("/search", get(|| async {}).rate_limit([Quota::per_second(10), Quota::per_day(1_000)]))
+///     .route("/events", get(|| async {}).rate_limit((Quota::per_minute(30), Concurrent::at_most(5))));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a quota of a route",
-    note = "use a text such as \"2/hour\", a `Quota`, or an array of either"
+    note = "use a text such as \"2/hour\", a `Quota`, a `Concurrent`, or an array or a tuple of them"
 )]
 pub trait RouteQuotas: private::Sealed {
     #[doc(hidden)]
@@ -111,6 +114,12 @@ pub trait RouteQuotas: private::Sealed {
 impl RouteQuotas for Quota {
     fn into_quotas(self) -> Vec<Quota> {
         vec![self]
+    }
+}
+
+impl RouteQuotas for Concurrent {
+    fn into_quotas(self) -> Vec<Quota> {
+        vec![self.into()]
     }
 }
 
@@ -130,6 +139,22 @@ impl<Q: RouteQuotas, const N: usize> RouteQuotas for [Q; N] {
             quotas.extend(quota.into_quotas());
         }
         quotas
+    }
+}
+
+impl<A: RouteQuotas, B: RouteQuotas> RouteQuotas for (A, B) {
+    #[track_caller]
+    fn into_quotas(self) -> Vec<Quota> {
+        let mut quotas = self.0.into_quotas();
+        quotas.extend(self.1.into_quotas());
+        quotas
+    }
+}
+
+impl<A: RouteQuotas, B: RouteQuotas, C: RouteQuotas> RouteQuotas for (A, B, C) {
+    #[track_caller]
+    fn into_quotas(self) -> Vec<Quota> {
+        ((self.0, self.1), self.2).into_quotas()
     }
 }
 
@@ -271,12 +296,15 @@ mod private {
 
     use axum::routing::MethodRouter;
 
-    use tollgate_core::Quota;
+    use tollgate_core::{Concurrent, Quota};
 
     pub trait Sealed {}
 
     impl<S> Sealed for MethodRouter<S, Infallible> {}
     impl Sealed for Quota {}
+    impl Sealed for Concurrent {}
     impl Sealed for &str {}
     impl<Q: Sealed, const N: usize> Sealed for [Q; N] {}
+    impl<A: Sealed, B: Sealed> Sealed for (A, B) {}
+    impl<A: Sealed, B: Sealed, C: Sealed> Sealed for (A, B, C) {}
 }

@@ -11,6 +11,8 @@
 mod annotations;
 mod answers;
 mod at_once;
+#[cfg(feature = "macros")]
+mod at_once_annotated;
 #[path = "../common/mod.rs"]
 mod common;
 mod health;
