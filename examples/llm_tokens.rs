@@ -14,6 +14,7 @@ use tollgate::{Concurrent, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Ra
 use tollgate_examples::serve;
 
 /// A part of the model's answer.
+#[derive(Clone, Copy, Debug)]
 enum Chunk {
     Text(&'static str),
     Usage { total_tokens: u64 },

@@ -85,6 +85,12 @@ impl Held {
         assert!(within.await.is_ok(), "{} are free", self.free().await);
     }
 
+    /// How many places are free, whatever a quota beside them has left.
+    async fn places_free(&self) -> u64 {
+        let probe = self.limiter.check("held", Key::global()).cost(0);
+        probe.await.unwrap().verdicts()[1].remaining()
+    }
+
     fn released(&self) -> usize {
         self.released.load(Ordering::SeqCst)
     }
@@ -324,6 +330,132 @@ async fn a_quota_beside_it_that_refuses_holds_nothing() {
     let verdicts = held.limiter.check("held", Key::global()).cost(0).await;
     let verdicts = verdicts.unwrap().verdicts().to_vec();
     assert_eq!((verdicts[0].remaining(), verdicts[1].remaining()), (0, 2));
+}
+
+#[tokio::test]
+async fn a_request_that_is_one_too_many_takes_nothing_from_the_quotas_beside_it() {
+    // In one policy, and in two, as for tokens that cost more than one.
+    let together = Policy::new("held", (Quota::per_hour(10), TWO));
+    let alone = [
+        Policy::new("held", Quota::per_hour(100)).cost(10),
+        Policy::new("places", TWO),
+    ];
+    for policies in [vec![together], alone.to_vec()] {
+        let limiter = Limiter::builder()
+            .policies(policies.into_iter().map(|policy| policy.key(Global)))
+            .build()
+            .unwrap();
+        let streams = Streams::default();
+        let opened = streams.clone();
+        let stream = get(async move || Body::from_stream(opened.open()));
+        let app = Router::new().route("/", stream);
+        let address = serve(app.layer(RateLimitLayer::new(&limiter))).await;
+        let mut clients = Vec::new();
+        for expected in [200, 200, 429, 429, 429] {
+            let mut client = Client::to(address).await;
+            let answer = client.get("/").await;
+            assert_eq!(answer.status().as_u16(), expected);
+            clients.push((client, answer));
+        }
+        let left = limiter.check("held", Key::global()).cost(0).await.unwrap();
+        let left = left.verdicts()[0];
+        assert_eq!(left.remaining() * 10, left.limit() * 8);
+    }
+}
+
+#[tokio::test]
+async fn who_keeps_all_places_of_its_own_shuts_out_nobody_else() {
+    let by_caller = Policy::new("own", TWO).key(tollgate::key::Header::new("x-api-key"));
+    let shared = Policy::new("shared", Concurrent::at_most(4)).key(Global);
+    let limiter = Limiter::builder()
+        .policies([by_caller, shared])
+        .build()
+        .unwrap();
+    let app = Router::new().route("/", post(async |body: Bytes| body.len().to_string()));
+    let address = serve(app.layer(RateLimitLayer::new(&limiter))).await;
+    // Each sends a head that promises a body, and then nothing.
+    let slow = async |key: &str| {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST / HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        (stream, String::from_utf8_lossy(&status[9..]).into_owned())
+    };
+    let mut kept = Vec::new();
+    for (key, expected) in [
+        ("slow", "100"),
+        ("slow", "100"),
+        ("slow", "429"),
+        ("slow", "429"),
+        ("other", "100"),
+        ("other", "100"),
+        ("other", "429"),
+        // The shared budget is what callers can fill together.
+        ("third", "429"),
+    ] {
+        let (stream, status) = slow(key).await;
+        assert_eq!(status, expected, "{key}");
+        kept.push(stream);
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_reset_at_once_are_charged_by_the_quota_beside_it() {
+    let held = Held::under(Policy::new("held", (Quota::per_hour(20), TWO)));
+    let app = Router::new().route("/", get(pending::<()>));
+    let address = serve(app.layer(held.layer())).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    drop(tokio::spawn(connection));
+    let mut resets = 0;
+    let refused = loop {
+        let request = Request::get(format!("http://{address}/")).body(Empty::<Bytes>::new());
+        let answer = sender.send_request(request.unwrap());
+        // Those that pass are never answered, and are reset.
+        match tokio::time::timeout(Duration::from_millis(20), answer).await {
+            Ok(refused) => break refused.unwrap(),
+            Err(_elapsed) => resets += 1,
+        }
+        assert!(resets <= 20);
+        while held.places_free().await < 2 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert_eq!(
+        (refused.status(), resets),
+        (StatusCode::TOO_MANY_REQUESTS, 20)
+    );
+    assert!(refused.headers().contains_key(RETRY_AFTER));
+}
+
+#[tokio::test]
+async fn a_smaller_limit_cuts_nobody_off_and_lets_nobody_in_before_enough_have_gone() {
+    let policy = |limit| Policy::new("held", Concurrent::at_most(limit));
+    let limiter = Limiter::from(policy(4));
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(limiter.check("held", "alice").await.unwrap());
+    }
+    limiter.replace([policy(2)]).unwrap();
+    for left in [4, 3, 2] {
+        let refused = limiter.check("held", "alice").await.unwrap();
+        assert!(!refused.is_allowed(), "{left} are held");
+        drop(held.pop());
+    }
+    let again = limiter.check("held", "alice").await.unwrap();
+    assert!(again.is_allowed());
+    assert!(!limiter.check("held", "alice").await.unwrap().is_allowed());
+
+    // A larger one lets more in at once.
+    limiter.replace([policy(3)]).unwrap();
+    let third = limiter.check("held", "alice").await.unwrap();
+    assert!(third.is_allowed() && !limiter.check("held", "alice").await.unwrap().is_allowed());
 }
 
 #[tokio::test]
