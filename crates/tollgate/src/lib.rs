@@ -33,6 +33,7 @@
 //! | How do I limit one handler where it stands? | [`rate_limit`], [`MethodRouterExt`] |
 //! | How do paying customers get more? | [`Tiers`] |
 //! | How do I charge what a request really cost? | [`Policy::count_if`], [`Policy::settle_by`], [`RateLimitStatus::settle`] |
+//! | How do I limit how many uploads, streams or sockets a caller has at once? | [`Concurrent`], [`Lease`] |
 //! | How do I limit a job that is no request? | [`Limiter::check`] |
 //! | How do I try a limit before it is enforced? | [`Policy::shadow`], [`LimiterBuilder::observe`] |
 //! | How do I change limits while the service runs? | [`Limiter::replace`] |
@@ -226,3 +227,8 @@ pub mod __frames {
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeExamples;
+
+/// The examples of `docs/at_once.md`, compiled and run with the tests.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../docs/at_once.md")]
+pub struct AtOnceExamples;
