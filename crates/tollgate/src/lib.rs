@@ -223,12 +223,8 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The README's examples, compiled and run with the tests.
+/// The examples of the README and of the page about limits on how many at once, compiled and run with the tests.
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
-pub struct ReadmeExamples;
-
-/// The examples of `docs/at_once.md`, compiled and run with the tests.
-#[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../docs/at_once.md")]
-pub struct AtOnceExamples;
+pub struct ReadmeExamples;
