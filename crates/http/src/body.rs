@@ -59,20 +59,27 @@ pub trait ResponseBody: http_body::Body {
     /// Makes a body of these bytes, which may be empty.
     fn from_bytes(bytes: Bytes) -> Self;
 
-    /// Makes the body report to `watch` how much of it is sent. Called only if a policy charges by the bytes that were sent.
+    /// Makes the body report to `watch` how much of it is sent, and its end. Called only if a policy charges by the bytes that were
+    /// sent, or if something is [held](tollgate_limiter::Concurrent) until the response is over.
     ///
-    /// The default counts a body of known size as sent whole, and leaves the charge for a body of unknown size as it is. A body
-    /// that can hold another one wraps itself in a [`Watched`].
+    /// The default counts a body of known size as sent whole, and leaves the charge for a body of unknown size as it is. Either is
+    /// over for it as it leaves, so that what is held is given back then. A body that can hold another one wraps itself in a
+    /// [`Watched`], and one that is sent bit by bit must, if it is to hold.
     #[must_use]
-    fn watched(self, mut watch: BodyWatch) -> Self
+    fn watched(self, watch: BodyWatch) -> Self
     where
         Self: Sized,
     {
-        match self.size_hint().exact() {
-            Some(size) => watch.sent(size),
-            None => watch.look_away(),
-        }
+        sent_at_once(&self, watch);
         self
+    }
+}
+
+/// Reports a body that cannot report itself as it leaves.
+fn sent_at_once(body: &impl http_body::Body, mut watch: BodyWatch) {
+    match body.size_hint().exact() {
+        Some(size) => watch.sent(size),
+        None => watch.look_away(),
     }
 }
 
@@ -132,6 +139,17 @@ where
 {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::Left(L::from_bytes(bytes))
+    }
+
+    fn watched(self, watch: BodyWatch) -> Self {
+        match self {
+            Self::Left(body) => Self::Left(body.watched(watch)),
+            // It can hold no other body.
+            Self::Right(body) => {
+                sent_at_once(&body, watch);
+                Self::Right(body)
+            }
+        }
     }
 }
 

@@ -42,10 +42,12 @@ struct Handle {
     charges: Charges,
     /// The settings of the layer; `None` if no layer made the handle.
     config: Option<Arc<Config>>,
-    /// The number of layers further out.
-    depth: usize,
+    /// The response of the layer that made it: see [`Ledger::begin_response`].
+    response: u32,
     /// True if one of these layers writes headers.
     writes: bool,
+    /// True if the ledger of the outermost layer holds something: nearly every response finds out here that it need not ask.
+    holds: AtomicBool,
 }
 
 /// The charges of all layers around the handler.
@@ -74,9 +76,10 @@ impl RateLimitStatus {
     #[inline(always)]
     pub(crate) fn outermost(config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
         Self(Arc::new(Handle {
+            holds: AtomicBool::new(ledger.holds()),
             charges: Charges::Here(Mutex::new(ledger)),
             config: Some(Arc::clone(config)),
-            depth: 0,
+            response: 0,
             writes,
         }))
     }
@@ -90,8 +93,9 @@ impl RateLimitStatus {
         let status = Self(Arc::new(Handle {
             charges: Charges::Outermost(outermost.clone()),
             config: Some(Arc::clone(config)),
-            depth: self.0.depth + usize::from(self.0.config.is_some()),
+            response: outermost.ledger().begin_response(),
             writes: writes || self.0.writes,
+            holds: AtomicBool::new(false),
         }));
         status.enter(ledger);
         status
@@ -109,8 +113,8 @@ impl RateLimitStatus {
     }
 
     #[inline]
-    fn depth(&self) -> usize {
-        self.0.depth
+    fn response(&self) -> u32 {
+        self.0.response
     }
 
     #[inline]
@@ -121,11 +125,25 @@ impl RateLimitStatus {
         }
     }
 
-    /// Lets `look` see what the nearest layer and those further in have decided, and whether anything is held.
+    /// Lets `look` see what the nearest layer and those further in have decided.
     #[inline]
-    pub(crate) fn look<T>(&self, look: impl FnOnce(Report<'_>, bool) -> T) -> T {
-        let ledger = self.ledger();
-        look(ledger.report_from(self.depth()), ledger.holds())
+    pub(crate) fn look<T>(&self, look: impl FnOnce(Report<'_>) -> T) -> T {
+        look(self.ledger().report_from(self.response()))
+    }
+
+    /// True if something is held for the request.
+    // Whoever enters a charge does so before the response is there, so that no other order is needed.
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        self.outermost_handle().holds.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn outermost_handle(&self) -> &Handle {
+        match &self.0.charges {
+            Charges::Here(_) => &self.0,
+            Charges::Outermost(outermost) => &outermost.0,
+        }
     }
 
     /// Tells the operator that a connection goes on without a lease.
@@ -142,22 +160,29 @@ impl RateLimitStatus {
 
     /// Enters a decision of the nearest layer, or of a limit within it.
     pub(crate) fn enter(&self, ledger: Ledger) {
-        self.ledger().append(ledger, self.depth());
+        if ledger.holds() {
+            self.outermost_handle().holds.store(true, Ordering::Relaxed);
+        }
+        self.ledger().append(ledger, self.response());
     }
 
-    /// Credits all charges so far, because a limit further in refuses the request.
-    pub(crate) fn give_back(&self) {
-        self.ledger().give_back();
+    /// Credits all charges so far, because a limit further in refuses the request, and enters what that limit decided.
+    pub(crate) fn give_back(&self, mut refusal: Ledger) {
+        // A policy on trial may have taken something for the request.
+        refusal.release();
+        let mut ledger = self.ledger();
+        ledger.give_back();
+        ledger.append(refusal, self.response());
     }
 
     /// Corrects the charges of the nearest layer by the response. Returns true if some depend on its body.
     pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
-        self.ledger().settle_by_response(self.depth(), response)
+        self.ledger().settle_by_response(self.response(), response)
     }
 
     /// Corrects the charges by the bytes of the body that were sent.
     pub(crate) fn settle_by_bytes(&self, sent: u64) {
-        self.ledger().settle_by_bytes(self.depth(), sent);
+        self.ledger().settle_by_bytes(self.response(), sent);
     }
 
     /// States the real cost of the request under a policy, once it is known: the tokens of an answer, the rows of a query. A
@@ -239,14 +264,21 @@ impl ResponseEnd {
     pub(crate) fn ignore(mut self) {
         self.matters = false;
     }
+
+    // A call of its own, so that the usual end, which does not matter, is short.
+    #[cold]
+    fn come(&self) {
+        if self.status.holds() {
+            self.status.ledger().end_response(self.status.response());
+        }
+    }
 }
 
 impl Drop for ResponseEnd {
     #[inline]
     fn drop(&mut self) {
         if self.matters {
-            let status = &self.status;
-            status.ledger().end_response(status.depth());
+            self.come();
         }
     }
 }

@@ -126,6 +126,7 @@ impl PolicyVerdict {
     }
 
     /// True if the request depended on the quota, and it was asked.
+    #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
     }
@@ -165,6 +166,7 @@ impl<'a> Report<'a> {
     }
 
     /// The only verdict, if the request depended on it.
+    #[inline]
     pub fn sole(self) -> Option<&'a PolicyVerdict> {
         match self.0 {
             [sole] if sole.counts() => Some(sole),

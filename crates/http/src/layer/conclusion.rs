@@ -28,7 +28,16 @@ pub(super) struct Completion {
 }
 
 impl Completion {
+    #[inline]
     pub(super) fn complete<R: ResponseBody>(self, response: &mut Response<R>) {
+        if !self.writes && !self.settles && !self.end.status.holds() {
+            return self.end.ignore();
+        }
+        self.complete_aloud(response);
+    }
+
+    #[inline(never)]
+    fn complete_aloud<R: ResponseBody>(self, response: &mut Response<R>) {
         let Self {
             end,
             writes,
@@ -36,13 +45,13 @@ impl Completion {
         } = self;
         let status = &end.status;
         let is_by_bytes = settles && status.settle_by_response(&ResponseView::of(response));
-        let writes = writes && has_fields_on(response.status());
-        let holds = status.look(|report, holds| {
-            if writes && let Some(config) = status.config() {
-                config.answers.write(response.headers_mut(), report);
-            }
-            holds
-        });
+        if writes
+            && has_fields_on(response.status())
+            && let Some(config) = status.config()
+        {
+            status.look(|report| config.answers.write(response.headers_mut(), report));
+        }
+        let holds = status.holds();
         if holds || is_by_bytes {
             watch(response, end, holds, is_by_bytes);
         } else {
@@ -247,8 +256,7 @@ impl Config {
         let response = self.answers.refuse(reason, report, view, writes);
         if let Some(outer) = outer {
             // A refused request costs nothing: what layers further out took for it comes back.
-            outer.give_back();
-            outer.enter(decided.map(Judgement::ledger).unwrap_or_default());
+            outer.give_back(decided.map(Judgement::ledger).unwrap_or_default());
         } else if self.limiter.follows_responses() {
             // A policy on trial may hold something for the request, which is over now.
             drop(decided.map(Judgement::ledger));
@@ -260,7 +268,7 @@ impl Config {
     #[cfg(feature = "tonic")]
     pub fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
         if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
-            outer.give_back();
+            outer.give_back(Ledger::default());
         }
         too_late(&self.limiter.view(request)).map(R::from_bytes)
     }

@@ -155,11 +155,15 @@ where
     R: ResponseBody,
 {
     let mut polled = call.poll(cx);
-    if polled.is_ready()
-        && let Some(completion) = completion.take()
-        && let Poll::Ready(Ok(response)) = &mut polled
-    {
-        completion.complete(response);
+    // Matched where it lies: responses are large.
+    match &mut polled {
+        Poll::Ready(Ok(response)) => {
+            if let Some(completion) = completion.take() {
+                completion.complete(response);
+            }
+        }
+        Poll::Ready(Err(_)) => *completion = None,
+        Poll::Pending => {}
     }
     polled
 }

@@ -101,7 +101,7 @@ impl<'a> InnerLimits<'a> {
             // A decision that is there at once needs no timer.
             match deadline.get_or_insert_with(|| Deadline::of(&call)) {
                 Some(deadline) => deadline.poll(cx).map(|()| {
-                    self.status.give_back();
+                    self.status.give_back(Ledger::default());
                     too_late(&call)
                 }),
                 None => Poll::Pending,
@@ -118,8 +118,7 @@ impl<'a> InnerLimits<'a> {
         let view = self.config.limiter.view_of(parts);
         let answers = &self.config.answers;
         let response = answers.refuse(reason, ledger.report(), view, false);
-        self.status.give_back();
-        self.status.enter(ledger);
+        self.status.give_back(ledger);
         response
     }
 }

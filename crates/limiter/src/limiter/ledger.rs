@@ -20,6 +20,8 @@ pub struct Ledger {
     payments: SmallVec<[Payment; 1]>,
     /// True if something was taken that is held until the request is over.
     holds: bool,
+    /// The number of responses that were begun within that of the outermost layer.
+    responses: u32,
     /// The number of leases that keep what is held after the response is over.
     leases: u32,
 }
@@ -35,8 +37,8 @@ struct Payment {
     outcome: Option<Outcome>,
     key: Key,
     limiter: Limiter,
-    /// How many layers are further out than the one that charged it.
-    layer: usize,
+    /// The response for which it was charged: see [`Ledger::begin_response`].
+    response: u32,
     /// True if a debit has raised the charge. No receipt credits a debit, so the charge is not lowered again.
     raised: bool,
     /// True if a budget of this process decided.
@@ -101,7 +103,7 @@ impl Payment {
             outcome: payer.policy.outcome.clone(),
             key: payer.key.clone(),
             limiter: limiter.clone(),
-            layer: 0,
+            response: 0,
             raised: false,
             is_local,
             is_over: false,
@@ -157,6 +159,7 @@ impl Ledger {
                 verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
                 payments: SmallVec::from_buf([Payment::of(limiter, payer, 1, is_local)]),
                 holds: limit.quota.is_held(),
+                responses: 0,
                 leases: 0,
             };
         }
@@ -178,6 +181,7 @@ impl Ledger {
                 .iter()
                 .map(|payer| Payment::of(limiter, payer, payer.limits().len(), is_local))
                 .collect(),
+            responses: 0,
             leases: 0,
         }
     }
@@ -188,13 +192,14 @@ impl Ledger {
         Report::of(&self.verdicts)
     }
 
-    /// The verdicts of a layer and of those further in.
+    /// The verdicts for a response and for those within it.
     #[inline]
-    pub fn report_from(&self, layer: usize) -> Report<'_> {
-        if layer == 0 {
+    pub fn report_from(&self, response: u32) -> Report<'_> {
+        if response == 0 {
             return self.report();
         }
-        let further_out = self.payments.iter().take_while(|one| one.layer < layer);
+        let earlier = |one: &&Payment| one.response < response;
+        let further_out = self.payments.iter().take_while(earlier);
         let skipped: usize = further_out.map(|one| one.verdicts).sum();
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())
     }
@@ -236,10 +241,18 @@ impl Ledger {
         self.release_if_over();
     }
 
-    /// The response of a layer is over: what is held for it is given back, unless there is a lease.
-    pub fn end_response(&mut self, layer: usize) {
+    /// The number of a response that a layer further in makes for the request. It is none of the layer: a service between two
+    /// layers may call the inner one several times, one after the other or at once, and each call has a response of its own. The
+    /// response of the outermost layer has the number 0.
+    pub fn begin_response(&mut self) -> u32 {
+        self.responses = self.responses.saturating_add(1);
+        self.responses
+    }
+
+    /// A response is over: what is held for it is given back, unless there is a lease.
+    pub fn end_response(&mut self, response: u32) {
         let payments = self.payments.iter_mut();
-        for payment in payments.filter(|payment| payment.layer == layer) {
+        for payment in payments.filter(|payment| payment.response == response) {
             payment.is_over = true;
         }
         self.release_if_over();
@@ -255,20 +268,30 @@ impl Ledger {
         }
     }
 
-    /// Adds a decision from further in about the same request. `layer` layers surround the one that decided.
-    pub fn append(&mut self, mut inner: Self, layer: usize) {
+    /// Adds a decision from further in about the same request, for this response.
+    pub fn append(&mut self, mut inner: Self, response: u32) {
         self.holds |= mem::take(&mut inner.holds);
         self.verdicts.extend(mem::take(&mut inner.verdicts));
         let payments = mem::take(&mut inner.payments).into_iter();
-        self.payments
-            .extend(payments.map(|payment| Payment { layer, ..payment }));
+        self.payments.extend(payments.map(|payment| Payment {
+            response,
+            ..payment
+        }));
     }
 
-    /// Credits every charge, held ones included: a layer or a limit further in refuses the request, and a refused request costs
-    /// nothing.
+    /// Credits every charge: a layer or a limit further in refuses the request, and a refused request costs nothing.
+    ///
+    /// What is held stays so until its response is over. That is soon, unless a service in between goes on: it may ask the inner
+    /// layer again, or have asked it twice.
     pub fn give_back(&mut self) {
         self.correct(&mut |_, _| Some(0));
-        self.each(Payment::release);
+    }
+
+    /// Gives back what is held, because no service is called for it.
+    pub fn release(&mut self) {
+        if mem::take(&mut self.holds) {
+            self.each(Payment::release);
+        }
     }
 
     /// Corrects the charges of a policy to the real cost. Returns true if the policy took part.
@@ -289,12 +312,12 @@ impl Ledger {
         !settled.is_empty()
     }
 
-    /// Corrects the charges of a layer by the response. Returns true if some depend on its body.
-    pub fn settle_by_response(&mut self, layer: usize, response: &ResponseView<'_>) -> bool {
+    /// Corrects the charges for a response by what it looks like. Returns true if some depend on its body.
+    pub fn settle_by_response(&mut self, response: u32, view: &ResponseView<'_>) -> bool {
         let mut depends_on_body = false;
-        self.correct(&mut |payment, _| match payment.outcome_in(layer)? {
-            Outcome::CountIf(counts) => (!counts(response)).then_some(0),
-            Outcome::Cost(cost) => cost(response),
+        self.correct(&mut |payment, _| match payment.outcome_of(response)? {
+            Outcome::CountIf(counts) => (!counts(view)).then_some(0),
+            Outcome::Cost(cost) => cost(view),
             Outcome::Sent(_) => {
                 depends_on_body = true;
                 None
@@ -303,9 +326,9 @@ impl Ledger {
         depends_on_body
     }
 
-    /// Corrects the charges of a layer by the bytes of a body.
-    pub fn settle_by_bytes(&mut self, layer: usize, sent: u64) {
-        self.correct(&mut |payment, _| match payment.outcome_in(layer)? {
+    /// Corrects the charges for a response by the bytes of its body.
+    pub fn settle_by_bytes(&mut self, response: u32, sent: u64) {
+        self.correct(&mut |payment, _| match payment.outcome_of(response)? {
             Outcome::Sent(cost) => Some(cost(sent)),
             _ => None,
         });
@@ -342,15 +365,16 @@ impl Drop for Ledger {
     #[inline]
     fn drop(&mut self) {
         if self.holds {
-            self.each(Payment::release);
+            self.release();
         }
     }
 }
 
 impl Payment {
-    /// The rule by which the response sets the cost, if that layer charged it.
-    fn outcome_in(&self, layer: usize) -> Option<&Outcome> {
-        self.outcome.as_ref().filter(|_| self.layer == layer)
+    /// The rule by which this response sets the cost, if there is one.
+    fn outcome_of(&self, response: u32) -> Option<&Outcome> {
+        let is_its_own = self.response == response;
+        self.outcome.as_ref().filter(|_| is_its_own)
     }
 }
 

@@ -7,6 +7,8 @@
     reason = "each test file uses its part"
 )]
 
+#[cfg(feature = "axum")]
+pub mod held;
 #[cfg(feature = "serde")]
 pub mod registry;
 #[cfg(feature = "axum")]
@@ -26,8 +28,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tollgate::{
-    Answer, Backend, BackendError, Charge, Decide, Decision, FailureKind, ImmediateBackend, Key,
-    ManualClock, MemoryBackend, Mode, PeerAddr, Quota, Receipt, Scope,
+    Answer, Backend, BackendError, Capabilities, Charge, Decide, Decision, FailureKind,
+    ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, PeerAddr, Quota, Receipt, Scope,
 };
 use tower_service::Service;
 
@@ -189,6 +191,10 @@ impl Backend for Waiting {
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.inner.reset(scope, key)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 }
 

@@ -75,6 +75,7 @@ impl Standing {
 
 /// The wait in the response to a caller that this verdict refuses. It may be longer than necessary, and an answer of the user's
 /// own may state another.
+#[inline]
 pub(super) fn told_wait(headers: &HeaderMap, tightest: &PolicyVerdict) -> Option<u64> {
     if !tightest.refuses() {
         return None;
