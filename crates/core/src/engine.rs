@@ -160,6 +160,7 @@ fn decide_apart(
 }
 
 /// The verdict on a charge that is alone in its call.
+#[inline]
 fn verdict(
     quota: &Quota,
     state: &mut State,

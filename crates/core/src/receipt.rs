@@ -52,6 +52,7 @@ pub struct Receipt {
 impl Receipt {
     /// The receipt for a charge that was decided at `at`, if `verdict` says that it was taken.
     #[must_use]
+    #[inline]
     pub fn of(charge: &Charge<'_>, verdict: &Verdict, at: Timestamp) -> Option<Self> {
         (verdict.taken() > 0).then(|| Self {
             scope: charge.scope,
@@ -147,6 +148,7 @@ impl Receipt {
     }
 
     /// Gives back at most `n` of this charge to `state`. For backends.
+    #[inline]
     pub fn credit_to(&self, state: &mut State, now: Timestamp, n: u64) {
         let n = n.min(self.cost);
         let (now, at) = (now.as_micros(), self.at.as_micros());

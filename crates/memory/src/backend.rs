@@ -125,12 +125,17 @@ impl Backend for MemoryBackend {
 
     fn credit(&self, receipt: Receipt, n: u64) {
         let lookup = Lookup::new(&self.hashing, receipt.scope(), receipt.key());
-        let came_at = self.clock.now();
+        // No time matters to what is held.
+        let came_at = (!receipt.quota().is_held()).then(|| self.clock.now());
         let mut shard = self.shards.lock_for(&lookup);
-        let now = shard.time(came_at, &*self.clock);
+        let now = match came_at {
+            Some(came_at) => shard.time(came_at, &*self.clock),
+            None => shard.last(),
+        };
         // A missing key has nothing to get back, because its budget is full.
         if let Some(slot) = shard.find(&lookup) {
             receipt.credit_to(shard.state_mut(slot), now, n);
+            shard.gave_back(&self.hashing, &lookup, slot);
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Shard {
     last: Timestamp,
     calls: u32,
     hand: Slot,
+    /// True only if something is held of each key, so that nobody need look for one to evict.
+    is_stuck: bool,
     /// At least 1.
     most_keys: usize,
     arena: Arena,
@@ -84,6 +86,7 @@ impl Shard {
             last: Timestamp::default(),
             calls: 0,
             hand: 0,
+            is_stuck: false,
             most_keys: most_keys.max(1),
             arena: Arena::new(),
             counts: Counts::default(),
@@ -191,10 +194,14 @@ impl Shard {
         lookup: &Lookup<'_>,
         state: State,
     ) -> Result<(), BackendError> {
-        self.walk(hashing, now, Walk::MakeRoom);
+        if !(self.is_stuck && self.is_full()) {
+            self.walk(hashing, now, Walk::MakeRoom);
+        }
         if self.is_full() {
+            self.is_stuck = true;
             return Err(all_held(self.most_keys));
         }
+        self.is_stuck &= is_held(&state, lookup.scope);
         let mut key = lookup.key;
         if key.is_long() {
             if self.arena.should_be_packed_before(key.len()) {
@@ -207,6 +214,14 @@ impl Shard {
         self.table
             .insert(hashing, lookup.hash, entry, self.most_keys);
         Ok(())
+    }
+
+    /// The state of a key of which something may just have been given back. If nothing else could go, it goes.
+    #[inline]
+    pub(crate) fn gave_back(&mut self, hashing: &Hashing, lookup: &Lookup<'_>, slot: Slot) {
+        if self.is_stuck && !is_held(&self.table.entry(slot).state, lookup.scope) {
+            self.remove(hashing, slot);
+        }
     }
 
     pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
@@ -303,6 +318,10 @@ impl Shard {
 struct EntryValue {
     seen_again: bool,
     until: Timestamp,
+}
+
+fn is_held(state: &State, scope: Scope) -> bool {
+    state.meaningless_at(scope.unit()) == FOR_EVER
 }
 
 #[cold]

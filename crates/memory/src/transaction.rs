@@ -119,7 +119,15 @@ pub(crate) fn decide_several(
             let state = mem::replace(state, State::full(&ANY_QUOTA));
             let inserted = locked[place.lock].insert(hashing, now, &place.lookup, state);
             if let Err(error) = inserted {
-                undo(&mut locked, &places, &place_of, now, charges, &decision);
+                undo(
+                    hashing,
+                    &mut locked,
+                    &places,
+                    &place_of,
+                    now,
+                    charges,
+                    &decision,
+                );
                 return Err(error);
             }
         }
@@ -130,6 +138,7 @@ pub(crate) fn decide_several(
 /// Gives back all that a decision took, under the locks that it was taken under.
 #[cold]
 fn undo(
+    hashing: &Hashing,
     locked: &mut [MutexGuard<'_, Shard>],
     places: &[Place<'_>],
     place_of: &[usize],
@@ -146,6 +155,7 @@ fn undo(
             && let Some(slot) = shard.find(&place.lookup)
         {
             receipt.credit_to(shard.state_mut(slot), now, verdict.taken());
+            shard.gave_back(hashing, &place.lookup, slot);
         }
     }
 }

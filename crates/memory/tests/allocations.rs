@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{every_algorithm, one};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate_core::{Backend, Key, Quota, Scope};
+use tollgate_core::{Backend, Charge, Concurrent, ImmediateBackend, Key, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 #[global_allocator]
@@ -33,5 +33,35 @@ fn a_decision_about_known_keys_allocates_nothing() {
 
         // then
         assert_eq!(region.change().allocations, 0, "{quota}");
+    }
+}
+
+#[test]
+fn to_take_and_to_give_back_of_a_known_key_allocates_nothing() {
+    let backend = MemoryBackend::new();
+    let quota = Quota::from(Concurrent::at_most(2));
+    let scope = Scope::of("allocations-held", 0, &quota);
+    let mut held = Vec::with_capacity(2);
+    for key in [Key::from("alice"), Key::bytes(&[7; 20])] {
+        let charges = [one(scope, &quota, &key)];
+        let heavy = [Charge {
+            cost: 2,
+            ..charges[0]
+        }];
+        let mut turn = |charges: &[Charge<'_>]| {
+            let decision = backend.decide_now(charges).unwrap();
+            held.extend(decision.receipts(charges));
+            assert!(backend.decide_now(&heavy).is_ok_and(|it| !it.is_admitted()));
+            for receipt in held.drain(..) {
+                backend.credit(receipt, 2);
+            }
+        };
+        turn(&charges);
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..100 {
+            turn(&charges);
+            turn(&heavy);
+        }
+        assert_eq!(region.change().allocations, 0, "{key:?}");
     }
 }

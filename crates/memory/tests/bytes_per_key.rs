@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{every_algorithm, one};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate_core::{ImmediateBackend, Key, ManualClock, Quota, Scope};
+use tollgate_core::{Concurrent, ImmediateBackend, Key, ManualClock, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 #[global_allocator]
@@ -19,7 +19,8 @@ const MOST: usize = 64;
 #[test]
 fn a_live_key_takes_at_most_64_bytes_beside_its_own() {
     let [gcra, fixed, sliding, ..] = every_algorithm(10, Duration::from_secs(3600));
-    for quota in [gcra, fixed, sliding] {
+    let held = Quota::from(Concurrent::at_most(10));
+    for quota in [gcra, fixed, sliding, held] {
         for length in [5, 10, 31, 100] {
             let worst = worst_bytes_per_key(quota, length);
             println!("{quota}, keys of {length} bytes: {worst:.1} bytes beside the key");

@@ -14,8 +14,8 @@ use common::one;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use tollgate_core::{
-    Algorithm, Backend, Charge, Clock, Decision, ImmediateBackend, Key, ManualClock, Quota, Scope,
-    Timestamp,
+    Algorithm, Backend, Charge, Clock, Concurrent, Decision, ImmediateBackend, Key, ManualClock,
+    Quota, Scope, Timestamp,
 };
 use tollgate_memory::{MemoryBackend, MemoryBackendBuilder};
 
@@ -213,5 +213,41 @@ fn time_is_read_in_the_order_in_which_calls_are_decided() {
             let came = decisions.iter().filter(same);
             assert_eq!(came.filter(|other| other.is_admitted()).count(), 1);
         }
+    });
+}
+
+#[test]
+fn two_threads_that_take_the_only_place_of_a_key_never_have_it_both_and_leave_it_free() {
+    loom::model(|| {
+        // given one place, and the number of those who have it
+        let quota = Quota::from(Concurrent::at_most(1));
+        let scope = Scope::of("loom-held", 0, &quota);
+        let backend = Arc::new(two_shards().clock(ManualClock::new()).build());
+        let inside = Arc::new(AtomicU64::new(0));
+
+        // when
+        let turn = {
+            let (backend, inside) = (backend.clone(), inside.clone());
+            move || {
+                let key = Key::from("alice");
+                let charges = [one(scope, &quota, &key)];
+                let decision: Decision = backend.decide_now(&charges).unwrap();
+                let receipt = decision.receipts(&charges).next();
+                if let Some(receipt) = receipt {
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    backend.credit(receipt, 1);
+                    return true;
+                }
+                false
+            }
+        };
+        let other = thread::spawn(turn.clone());
+        let (here, there) = (turn(), other.join().unwrap());
+
+        // then at least one had it, and it is free
+        assert!(here || there);
+        let key = Key::from("alice");
+        assert_eq!(remaining(&backend, one(scope, &quota, &key)), 1);
     });
 }

@@ -8,6 +8,9 @@
 
 use super::{Budget, Decider, Passage, Point, RetryAfter, Snapshot};
 
+/// How long a state is kept since something was first held, if nothing is any more: ten seconds.
+const KEPT_US: u64 = 10_000_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Held {
     pub(crate) limit: u64,
@@ -77,9 +80,14 @@ impl State {
         Self { held, generation }
     }
 
-    /// Never, while anything is held.
+    /// Never, while anything is held. Afterwards it means nothing, and is kept for a while all the same: whoever held something
+    /// comes again soon, and then a state is found faster than made.
     pub(super) fn meaningless_at(&self) -> u64 {
-        if self.held == 0 { 0 } else { u64::MAX }
+        if self.held == 0 {
+            self.generation.saturating_add(KEPT_US)
+        } else {
+            u64::MAX
+        }
     }
 }
 
@@ -99,6 +107,7 @@ mod tests {
         let mut state = State::default();
         let first = taken(&mut state, 5, 1).unwrap();
         let second = taken(&mut state, 7, 2).unwrap();
+        assert_eq!(state.meaningless_at(), u64::MAX);
         for now in [7, 8, u64::MAX / 2] {
             let passage = RULE.passage(&mut state, now, 1);
             assert_eq!(passage, Passage::Closed(RetryAfter::Unknown));
@@ -107,7 +116,7 @@ mod tests {
         assert_eq!(RULE.budget(&state, 9).remaining, 1);
         RULE.give_back(&mut state, 9, 7, second, 2);
         assert_eq!(RULE.budget(&state, 9).remaining, 3);
-        assert_eq!(state.meaningless_at(), 0);
+        assert_eq!(state.meaningless_at(), 5 + KEPT_US);
     }
 
     #[test]
