@@ -18,6 +18,7 @@ pub(crate) struct Ask {
 pub(crate) enum Outcome {
     Allow,
     DenyFor(u64),
+    DenyUntilGivenBack,
     DenyForEver,
 }
 
@@ -57,6 +58,8 @@ impl World {
         let judge = |model: &Model, cost| {
             if model.passes(at, cost) {
                 Outcome::Allow
+            } else if model.is_held() && cost <= model.capacity() {
+                Outcome::DenyUntilGivenBack
             } else {
                 let wait = model.retry_after(at, cost);
                 wait.map_or(Outcome::DenyForEver, Outcome::DenyFor)

@@ -14,7 +14,7 @@ use crate::support::budget::micros;
 pub(crate) struct Slip {
     at: u64,
     cost: u64,
-    /// The time at which the bucket would have been full again.
+    /// The time at which the bucket would have been full again. Of a limit on how many at once the number of resets before it.
     full_at: BigRational,
 }
 
@@ -40,6 +40,8 @@ enum Taken {
     Level(BigRational, u64),
     /// The charges and their times.
     List(Vec<(u64, u64)>),
+    /// The units that are held, and how often they were reset.
+    Held { units: u64, resets: u64 },
 }
 
 pub(crate) fn whole(n: u64) -> BigRational {
@@ -58,6 +60,10 @@ impl Model {
     pub(crate) fn full(quota: Quota) -> Self {
         let taken = match quota.algorithm() {
             Algorithm::Gcra => Taken::Level(whole(0), 0),
+            Algorithm::Concurrent => Taken::Held {
+                units: 0,
+                resets: 0,
+            },
             _ => Taken::List(Vec::new()),
         };
         Self { quota, taken }
@@ -81,6 +87,7 @@ impl Model {
                     .map(|&(then, n)| self.weight(then, at) * whole(n));
                 weighted.fold(whole(0), |sum, n| sum + n)
             }
+            Taken::Held { units, .. } => whole(*units),
         }
     }
 
@@ -123,7 +130,27 @@ impl Model {
         u64::try_from(left.floor().to_integer()).unwrap()
     }
 
+    pub(crate) fn capacity(&self) -> u64 {
+        self.quota.capacity()
+    }
+
+    /// True if nobody knows when a refused charge would pass.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.taken, Taken::Held { .. })
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self) {
+        match &mut self.taken {
+            Taken::Held { units, resets } => (*units, *resets) = (0, *resets + 1),
+            _ => panic!("only what is held is reset here"),
+        }
+    }
+
     pub(crate) fn reset_after(&self, at: u64) -> u64 {
+        if self.is_held() {
+            return 0;
+        }
         self.until(at, &whole(0))
     }
 
@@ -155,6 +182,14 @@ impl Model {
 
     /// Takes `n`, whether or not it fits, up to the ceiling.
     pub(crate) fn take(&mut self, at: u64, n: u64) -> Slip {
+        if let Taken::Held { units, resets } = &mut self.taken {
+            *units += n;
+            return Slip {
+                at,
+                cost: n,
+                full_at: whole(*resets),
+            };
+        }
         let ceiling = whole(DEBT_CEILING * self.quota.capacity());
         let counts = self.counts(at);
         let rate = self.rate();
@@ -178,6 +213,7 @@ impl Model {
                 list.retain(|(then, _)| then + 2 * period >= at);
                 list.push((at, n.min(room)));
             }
+            Taken::Held { .. } => unreachable!("it was taken above"),
         }
         Slip {
             at,
@@ -189,6 +225,10 @@ impl Model {
     /// Gives back the part of a charge that still counts. For a bucket only as long as no other credit came since the charge.
     pub(crate) fn credit(&mut self, at: u64, slip: &Slip, n: u64) {
         let mut n = n.min(slip.cost);
+        if let Taken::Held { units, resets } = &mut self.taken {
+            *units -= if slip.full_at == whole(*resets) { n } else { 0 };
+            return;
+        }
         let counts = self.counts(at);
         let rate = self.rate();
         match &mut self.taken {
@@ -204,6 +244,7 @@ impl Model {
                     n -= back;
                 }
             }
+            Taken::Held { .. } => unreachable!("it was given back above"),
         }
     }
 }

@@ -20,6 +20,7 @@ enum Event {
     Call(Vec<(usize, Amount, Mode)>),
     Debit(usize, Amount),
     Credit(usize, Amount),
+    Reset(usize),
 }
 
 fn events() -> impl Strategy<Value = Event> {
@@ -38,6 +39,9 @@ fn events() -> impl Strategy<Value = Event> {
         6 => prop::collection::vec((0_usize..4, cost, modes), 1..5).prop_map(Event::Call),
         1 => (0_usize..4, amounts()).prop_map(|(n, amount)| Event::Debit(n, amount)),
         2 => (any::<usize>(), amounts()).prop_map(|(n, amount)| Event::Credit(n, amount)),
+        // All of it, as a request that is over does.
+        2 => any::<usize>().prop_map(|n| Event::Credit(n, Amount::Units(u64::MAX))),
+        1 => (0_usize..4).prop_map(Event::Reset),
     ]
 }
 
@@ -58,6 +62,7 @@ pub(crate) fn answer(verdict: &Verdict) -> Answer {
         outcome: match verdict.outcome() {
             Real::Allow => Outcome::Allow,
             Real::Deny(RetryAfter::Micros(us)) => Outcome::DenyFor(us),
+            Real::Deny(RetryAfter::Unknown) => Outcome::DenyUntilGivenBack,
             Real::Deny(RetryAfter::Never) => Outcome::DenyForEver,
             other => panic!("the crate never says {other:?} by itself"),
         },
@@ -74,7 +79,14 @@ type Held = (usize, Receipt, Slip);
 #[test]
 fn every_verdict_of_every_call_is_what_the_oracle_says() {
     let worlds = (
-        prop::collection::vec(quotas::any(), 1..4),
+        (
+            quotas::any(),
+            prop::collection::vec(
+                prop_oneof![2 => quotas::any(), 1 => quotas::at_once()],
+                0..4,
+            ),
+        )
+            .prop_map(|(first, others)| [vec![first], others].concat()),
         starts(),
         prop::collection::vec(events(), 1..20),
     );
@@ -149,7 +161,19 @@ fn every_verdict_of_every_call_is_what_the_oracle_says() {
                     };
                     let n = amount.units(&peeked, now).saturating_mul(3);
                     receipt_of(quota).debit_from(state, Timestamp::from_micros(now), n);
-                    oracle.models[budget].take(now, n);
+                    // A debit has no receipt, so that nothing is held by it.
+                    if !quota.is_held() {
+                        oracle.models[budget].take(now, n);
+                    }
+                }
+                Event::Reset(n) => {
+                    // Receipts of before are told by their time.
+                    now += 1;
+                    let budget = n % quotas.len();
+                    if quotas[budget].is_held() {
+                        states[budget] = State::full(&quotas[budget]);
+                        oracle.models[budget].reset();
+                    }
                 }
                 Event::Credit(which, amount) => {
                     // For a charge before the bucket's last credit the crate may return less than the plain rule. A separate

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, MAX_LIMIT, MAX_LOG_LIMIT, Quota};
+use tollgate_core::{Algorithm, Concurrent, MAX_LIMIT, MAX_LOG_LIMIT, Quota};
 
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -15,6 +15,13 @@ pub(crate) fn any() -> impl Strategy<Value = Quota> {
         2 => ordinary(),
         2 => extreme(),
     ]
+}
+
+/// A limit on how many at once, which has no period.
+#[allow(dead_code, reason = "the oracle needs it")]
+pub(crate) fn at_once() -> impl Strategy<Value = Quota> {
+    prop_oneof![4 => 1_u64..=6, 1 => 1..=MAX_LIMIT]
+        .prop_map(|limit| Concurrent::at_most(limit).into())
 }
 
 /// A limit of a few units and a period of a few microseconds.
