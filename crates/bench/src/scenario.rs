@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -73,6 +73,9 @@ scenarios! {
     HttpEntry "http-entry" "no layer, an entry in the request's extensions",
     HttpHeaders "http-headers" "no layer, a copy of two headers on the response",
     HttpBoth "http-both" "no layer, the two together",
+    BareStreamed "bare-streamed" "the service alone, with a body that is sent",
+    TollgateHeld "tollgate-held" "layer, held until the end of a body that has ended, headers off, not readable",
+    TollgateHeldStreamed "tollgate-held-streamed" "the same, until a body is dropped that is sent",
     BareIpv6 "bare-ipv6" "the service alone, to peers in IPv6",
     TollgateIpv6 "tollgate-ipv6" "as plain, to peers in IPv6, each in a /64 of its own",
     BarePost "bare-post" "the service alone, a POST on a path",
@@ -94,6 +97,7 @@ scenarios! {
     CheckShortText "check-short-text" "memory backend, one GCRA check, string key of 8 bytes",
     CheckText "check-text" "memory backend, one GCRA check, string key of 31 bytes",
     CheckUuid "check-uuid" "memory backend, one GCRA check, string key, a UUID",
+    CheckHeld "check-held" "memory backend, one taken and given back, address key",
     CheckTwo "check-two" "the same with two charges, one on a budget that all share",
     CheckEight "check-eight" "the same with eight charges, each by another quota",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
@@ -120,6 +124,7 @@ impl Scenario {
         match self {
             Self::Bare
             | Self::BareTyped
+            | Self::BareStreamed
             | Self::BareIpv6
             | Self::BarePost
             | Self::BareRoute
@@ -129,14 +134,17 @@ impl Scenario {
             Self::TollgateOneRoute | Self::TollgateHundredRoutes | Self::AxumHundredRoutes => {
                 Some(Self::BareRoute)
             }
+            Self::TollgateHeldStreamed => Some(Self::BareStreamed),
             Self::TollgateIpv6 => Some(Self::BareIpv6),
             Self::TollgatePost | Self::TollgatePostHeaders => Some(Self::BarePost),
             Self::TollgateTyped | Self::GovernorTyped | Self::AxumGovernorTyped => {
                 Some(Self::BareTyped)
             }
-            Self::CheckAddress | Self::CheckTwo | Self::CheckEight | Self::GovernorCheckAddress => {
-                Some(Self::LoopAddress)
-            }
+            Self::CheckAddress
+            | Self::CheckHeld
+            | Self::CheckTwo
+            | Self::CheckEight
+            | Self::GovernorCheckAddress => Some(Self::LoopAddress),
             Self::CheckText
             | Self::CheckShortText
             | Self::CheckUuid
@@ -187,6 +195,9 @@ impl Scenario {
             Self::HttpEntry => serve(Control::entry()),
             Self::HttpHeaders => serve(Control::headers()),
             Self::HttpBoth => serve(Control::both()),
+            Self::BareStreamed => serve(Streamed),
+            Self::TollgateHeld => serve(holding().layer(Nothing)),
+            Self::TollgateHeldStreamed => serve(holding().layer(Streamed)),
             Self::BareIpv6 => serve_ipv6(Nothing),
             Self::TollgateIpv6 => serve_ipv6(plain().layer(Nothing)),
             Self::BarePost => serve_post(Nothing),
@@ -225,6 +236,7 @@ impl Scenario {
             Self::AxumGovernorTyped => axum_governor::serve_with(axum_governor::PLENTY, Typed),
             Self::AxumGovernorDenied => axum_governor::serve_with(axum_governor::LITTLE, Nothing),
             Self::CheckAddress => checks::by_address(),
+            Self::CheckHeld => checks::held(),
             Self::CheckText => checks::by_text(checks::names()),
             Self::CheckShortText => checks::by_text(checks::short_names()),
             Self::CheckUuid => checks::by_text(checks::uuids()),
@@ -291,6 +303,25 @@ impl Service<Request<Body>> for Typed {
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(CONTENT_TYPE, text);
         ready(Ok(response))
+    }
+}
+
+/// A service that answers with a body that has not ended when it leaves.
+#[derive(Clone, Debug)]
+struct Streamed;
+
+impl Service<Request<Body>> for Streamed {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        black_box(request);
+        ready(Ok(Response::new(Body::from("a text"))))
     }
 }
 
@@ -366,6 +397,15 @@ where
 
 fn plain() -> RateLimitLayer {
     RateLimitLayer::new(PLENTY)
+        .without_headers()
+        .without_status()
+}
+
+/// A limit that no caller here reaches.
+const AT_ONCE: Concurrent = Concurrent::at_most(1_000_000);
+
+fn holding() -> RateLimitLayer {
+    RateLimitLayer::new(AT_ONCE)
         .without_headers()
         .without_status()
 }

@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+use tollgate::{
+    Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope,
+};
 
-use super::{CALLERS, PLENTY, address, each};
+use super::{AT_ONCE, CALLERS, PLENTY, address, each};
 
 /// For calls of several charges, whose rounds take longer: the state lasts for seconds.
 const LASTING: Quota = Quota::per_day(10_000);
@@ -34,6 +36,32 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
             mode: Mode::Enforce,
         };
         black_box(&backend.decide_now(&[charge]));
+    })
+}
+
+/// Takes a unit and gives it back. The key is known: it has taken one before.
+pub(super) fn held() -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let quota = Quota::from(AT_ONCE);
+    let scope = Scope::of("bench-held", 0, &quota);
+    each(move |caller| {
+        let key = Key::from(black_box(IpAddr::V4(address(caller))));
+        let charge = Charge {
+            scope,
+            quota: &quota,
+            key: &key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let Ok(decision) = backend.decide_now(&[charge]) else {
+            return;
+        };
+        let decision = black_box(&decision);
+        if let [verdict] = decision.verdicts()
+            && let Some(receipt) = Receipt::of(&charge, verdict, decision.at())
+        {
+            backend.credit(black_box(receipt), 1);
+        }
     })
 }
 
