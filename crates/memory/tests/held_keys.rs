@@ -1,5 +1,11 @@
 //! What is held: never forgotten, never above its limit, given back once.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
