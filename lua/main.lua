@@ -1,8 +1,8 @@
 -- All other calls: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
 -- requests one after the other, writes each changed state once.
-local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log }
+local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held }
 local ENFORCE, SHADOW = 0, 1
-local DECIDE, CREDIT, DEBIT, RESET = 0, 1, 2, 3
+local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
 
 -- By number of key: the state as found, the state now, the last charge that touched it, and true if it was reset.
 local states, last, removed = {}, {}, {}
@@ -42,6 +42,9 @@ local function state_of(i, charge)
       if not state then
         -- A foreign value, of any length, must not reach the callers.
         found[i] = ''
+      elseif state.digest then
+        -- Nor 1,024 entries.
+        found[i], last[i] = state.digest, charge
       end
     else
       state = charge.rule.fresh(charge.quota)
@@ -67,13 +70,15 @@ end
 -- One request: charges, and the numbers of their keys from byte `pos` of the run on. All enforced charges are taken, or none;
 -- then each shadow on its own; the probes take nothing. They stand in this order.
 local function decide(charges, run, pos)
-  local width, open = #charges, true
+  local width, open, is_barred = #charges, true, false
   for c = 1, width do
     local i = byte(run, pos + c)
     keys[c] = i
-    if not (states[i] or state_of(i, charges[c])) then
-      return 0
-    end
+    local state = states[i] or state_of(i, charges[c])
+    is_barred = is_barred or not state or state.is_barred
+  end
+  if is_barred then
+    return 0
   end
   for c = 1, width do
     local charge = charges[c]
@@ -97,19 +102,25 @@ local function decide(charges, run, pos)
   return open and 1 or 0
 end
 
--- The other verbs: gives back, takes more, or forgets. The number of the key stands at byte `pos` of the run, and behind it the
--- receipt of a credit. Returns the place of the next request.
-local function settle(verb, charge, run, pos)
+-- The other verbs: gives back, takes more, forgets, releases, or tells. The number of the key stands at byte `pos` of the run, and
+-- behind it the receipt of a credit, or what is told. Returns the place of the next request.
+local function settle(verb, charge, run, pos, times)
   local i, after = byte(run, pos), pos + 1
-  local at, full_us, full_rest
+  local at, full_us, full_rest, told
   if verb == CREDIT then
     at, full_us, full_rest, after = unpack('<ddI4', run, after)
+  elseif verb == TELL then
+    told, after = unpack('<I6', run, after)
   end
   if state_of(i, charge) then
     if verb == RESET then
       states[i], removed[i] = charge.rule.fresh(charge.quota), true
     elseif verb == DEBIT then
       charge.rule.debit(advance(i, charge), charge)
+    elseif verb == RELEASE then
+      charge.rule.release(advance(i, charge), times * charge.cost)
+    elseif verb == TELL then
+      charge.rule.tell(advance(i, charge), told)
     else
       charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)
     end
@@ -120,7 +131,10 @@ end
 for r = 1, #ARGV do
   local run, charges = ARGV[r], {}
   local times, verb, width, pos = unpack('<BBB', run)
-  if width == 0 then
+  if verb == CALLER then
+    called_by(run)
+    width, pos = 0, #run + 1
+  elseif width == 0 then
     return redis.error_reply('ERR a run without charges')
   end
   for c = 1, width do
@@ -132,7 +146,7 @@ for r = 1, #ARGV do
   end
   if verb ~= DECIDE then
     while pos <= #run do
-      pos = settle(verb, charges[1], run, pos)
+      pos = settle(verb, charges[1], run, pos, times)
     end
   elseif pos > #run then
     -- Without numbers: each key once.

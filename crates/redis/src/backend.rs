@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Answer, Backend, BackendError, Charge, Decide, FailureKind, Key, MAX_CHARGES, Receipt, Scope,
+    Answer, Backend, BackendError, Capabilities, Capability, Charge, Decide, FailureKind, Key,
+    MAX_CHARGES, Receipt, Scope, Unit,
 };
 
 use crate::config::{RedisBackendBuilder, Topology};
@@ -114,7 +115,14 @@ impl RedisBackend {
     /// The traffic so far, of all clones and all nodes together.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.fleet.counters().read()
+        let figures = self.fleet.holder().figures();
+        Stats {
+            held: figures.held,
+            tells: figures.tells,
+            lost_leases: figures.lost_leases,
+            twins: figures.twins,
+            ..self.fleet.counters().read()
+        }
     }
 
     pub(crate) fn start(fleet: Fleet, names: Names, place: String) -> Self {
@@ -129,10 +137,12 @@ impl RedisBackend {
         Request {
             work,
             names: [self.names.of(scope, key)].into_iter().collect(),
+            owed: None,
         }
     }
 
     fn tell(&self, request: Request) {
+        let request = self.fleet.holder().owes(request);
         let job = Job::unattended(request, self.fleet.counters());
         self.fleet.push(job);
     }
@@ -176,6 +186,10 @@ impl Backend for RedisBackend {
     }
 
     fn debit(&self, receipt: &Receipt, n: u64) {
+        if receipt.scope().unit() == Unit::Held {
+            // A debit has no receipt, so what it took would be held for ever.
+            return;
+        }
         let work = Work::Debit(receipt.copy(), n);
         self.tell(self.request(work, receipt.scope(), receipt.key()));
     }
@@ -193,6 +207,10 @@ impl Backend for RedisBackend {
                 Answer::later(async move { answer.await.map(drop) })
             }
         }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none().with(Capability::Held)
     }
 
     fn place(&self) -> Option<String> {

@@ -16,6 +16,7 @@ use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::dispatch::{Dispatch, Limits, Peers};
+use crate::holder::Holder;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{Job, gone, outcome_of};
 use crate::link::{Link, Origin};
@@ -37,6 +38,7 @@ pub(crate) struct Cluster {
     pub(crate) runtime: Handle,
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) holder: Arc<Holder>,
     slots: RwLock<Slots>,
     refreshing: AtomicBool,
     myself: Weak<Self>,
@@ -48,6 +50,7 @@ impl Cluster {
         link: Link,
         runtime: Handle,
         limits: Limits,
+        holder: Arc<Holder>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|myself| Self {
             seeds,
@@ -55,6 +58,7 @@ impl Cluster {
             runtime,
             limits,
             counters: Arc::default(),
+            holder,
             slots: RwLock::default(),
             refreshing: AtomicBool::new(false),
             myself: Weak::clone(myself),
@@ -141,6 +145,7 @@ impl Cluster {
             self.limits,
             Some(peers),
             Arc::clone(&self.counters),
+            Arc::clone(&self.holder),
         );
         if hope == Prospect::None {
             node.not_connected(&unready("the node was replaced because it did not answer"));

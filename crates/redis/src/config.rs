@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backend::RedisBackend;
 use crate::dispatch::Limits;
 use crate::error::ConnectError;
+use crate::holder::LEASE;
 use crate::name::Names;
 use crate::script::Script;
 use crate::server::{Credentials, TlsFiles};
@@ -38,6 +39,7 @@ pub struct RedisBackendBuilder {
     partitions: u16,
     connect_deadline: Duration,
     limits: Limits,
+    held_lease: Duration,
     script: Arc<Script>,
 }
 
@@ -60,6 +62,7 @@ impl RedisBackendBuilder {
             partitions: 64,
             connect_deadline: Duration::from_secs(2),
             limits: Limits::default(),
+            held_lease: LEASE,
             script: Arc::new(Script::shipped()),
         }
     }
@@ -200,6 +203,23 @@ impl RedisBackendBuilder {
     /// can name our keys (`~tollgate:*`).
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.names.prefix = prefix.into();
+        self
+    }
+
+    /// The time after which what a process held under a [`Concurrent`](tollgate_core::Concurrent) limit comes back when the
+    /// process died or was cut off. 30 s unless set; 100 ms to an hour. A process says what it holds three times in each, so a
+    /// shorter one is more work for the server, and is lost more easily by a process that is stopped for a while.
+    ///
+    /// All processes of a fleet have one lease: where they differ by more than three times, the shorter one ends the longer one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::RedisBackend;
+    ///
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").held_lease(Duration::from_secs(10));
+    /// ```
+    pub fn held_lease(mut self, lease: Duration) -> Self {
+        self.held_lease = lease;
         self
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tollgate_core::FailureKind;
 
 use crate::connection::Connection;
+use crate::holder::Holder;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{CreditSink, Job, gone};
 use crate::link::Link;
@@ -96,6 +97,8 @@ pub(crate) struct Dispatch {
     peers: Option<Weak<dyn Peers>>,
     /// Shared with the other nodes, so that the calls of a node that has left still count.
     pub(crate) counters: Arc<Counters>,
+    /// Shared with the other nodes, too.
+    pub(crate) holder: Arc<Holder>,
     state: Mutex<Traffic>,
     /// Tells pending reconnections not to wait for their next attempt.
     pub(crate) hurry: Arc<Notify>,
@@ -110,6 +113,7 @@ impl Dispatch {
         limits: Limits,
         peers: Option<Weak<dyn Peers>>,
         counters: Arc<Counters>,
+        holder: Arc<Holder>,
     ) -> Arc<Self> {
         let in_cluster = peers.is_some();
         Arc::new_cyclic(|myself: &Weak<Self>| {
@@ -125,6 +129,7 @@ impl Dispatch {
                 limits,
                 peers,
                 counters,
+                holder,
                 state: Mutex::new(Traffic::new(limits.connections, in_cluster)),
                 hurry: Arc::default(),
                 _ends: ends,
@@ -166,7 +171,7 @@ impl Dispatch {
 
     /// Sends a job without a caller to the node that has its key by then.
     pub(crate) fn tell(self: &Arc<Self>, request: Request) {
-        let job = Job::unattended(request, &self.counters);
+        let job = Job::unattended(self.holder.owes(request), &self.counters);
         match self.peers() {
             Some(peers) => peers.push(job),
             None => self.push(job),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::cluster::Cluster;
 use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
+use crate::holder::Holder;
 use crate::job::Job;
 use crate::link::Origin;
 use crate::sentinel::Listener;
@@ -19,7 +20,45 @@ pub(crate) enum Fleet {
     Cluster(Arc<Cluster>),
 }
 
+/// A fleet that its tasks do not keep from ending.
+#[derive(Debug)]
+pub(crate) enum WeakFleet {
+    One(Weak<Dispatch>),
+    Cluster(Weak<Cluster>),
+}
+
+impl WeakFleet {
+    pub(crate) fn upgrade(&self) -> Option<Fleet> {
+        match self {
+            Self::One(dispatch) => dispatch.upgrade().map(Fleet::One),
+            Self::Cluster(cluster) => cluster.upgrade().map(Fleet::Cluster),
+        }
+    }
+}
+
 impl Fleet {
+    pub(crate) fn downgrade(&self) -> WeakFleet {
+        match self {
+            Self::One(dispatch) => WeakFleet::One(Arc::downgrade(dispatch)),
+            Self::Cluster(cluster) => WeakFleet::Cluster(Arc::downgrade(cluster)),
+        }
+    }
+
+    pub(crate) fn holder(&self) -> &Arc<Holder> {
+        match self {
+            Self::One(dispatch) => &dispatch.holder,
+            Self::Cluster(cluster) => &cluster.holder,
+        }
+    }
+
+    /// Runs a task in the background. It does not keep the backend from ending.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::One(dispatch) => dispatch.spawn(task),
+            Self::Cluster(cluster) => cluster.runtime.spawn_aside(task),
+        }
+    }
+
     /// One server. If Sentinels name it, they are listened to from here on.
     pub(crate) fn one(dispatch: Arc<Dispatch>) -> Self {
         if let Origin::Master(sentinels) = &dispatch.link.origin {

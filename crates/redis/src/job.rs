@@ -191,10 +191,7 @@ fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
         .zip(names)
         .map(|(receipt, name)| {
             let n = receipt.cost();
-            Request {
-                work: Work::Credit(receipt, n),
-                names: [name.clone()].into_iter().collect(),
-            }
+            Request::credit(receipt, n, name.clone())
         })
         .collect()
 }

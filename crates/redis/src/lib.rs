@@ -89,6 +89,7 @@ mod dispatch;
 mod error;
 mod fleet;
 mod hello;
+mod holder;
 mod inline_call;
 mod job;
 mod link;

@@ -121,6 +121,7 @@ impl Saga<'_> {
                 .iter()
                 .map(|&index| self.request.names[index].clone())
                 .collect(),
+            owed: None,
         };
         let said = self.cluster.ask(request, self.deadline).await?;
         said.ok_or_else(gone)
@@ -178,10 +179,8 @@ impl Compensation {
                 .into_iter()
                 .map(|(_, name, receipt)| {
                     let n = receipt.cost();
-                    let request = Request {
-                        work: Work::Credit(receipt, n),
-                        names: [name].into_iter().collect(),
-                    };
+                    let request = Request::credit(receipt, n, name);
+                    let request = cluster.holder.owes(request);
                     // All at once: a slow one must not delay the others.
                     cluster.runtime.spawn(cluster.ask(request, deadline))
                 })

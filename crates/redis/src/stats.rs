@@ -33,6 +33,17 @@ pub struct Stats {
     /// Credits that failed, or whose outcome is unknown: their charges may have stayed. They are credits of callers and, in a
     /// cluster, those of a request that one slot denied after another had taken.
     pub lost_give_backs: u64,
+    /// Units that this process holds now, of all [`Concurrent`](tollgate_core::Concurrent) limits together. It falls back to 0
+    /// when nothing is under way.
+    pub held: u64,
+    /// Keys that this process has told what it holds of them: about three for each lease and key.
+    pub tells: u64,
+    /// Keys of which the server no longer knew that this process holds something. Either the process was stopped or cut off for
+    /// longer than its lease, or the server lost data. Others may have taken the places, so more than the limit may be held.
+    pub lost_leases: u64,
+    /// The number of times that somebody else wrote in this process's name: it was copied with its memory. It goes on under
+    /// another name, and what it holds counts twice for one lease.
+    pub twins: u64,
 }
 
 /// The counts as they grow. Nothing depends on their order.
@@ -77,6 +88,7 @@ impl Counters {
             bytes_out: read(&self.bytes_out),
             bytes_in: read(&self.bytes_in),
             lost_give_backs: read(&self.lost_give_backs),
+            ..Stats::default()
         }
     }
 }

@@ -19,6 +19,7 @@ use tollgate_core::{
 use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
 use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
 use crate::hello::Kind;
+use crate::holder::{Holder, LEASE};
 use crate::job::outcome_of;
 use crate::link::{Handshake, Link, Origin};
 use crate::script::Script;
@@ -147,7 +148,14 @@ impl Far {
             deadline: Duration::from_secs(2),
         };
         let (limits, runtime) = (Limits::default(), Handle::current().unwrap());
-        let dispatch = Dispatch::new(link, runtime, limits, None, Arc::default());
+        let dispatch = Dispatch::new(
+            link,
+            runtime,
+            limits,
+            None,
+            Arc::default(),
+            Holder::new(LEASE),
+        );
         let sent = Arc::<Sent>::default();
         for wire in 0..limits.connections {
             let (ours, theirs) = duplex(1 << 20);
@@ -236,6 +244,7 @@ fn credit() -> Request {
     Request {
         work: Work::Credit(receipt(), 1),
         names: [b"tollgate:far".to_vec()].into_iter().collect(),
+        owed: None,
     }
 }
 

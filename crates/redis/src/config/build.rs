@@ -1,7 +1,9 @@
 //! Builds the parts from the settings, or names the invalid setting.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use super::{RedisBackendBuilder, Topology};
 use crate::backend::RedisBackend;
@@ -10,12 +12,17 @@ use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
 use crate::hello::Kind;
+use crate::holder::{Heartbeat, Holder};
 use crate::link::{Link, Origin};
 use crate::name::is_prefix;
 use crate::sentinel::Sentinels;
 use crate::server;
 use crate::slot::SLOTS;
 use crate::sync::Handle;
+
+/// The leases that heartbeats can keep, and after which nobody has forgotten what has to come back.
+const HELD_LEASES: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3_600);
 
 impl Topology {
     /// Its place, for logs.
@@ -94,9 +101,11 @@ impl RedisBackendBuilder {
                     return Err(ConnectError::setting("urls", "must be at least one"));
                 };
                 let link = self.link(template, Kind::Node);
-                Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits))
+                let holder = Holder::new(self.held_lease);
+                Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits, holder))
             }
         };
+        fleet.spawn(Heartbeat::of(&fleet).run());
         Ok(RedisBackend::start(fleet, names, place))
     }
 
@@ -119,6 +128,9 @@ impl RedisBackendBuilder {
         }
         if self.limits.connections == 0 || self.limits.waiting == 0 {
             return setting("connections and max_waiting", "must be at least 1");
+        }
+        if !HELD_LEASES.contains(&self.held_lease) {
+            return setting("held_lease", "must be 100 ms to an hour");
         }
         if !(1..=SLOTS).contains(&self.partitions) {
             return setting(
@@ -146,6 +158,7 @@ impl RedisBackendBuilder {
             self.limits,
             None,
             Arc::default(),
+            Holder::new(self.held_lease),
         ))
     }
 

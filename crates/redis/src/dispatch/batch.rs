@@ -12,11 +12,12 @@ use super::Dispatch;
 use super::traffic::Place;
 use crate::connection::{Connection, send, send_all};
 use crate::error::{again, failure, wants_reconnect};
+use crate::holder::Departure;
 use crate::job::{CreditSink, Job};
 use crate::redirect::Redirect;
 use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
-use crate::wire::{Call, Plan, Reply, replay};
+use crate::wire::{Call, Plan, Reply, held_by_caller, replay};
 
 /// The time after its deadline in which a call may still be answered, so that its charges are given back. Then the connection
 /// is closed: it has stalled for far longer than a lost packet explains.
@@ -38,7 +39,11 @@ pub(super) async fn run(
     if jobs.is_empty() {
         return true;
     }
-    let (plan, keys, command) = prepare(dispatch, &jobs);
+    let departure = dispatch.holder.departs(&mut jobs);
+    if jobs.is_empty() {
+        return true;
+    }
+    let (plan, keys, command) = prepare(dispatch, &jobs, departure.as_ref());
     let sent_at = Instant::now();
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
@@ -54,7 +59,7 @@ pub(super) async fn run(
     match result {
         Some(Ok(value)) => {
             dispatch.counters.received(length(&value));
-            let said = answers(value, &plan, keys, &jobs);
+            let said = answers(value, &plan, keys, &jobs, departure);
             let unreadable = said.as_ref().err().map(again);
             deliver(jobs, said, dispatch);
             match unreadable {
@@ -68,6 +73,9 @@ pub(super) async fn run(
             if let Some(peers) = dispatch.peers()
                 && let Some(redirect) = Redirect::of(&error, jobs.len())
             {
+                if let Some(departure) = departure {
+                    departure.has_not_run(&jobs);
+                }
                 peers.send_on(jobs, &redirect);
                 return true;
             }
@@ -109,8 +117,11 @@ fn broken_off(error: &RedisError) -> BackendError {
 }
 
 /// The format of the answer, the number of keys, and the bytes to send.
-fn prepare(dispatch: &Dispatch, jobs: &[Job]) -> (Plan, usize, Cmd) {
-    let (plan, call) = Plan::of(jobs.iter().map(|job| &*job.request));
+fn prepare(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> (Plan, usize, Cmd) {
+    let (plan, mut call) = Plan::of(jobs.iter().map(|job| &*job.request));
+    if let Some(departure) = departure {
+        call.is_of(departure.caller());
+    }
     let script = &dispatch.link.script;
     dispatch.counters.sent(&call, script.sha(), jobs.len());
     (plan, call.keys.len(), command(script, &call))
@@ -217,14 +228,25 @@ fn length(reply: &Value) -> usize {
 
 type Answers = Result<Vec<(usize, crate::wire::Outcome)>, BackendError>;
 
-fn answers(value: Value, plan: &Plan, keys: usize, jobs: &[Job]) -> Answers {
+fn answers(
+    value: Value,
+    plan: &Plan,
+    keys: usize,
+    jobs: &[Job],
+    departure: Option<Departure>,
+) -> Answers {
     let reply = Reply::parse(value).ok_or_else(|| {
         BackendError::new(
             FailureKind::WrongServer,
             "the server is not a Redis that runs our script",
         )
     })?;
-    replay(&reply, plan, keys, |position| &jobs[position].request)
+    let outcomes = replay(&reply, plan, keys, |position| &jobs[position].request)?;
+    if let Some(departure) = departure {
+        let seen = |position| held_by_caller(&reply, plan, keys, position);
+        departure.answered(jobs, &outcomes, seen);
+    }
+    Ok(outcomes)
 }
 
 /// Answers each request.

@@ -94,6 +94,7 @@ impl Server {
         let request = Request {
             work: Work::decide(&[charge(quota, cost), charge(&plenty, 1)]),
             names: smallvec![KEY.into(), b"plenty"[..].into()],
+            owed: None,
         };
         let reply = self.send(&request);
         let Value::BulkString(text) = reply else {
@@ -183,6 +184,7 @@ fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
     Request {
         work: Work::decide(&charges),
         names: smallvec![KEY.into(); costs.len()],
+        owed: None,
     }
 }
 

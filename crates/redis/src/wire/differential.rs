@@ -5,6 +5,7 @@
 
 mod expiry;
 mod garbled;
+mod held;
 mod paths;
 mod questions;
 
@@ -107,6 +108,7 @@ impl World {
                     .insert(request.names[0].clone(), State::full(&quota));
                 None
             }
+            Work::Tell(_) => None,
         }
     }
 

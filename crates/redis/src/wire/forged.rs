@@ -18,6 +18,7 @@ pub fn decided(quota: &Quota, reply: Vec<u8>) -> Option<Vec<Option<Decision>>> {
             mode: Mode::Enforce,
         }]),
         names: smallvec![caller.as_bytes().into()],
+        owed: None,
     });
     let (plan, call) = Plan::of(&requests);
     let reply = Reply::parse(Value::BulkString(reply))?;

@@ -43,6 +43,19 @@ impl Reader<'_> {
         Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
     }
 
+    pub(super) fn u48(&mut self) -> Option<u64> {
+        let [a, b, c, d, e, f] = self.bytes()?;
+        Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+
+    /// A whole number that may be negative.
+    pub(super) fn signed(&mut self) -> Option<i64> {
+        let double = f64::from_le_bytes(self.bytes()?);
+        let magnitude = Reader(&double.abs().to_le_bytes()).whole()?;
+        let magnitude = i64::try_from(magnitude).ok()?;
+        Some(if double < 0.0 { -magnitude } else { magnitude })
+    }
+
     pub(super) fn whole(&mut self) -> Option<u64> {
         let double = f64::from_le_bytes(self.bytes()?);
         #[expect(clippy::cast_precision_loss, reason = "a power of two")]

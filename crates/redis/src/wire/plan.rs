@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::request::{Request, Wording};
+use super::request::{Caller, Request, Wording};
 
 /// The most keys of one call: their numbers are bytes.
 pub(crate) const MAX_KEYS: usize = 255;
@@ -188,9 +188,9 @@ impl Groups {
             }
             previous = Some(request);
             let words = this.words.len() - 1;
-            if request.is_one_charge()
+            if request.may_repeat()
                 && let Some(group) = latest[usize::from(first)]
-                && requests[this.groups[group].members[0]].is_one_charge()
+                && requests[this.groups[group].members[0]].may_repeat()
                 && this.shape(group) == &this.words[words].shape[..]
                 && this.groups[group].members.len() < usize::from(u8::MAX)
             {
@@ -219,6 +219,11 @@ impl Groups {
 }
 
 impl Call<'_> {
+    /// Says whose call it is.
+    pub(crate) fn is_of(&mut self, caller: &Caller) {
+        self.runs.insert(0, caller.run());
+    }
+
     /// The number of times of each request, and then the shared words.
     fn begin_run(&mut self, (times, shape): (usize, &[u8])) {
         let mut run = Vec::with_capacity(1 + shape.len() + 64);

@@ -2,11 +2,13 @@
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate_core::{BackendError, Decision, FailureKind, State, States, Timestamp, Unit, decide};
+use tollgate_core::{
+    BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
+};
 
 use super::plan::Plan;
 use super::request::{OwnedCharge, Request, Work};
-use super::state;
+use super::state::{self, HeldDigest};
 
 /// The time, the number of admitted requests, and the states as they were found.
 #[derive(Debug)]
@@ -130,7 +132,71 @@ enum Slot<'a> {
     /// Empty if the key was missing.
     Found(Option<&'a [u8]>),
     Live(State),
-    Foreign,
+    /// What is held, and the part of this process.
+    Held(State, Part),
+    /// One that takes nothing, for this reason.
+    Barred(FailureKind),
+}
+
+/// The part of the calling process in what is held.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    units: i64,
+    is_there: bool,
+}
+
+impl Part {
+    /// Releases some. Returns the number that this frees.
+    fn release(&mut self, n: u64) -> u64 {
+        if !self.is_there {
+            return 0;
+        }
+        let before = self.units.max(0);
+        self.units = self.units.saturating_sub_unsigned(n);
+        before.abs_diff(self.units.max(0))
+    }
+}
+
+fn held(units: u64) -> State {
+    State::from(Snapshot::Held {
+        held: units,
+        generation_us: 0,
+    })
+}
+
+impl Slot<'_> {
+    /// As a state of this unit.
+    fn open(&mut self, unit: Unit) -> Result<&mut State, BackendError> {
+        if let Slot::Found(found) = self {
+            *self = Self::of(*found, unit);
+        }
+        match self {
+            Slot::Live(state) | Slot::Held(state, _) => Ok(state),
+            Slot::Barred(kind) => Err(barred(*kind)),
+            Slot::Found(_) => Err(barred(FailureKind::ForeignState)),
+        }
+    }
+
+    fn of<'a>(found: Option<&[u8]>, unit: Unit) -> Slot<'a> {
+        match (found, unit) {
+            (None, Unit::Held) => Slot::Held(held(0), Part::default()),
+            (None, _) => Slot::Live(State::empty(unit)),
+            (Some(bytes), Unit::Held) => match HeldDigest::read(bytes) {
+                Some(digest) if digest.is_full => Slot::Barred(FailureKind::Full),
+                Some(digest) if digest.is_void => Slot::Barred(FailureKind::Unreachable),
+                Some(digest) => {
+                    let part = Part {
+                        units: digest.own,
+                        is_there: digest.is_there,
+                    };
+                    Slot::Held(held(digest.total), part)
+                }
+                None => Slot::Barred(FailureKind::ForeignState),
+            },
+            (Some(bytes), _) => state::decode(bytes, unit)
+                .map_or(Slot::Barred(FailureKind::ForeignState), Slot::Live),
+        }
+    }
 }
 
 struct Slots<'s, 'a> {
@@ -143,8 +209,8 @@ struct Slots<'s, 'a> {
 impl States for Slots<'_, '_> {
     fn state(&mut self, index: usize) -> &mut State {
         match &mut self.slots[usize::from(self.keys[index])] {
-            Slot::Live(state) => state,
-            Slot::Found(_) | Slot::Foreign => &mut self.none,
+            Slot::Live(state) | Slot::Held(state, _) => state,
+            Slot::Found(_) | Slot::Barred(_) => &mut self.none,
         }
     }
 }
@@ -152,58 +218,108 @@ impl States for Slots<'_, '_> {
 fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outcome {
     match work {
         Work::Decide(charges) => {
-            let foreign = (charges.iter().enumerate())
-                .filter(|(index, charge)| open(slots, keys[*index], charge.scope.unit()).is_none())
-                .count();
-            if foreign > 0 {
-                return Err(foreign_state());
-            }
+            let opened = |(key, charge): (&u8, &OwnedCharge)| {
+                slots[usize::from(*key)].open(charge.scope.unit()).map(drop)
+            };
+            // All of them, as the script does.
+            let opened: SmallVec<[_; 2]> = keys.iter().zip(charges).map(opened).collect();
+            opened.into_iter().collect::<Result<(), _>>()?;
             let charges: SmallVec<[_; 2]> = charges.iter().map(OwnedCharge::borrow).collect();
             let mut states = Slots {
                 slots,
                 keys,
                 none: State::empty(Unit::Gcra),
             };
-            Ok(Some(decide(now, &charges, &mut states)))
+            let decision = decide(now, &charges, &mut states);
+            for (key, verdict) in keys.iter().zip(decision.verdicts()) {
+                if let Slot::Held(state, part) = &mut slots[usize::from(*key)]
+                    && let Snapshot::Held { held: units, .. } = state.snapshot()
+                    && verdict.taken() > 0
+                {
+                    // Redis knows no generations of receipts: what a process holds is in its own books.
+                    *state = held(units);
+                    part.is_there = true;
+                    part.units = part.units.saturating_add_unsigned(verdict.taken());
+                }
+            }
+            Ok(Some(decision))
         }
         Work::Credit(receipt, n) => {
-            let state = open(slots, keys[0], receipt.scope().unit()).ok_or_else(foreign_state)?;
-            receipt.credit_to(state, now, *n);
+            let slot = &mut slots[usize::from(keys[0])];
+            let state = slot.open(receipt.scope().unit())?;
+            if let Snapshot::Held { held: units, .. } = state.snapshot() {
+                if let Slot::Held(state, part) = slot {
+                    *state = held(units.saturating_sub(part.release((*n).min(receipt.cost()))));
+                }
+            } else {
+                receipt.credit_to(state, now, *n);
+            }
             Ok(None)
         }
         Work::Debit(receipt, n) => {
-            let state = open(slots, keys[0], receipt.scope().unit()).ok_or_else(foreign_state)?;
+            let state = slots[usize::from(keys[0])].open(receipt.scope().unit())?;
             receipt.debit_from(state, now, *n);
             Ok(None)
         }
         Work::Reset(scope) => {
-            let state = open(slots, keys[0], scope.unit()).ok_or_else(foreign_state)?;
-            *state = State::empty(scope.unit());
+            let slot = &mut slots[usize::from(keys[0])];
+            match slot.open(scope.unit()) {
+                Err(error) if error.kind() == FailureKind::ForeignState => return Err(error),
+                _ => *slot = Slot::of(None, scope.unit()),
+            }
+            Ok(None)
+        }
+        // They go behind all others.
+        Work::Tell(_) => {
+            slots[usize::from(keys[0])].open(Unit::Held)?;
             Ok(None)
         }
     }
 }
 
-fn open<'s>(slots: &'s mut [Slot<'_>], key: u8, unit: Unit) -> Option<&'s mut State> {
-    let slot = &mut slots[usize::from(key)];
-    if let Slot::Found(found) = slot {
-        let state = found.map_or_else(
-            || Some(State::empty(unit)),
-            |bytes| state::decode(bytes, unit),
-        );
-        *slot = state.map_or(Slot::Foreign, Slot::Live);
-    }
-    match slot {
-        Slot::Live(state) => Some(state),
-        Slot::Found(_) | Slot::Foreign => None,
+/// What a reply says about this process's own part of what is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// True if the process has an entry.
+    pub(crate) is_there: bool,
+    /// The newest generation of the entry.
+    pub(crate) generation: u64,
+}
+
+/// The process's own part under the first key of the request at this position.
+pub(crate) fn held_by_caller(
+    reply: &Reply,
+    plan: &Plan,
+    keys: usize,
+    position: usize,
+) -> Option<Held> {
+    let read = reply.read(keys)?;
+    let key = *plan.keys.get(position)?.first()?;
+    match read.states.get(usize::from(key))? {
+        Slot::Found(Some(bytes)) => {
+            let digest = HeldDigest::read(bytes)?;
+            Some(Held {
+                is_there: digest.is_there,
+                generation: digest.generation,
+            })
+        }
+        Slot::Found(None) => Some(Held {
+            is_there: false,
+            generation: 0,
+        }),
+        _ => None,
     }
 }
 
-fn foreign_state() -> BackendError {
-    BackendError::new(
-        FailureKind::ForeignState,
-        "a value that Tollgate did not write stands under one of its keys",
-    )
+pub(super) fn barred(kind: FailureKind) -> BackendError {
+    let detail = match kind {
+        FailureKind::Full => "as many processes as have room hold something under this key",
+        FailureKind::ForeignState => {
+            "a value that Tollgate did not write stands under one of its keys"
+        }
+        _ => "the call was given up before it came",
+    };
+    BackendError::new(kind, detail)
 }
 
 /// A time in decimals with a state behind it, or the part of MessagePack that whole numbers and a list of texts need.

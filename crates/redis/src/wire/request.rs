@@ -4,6 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
 use super::numbers::{Words, put};
+use crate::holder::{Owed, Telling};
 use crate::name::{Name, Names};
 
 /// A charge that outlives the caller's borrow.
@@ -45,6 +46,8 @@ pub(crate) enum Work {
     Credit(Receipt, u64),
     Debit(Receipt, u64),
     Reset(Scope),
+    /// The units that all calls of earlier generations hold: see `lua/held.lua`. They are known when the call leaves.
+    Tell(Telling),
 }
 
 impl Work {
@@ -58,6 +61,27 @@ impl Work {
 pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Name; 2]>,
+    /// What is taken off the books of this process when it leaves, if it is a release.
+    pub(crate) owed: Option<Owed>,
+}
+
+/// The process whose call it is, for charges that are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) holder: [u8; 8],
+    pub(crate) generation: u64,
+    pub(crate) lease_ms: u64,
+}
+
+impl Caller {
+    /// The run that goes ahead of all others.
+    pub(super) fn run(&self) -> Vec<u8> {
+        let mut run = vec![0, CALLER];
+        run.extend_from_slice(&self.holder);
+        run.extend_from_slice(&self.generation.to_le_bytes()[..6]);
+        run.extend_from_slice(&self.lease_ms.to_le_bytes()[..6]);
+        run
+    }
 }
 
 impl Default for Work {
@@ -82,6 +106,9 @@ const DECIDE: u8 = 0;
 const CREDIT: u8 = 1;
 const DEBIT: u8 = 2;
 const RESET: u8 = 3;
+const CALLER: u8 = 4;
+const TELL: u8 = 5;
+const RELEASE: u8 = 6;
 
 const ENFORCE: u8 = 0;
 const SHADOW: u8 = 1;
@@ -91,6 +118,40 @@ impl Request {
     /// The placeholder of a request that has gone on.
     pub(crate) fn nothing() -> Self {
         Self::default()
+    }
+
+    /// A request that gives back at most `n` of a charge.
+    pub(crate) fn credit(receipt: Receipt, n: u64, name: Name) -> Self {
+        Self {
+            work: Work::Credit(receipt, n),
+            names: [name].into_iter().collect(),
+            owed: None,
+        }
+    }
+
+    /// The charges that it would hold, with the positions of their names.
+    pub(crate) fn held(&self) -> impl Iterator<Item = usize> {
+        let charges = match &self.work {
+            Work::Decide(charges) => &charges[..],
+            _ => &[],
+        };
+        let held = |charge: &OwnedCharge| charge.scope.unit() == Unit::Held;
+        (charges.iter().enumerate())
+            .filter_map(move |(index, charge)| held(charge).then_some(index))
+    }
+
+    /// Says whether the script must know whose call it is.
+    pub(crate) fn concerns_a_holder(&self) -> bool {
+        match &self.work {
+            Work::Decide(charges) => charges
+                .iter()
+                .any(|charge| charge.scope.unit() == Unit::Held),
+            Work::Credit(receipt, _) | Work::Debit(receipt, _) => {
+                receipt.scope().unit() == Unit::Held
+            }
+            Work::Reset(scope) => scope.unit() == Unit::Held,
+            Work::Tell(_) => true,
+        }
     }
 
     /// Clears all names. Their places stay.
@@ -147,6 +208,7 @@ impl Request {
             Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
             Work::Debit(receipt, _) => settled(receipt.scope().unit()),
             Work::Reset(scope) => settled(scope.unit()),
+            Work::Tell(_) => settled(Unit::Held),
         }
     }
 }
@@ -158,8 +220,10 @@ impl Wording {
 }
 
 impl Request {
-    pub(super) fn is_one_charge(&self) -> bool {
+    /// Says whether equal ones for one key may be sent as one and its number of times.
+    pub(super) fn may_repeat(&self) -> bool {
         self.one_charge().is_some()
+            || matches!(&self.work, Work::Credit(..) if self.concerns_a_holder())
     }
 
     /// Says whether both have one charge in the same words, of any state.
@@ -182,6 +246,9 @@ impl Request {
     pub(super) fn wording(&self) -> Wording {
         match &self.work {
             Work::Decide(charges) => self.decide(charges),
+            Work::Credit(receipt, n) if receipt.scope().unit() == Unit::Held => {
+                settle(RELEASE, receipt, (*n).min(receipt.cost()), Words::new())
+            }
             Work::Credit(receipt, n) => {
                 let (at, (full_us, full_rest)) = (receipt.at().as_micros(), full_at(receipt));
                 let mut behind = Words::new();
@@ -198,6 +265,15 @@ impl Request {
                     shape,
                     names: SmallVec::from_slice(&[0]),
                     behind: Words::new(),
+                }
+            }
+            Work::Tell(telling) => {
+                let mut shape: Words = smallvec![TELL, 1];
+                put_unit(&mut shape, Unit::Held);
+                Wording {
+                    shape,
+                    names: SmallVec::from_slice(&[0]),
+                    behind: SmallVec::from_slice(&telling.units().to_le_bytes()[..6]),
                 }
             }
         }
@@ -274,8 +350,8 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
         unit @ (Unit::FixedWindow { .. }
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
-        | Unit::SlidingLog { .. }
-        | Unit::Held) => put_window(out, mode, cost, quota.limit(), unit),
+        | Unit::SlidingLog { .. }) => put_window(out, mode, cost, quota.limit(), unit),
+        Unit::Held => put_held(out, mode, cost, quota.limit()),
     }
 }
 
@@ -299,8 +375,8 @@ fn put_unit(out: &mut Words, unit: Unit) {
         Unit::FixedWindow { .. }
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
-        | Unit::SlidingLog { .. }
-        | Unit::Held => put_window(out, PROBE, 0, 1, unit),
+        | Unit::SlidingLog { .. } => put_window(out, PROBE, 0, 1, unit),
+        Unit::Held => put_held(out, PROBE, 0, 1),
     }
 }
 
@@ -351,6 +427,12 @@ fn put_window(out: &mut Words, mode: u8, cost: u64, limit: u64, unit: Unit) {
     if let Some((_sign, detail)) = unit.detail() {
         put(out, detail);
     }
+}
+
+fn put_held(out: &mut Words, mode: u8, cost: u64, limit: u64) {
+    out.extend_from_slice(&[Unit::Held.number(), mode]);
+    put(out, cost);
+    put(out, limit);
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {

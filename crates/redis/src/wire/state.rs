@@ -20,6 +20,41 @@ const SLIDING_LOG: u8 = 251;
 const LOG_ENTRY: usize = 12;
 const LOG_ENTRIES: usize = 1_025;
 
+const HELD: u8 = 252;
+
+/// The digest of what is held under a key, which a reply has in place of up to 1,024 entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeldDigest {
+    /// All that is held.
+    pub(super) total: u64,
+    /// The part of the process that called. Below 0 while a release has come and the telling of its acquire has not.
+    pub(super) own: i64,
+    /// True if the process has an entry.
+    pub(super) is_there: bool,
+    /// True if there is no room for one.
+    pub(super) is_full: bool,
+    /// True if the call is of a generation whose calls have all been answered or given up.
+    pub(super) is_void: bool,
+    /// The newest generation of the entry.
+    pub(super) generation: u64,
+}
+
+impl HeldDigest {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (tag, total, own) = (reader.byte()?, reader.whole()?, reader.signed()?);
+        let (kind, generation) = (reader.byte()?, reader.u48()?);
+        (tag == HELD && kind < 8 && reader.0.is_empty()).then_some(Self {
+            total,
+            own,
+            is_there: kind & 1 != 0,
+            is_full: kind & 2 != 0,
+            is_void: kind & 4 != 0,
+            generation,
+        })
+    }
+}
+
 /// Reads a state; `None` if it is not one of ours. Refuses the values that the script refuses, and no others: a state that only
 /// this side accepts would give a decision that the script did not take.
 pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
@@ -48,6 +83,7 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
                 .then_some(Snapshot::RollingWindow { newest, counts })
         }
         Unit::SlidingLog { .. } => log(tag, reader),
+        // The script does not send these, but a digest: see `HeldDigest`.
         Unit::Held => None,
     };
     snapshot.map(State::from)

@@ -45,6 +45,7 @@ impl World {
                 mode: Mode::Enforce,
             }]),
             names: smallvec![name.into()],
+            owed: None,
         };
         let mut requests = vec![request(KEY)];
         requests.extend(with_another.then(|| request(b"another")));
@@ -171,6 +172,7 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
                     Request {
                         work: Work::decide(&vec![charge; names.len()]),
                         names: names.iter().map(|&name| name.into()).collect(),
+                        owed: None,
                     }
                 });
                 let mut outcomes = world.call(&requests).unwrap();

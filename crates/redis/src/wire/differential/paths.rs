@@ -108,6 +108,7 @@ fn request(quotas: &[Quota], costs: &[u64], mode: Mode, names: &[&[u8]]) -> Requ
     Request {
         work: Work::decide(&charges),
         names: names.iter().map(|&name| name.into()).collect(),
+        owed: None,
     }
 }
 

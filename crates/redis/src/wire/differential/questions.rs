@@ -278,7 +278,11 @@ impl Questions {
                 4..7 => Work::Debit(receipt, n),
                 _ => Work::Reset(receipt.scope()),
             };
-            return Request { work, names };
+            return Request {
+                work,
+                names,
+                owed: None,
+            };
         }
         let count = match usual {
             Some(usual) => usual.charges,
@@ -304,6 +308,7 @@ impl Questions {
         Request {
             work: Work::decide(&charges),
             names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
+            owed: None,
         }
     }
 

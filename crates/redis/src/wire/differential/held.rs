@@ -1,0 +1,439 @@
+//! What is held, against the model: calls of several processes in random orders, late ones among them, by a clock that steps.
+
+use std::collections::HashMap;
+
+use redis::Value;
+use smallvec::{SmallVec, smallvec};
+use tollgate_core::{
+    Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Scope, Snapshot, State, States,
+    Timestamp, decide,
+};
+use tollgate_testkit::Standalone;
+
+use super::expiry::ends_ms;
+use super::questions::{Calls, Random};
+use super::{World, seed};
+use crate::holder::Telling;
+use crate::holder::model::{self, Bar, Entry, From, Id};
+use crate::wire::numbers::Reader;
+use crate::wire::reply::{Outcome, barred};
+use crate::wire::{Caller, Plan, Reply, Request, Work, replay};
+
+const KEYS: [&str; 3] = ["one", "other", "third"];
+const QUOTA: Quota = Quota::per_hour(40);
+
+/// What Redis knows, and what it should.
+struct Fleet {
+    world: World,
+    random: Random,
+    now: u64,
+    lease_ms: u64,
+    keys: HashMap<String, model::Key>,
+    /// The rate-limited budget beside what is held.
+    budgets: HashMap<String, State>,
+    processes: Vec<(Id, u64)>,
+    happened: HashMap<&'static str, usize>,
+}
+
+/// One request in the words of the model.
+enum Wish {
+    Decide(Vec<(bool, String, Quota, u64, Mode)>),
+    Release(String, u64),
+    Tell(String, u64),
+    Reset(String),
+}
+
+impl Wish {
+    fn request(&self) -> Request {
+        let key = Key::from("anybody");
+        let of = |work, name: &str| Request {
+            work,
+            names: smallvec![name.as_bytes().into()],
+            owed: None,
+        };
+        match self {
+            Self::Decide(wanted) => {
+                let charges: SmallVec<[Charge<'_>; 2]> = { wanted.iter() }
+                    .map(|(_, name, quota, cost, mode)| Charge {
+                        // Charges of one name share a state, in core as well.
+                        scope: Scope::of(name, 0, quota),
+                        quota,
+                        key: &key,
+                        cost: *cost,
+                        mode: *mode,
+                    })
+                    .collect();
+                Request {
+                    work: Work::decide(&charges),
+                    names: wanted
+                        .iter()
+                        .map(|(_, name, ..)| name.as_bytes().into())
+                        .collect(),
+                    owed: None,
+                }
+            }
+            Self::Release(name, n) => of(Work::Credit(receipt(*n), *n), name),
+            Self::Tell(name, units) => of(Work::Tell(Telling::of(*units)), name),
+            Self::Reset(name) => of(
+                Work::Reset(Scope::of(name, 0, &Concurrent::at_most(1).into())),
+                name,
+            ),
+        }
+    }
+}
+
+fn receipt(n: u64) -> Receipt {
+    let quota = Concurrent::at_most(1_000).into();
+    let charge = Charge {
+        scope: Scope::of("held", 0, &quota),
+        quota: &quota,
+        key: &Key::from("anybody"),
+        cost: n,
+        mode: Mode::Enforce,
+    };
+    let mut state = [State::full(&quota)];
+    let decision = decide(Timestamp::from_micros(1), &[charge], &mut state[..]);
+    let receipt = decision.receipts(&[charge]).next();
+    receipt.unwrap()
+}
+
+fn held(units: u64) -> State {
+    State::from(Snapshot::Held {
+        held: units,
+        generation_us: 0,
+    })
+}
+
+struct Both(Vec<(String, State)>, Vec<usize>);
+
+impl States for Both {
+    fn state(&mut self, index: usize) -> &mut State {
+        let place = self.1[index];
+        &mut self.0[place].1
+    }
+}
+
+impl Fleet {
+    fn new(server: &Standalone, seed: u64) -> Self {
+        let mut random = Random::of_seed(seed);
+        let processes = (0..4)
+            .map(|_| (random.below(u64::MAX).to_le_bytes(), 1))
+            .collect();
+        Self {
+            world: World::new(server, seed, Calls::Any),
+            random,
+            now: 3_500_000_000_000_000,
+            lease_ms: 400,
+            keys: HashMap::new(),
+            budgets: HashMap::new(),
+            processes,
+            happened: HashMap::new(),
+        }
+    }
+
+    fn wish(&mut self) -> Wish {
+        let random = &mut self.random;
+        let name = random.of(&KEYS).to_owned();
+        match random.below(12) {
+            0..=5 => {
+                let mut wanted = Vec::new();
+                for _ in 0..random.of(&[1, 1, 1, 2, 3]) {
+                    let name = random.of(&KEYS).to_owned();
+                    let limit = random.of(&[1, 3, 5, 20]);
+                    let quota = Concurrent::at_most(limit).into();
+                    let cost = random.of(&[0, 1, 1, 1, 1, 2, 3, limit, limit + 1, 1 << 50]);
+                    let mode = random.of(&[
+                        Mode::Enforce,
+                        Mode::Enforce,
+                        Mode::Enforce,
+                        Mode::Shadow,
+                        Mode::Probe,
+                    ]);
+                    wanted.push((true, name, quota, cost, mode));
+                }
+                if random.below(3) == 0 {
+                    let name = format!("budget-{}", random.below(2));
+                    wanted.push((false, name, QUOTA, random.of(&[0, 1, 9]), Mode::Enforce));
+                }
+                Wish::Decide(wanted)
+            }
+            6..=9 => Wish::Release(name, random.of(&[1, 1, 1, 2, 3])),
+            10 => Wish::Tell(name, random.of(&[0, 0, 1, 2, 7])),
+            _ if random.below(8) == 0 => Wish::Reset(name),
+            _ => Wish::Tell(name, random.of(&[0, 1])),
+        }
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.happened.entry(what).or_default() += 1;
+    }
+
+    /// What a request comes to by the model. `working` is what each key holds in the course of the call.
+    fn expect(&mut self, from: From, wish: &Wish, working: &mut HashMap<String, u64>) -> Outcome {
+        let now_ms = self.now / 1_000;
+        match wish {
+            Wish::Decide(wanted) => {
+                for (_, name, ..) in wanted.iter().filter(|(is_held, ..)| *is_held) {
+                    match self.keys[name].bar(from) {
+                        Some(Bar::Void) => {
+                            self.note("void");
+                            return Err(barred(FailureKind::Unreachable));
+                        }
+                        Some(Bar::Full) => {
+                            self.note("full");
+                            return Err(barred(FailureKind::Full));
+                        }
+                        None => {}
+                    }
+                }
+                let mut both = Both(Vec::new(), Vec::new());
+                for (is_held, name, quota, ..) in wanted {
+                    let known = both.0.iter().position(|(of, _)| of == name);
+                    both.1.push(known.unwrap_or_else(|| {
+                        let state = if *is_held {
+                            held(working[name])
+                        } else {
+                            let full = || State::full(quota);
+                            self.budgets
+                                .entry(name.clone())
+                                .or_insert_with(full)
+                                .clone()
+                        };
+                        both.0.push((name.clone(), state));
+                        both.0.len() - 1
+                    }));
+                }
+                let key = Key::from("anybody");
+                let charges: Vec<_> = { wanted.iter() }
+                    .map(|(_, name, quota, cost, mode)| Charge {
+                        scope: Scope::of(name, 0, quota),
+                        quota,
+                        key: &key,
+                        cost: *cost,
+                        mode: *mode,
+                    })
+                    .collect();
+                let now = Timestamp::from_micros(self.now);
+                let decision = decide(now, &charges, &mut both);
+                for ((is_held, name, ..), verdict) in wanted.iter().zip(decision.verdicts()) {
+                    if *is_held && verdict.taken() > 0 {
+                        let units = i64::try_from(verdict.taken()).unwrap();
+                        self.keys.get_mut(name).unwrap().count(now_ms, from, units);
+                        *working.get_mut(name).unwrap() += verdict.taken();
+                    }
+                }
+                for (name, state) in both
+                    .0
+                    .into_iter()
+                    .filter(|(name, _)| name.starts_with("budget"))
+                {
+                    self.budgets.insert(name, state);
+                }
+                self.note(if decision.is_admitted() {
+                    "admitted"
+                } else {
+                    "denied"
+                });
+                Ok(Some(decision))
+            }
+            Wish::Release(name, n) => {
+                if let Some(bar) = self.keys[name].bar(from) {
+                    return Err(barred(match bar {
+                        Bar::Full => FailureKind::Full,
+                        Bar::Void => FailureKind::Unreachable,
+                    }));
+                }
+                let freed = self.keys.get_mut(name).unwrap().release(now_ms, from, *n);
+                *working.get_mut(name).unwrap() -= freed;
+                self.note(if freed > 0 {
+                    "released"
+                } else {
+                    "released nothing"
+                });
+                Ok(None)
+            }
+            Wish::Tell(name, units) => {
+                if let Some(bar) = self.keys[name].bar(from) {
+                    return Err(barred(match bar {
+                        Bar::Full => FailureKind::Full,
+                        Bar::Void => FailureKind::Unreachable,
+                    }));
+                }
+                self.keys.get_mut(name).unwrap().tell(now_ms, from, *units);
+                self.note("told");
+                Ok(None)
+            }
+            Wish::Reset(name) => {
+                self.keys.insert(name.clone(), model::Key::default());
+                working.insert(name.clone(), 0);
+                self.note("reset");
+                Ok(None)
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let by = self.random.of(&[0, 0, 1_000, 30_000, 120_000, 500_000]);
+        let by = by + self.random.below(by + 1);
+        if self.random.below(25) == 0 {
+            self.now -= by;
+        } else {
+            self.now += by;
+        }
+        if self.random.below(60) == 0 {
+            self.lease_ms = self.random.of(&[400, 250, 1_000]);
+        }
+        let process = self.random.index(self.processes.len());
+        if self.random.below(4) == 0 {
+            self.processes[process].1 += 1 + self.random.below(2);
+        }
+        let (holder, newest) = self.processes[process];
+        let from = From {
+            holder,
+            // Some calls come late.
+            generation: newest - self.random.of(&[0, 0, 0, 1, 2]).min(newest - 1),
+            lease_ms: self.lease_ms,
+        };
+        let size = self.random.of(&[1, 1, 2, 5, 20]);
+        let mut wishes: Vec<_> = (0..size).map(|_| self.wish()).collect();
+        wishes.sort_by_key(|wish| matches!(wish, Wish::Tell(..)));
+        self.call(from, &wishes);
+    }
+
+    fn call(&mut self, from: From, wishes: &[Wish]) {
+        let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
+        let (plan, mut call) = Plan::of(&requests);
+        let keys = call.keys.len();
+        call.is_of(&Caller {
+            holder: from.holder,
+            generation: from.generation,
+            lease_ms: from.lease_ms,
+        });
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.world.script).arg(keys);
+        for part in call
+            .keys
+            .iter()
+            .copied()
+            .chain(call.runs.iter().map(|run| &run[..]))
+        {
+            command.arg(part);
+        }
+        let redis = &mut self.world.redis;
+        redis::cmd("SET")
+            .arg("clock")
+            .arg(self.now)
+            .exec(redis)
+            .unwrap();
+        let value: Value = command.query(redis).unwrap();
+        let length = match &value {
+            Value::BulkString(text) => text.len(),
+            _ => 0,
+        };
+        assert!(length < 64 + 64 * keys, "{length} bytes for {keys} keys");
+        let outcomes = replay(&Reply::parse(value).unwrap(), &plan, keys, |position| {
+            &requests[position]
+        });
+
+        let names: Vec<String> = { call.keys.iter() }
+            .map(|name| String::from_utf8(name.to_vec()).unwrap())
+            .filter(|name| !name.starts_with("budget"))
+            .collect();
+        let mut working = HashMap::new();
+        for name in &names {
+            let key = self.keys.entry(name.clone()).or_default();
+            key.at(self.now / 1_000, from);
+            working.insert(name.clone(), key.total());
+        }
+        for (position, outcome) in outcomes.unwrap() {
+            let expected = self.expect(from, &wishes[position], &mut working);
+            let kind = |outcome: Outcome| outcome.map_err(|error| error.kind());
+            assert_eq!(
+                kind(outcome),
+                kind(expected),
+                "{:?} by {from:?}",
+                requests[position]
+            );
+        }
+        for name in &names {
+            self.keys.get_mut(name).unwrap().tidy(from.holder);
+            self.compare(name);
+        }
+    }
+
+    fn compare(&mut self, name: &str) {
+        let redis = &mut self.world.redis;
+        let found: Option<Vec<u8>> = redis::cmd("GET").arg(name).query(redis).unwrap();
+        let model = &self.keys[name];
+        let Some(found) = found else {
+            assert_eq!(model.entries, [], "{name} is missing");
+            return;
+        };
+        let stored = Stored::read(&found).unwrap();
+        assert_eq!(stored.entries, model.entries, "{name}");
+        assert_eq!(stored.total, model.total());
+        let expiries = || model.entries.iter().map(|entry| entry.expires_ms);
+        assert!(stored.earliest_ms <= expiries().min().unwrap());
+        assert!(stored.latest_ms >= expiries().max().unwrap());
+        let ends = u64::try_from(ends_ms(redis, name.as_bytes())).unwrap();
+        assert_eq!(ends, stored.latest_ms);
+    }
+}
+
+/// A state, as the head of `lua/held.lua` says.
+struct Stored {
+    total: u64,
+    earliest_ms: u64,
+    latest_ms: u64,
+    entries: Vec<Entry>,
+}
+
+impl Stored {
+    fn read(found: &[u8]) -> Option<Self> {
+        let mut reader = Reader(found);
+        assert_eq!(reader.byte()?, 252);
+        let mut stored = Self {
+            total: reader.whole()?,
+            earliest_ms: reader.u48()?,
+            latest_ms: reader.u48()?,
+            entries: Vec::new(),
+        };
+        let signed = |reader: &mut Reader<'_>| Some((reader.u48()?.cast_signed() << 16) >> 16);
+        while !reader.0.is_empty() {
+            let holder = reader.0.first_chunk().copied()?;
+            reader.0 = &reader.0[8..];
+            let (old, new) = (signed(&mut reader)?, signed(&mut reader)?);
+            let mark = reader.u48()?;
+            stored.entries.push(Entry {
+                holder,
+                old,
+                new,
+                generation: mark / 2,
+                told: mark % 2 == 1,
+                expires_ms: reader.u48()?,
+            });
+        }
+        Some(stored)
+    }
+}
+
+#[test]
+fn what_is_held_is_what_the_model_holds() {
+    let server = Standalone::start();
+    let mut fleet = Fleet::new(&server, seed());
+    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(4_000) {
+        fleet.step();
+    }
+    println!("{:?}", fleet.happened);
+    for what in [
+        "admitted",
+        "denied",
+        "released",
+        "released nothing",
+        "told",
+        "void",
+        "reset",
+    ] {
+        assert!(fleet.happened.contains_key(what), "{what} never happened");
+    }
+}

@@ -1,0 +1,208 @@
+-- What is held at this moment. Each process that holds has one entry, which only its own calls change.
+--
+--   state   tag B (252), total d, earliest I6, latest I6, up to 1,024 entries
+--   entry   holder c8, old i6, new i6, 2 × generation + told I6, expires I6
+--   charge  cost d, limit d
+--   caller  holder c8, generation I6, lease I6: whose call it is. Times are ms
+--
+-- `total` is the sum over the entries of old + new, each not less than 0. `earliest` and `latest` are bounds on when they expire.
+--
+-- Calls overtake each other, are lost, and arrive when nobody waits for them any more. Nevertheless an entry becomes exact once
+-- in each *generation*. A process begins one now and then, and its calls tell the one that they were sent in. An entry counts in
+-- `new` what the calls of the newest generation changed, and in `old` what the earlier ones did. Within each the order does not
+-- matter: acquires add, releases subtract. When all calls of earlier generations have been answered or given up, the process
+-- *tells* what they come to. That replaces `old`, and leaves alone what `new` counts meanwhile. From then on a call of an earlier
+-- generation is void: its process has given it up. No call that is still under way is ever guessed about.
+--
+-- An entry lives for a lease after its process's last call, at least three quarters of one, and without a process until then. It
+-- stays for that time even if nothing is held, since a void call must meet it; but a key with nothing else goes at once.
+local holder, generation, lease, now_ms, ends
+
+local function called_by(run)
+  holder, generation, lease = unpack('<c8I6I6', run, 3)
+  now_ms = floor(now / 1000)
+  -- Moves four times in each lease, so that most calls overwrite the state in place.
+  ends = now_ms - now_ms % floor(lease / 4) + lease
+end
+
+local function held()
+  local TAG, HEAD, ENTRY, MOST, NEVER = 252, 21, 32, 1024, 2 ^ 48 - 1
+  -- Up to here one write is cheaper than one for the head and one for the entry.
+  local NEAR = 2000
+
+  local function quota(run, pos)
+    if not holder then
+      error('a held charge, and nobody who holds it')
+    end
+    local cost, limit, after = unpack('<dd', run, pos)
+    return { limit = limit }, cost, after
+  end
+
+  local function fresh()
+    return {
+      text = '',
+      entries = 0,
+      total = 0,
+      others = 0,
+      earliest = NEVER,
+      latest = 0,
+      old = 0,
+      new = 0,
+      generation = generation,
+      told = 0,
+    }
+  end
+
+  -- The text without the entries that have expired. A lease that is longer than a lease is left by a clock that stepped back.
+  local function swept(text)
+    local parts, total, earliest, latest = { text:sub(1, HEAD) }, 0, NEVER, 0
+    for at = HEAD + 1, #text, ENTRY do
+      local old, new, _, expires = unpack('<i6i6I6I6', text, at + 8)
+      if expires > now_ms then
+        if expires > now_ms + lease then
+          expires = now_ms + lease
+          parts[#parts + 1] = text:sub(at, at + 25) .. pack('<I6', expires)
+        else
+          parts[#parts + 1] = text:sub(at, at + 31)
+        end
+        total, earliest, latest = total + max(old + new, 0), min(earliest, expires), max(latest, expires)
+      end
+    end
+    return table.concat(parts), total, earliest, latest
+  end
+
+  local function read(text)
+    local entries = (#text - HEAD) / ENTRY
+    if entries < 1 or entries > MOST or entries % 1 ~= 0 then
+      return false
+    end
+    local tag, total, earliest, latest = unpack('<BdI6I6', text)
+    if tag ~= TAG or not is_whole(total) then
+      return false
+    end
+    local is_swept = now_ms >= earliest or latest > now_ms + lease
+    if is_swept then
+      text, total, earliest, latest = swept(text)
+      entries = (#text - HEAD) / ENTRY
+    end
+    -- The same bytes may stand in the middle of entries.
+    local at = text:find(holder, HEAD + 1, true)
+    while at and (at - HEAD - 1) % ENTRY ~= 0 do
+      at = text:find(holder, at + 1, true)
+    end
+    local old, new, mark, expires = 0, 0, 2 * generation, 0
+    if at then
+      old, new, mark, expires = unpack('<i6i6I6I6', text, at + 8)
+    end
+    local told = mark % 2
+    local newest = (mark - told) / 2
+    local is_full, is_void = not at and entries >= MOST, told == 1 and generation < newest
+    local kind = (at and 1 or 0) + (is_full and 2 or 0) + (is_void and 4 or 0)
+    return {
+      text = text,
+      entries = entries,
+      total = total,
+      others = total - max(old + new, 0),
+      earliest = earliest,
+      latest = latest,
+      at = at,
+      old = old,
+      new = new,
+      generation = newest,
+      told = told,
+      expires = expires,
+      is_swept = is_swept,
+      changed = is_swept,
+      -- Takes nothing: there is no room for the process, or the call was given up.
+      is_barred = is_full or is_void,
+      digest = pack('<BddBI6', TAG, total, old + new, kind, newest),
+    }
+  end
+
+  local function advance() end
+
+  local function passes(state, charge)
+    return charge.cost == 0 or state.total + charge.cost <= charge.quota.limit
+  end
+
+  -- Counts what this call changes: behind whatever an earlier generation changed.
+  local function count(state, units)
+    local before = max(state.old + state.new, 0)
+    if generation > state.generation then
+      state.old, state.new, state.generation, state.told = state.old + state.new, units, generation, 0
+    elseif generation == state.generation then
+      state.new = state.new + units
+    else
+      state.old = state.old + units
+    end
+    state.is_touched, state.changed = true, true
+    return before
+  end
+
+  local function take(state, charge)
+    count(state, charge.cost)
+    state.total = state.total + charge.cost
+  end
+
+  -- A release of what the process's lease has lost gives nothing back.
+  local function release(state, units)
+    if state.is_barred or not (state.at or state.is_touched) then
+      return
+    end
+    local before = count(state, -units)
+    state.total = state.total - before + max(state.old + state.new, 0)
+  end
+
+  -- The units that the calls of all earlier generations hold.
+  local function tell(state, units)
+    if state.is_barred or generation < state.generation then
+      return
+    end
+    count(state, 0)
+    state.old, state.told = units, 1
+  end
+
+  local function write(key, state)
+    local text, at, earliest, latest = state.text, state.at, state.earliest, state.latest
+    local entries, total, entry = state.entries, state.others + max(state.old + state.new, 0), nil
+    if state.is_touched then
+      entries = at and entries or entries + 1
+      if entries == 1 and state.old == 0 and state.new == 0 and state.told == 0 then
+        entries = 0
+      end
+      entry = pack('<i6i6I6I6', state.old, state.new, 2 * state.generation + state.told, ends)
+      if at and ends >= earliest and ends <= latest and not state.is_swept and entries > 0 then
+        if at < NEAR then
+          return redis.call('SETRANGE', key, '1', pack('<d', total) .. text:sub(10, at + 7) .. entry)
+        end
+        redis.call('SETRANGE', key, '1', pack('<d', total))
+        return redis.call('SETRANGE', key, ('%d'):format(at + 7), entry)
+      end
+      earliest, latest = min(earliest, ends), max(latest, ends)
+    end
+    if entries == 0 then
+      return redis.call('DEL', key)
+    end
+    local parts = pack('<BdI6I6', TAG, total, earliest, latest)
+    if not entry then
+      parts = parts .. text:sub(HEAD + 1)
+    elseif at then
+      parts = parts .. text:sub(HEAD + 1, at + 7) .. entry .. text:sub(at + ENTRY)
+    else
+      parts = parts .. text:sub(HEAD + 1) .. holder .. entry
+    end
+    redis.call('SET', key, parts, 'PXAT', ('%d'):format(latest))
+  end
+
+  return {
+    quota = quota,
+    fresh = fresh,
+    read = read,
+    advance = advance,
+    passes = passes,
+    take = take,
+    release = release,
+    tell = tell,
+    write = write,
+  }
+end
