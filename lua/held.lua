@@ -1,18 +1,20 @@
 -- What is held at this moment. Each process that holds has one entry, which only its own calls change.
 --
 --   state   tag B (252), total d, earliest I6, latest I6, up to 1,024 entries
---   entry   holder c8, old i6, new i6, 2 × generation + told I6, expires I6
+--   entry   holder c8, old i6, new i6, 256 × generation + age I6, expires I6
 --   charge  cost d, limit d
 --   caller  holder c8, generation I6, lease I6: whose call it is. Times are ms
 --
 -- `total` is the sum over the entries of old + new, each not less than 0. `earliest` and `latest` are bounds on when they expire.
 --
 -- Calls overtake each other, are lost, and arrive when nobody waits for them any more. Nevertheless an entry becomes exact once
--- in each *generation*. A process begins one now and then, and its calls tell the one that they were sent in. An entry counts in
+-- in each *generation*. A process begins one now and then, and its calls name the one that they were sent in. An entry counts in
 -- `new` what the calls of the newest generation changed, and in `old` what the earlier ones did. Within each the order does not
 -- matter: acquires add, releases subtract. When all calls of earlier generations have been answered or given up, the process
--- *tells* what they come to. That replaces `old`, and leaves alone what `new` counts meanwhile. From then on a call of an earlier
--- generation is void: its process has given it up. No call that is still under way is ever guessed about.
+-- *tells* what they come to. That replaces `old`, and leaves alone what `new` counts meanwhile. From then on a call of a
+-- generation before the telling is void: its process has given it up. No call that is still under way is ever guessed about.
+--
+-- The age is the number of generations since the last telling, 255 at most. A call that is older has long been given up.
 --
 -- An entry lives for a lease after its process's last call, at least three quarters of one, and without a process until then. It
 -- stays for that time even if nothing is held, since a void call must meet it; but a key with nothing else goes at once.
@@ -26,7 +28,7 @@ local function called_by(run)
 end
 
 local function held()
-  local TAG, HEAD, ENTRY, MOST, NEVER = 252, 21, 32, 1024, 2 ^ 48 - 1
+  local TAG, HEAD, ENTRY, MOST, NEVER, OLDEST = 252, 21, 32, 1024, 2 ^ 48 - 1, 255
   -- Up to here one write is cheaper than one for the head and one for the entry.
   local NEAR = 2000
 
@@ -49,7 +51,7 @@ local function held()
       old = 0,
       new = 0,
       generation = generation,
-      told = 0,
+      told = generation - OLDEST,
     }
   end
 
@@ -90,13 +92,13 @@ local function held()
     while at and (at - HEAD - 1) % ENTRY ~= 0 do
       at = text:find(holder, at + 1, true)
     end
-    local old, new, mark, expires = 0, 0, 2 * generation, 0
+    local old, new, mark = 0, 0, 256 * generation + OLDEST
     if at then
-      old, new, mark, expires = unpack('<i6i6I6I6', text, at + 8)
+      old, new, mark = unpack('<i6i6I6', text, at + 8)
     end
-    local told = mark % 2
-    local newest = (mark - told) / 2
-    local is_full, is_void = not at and entries >= MOST, told == 1 and generation < newest
+    local age = mark % 256
+    local newest = (mark - age) / 256
+    local is_full, is_void = not at and entries >= MOST, generation < newest - age
     local kind = (at and 1 or 0) + (is_full and 2 or 0) + (is_void and 4 or 0)
     return {
       text = text,
@@ -109,8 +111,7 @@ local function held()
       old = old,
       new = new,
       generation = newest,
-      told = told,
-      expires = expires,
+      told = newest - age,
       is_swept = is_swept,
       changed = is_swept,
       -- Takes nothing: there is no room for the process, or the call was given up.
@@ -129,7 +130,7 @@ local function held()
   local function count(state, units)
     local before = max(state.old + state.new, 0)
     if generation > state.generation then
-      state.old, state.new, state.generation, state.told = state.old + state.new, units, generation, 0
+      state.old, state.new, state.generation = state.old + state.new, units, generation
     elseif generation == state.generation then
       state.new = state.new + units
     else
@@ -159,7 +160,7 @@ local function held()
       return
     end
     count(state, 0)
-    state.old, state.told = units, 1
+    state.old, state.told = units, generation
   end
 
   local function write(key, state)
@@ -167,10 +168,11 @@ local function held()
     local entries, total, entry = state.entries, state.others + max(state.old + state.new, 0), nil
     if state.is_touched then
       entries = at and entries or entries + 1
-      if entries == 1 and state.old == 0 and state.new == 0 and state.told == 0 then
+      local age = min(state.generation - state.told, OLDEST)
+      if entries == 1 and state.old == 0 and state.new == 0 and age == OLDEST then
         entries = 0
       end
-      entry = pack('<i6i6I6I6', state.old, state.new, 2 * state.generation + state.told, ends)
+      entry = pack('<i6i6I6I6', state.old, state.new, 256 * state.generation + age, ends)
       if at and ends >= earliest and ends <= latest and not state.is_swept and entries > 0 then
         if at < NEAR then
           return redis.call('SETRANGE', key, '1', pack('<d', total) .. text:sub(10, at + 7) .. entry)

@@ -12,6 +12,8 @@ mod books;
 mod heartbeat;
 #[cfg(test)]
 pub(crate) mod model;
+#[cfg(test)]
+mod orders;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +21,7 @@ use std::mem;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tollgate_core::Unit;
@@ -37,7 +39,6 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// A process, as others see it in what it holds. One for each backend.
 pub(crate) struct Holder {
     lease: Duration,
-    started: Instant,
     books: Mutex<Identity>,
     /// Rung when a call was given up, so that what it did is unknown until its key has been told.
     doubt: Notify,
@@ -67,7 +68,6 @@ impl Holder {
     pub(crate) fn new(lease: Duration) -> Arc<Self> {
         Arc::new(Self {
             lease,
-            started: Instant::now(),
             books: Mutex::new(Identity {
                 id: random_id(),
                 process: process::id(),
@@ -176,20 +176,6 @@ impl Holder {
         })
     }
 
-    /// Notes what a reply says about this process's entry of a key.
-    fn sees(&self, caller: &Caller, held: &Held) {
-        let mut identity = self.identity();
-        let is_ours = identity.id == caller.holder;
-        if is_ours && held.generation > identity.books.generation() {
-            // Somebody else writes as this process: a copy of its memory runs elsewhere.
-            identity.id = random_id();
-            identity.books.doubt_all();
-            drop(identity);
-            self.twins.fetch_add(1, Ordering::Relaxed);
-            self.doubt.notify_one();
-        }
-    }
-
     fn identity(&self) -> MutexGuard<'_, Identity> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,42 +205,49 @@ impl Departure {
         &self.caller
     }
 
-    /// Enters what the call did.
+    /// Enters what the call did. `seen` tells what was found of this process under a key of a request, by their positions.
     pub(crate) fn answered(
         mut self,
         jobs: &[Job],
         outcomes: &[(usize, Outcome)],
-        seen: impl Fn(usize) -> Option<Held>,
+        seen: impl Fn(usize, usize) -> Option<Held>,
     ) {
         let generation = self.caller.generation;
+        let mut newest = 0;
+        let mut identity = self.holder.identity();
         for (position, outcome) in outcomes {
             let Some(request) = jobs.get(*position).map(|job| &job.request) else {
                 continue;
             };
             match (&request.work, outcome) {
                 (Work::Decide(_), Ok(Some(decision))) => {
-                    let mut identity = self.holder.identity();
                     for index in request.held() {
-                        let taken = decision
-                            .verdicts()
-                            .get(index)
-                            .map_or(0, |verdict| verdict.taken());
+                        let verdict = decision.verdicts().get(index);
+                        let taken = verdict.map_or(0, |verdict| verdict.taken());
                         if let (Some(name), true) = (request.names.get(index), taken > 0) {
                             identity.books.count(name, generation, plus(taken));
                         }
+                        newest =
+                            newest.max(seen(*position, index).map_or(0, |held| held.generation));
                     }
                 }
                 (Work::Tell(telling), Ok(_)) => {
-                    if let Some(held) = seen(*position) {
-                        if !held.is_there && telling.units() > 0 {
-                            self.holder.lost_leases.fetch_add(1, Ordering::Relaxed);
-                        }
-                        self.holder.sees(&self.caller, &held);
+                    let is_lost = |held: &Held| !held.is_there && telling.units() > 0;
+                    if seen(*position, 0).as_ref().is_some_and(is_lost) {
+                        self.holder.lost_leases.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 _ => {}
             }
         }
+        if newest > identity.books.generation() && identity.id == self.caller.holder {
+            // Somebody else writes as this process: a copy of its memory runs elsewhere.
+            identity.id = random_id();
+            identity.books.doubt_all();
+            self.holder.twins.fetch_add(1, Ordering::Relaxed);
+            self.holder.doubt.notify_one();
+        }
+        drop(identity);
         self.is_over = true;
         self.ends();
     }

@@ -243,7 +243,8 @@ fn answers(
     })?;
     let outcomes = replay(&reply, plan, keys, |position| &jobs[position].request)?;
     if let Some(departure) = departure {
-        let seen = |position| held_by_caller(&reply, plan, keys, position);
+        let held = held_by_caller(&reply, keys);
+        let seen = |request, charge| held.get(plan.key(request, charge)?).copied().flatten();
         departure.answered(jobs, &outcomes, seen);
     }
     Ok(outcomes)

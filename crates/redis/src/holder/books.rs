@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::name::Name;
 
 /// What each key holds. A key that is not in the books holds nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Books {
     generation: u64,
     /// The calls of this generation that are under way, and those of the earlier ones.
@@ -49,9 +49,9 @@ impl Books {
         self.generation
     }
 
-    /// Begins another generation, with this number if it is larger than the last.
-    pub(crate) fn begin(&mut self, number: u64) {
-        self.generation = number.max(self.generation + 1);
+    /// Begins another generation.
+    pub(crate) fn begin(&mut self) {
+        self.generation += 1;
         self.earlier_under_way += self.under_way;
         self.under_way = 0;
     }

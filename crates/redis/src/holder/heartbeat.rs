@@ -106,10 +106,7 @@ impl Heartbeat {
 
 impl Holder {
     fn begin(&self) {
-        let elapsed = self.started.elapsed().as_millis();
-        // The time, so that copies of a process soon have different ones.
-        let number = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        self.identity().books.begin(number);
+        self.identity().books.begin();
     }
 
     fn is_settled(&self) -> bool {

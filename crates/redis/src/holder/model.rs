@@ -7,6 +7,9 @@ pub(crate) type Id = [u8; 8];
 /// The most processes that may hold something of a key.
 pub(crate) const MOST: usize = 1_024;
 
+/// The age at which a call has long been given up.
+pub(crate) const OLDEST: u64 = 255;
+
 /// A process's call: its name and generation, and the lease that it asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct From {
@@ -21,7 +24,8 @@ pub(crate) struct Entry {
     pub(crate) old: i64,
     pub(crate) new: i64,
     pub(crate) generation: u64,
-    pub(crate) told: bool,
+    /// The generations since it was told, at most `OLDEST`.
+    pub(crate) age: u64,
     pub(crate) expires_ms: u64,
 }
 
@@ -31,7 +35,7 @@ impl Entry {
     }
 
     fn holds_nothing(&self) -> bool {
-        self.old == 0 && self.new == 0 && !self.told
+        self.old == 0 && self.new == 0 && self.age == OLDEST
     }
 }
 
@@ -42,9 +46,11 @@ pub(crate) enum Bar {
     Void,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) entries: Vec<Entry>,
+    /// True if the present call changed anything.
+    is_touched: bool,
 }
 
 impl Key {
@@ -54,6 +60,7 @@ impl Key {
 
     /// Brings it to the time of a call.
     pub(crate) fn at(&mut self, now_ms: u64, from: From) {
+        self.is_touched = false;
         let latest = now_ms + from.lease_ms;
         self.entries.retain(|entry| entry.expires_ms > now_ms);
         for entry in &mut self.entries {
@@ -70,19 +77,20 @@ impl Key {
 
     pub(crate) fn bar(&self, from: From) -> Option<Bar> {
         match self.own(from.holder) {
-            Some(own) => (own.told && from.generation < own.generation).then_some(Bar::Void),
+            Some(own) => (from.generation + own.age < own.generation).then_some(Bar::Void),
             None => (self.entries.len() >= MOST).then_some(Bar::Full),
         }
     }
 
     /// Counts what a call changes, if nothing bars it.
     pub(crate) fn count(&mut self, now_ms: u64, from: From, units: i64) -> &mut Entry {
+        self.is_touched = true;
         let blank = Entry {
             holder: from.holder,
             old: 0,
             new: 0,
             generation: from.generation,
-            told: false,
+            age: OLDEST,
             expires_ms: 0,
         };
         let place = self
@@ -96,7 +104,8 @@ impl Key {
         let entry = &mut self.entries[place];
         if from.generation > entry.generation {
             (entry.old, entry.new) = (entry.old + entry.new, units);
-            (entry.generation, entry.told) = (from.generation, false);
+            let since = from.generation - entry.generation;
+            (entry.generation, entry.age) = (from.generation, (entry.age + since).min(OLDEST));
         } else if from.generation == entry.generation {
             entry.new += units;
         } else {
@@ -122,13 +131,14 @@ impl Key {
             .is_some_and(|own| from.generation < own.generation);
         if self.bar(from).is_none() && !is_late {
             let entry = self.count(now_ms, from, 0);
-            (entry.old, entry.told) = (i64::try_from(units).unwrap(), true);
+            (entry.old, entry.age) = (i64::try_from(units).unwrap(), 0);
         }
     }
 
-    /// Ends a call of this process that changed something.
+    /// Ends a call of this process.
     pub(crate) fn tidy(&mut self, holder: Id) {
-        if let [entry] = &self.entries[..]
+        if self.is_touched
+            && let [entry] = &self.entries[..]
             && entry.holder == holder
             && entry.holds_nothing()
         {

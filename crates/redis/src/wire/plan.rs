@@ -116,6 +116,12 @@ impl Plan {
         Some((plan, call))
     }
 
+    /// The number of the key of a request's charge, from 0.
+    pub(crate) fn key(&self, request: usize, charge: usize) -> Option<usize> {
+        let keys = self.keys.get(request)?;
+        keys.get(charge).copied().map(usize::from)
+    }
+
     fn of_any<'a>(requests: &[&'a Request]) -> (Self, Call<'a>) {
         let mut met = KeyNumbers::of_about(requests.len());
         let mut plan = Self {

@@ -286,29 +286,20 @@ pub(crate) struct Held {
     pub(crate) generation: u64,
 }
 
-/// The process's own part under the first key of the request at this position.
-pub(crate) fn held_by_caller(
-    reply: &Reply,
-    plan: &Plan,
-    keys: usize,
-    position: usize,
-) -> Option<Held> {
-    let read = reply.read(keys)?;
-    let key = *plan.keys.get(position)?.first()?;
-    match read.states.get(usize::from(key))? {
-        Slot::Found(Some(bytes)) => {
-            let digest = HeldDigest::read(bytes)?;
-            Some(Held {
-                is_there: digest.is_there,
-                generation: digest.generation,
-            })
-        }
-        Slot::Found(None) => Some(Held {
+/// The process's own part under each key of a call; `None` where nothing can be held.
+pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
+    let states = reply.read(keys).map_or_else(Vec::new, |read| read.states);
+    let held = |slot: Slot<'_>| match slot {
+        Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(|digest| Held {
+            is_there: digest.is_there,
+            generation: digest.generation,
+        }),
+        _ => Some(Held {
             is_there: false,
             generation: 0,
         }),
-        _ => None,
-    }
+    };
+    states.into_iter().map(held).collect()
 }
 
 pub(super) fn barred(kind: FailureKind) -> BackendError {

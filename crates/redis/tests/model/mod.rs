@@ -60,6 +60,45 @@ pub(crate) mod hello {
     }
 }
 
+/// Nothing here is held.
+pub(crate) mod holder {
+    use std::sync::Arc;
+
+    use super::wire::{Outcome, Request};
+    use crate::job::Job;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Holder;
+
+    impl Holder {
+        pub(crate) fn owes(&self, request: Request) -> Request {
+            request
+        }
+
+        pub(crate) fn departs(self: &Arc<Self>, _jobs: &mut Vec<Job>) -> Option<Departure> {
+            None
+        }
+    }
+
+    pub(crate) struct Departure(());
+
+    impl Departure {
+        pub(crate) fn caller(&self) -> &() {
+            &self.0
+        }
+
+        pub(crate) fn answered(
+            self,
+            _jobs: &[Job],
+            _outcomes: &[(usize, Outcome)],
+            _seen: impl Fn(usize, usize) -> Option<()>,
+        ) {
+        }
+
+        pub(crate) fn has_not_run(self, _jobs: &[Job]) {}
+    }
+}
+
 pub(crate) mod script {
     #[derive(Debug, Default)]
     pub(crate) struct Script;

@@ -36,6 +36,7 @@ struct Fleet {
 }
 
 /// One request in the words of the model.
+#[derive(Debug)]
 enum Wish {
     Decide(Vec<(bool, String, Quota, u64, Mode)>),
     Release(String, u64),
@@ -285,13 +286,13 @@ impl Fleet {
         }
         let process = self.random.index(self.processes.len());
         if self.random.below(4) == 0 {
-            self.processes[process].1 += 1 + self.random.below(2);
+            self.processes[process].1 += self.random.of(&[1, 1, 1, 2, 254, 255, 256]);
         }
         let (holder, newest) = self.processes[process];
         let from = From {
             holder,
             // Some calls come late.
-            generation: newest - self.random.of(&[0, 0, 0, 1, 2]).min(newest - 1),
+            generation: newest - self.random.of(&[0, 0, 0, 1, 2, 3, 300]).min(newest - 1),
             lease_ms: self.lease_ms,
         };
         let size = self.random.of(&[1, 1, 2, 5, 20]);
@@ -357,20 +358,27 @@ impl Fleet {
         }
         for name in &names {
             self.keys.get_mut(name).unwrap().tidy(from.holder);
-            self.compare(name);
+            self.compare(name, from, wishes);
         }
     }
 
-    fn compare(&mut self, name: &str) {
+    fn compare(&mut self, name: &str, from: From, wishes: &[Wish]) {
         let redis = &mut self.world.redis;
         let found: Option<Vec<u8>> = redis::cmd("GET").arg(name).query(redis).unwrap();
         let model = &self.keys[name];
         let Some(found) = found else {
-            assert_eq!(model.entries, [], "{name} is missing");
+            assert_eq!(
+                model.entries,
+                [],
+                "{name} is missing after {wishes:?} by {from:?}"
+            );
             return;
         };
         let stored = Stored::read(&found).unwrap();
-        assert_eq!(stored.entries, model.entries, "{name}");
+        assert_eq!(
+            stored.entries, model.entries,
+            "{name} after {wishes:?} by {from:?}"
+        );
         assert_eq!(stored.total, model.total());
         let expiries = || model.entries.iter().map(|entry| entry.expires_ms);
         assert!(stored.earliest_ms <= expiries().min().unwrap());
@@ -408,8 +416,8 @@ impl Stored {
                 holder,
                 old,
                 new,
-                generation: mark / 2,
-                told: mark % 2 == 1,
+                generation: mark / 256,
+                age: mark % 256,
                 expires_ms: reader.u48()?,
             });
         }
