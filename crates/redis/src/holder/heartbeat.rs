@@ -18,8 +18,9 @@ const IN_A_LEASE: u32 = 3;
 /// The most keys that are told in one go: half of a call, so that callers have room beside them.
 const IN_ONE_GO: usize = 32;
 
-/// The pause after a telling out of turn, as a part of a lease. While a server fails each call, all of its keys are in doubt all
-/// the time.
+/// The pause after a telling out of turn, and the part of a short lease that it takes. While a server fails each call, all of its
+/// keys are in doubt all the time.
+const PAUSE: Duration = Duration::from_secs(1);
 const PAUSES_IN_A_LEASE: u32 = 30;
 
 /// The task that tells what this process holds, for as long as the backend exists.
@@ -77,7 +78,7 @@ impl Heartbeat {
             }
             drop(fleet);
             if is_in_doubt {
-                sleep(self.holder.lease / PAUSES_IN_A_LEASE).await;
+                sleep(PAUSE.min(self.holder.lease / PAUSES_IN_A_LEASE)).await;
             }
         }
     }

@@ -206,7 +206,7 @@ impl World {
 
 #[test]
 fn what_is_told_is_what_is_held_in_whatever_order_calls_come() {
-    // Four take a minute, and have been tried.
+    // Four take twenty seconds, and hold as well.
     let calls = std::env::var("TOLLGATE_CALLS").map_or(3, |calls| calls.parse().unwrap());
     let mut seen = HashSet::new();
     let mut open = vec![World::new()];

@@ -1,0 +1,429 @@
+//! Limits on how many at once, on a real server: what is held, by whom, and what becomes of it when a process, a call or the
+//! server's data is lost.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Budget, PATIENT, recovered};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Backend, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Scope};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::{Cluster, Fault, Proxy, Standalone};
+
+/// Short, so that tests are; long enough for a machine that is busy.
+const LEASE: Duration = Duration::from_millis(1_500);
+
+async fn holder_at(url: &str) -> RedisBackend {
+    let builder = RedisBackend::builder(url)
+        .held_lease(LEASE)
+        .deadline(PATIENT);
+    builder.connect().await.unwrap()
+}
+
+async fn holder(server: &Standalone) -> RedisBackend {
+    holder_at(&server.url()).await
+}
+
+fn at_once(policy: &str, limit: u64) -> Budget {
+    Budget::of(policy, Concurrent::at_most(limit).into())
+}
+
+/// Holds so much, if it passes.
+async fn hold(backend: &RedisBackend, budget: &Budget, cost: u64) -> Option<Receipt> {
+    let charges = [budget.charge(cost)];
+    let decision = backend.decide(&charges).await.unwrap();
+    decision.receipts(&charges).next()
+}
+
+/// Waits until as much is held as anybody can see.
+async fn settles(backend: &RedisBackend, budget: &Budget, held: u64) {
+    let settling = async {
+        while budget.taken(backend).await != held {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let settled = timeout(PATIENT, settling).await;
+    settled.unwrap_or_else(|_| panic!("{held} are never held"));
+}
+
+#[tokio::test]
+async fn several_processes_hold_one_limit() {
+    let server = Standalone::start();
+    let (one, other) = (holder(&server).await, holder(&server).await);
+    let uploads = at_once("uploads", 3);
+
+    let first = hold(&one, &uploads, 2).await.unwrap();
+    let second = hold(&other, &uploads, 1).await.unwrap();
+    let denied = uploads.take(&one, 1).await.unwrap();
+
+    assert!(!denied.is_admitted());
+    assert_eq!(
+        (denied.retry_after(), denied.verdicts()[0].remaining()),
+        (None, 0)
+    );
+    assert_eq!((one.stats().held, other.stats().held), (2, 1));
+    assert!(uploads.take(&one, 4).await.unwrap().verdicts()[0].never_passes());
+
+    one.credit(first, 2);
+    settles(&other, &uploads, 1).await;
+    assert!(hold(&other, &uploads, 2).await.is_some());
+    other.credit(second, 1);
+    settles(&one, &uploads, 2).await;
+    assert_eq!(one.stats().held, 0);
+}
+
+#[tokio::test]
+async fn a_key_of_which_nothing_is_held_is_gone_and_an_entry_takes_32_bytes() {
+    let server = Standalone::start();
+    let uploads = at_once("uploads", 100);
+    let mut held = Vec::new();
+    for processes in 1..=10 {
+        let backend = holder(&server).await;
+        let receipt = hold(&backend, &uploads, 3).await.unwrap();
+        held.push((backend, receipt));
+        let length = server.command(&["STRLEN", "tollgate:uploads:0/h:=alice"]);
+        assert_eq!(length, format!(":{}\r\n", 21 + 32 * processes));
+    }
+    held.truncate(1);
+    // The others' leases run out.
+    settles(&held[0].0, &uploads, 3).await;
+    let (backend, receipt) = held.pop().unwrap();
+    backend.credit(receipt, 3);
+    settles(&backend, &uploads, 0).await;
+
+    // It was told what is held, and goes with its lease. One that is held for less than a heartbeat goes at once.
+    let short = at_once("short", 1);
+    let receipt = hold(&backend, &short, 1).await.unwrap();
+    assert_eq!(
+        server.command(&["EXISTS", "tollgate:short:0/h:=alice"]),
+        ":1\r\n"
+    );
+    backend.credit(receipt, 1);
+    settles(&backend, &short, 0).await;
+    assert_eq!(
+        server.command(&["EXISTS", "tollgate:short:0/h:=alice"]),
+        ":0\r\n"
+    );
+    let gone = async {
+        while server.command(&["DBSIZE"]) != ":0\r\n" {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LEASE * 2, gone)
+        .await
+        .expect("everything goes within a lease");
+}
+
+#[tokio::test]
+async fn what_is_held_for_longer_than_a_lease_stays_held() {
+    let server = Standalone::start();
+    let backend = holder(&server).await;
+    let uploads = at_once("uploads", 2);
+    let _receipt = hold(&backend, &uploads, 2).await.unwrap();
+
+    for _ in 0..40 {
+        sleep(LEASE / 10).await;
+        assert_eq!(uploads.taken(&backend).await, 2);
+    }
+
+    let stats = backend.stats();
+    // Three times in each of four leases.
+    assert!((11..=14).contains(&stats.tells), "{stats:?}");
+    assert_eq!((stats.lost_leases, stats.twins, stats.held), (0, 0, 2));
+}
+
+#[tokio::test]
+async fn what_a_process_that_died_held_comes_back_after_its_lease() {
+    let server = Standalone::start();
+    let (dying, other) = (holder(&server).await, holder(&server).await);
+    let uploads = at_once("uploads", 2);
+    let _receipt = hold(&dying, &uploads, 2).await.unwrap();
+    drop(dying);
+
+    sleep(LEASE / 2).await;
+    assert_eq!(
+        uploads.taken(&other).await,
+        2,
+        "three quarters of a lease at least"
+    );
+    sleep(LEASE / 2).await;
+    assert_eq!(uploads.taken(&other).await, 0);
+}
+
+#[tokio::test]
+async fn pitfall_an_emptied_server_is_told_again_within_one_heartbeat() {
+    let server = Standalone::start();
+    let (one, other) = (holder(&server).await, holder(&server).await);
+    let uploads = at_once("uploads", 5);
+    let first = hold(&one, &uploads, 3).await.unwrap();
+    let _second = hold(&other, &uploads, 2).await.unwrap();
+
+    assert_eq!(server.command(&["FLUSHALL"]), "+OK\r\n");
+    // As many again may pass meanwhile, and not one more.
+    let mut more = Vec::new();
+    while let Some(receipt) = hold(&other, &uploads, 1).await {
+        more.push(receipt);
+    }
+    assert!(more.len() <= 5);
+    let held = 5 + more.len() as u64;
+    // A heartbeat and the time over which the keys are spread.
+    sleep(LEASE / 3 + LEASE / 6).await;
+
+    assert_eq!(one.stats().lost_leases, 1);
+    assert_eq!(one.stats().held + other.stats().held, held);
+    // They stay until they end.
+    for receipt in more {
+        assert!(hold(&one, &uploads, 1).await.is_none());
+        other.credit(receipt, 1);
+    }
+    sleep(LEASE / 10).await;
+    assert!(hold(&one, &uploads, 1).await.is_none());
+    one.credit(first, 3);
+    settles(&other, &uploads, 2).await;
+}
+
+#[tokio::test]
+async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let deadline = Duration::from_millis(100);
+    let builder = RedisBackend::builder(&proxy.url()).held_lease(Duration::from_secs(3_000));
+    let backend = builder.deadline(deadline).connect().await.unwrap();
+    let other = holder(&server).await;
+    for (n, fault) in [Fault::Drop, Fault::Truncate, Fault::HalfClose, Fault::Stall]
+        .into_iter()
+        .enumerate()
+    {
+        let uploads = at_once(&format!("uploads-{n}"), 10);
+        recovered(&backend, &uploads).await;
+        let held = hold(&backend, &uploads, 2).await.unwrap();
+        let released = hold(&backend, &uploads, 3).await.unwrap();
+
+        // An acquire that may have run, and a release of which nothing is known.
+        proxy.fail_with(fault);
+        let unknown = uploads.take(&backend, 1).await;
+        assert!(unknown.is_err(), "{unknown:?}");
+        backend.credit(released, 3);
+        sleep(deadline).await;
+        proxy.fail_with(Fault::None);
+
+        // Long before the lease is over.
+        settles(&other, &uploads, 2).await;
+        recovered(&backend, &uploads).await;
+        backend.credit(held, 2);
+        settles(&other, &uploads, 0).await;
+    }
+    assert_eq!((backend.stats().held, backend.stats().lost_leases), (0, 0));
+}
+
+#[test]
+fn a_process_that_was_stopped_for_longer_than_its_lease_says_what_it_lost() {
+    let server = Standalone::start();
+    let stopped = Builder::new_current_thread().enable_all().build().unwrap();
+    let others = Builder::new_current_thread().enable_all().build().unwrap();
+    let uploads = at_once("uploads", 2);
+    let (backend, receipt) = stopped.block_on(async {
+        let backend = holder(&server).await;
+        let receipt = hold(&backend, &uploads, 2).await.unwrap();
+        (backend, receipt)
+    });
+
+    // None of its tasks runs meanwhile, and another process takes the places.
+    let (other, taken) = others.block_on(async {
+        let other = holder(&server).await;
+        assert!(hold(&other, &uploads, 1).await.is_none());
+        sleep(LEASE + LEASE / 10).await;
+        let taken = hold(&other, &uploads, 1).await.unwrap();
+        (other, taken)
+    });
+    stopped.block_on(async { sleep(LEASE / 2).await });
+
+    assert_eq!(backend.stats().lost_leases, 1);
+    // Three are held of two, until they end.
+    others.block_on(async {
+        assert!(hold(&other, &uploads, 1).await.is_none());
+        other.credit(taken, 1);
+        sleep(LEASE / 10).await;
+        assert!(hold(&other, &uploads, 1).await.is_none());
+    });
+    stopped.block_on(async {
+        backend.credit(receipt, 2);
+        settles(&backend, &uploads, 0).await;
+    });
+}
+
+/// A state in which this many others hold one each, for an hour.
+fn forged(others: u64) -> Vec<u8> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let expires = u64::try_from(now.unwrap().as_millis()).unwrap() + 1_000;
+    let mut state = vec![252];
+    state.extend((others as f64).to_le_bytes());
+    state.extend(&expires.to_le_bytes()[..6]);
+    state.extend(&expires.to_le_bytes()[..6]);
+    for other in 0..others {
+        state.extend((0x1234_5678_0000 + other).to_le_bytes());
+        for part in [0, 1, 255, expires] {
+            state.extend(&part.to_le_bytes()[..6]);
+        }
+    }
+    state
+}
+
+fn put(server: &Standalone, name: &str, state: &[u8]) {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let mut set = redis::cmd("SET");
+    set.arg(name).arg(state).arg("PX").arg(100_000);
+    set.exec(&mut connection).unwrap();
+}
+
+#[tokio::test]
+async fn of_more_than_1024_processes_the_next_fails_and_takes_nothing() {
+    let server = Standalone::start();
+    let backend = holder(&server).await;
+    let (full, room) = (at_once("full", 10_000), at_once("room", 10_000));
+    put(&server, "tollgate:full:0/h:=alice", &forged(1_024));
+    put(&server, "tollgate:room:0/h:=alice", &forged(1_023));
+
+    let together = [full.charge(1), room.charge(1)];
+    let (refused, both, passed) = tokio::join!(
+        backend.decide(&together[..1]),
+        backend.decide(&together),
+        backend.decide(&together[1..]),
+    );
+
+    assert_eq!(refused.unwrap_err().kind(), FailureKind::Full);
+    assert_eq!(both.unwrap_err().kind(), FailureKind::Full);
+    assert!(passed.unwrap().is_admitted());
+    assert_eq!(room.taken(&backend).await, 1_024);
+    assert_eq!(backend.stats().held, 1);
+    // Those who died leave room within a lease.
+    sleep(Duration::from_millis(1_100)).await;
+    assert!(full.take(&backend, 1).await.unwrap().is_admitted());
+    assert_eq!(full.taken(&backend).await, 1);
+}
+
+#[tokio::test]
+async fn what_is_held_and_quotas_are_taken_together_or_not_at_all() {
+    let server = Standalone::start();
+    let backend = holder(&server).await;
+    let (uploads, rate) = (
+        at_once("uploads", 2),
+        Budget::of("rate", Quota::per_hour(3)),
+    );
+    let both = |held, rated| [uploads.charge(held), rate.charge(rated)];
+
+    assert!(backend.decide(&both(1, 1)).await.unwrap().is_admitted());
+    assert!(!backend.decide(&both(2, 1)).await.unwrap().is_admitted());
+    assert!(!backend.decide(&both(1, 3)).await.unwrap().is_admitted());
+
+    assert_eq!(uploads.taken(&backend).await, 1);
+    assert_eq!(rate.taken(&backend).await, 1);
+    let shadow = Charge {
+        mode: Mode::Shadow,
+        ..uploads.charge(1)
+    };
+    let decision = backend.decide(&[shadow]).await.unwrap();
+    assert!(decision.is_admitted() && decision.verdicts()[0].taken() == 1);
+    assert_eq!(
+        (uploads.taken(&backend).await, backend.stats().held),
+        (2, 2)
+    );
+}
+
+#[tokio::test]
+async fn a_decision_that_nobody_waits_for_is_released() {
+    let server = Standalone::start();
+    let backend = holder(&server).await;
+    let uploads = at_once("uploads", 64);
+    for _ in 0..10 {
+        let calls: Vec<_> = (0..8)
+            .map(|_| backend.decide(&[uploads.charge(1)]))
+            .collect();
+        // Some are on their way, and some are not.
+        tokio::task::yield_now().await;
+        drop(calls);
+    }
+
+    settles(&backend, &uploads, 0).await;
+    assert_eq!(backend.stats().held, 0);
+}
+
+#[tokio::test]
+async fn a_thousand_keys_are_told_three_times_in_a_lease_and_not_more_often() {
+    let server = Standalone::start();
+    let backend = holder(&server).await;
+    let uploads = at_once("uploads", 1);
+    let mut held = Vec::new();
+    for caller in 0..1_000_u64 {
+        let budget = Budget {
+            scope: Scope::of("uploads", 0, &uploads.quota),
+            quota: uploads.quota,
+            key: Key::from(caller),
+        };
+        held.push(hold(&backend, &budget, 1).await.unwrap());
+    }
+
+    let before = backend.stats();
+    sleep(LEASE * 2).await;
+    let after = backend.stats();
+
+    let tells = after.tells - before.tells;
+    assert!((5_000..=7_500).contains(&tells), "{tells}");
+    let calls = after.calls - before.calls;
+    assert!(calls * 15 <= tells, "{tells} in {calls} calls");
+    assert_eq!((after.held, after.lost_leases), (1_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_in_a_cluster_is_told_to_the_node_of_its_slot() {
+    let cluster = Cluster::start();
+    let builder = RedisBackend::cluster(cluster.urls())
+        .held_lease(LEASE)
+        .deadline(PATIENT);
+    let (backend, other) = (
+        builder.clone().connect().await.unwrap(),
+        builder.connect().await.unwrap(),
+    );
+    let uploads = at_once("uploads", 2);
+    let caller = |caller: u64| Budget {
+        scope: uploads.scope,
+        quota: uploads.quota,
+        key: Key::from(caller),
+    };
+    let mut held = Vec::new();
+    for number in 0..30 {
+        held.push(hold(&backend, &caller(number), 2).await.unwrap());
+    }
+
+    sleep(LEASE * 2).await;
+    for number in 0..30 {
+        assert_eq!(caller(number).taken(&other).await, 2);
+    }
+    assert_eq!(backend.stats().lost_leases, 0);
+    // Of a call over two slots, of which the second denies, nothing is held.
+    let (free, taken) = (caller(100), caller(3));
+    for order in [
+        [free.charge(1), taken.charge(1)],
+        [taken.charge(1), free.charge(1)],
+    ] {
+        assert!(!backend.decide(&order).await.unwrap().is_admitted());
+    }
+    settles(&other, &free, 0).await;
+    for receipt in held {
+        backend.credit(receipt, 2);
+    }
+    for number in 0..30 {
+        settles(&other, &caller(number), 0).await;
+    }
+    assert_eq!(backend.stats().held, 0);
+}
