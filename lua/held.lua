@@ -18,13 +18,15 @@
 --
 -- An entry lives for a lease after its process's last call, at least three quarters of one, and without a process until then. It
 -- stays for that time even if nothing is held, since a void call must meet it; but a key with nothing else goes at once.
-local holder, generation, lease, now_ms, ends
+local holder, generation, lease, now_ms, ends, last_end
 
 local function called_by(run)
   holder, generation, lease = unpack('<c8I6I6', run, 3)
   now_ms = floor(now / 1000)
   -- Moves four times in each lease, so that most calls overwrite the state in place.
   ends = now_ms - now_ms % floor(lease / 4) + lease
+  -- Beyond that an entry was left by a clock that stepped back. Below it may be of a process with a longer lease.
+  last_end = now_ms + 4 * lease
 end
 
 local function held()
@@ -55,14 +57,14 @@ local function held()
     }
   end
 
-  -- The text without the entries that have expired. A lease that is longer than a lease is left by a clock that stepped back.
+  -- The text without the entries that have expired.
   local function swept(text)
     local parts, total, earliest, latest = { text:sub(1, HEAD) }, 0, NEVER, 0
     for at = HEAD + 1, #text, ENTRY do
       local old, new, _, expires = unpack('<i6i6I6I6', text, at + 8)
       if expires > now_ms then
-        if expires > now_ms + lease then
-          expires = now_ms + lease
+        if expires > last_end then
+          expires = last_end
           parts[#parts + 1] = text:sub(at, at + 25) .. pack('<I6', expires)
         else
           parts[#parts + 1] = text:sub(at, at + 31)
@@ -82,7 +84,7 @@ local function held()
     if tag ~= TAG or not is_whole(total) then
       return false
     end
-    local is_swept = now_ms >= earliest or latest > now_ms + lease
+    local is_swept = now_ms >= earliest or latest > last_end
     if is_swept then
       text, total, earliest, latest = swept(text)
       entries = (#text - HEAD) / ENTRY

@@ -210,7 +210,7 @@ impl RedisBackendBuilder {
     /// process died or was cut off. 30 s unless set; 100 ms to an hour. A process says what it holds three times in each, so a
     /// shorter one is more work for the server, and is lost more easily by a process that is stopped for a while.
     ///
-    /// All processes of a fleet have one lease: where they differ by more than three times, the shorter one ends the longer one.
+    /// The processes of a fleet should have one lease. While a deploy changes it, they may differ by four times.
     ///
     /// ```
     /// use std::time::Duration;

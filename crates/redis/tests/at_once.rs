@@ -196,9 +196,17 @@ async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
     let deadline = Duration::from_millis(100);
-    let builder = RedisBackend::builder(&proxy.url()).held_lease(Duration::from_secs(3_000));
-    let backend = builder.deadline(deadline).connect().await.unwrap();
-    let other = holder(&server).await;
+    let long = |url: &str| RedisBackend::builder(url).held_lease(Duration::from_secs(3_000));
+    let backend = long(&proxy.url())
+        .deadline(deadline)
+        .connect()
+        .await
+        .unwrap();
+    let other = long(&server.url())
+        .deadline(PATIENT)
+        .connect()
+        .await
+        .unwrap();
     for (n, fault) in [Fault::Drop, Fault::Truncate, Fault::HalfClose, Fault::Stall]
         .into_iter()
         .enumerate()

@@ -61,7 +61,7 @@ impl Key {
     /// Brings it to the time of a call.
     pub(crate) fn at(&mut self, now_ms: u64, from: From) {
         self.is_touched = false;
-        let latest = now_ms + from.lease_ms;
+        let latest = now_ms + 4 * from.lease_ms;
         self.entries.retain(|entry| entry.expires_ms > now_ms);
         for entry in &mut self.entries {
             entry.expires_ms = entry.expires_ms.min(latest);

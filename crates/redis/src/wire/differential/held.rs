@@ -277,12 +277,12 @@ impl Fleet {
         let by = self.random.of(&[0, 0, 1_000, 30_000, 120_000, 500_000]);
         let by = by + self.random.below(by + 1);
         if self.random.below(25) == 0 {
-            self.now -= by;
+            self.now -= by * self.random.of(&[1, 10]);
         } else {
             self.now += by;
         }
         if self.random.below(60) == 0 {
-            self.lease_ms = self.random.of(&[400, 250, 1_000]);
+            self.lease_ms = self.random.of(&[400, 50, 1_000]);
         }
         let process = self.random.index(self.processes.len());
         if self.random.below(4) == 0 {
