@@ -8,6 +8,7 @@ const SOURCE: &str = concat!(
     include_str!("../lua/alone.lua"),
     include_str!("../lua/alone_rest.lua"),
     include_str!("../lua/shared.lua"),
+    include_str!("../lua/held_apart.lua"),
     include_str!("../lua/apart.lua"),
     include_str!("../lua/together.lua"),
     include_str!("../lua/rules.lua"),

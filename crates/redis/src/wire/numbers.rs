@@ -48,12 +48,9 @@ impl Reader<'_> {
         Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     }
 
-    /// A whole number that may be negative.
-    pub(super) fn signed(&mut self) -> Option<i64> {
-        let double = f64::from_le_bytes(self.bytes()?);
-        let magnitude = Reader(&double.abs().to_le_bytes()).whole()?;
-        let magnitude = i64::try_from(magnitude).ok()?;
-        Some(if double < 0.0 { -magnitude } else { magnitude })
+    /// A number that may be negative.
+    pub(super) fn i48(&mut self) -> Option<i64> {
+        Some((self.u48()? << 16).cast_signed() >> 16)
     }
 
     pub(super) fn whole(&mut self) -> Option<u64> {

@@ -8,7 +8,7 @@ use tollgate_core::{
 
 use super::plan::Plan;
 use super::request::{OwnedCharge, Request, Work};
-use super::state::{self, HeldDigest};
+use super::state::{self, HeldDigest, OwnEntry};
 
 /// The time, the number of admitted requests, and the states as they were found.
 #[derive(Debug)]
@@ -181,18 +181,20 @@ impl Slot<'_> {
         match (found, unit) {
             (None, Unit::Held) => Slot::Held(held(0), Part::default()),
             (None, _) => Slot::Live(State::empty(unit)),
-            (Some(bytes), Unit::Held) => match HeldDigest::read(bytes) {
-                Some(digest) if digest.is_full => Slot::Barred(FailureKind::Full),
-                Some(digest) if digest.is_void => Slot::Barred(FailureKind::Unreachable),
-                Some(digest) => {
-                    let part = Part {
-                        units: digest.own,
-                        is_there: digest.is_there,
-                    };
-                    Slot::Held(held(digest.total), part)
+            (Some(bytes), Unit::Held) => {
+                let Some(HeldDigest { total, own }) = HeldDigest::read(bytes) else {
+                    return Slot::Barred(FailureKind::ForeignState);
+                };
+                match own {
+                    OwnEntry::Holds { units, .. } => {
+                        let is_there = true;
+                        Slot::Held(held(total), Part { units, is_there })
+                    }
+                    OwnEntry::Missing => Slot::Held(held(total), Part::default()),
+                    OwnEntry::NoRoom => Slot::Barred(FailureKind::Full),
+                    OwnEntry::Void => Slot::Barred(FailureKind::Unreachable),
                 }
-                None => Slot::Barred(FailureKind::ForeignState),
-            },
+            }
             (Some(bytes), _) => state::decode(bytes, unit)
                 .map_or(Slot::Barred(FailureKind::ForeignState), Slot::Live),
         }
@@ -278,7 +280,7 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
 }
 
 /// What a reply says about this process's own part of what is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     /// True if the process has an entry.
     pub(crate) is_there: bool,
@@ -290,14 +292,14 @@ pub(crate) struct Held {
 pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
     let states = reply.read(keys).map_or_else(Vec::new, |read| read.states);
     let held = |slot: Slot<'_>| match slot {
-        Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(|digest| Held {
-            is_there: digest.is_there,
-            generation: digest.generation,
+        Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(|digest| match digest.own {
+            OwnEntry::Holds { generation, .. } => Held {
+                is_there: true,
+                generation,
+            },
+            OwnEntry::Missing | OwnEntry::NoRoom | OwnEntry::Void => Held::default(),
         }),
-        _ => Some(Held {
-            is_there: false,
-            generation: 0,
-        }),
+        _ => Some(Held::default()),
     };
     states.into_iter().map(held).collect()
 }

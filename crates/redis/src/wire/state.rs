@@ -22,36 +22,60 @@ const LOG_ENTRIES: usize = 1_025;
 
 const HELD: u8 = 252;
 
-/// The digest of what is held under a key, which a reply has in place of up to 1,024 entries.
+/// The length of its head, and of each entry.
+const HELD_HEAD: usize = 21;
+const HELD_ENTRY: usize = 32;
+
+/// The digest of what is held under a key, which a reply has in place of up to 1,024 entries: the head, and behind it the entry of
+/// the process that called; or a byte, if it has none; or nothing, if the call is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldDigest {
     /// All that is held.
     pub(super) total: u64,
-    /// The part of the process that called. Below 0 while a release has come and the telling of its acquire has not.
-    pub(super) own: i64,
-    /// True if the process has an entry.
-    pub(super) is_there: bool,
-    /// True if there is no room for one.
-    pub(super) is_full: bool,
-    /// True if the call is of a generation whose calls have all been answered or given up.
-    pub(super) is_void: bool,
-    /// The newest generation of the entry.
-    pub(super) generation: u64,
+    pub(super) own: OwnEntry,
+}
+
+/// What a key says of the process that called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnEntry {
+    /// It holds so many units. Below 0 while a release has come and the telling of its acquire has not.
+    Holds {
+        units: i64,
+        /// The newest generation of which a call came.
+        generation: u64,
+    },
+    /// It has none.
+    Missing,
+    /// There is no room for one.
+    NoRoom,
+    /// The call is of a generation whose calls have all been answered or given up.
+    Void,
 }
 
 impl HeldDigest {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
-        let (tag, total, own) = (reader.byte()?, reader.whole()?, reader.signed()?);
-        let (kind, generation) = (reader.byte()?, reader.u48()?);
-        (tag == HELD && kind < 8 && reader.0.is_empty()).then_some(Self {
-            total,
-            own,
-            is_there: kind & 1 != 0,
-            is_full: kind & 2 != 0,
-            is_void: kind & 4 != 0,
-            generation,
-        })
+        const WITH_ENTRY: usize = HELD_HEAD + HELD_ENTRY;
+        let (head, mut entry) = (bytes.get(..HELD_HEAD)?, Reader(bytes.get(HELD_HEAD..)?));
+        let mut reader = Reader(head);
+        let (tag, total) = (reader.byte()?, reader.whole()?);
+        let own = match bytes.len() {
+            HELD_HEAD => OwnEntry::Void,
+            WITH_ENTRY => {
+                let _holder = (entry.u32()?, entry.u32()?);
+                let (old, new) = (entry.i48()?, entry.i48()?);
+                OwnEntry::Holds {
+                    units: old + new,
+                    generation: entry.u48()? >> 8,
+                }
+            }
+            _ => match entry.byte()? {
+                _ if !entry.0.is_empty() => return None,
+                0 => OwnEntry::Missing,
+                1 => OwnEntry::NoRoom,
+                _ => return None,
+            },
+        };
+        (tag == HELD).then_some(Self { total, own })
     }
 }
 

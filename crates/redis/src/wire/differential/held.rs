@@ -406,11 +406,10 @@ impl Stored {
             latest_ms: reader.u48()?,
             entries: Vec::new(),
         };
-        let signed = |reader: &mut Reader<'_>| Some((reader.u48()?.cast_signed() << 16) >> 16);
         while !reader.0.is_empty() {
             let holder = reader.0.first_chunk().copied()?;
             reader.0 = &reader.0[8..];
-            let (old, new) = (signed(&mut reader)?, signed(&mut reader)?);
+            let (old, new) = (reader.i48()?, reader.i48()?);
             let mark = reader.u48()?;
             stored.entries.push(Entry {
                 holder,

@@ -1,0 +1,136 @@
+-- Calls that acquire and release what is held, one enforced charge to a request and one request to a key: many callers with a
+-- limit each, or one limit many times. It does the work of main.lua, by the rule of held.lua, at a third of the cost. All other
+-- cases fall through to main.lua before anything is written: whatever has expired, a void call, a key that is full or foreign.
+if #ARGV > 1 and #run == 22 and run:byte(2) == 4 then
+  local holder, generation, lease = unpack('<c8I6I6', run, 3)
+  local now_ms = (now - now % 1000) / 1000
+  local quarter = (lease - lease % 4) / 4
+  local ends, last_end = now_ms - now_ms % quarter + lease, now_ms + 4 * lease
+  local several, one = #KEYS > 1, #ARGV == 2 and #ARGV[2] == 21
+  local usual, admitted, missing = #KEYS > 0, 0, nil
+  -- By number of key, the run that asks for it; of a run: how often, the cost, and the limit, which a release has not.
+  local asks, times, costs, limits = {}, {}, {}, {}
+  for r = 2, #ARGV do
+    local words = ARGV[r]
+    local kind, cost, limit
+    if #words < 21 then
+      usual = false
+      break
+    end
+    times[r], kind, cost, limit = unpack('<BI4dd', words)
+    costs[r], limits[r] = cost, kind == 0x60100 and limit
+    if not several and not one then
+      times[r] = times[r] * (#words - 21)
+    end
+    usual = usual and cost > 0 and (kind == 0x60100 or kind == 0x2060106 and not one)
+    for pos = 22, usual and several and #words or 0 do
+      local i = words:byte(pos)
+      usual = usual and not asks[i]
+      asks[i] = r
+    end
+  end
+  -- By number of key: what is written, and from where on; the whole of a state with its end, or the parts that change.
+  local digests, values, offsets, totals, sets = {}, {}, {}, nil, nil
+  for i = 1, usual and #KEYS or 0 do
+    local text, at, entries = found[i], nil, 0
+    local total, earliest, latest, old, new, mark = 0, ends, ends, 0, 0, 256 * generation + 255
+    if text then
+      local tag
+      entries = (#text - 21) / 32
+      if entries < 1 or entries > 1024 or entries % 1 ~= 0 then
+        usual = false
+        break
+      end
+      tag, total, earliest, latest = unpack('<BdI6I6', text)
+      at = text:find(holder, 22, true)
+      if tag ~= 252 or total < 0 or total % 1 ~= 0 or now_ms >= earliest or latest > last_end or at and at % 32 ~= 22
+        or not at and entries == 1024 then
+        usual = false
+        break
+      end
+      if at then
+        old, new, mark = unpack('<i6i6I6', text, at + 8)
+        digests[i] = entries == 1 and text or text:sub(1, 21) .. text:sub(at, at + 31)
+      else
+        digests[i] = text:sub(1, 21) .. '\0'
+      end
+    else
+      digests[i], missing = false, missing or {}
+      missing[#missing + 1] = KEYS[i]
+    end
+    local age = mark % 256
+    local newest = (mark - age) / 256
+    if generation < newest then
+      usual = false
+      break
+    elseif generation > newest then
+      old, new, age = old + new, 0, age + generation - newest
+      age = age < 255 and age or 255
+    end
+    local sum = old + new
+    local others, is_touched = total - (sum > 0 and sum or 0), false
+    local first, final = 2, #ARGV
+    if several and not one then
+      first, final = asks[i], asks[i]
+    end
+    for r = first or 1, final or 0 do
+      local cost, limit, count = costs[r], limits[r], times[r]
+      if limit then
+        local room = (limit - total - (limit - total) % cost) / cost
+        count = room < count and room or count
+        if count > 0 then
+          admitted, total, new, is_touched = admitted + count, total + count * cost, new + count * cost, true
+        end
+      elseif at or is_touched then
+        sum = old + new
+        new, is_touched = new - count * cost, true
+        total = total - (sum > 0 and sum or 0)
+        sum = old + new
+        total = total + (sum > 0 and sum or 0)
+      end
+    end
+    if is_touched then
+      sum = old + new
+      total = others + (sum > 0 and sum or 0)
+      mark = 256 * generation + age
+      if old == 0 and new == 0 and age == 255 and (entries == 0 or at and entries == 1) then
+        values[i] = ''
+      elseif at and ends >= earliest and ends <= latest then
+        if at == 22 then
+          values[i] = pack('<dI6I6c8i6i6I6I6', total, earliest, latest, holder, old, new, mark, ends)
+        elseif at < 150 then
+          values[i] = pack('<d', total) .. text:sub(10, at + 7) .. pack('<i6i6I6I6', old, new, mark, ends)
+        else
+          totals, values[i] = totals or {}, pack('<i6i6I6I6', old, new, mark, ends)
+          totals[i], offsets[i] = pack('<d', total), at + 7
+        end
+      else
+        earliest, latest = earliest < ends and earliest or ends, latest > ends and latest or ends
+        local head, entry = pack('<BdI6I6', 252, total, earliest, latest), pack('<i6i6I6I6', old, new, mark, ends)
+        if at then
+          values[i] = head .. text:sub(22, at + 7) .. entry .. text:sub(at + 32)
+        else
+          values[i] = head .. (text and text:sub(22) or '') .. holder .. entry
+        end
+        sets = sets or {}
+        sets[i] = ('%d'):format(latest)
+      end
+    end
+  end
+  if usual and not (missing and several and redis.call('EXISTS', spread(missing)) > 0) then
+    for i = 1, #KEYS do
+      local value = values[i]
+      if value == '' then
+        redis.call('DEL', KEYS[i])
+      elseif sets and sets[i] then
+        redis.call('SET', KEYS[i], value, 'PXAT', sets[i])
+      elseif totals and totals[i] then
+        redis.call('SETRANGE', KEYS[i], '1', totals[i])
+        redis.call('SETRANGE', KEYS[i], ('%d'):format(offsets[i]), value)
+      elseif value then
+        redis.call('SETRANGE', KEYS[i], '1', value)
+      end
+    end
+    return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, digests)
+  end
+end
