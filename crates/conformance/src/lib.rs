@@ -43,6 +43,7 @@
 //! | [`promises`] | a denied charge passes after its retry-after, to the microsecond, and costs nothing before |
 //! | [`calls`] | a call is all or nothing; shadows and probes keep nobody from passing |
 //! | [`undo`] | credits, debits and resets do what they say and no more |
+//! | [`held`] | what is held is held until it is released |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
 //!
@@ -56,6 +57,7 @@
 
 pub mod amounts;
 pub mod calls;
+pub mod held;
 pub mod identities;
 pub mod model;
 pub mod promises;
@@ -113,6 +115,15 @@ macro_rules! conformance {
                 a_debit_of_a_key_that_was_forgotten_counts
                 a_credit_of_a_key_that_was_forgotten_does_nothing
                 a_reset_forgets_one_key_of_one_scope;
+            held: a_limit_at_once_admits_what_it_holds_and_not_one_more
+                what_is_held_stays_held_as_time_passes
+                a_release_gives_back_what_was_taken_and_no_more
+                a_denied_request_holds_nothing
+                what_is_held_and_a_quota_are_taken_together_or_not_at_all
+                a_shadow_holds_and_a_probe_does_not
+                a_debit_of_what_is_held_does_nothing
+                after_a_reset_nothing_is_held
+                another_limit_at_once_counts_what_is_held;
             identities: odd_keys_have_budgets_of_their_own
                 pitfall_key_parts_joined_without_escaping
                 policies_whose_names_look_alike_do_not_mix

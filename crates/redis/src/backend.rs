@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Answer, Backend, BackendError, Capabilities, Capability, Charge, Decide, FailureKind, Key,
-    MAX_CHARGES, Receipt, Scope, Unit,
+    MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
 };
 
 use crate::config::{RedisBackendBuilder, Topology};
@@ -181,6 +181,13 @@ impl Backend for RedisBackend {
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
+        if is_assumed(&receipt) {
+            let name = self.names.of(receipt.scope(), receipt.key());
+            return self
+                .fleet
+                .holder()
+                .no_longer_assumes(name, n.min(receipt.cost()));
+        }
         let (scope, key) = (receipt.scope(), receipt.key().clone());
         self.tell(self.request(Work::Credit(receipt, n), scope, &key));
     }
@@ -209,6 +216,15 @@ impl Backend for RedisBackend {
         }
     }
 
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        let is_held = charge.scope.unit() == Unit::Held;
+        if is_held {
+            let name = self.names.of(charge.scope, charge.key);
+            self.fleet.holder().assumes(name, charge.cost);
+        }
+        is_held
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities::none().with(Capability::Held)
     }
@@ -216,6 +232,11 @@ impl Backend for RedisBackend {
     fn place(&self) -> Option<String> {
         Some(String::from(&*self.place))
     }
+}
+
+/// Says whether it is for what is held without a decision.
+fn is_assumed(receipt: &Receipt) -> bool {
+    receipt.scope().unit() == Unit::Held && receipt.at() == Timestamp::default()
 }
 
 impl fmt::Debug for RedisBackend {

@@ -107,6 +107,25 @@ impl Holder {
         request
     }
 
+    /// Enters what is held without a decision. The key is told of it as soon as a server answers.
+    pub(crate) fn assumes(&self, name: Name, units: u64) {
+        self.enters(name, plus(units));
+    }
+
+    /// Enters the end of that. No release is sent, since nobody knows whether the key has been told by then: it is told again.
+    pub(crate) fn no_longer_assumes(&self, name: Name, units: u64) {
+        self.enters(name, minus(units));
+    }
+
+    fn enters(&self, name: Name, units: i64) {
+        let mut identity = self.identity();
+        let generation = identity.books.generation();
+        identity.books.count(&name, generation, units);
+        identity.books.doubt(name);
+        drop(identity);
+        self.doubt.notify_one();
+    }
+
     /// Enters in the books what a call is about to do. Takes out the tellings for which there is nothing to say at present, and
     /// puts the others last, because they say nothing about what the call itself changes. `None` if nothing of it is held.
     pub(crate) fn departs(self: &Arc<Self>, jobs: &mut Vec<Job>) -> Option<Departure> {

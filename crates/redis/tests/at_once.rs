@@ -15,7 +15,9 @@ use std::time::Duration;
 use common::{Budget, PATIENT, recovered};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Scope};
+use tollgate_core::{
+    Backend, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict,
+};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy, Standalone};
 
@@ -231,6 +233,29 @@ async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
         settles(&other, &uploads, 0).await;
     }
     assert_eq!((backend.stats().held, backend.stats().lost_leases), (0, 0));
+}
+
+#[tokio::test]
+async fn what_is_held_without_a_decision_is_told_and_its_end_as_well() {
+    let mut server = Standalone::start();
+    let url = server.url();
+    let (backend, other) = (holder_at(&url).await, holder_at(&url).await);
+    let uploads = at_once("uploads", 5);
+    let decided = hold(&backend, &uploads, 1).await.unwrap();
+    server.kill();
+    assert!(uploads.take(&backend, 2).await.is_err());
+    let charge = uploads.charge(2);
+    assert!(backend.assume(&charge));
+    let receipt = Receipt::of(&charge, &Verdict::assumed(&charge), Timestamp::default()).unwrap();
+    server.restart();
+
+    recovered(&other, &uploads).await;
+    settles(&other, &uploads, 3).await;
+    backend.credit(receipt, 2);
+    settles(&other, &uploads, 1).await;
+    backend.credit(decided, 1);
+    settles(&other, &uploads, 0).await;
+    assert_eq!(backend.stats().held, 0);
 }
 
 #[test]
