@@ -29,71 +29,77 @@ if #ARGV > 1 and #run == 22 and run:byte(2) == 4 then
       asks[i] = r
     end
   end
-  -- By number of key: what is written, and from where on; the whole of a state with its end, or the parts that change.
-  local digests, values, offsets, totals, sets = {}, {}, {}, nil, nil
+  -- By number of key: what is said of it, and what is written, if anything: from the second byte on; or the head there and the
+  -- entry at its offset; or the whole, with its end.
+  local digests, values, heads, offsets, sets, first, final = {}, {}, nil, nil, nil, 2, #ARGV
   for i = 1, usual and #KEYS or 0 do
-    local text, at, entries = found[i], nil, 0
+    local text, at, length, tag, who = found[i], nil, 0, 252, nil
     local total, earliest, latest, old, new, mark = 0, ends, ends, 0, 0, 256 * generation + 255
     if text then
-      local tag
-      entries = (#text - 21) / 32
-      if entries < 1 or entries > 1024 or entries % 1 ~= 0 then
-        usual = false
-        break
-      end
-      tag, total, earliest, latest = unpack('<BdI6I6', text)
-      at = text:find(holder, 22, true)
-      if tag ~= 252 or total < 0 or total % 1 ~= 0 or now_ms >= earliest or latest > last_end or at and at % 32 ~= 22
-        or not at and entries == 1024 then
-        usual = false
-        break
-      end
-      if at then
-        old, new, mark = unpack('<i6i6I6', text, at + 8)
-        digests[i] = entries == 1 and text or text:sub(1, 21) .. text:sub(at, at + 31)
+      length = #text
+      if length == 53 then
+        tag, total, earliest, latest, who, old, new, mark = unpack('<BdI6I6c8i6i6I6', text)
+        at = who == holder and 22
+      elseif length > 53 and length < 32789 and length % 32 == 21 then
+        tag, total, earliest, latest = unpack('<BdI6I6', text)
+        at = text:find(holder, 22, true)
+        -- The same bytes may stand in the middle of entries.
+        while at and at % 32 ~= 22 do
+          at = text:find(holder, at + 1, true)
+        end
+        if at then
+          old, new, mark = unpack('<i6i6I6', text, at + 8)
+        end
       else
+        tag = nil
+      end
+      if not at then
         digests[i] = text:sub(1, 21) .. '\0'
+        old, new, mark = 0, 0, 256 * generation + 255
+      elseif length == 53 then
+        digests[i] = text
+      else
+        digests[i] = text:sub(1, 21) .. text:sub(at, at + 31)
       end
     else
       digests[i], missing = false, missing or {}
       missing[#missing + 1] = KEYS[i]
     end
-    local age = mark % 256
-    local newest = (mark - age) / 256
-    if generation < newest then
+    local age, units = mark - 256 * generation, old + new
+    if age < 0 then
+      -- The first call of a generation.
+      age = mark % 256
+      age = age + generation - (mark - age) / 256
+      age = age < 255 and age or 255
+      old, new = units, 0
+    end
+    if tag ~= 252 or total < units or total % 1 ~= 0 or units < 0 or age > 255
+      or length > 0 and (now_ms >= earliest or latest > last_end) then
       usual = false
       break
-    elseif generation > newest then
-      old, new, age = old + new, 0, age + generation - newest
-      age = age < 255 and age or 255
     end
-    local sum = old + new
-    local others, is_touched = total - (sum > 0 and sum or 0), false
-    local first, final = 2, #ARGV
+    local change, is_touched = 0, false
     if several and not one then
       first, final = asks[i], asks[i]
     end
     for r = first or 1, final or 0 do
       local cost, limit, count = costs[r], limits[r], times[r]
       if limit then
-        local room = (limit - total - (limit - total) % cost) / cost
-        count = room < count and room or count
+        local room = limit - total - change
+        if count * cost > room then
+          count = (room - room % cost) / cost
+        end
         if count > 0 then
-          admitted, total, new, is_touched = admitted + count, total + count * cost, new + count * cost, true
+          admitted, change, is_touched = admitted + count, change + count * cost, true
         end
       elseif at or is_touched then
-        sum = old + new
-        new, is_touched = new - count * cost, true
-        total = total - (sum > 0 and sum or 0)
-        sum = old + new
-        total = total + (sum > 0 and sum or 0)
+        change, is_touched = change - count * cost, true
+        usual = usual and units + change >= 0
       end
     end
     if is_touched then
-      sum = old + new
-      total = others + (sum > 0 and sum or 0)
-      mark = 256 * generation + age
-      if old == 0 and new == 0 and age == 255 and (entries == 0 or at and entries == 1) then
+      total, new, mark = total + change, new + change, 256 * generation + age
+      if old == 0 and new == 0 and age == 255 and (length == 0 or at and length == 53) then
         values[i] = ''
       elseif at and ends >= earliest and ends <= latest then
         if at == 22 then
@@ -101,8 +107,8 @@ if #ARGV > 1 and #run == 22 and run:byte(2) == 4 then
         elseif at < 150 then
           values[i] = pack('<d', total) .. text:sub(10, at + 7) .. pack('<i6i6I6I6', old, new, mark, ends)
         else
-          totals, values[i] = totals or {}, pack('<i6i6I6I6', old, new, mark, ends)
-          totals[i], offsets[i] = pack('<d', total), at + 7
+          heads, offsets = heads or {}, offsets or {}
+          heads[i], offsets[i], values[i] = pack('<d', total), at + 7, pack('<i6i6I6I6', old, new, mark, ends)
         end
       else
         earliest, latest = earliest < ends and earliest or ends, latest > ends and latest or ends
@@ -124,8 +130,8 @@ if #ARGV > 1 and #run == 22 and run:byte(2) == 4 then
         redis.call('DEL', KEYS[i])
       elseif sets and sets[i] then
         redis.call('SET', KEYS[i], value, 'PXAT', sets[i])
-      elseif totals and totals[i] then
-        redis.call('SETRANGE', KEYS[i], '1', totals[i])
+      elseif heads and heads[i] then
+        redis.call('SETRANGE', KEYS[i], '1', heads[i])
         redis.call('SETRANGE', KEYS[i], ('%d'):format(offsets[i]), value)
       elseif value then
         redis.call('SETRANGE', KEYS[i], '1', value)

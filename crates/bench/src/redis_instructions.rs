@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
-use tollgate_core::{Algorithm, Backend, Charge, Decide, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, Backend, Charge, Concurrent, Decide, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 
 use crate::{Result, callgrind};
@@ -121,6 +121,15 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They are no more than 2.2
+/// times a decision of the case of this name with ten holders, and four times with 1,024.
+const HELD: &[(&str, u32, bool)] = &[
+    ("64 keys in a call", 64, false),
+    ("64 for one hot key", 64, true),
+    ("alone", 1, false),
+];
+const HOLDERS: [usize; 3] = [1, 10, 1_024];
+
 const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
     offset: Duration::ZERO,
 };
@@ -149,6 +158,14 @@ pub(crate) fn run() -> Result<()> {
                 line.push_str(&format!("{cost:>8} {bound:<9} "));
             }
             println!("{line} {} ({calls})", case.name);
+        }
+        println!("\nan acquire and its release");
+        for (number, &(name, requests, one_key)) in HELD.iter().enumerate() {
+            for holders in HOLDERS {
+                let policy = format!("held{number:x}-{holders}");
+                let cost = bench.held(&policy, requests, one_key, holders).await?;
+                println!("{cost:>8}  {name}, {holders} holders");
+            }
         }
         Ok(())
     })
@@ -259,6 +276,95 @@ impl Bench {
         }
         Ok(((round - self.ahead) / u64::from(case.requests), calls - 1))
     }
+}
+
+impl Bench {
+    /// The instructions of an acquire and its release. The process itself holds one unit of each key meanwhile, and so does each
+    /// of the others.
+    async fn held(
+        &self,
+        policy: &str,
+        requests: u32,
+        one_key: bool,
+        holders: usize,
+    ) -> Result<u64> {
+        let quota: Quota = Concurrent::at_most(1_000_000).into();
+        let scope = Scope::of(policy, 0, &quota);
+        let callers = if one_key { 1 } else { requests };
+        let keys: Vec<_> = (0..callers)
+            .map(|caller| Key::from(format!("caller-{caller:02}")))
+            .collect();
+        let mut connection = self.server.connection().await?;
+        for key in &keys {
+            let name = format!(
+                "tollgate:{policy}:0/h:={}",
+                String::from_utf8_lossy(key.as_bytes())
+            );
+            let mut set = redis::cmd("SET");
+            if holders > 1 {
+                let set = set
+                    .arg(name)
+                    .arg(held_by(holders - 1)?)
+                    .arg("PX")
+                    .arg(1_000_000);
+                let () = set.query_async(&mut connection).await?;
+            }
+        }
+        let charges: Vec<_> = { keys.iter().cycle().take(requests as usize) }
+            .map(|key| Charge {
+                scope,
+                quota: &quota,
+                key,
+                cost: 1,
+                mode: Mode::Enforce,
+            })
+            .collect();
+        let rounds = if holders > 100 { 12 } else { CALLS };
+        let mut counted = 0;
+        for round in 0..=rounds {
+            if round == 1 {
+                counted = self.server.instructions()?;
+            }
+            let ahead = (requests > 1).then(|| self.backend.decide(&[]));
+            let asked: Vec<Decide> = { charges.iter() }
+                .map(|charge| self.backend.decide(std::slice::from_ref(charge)))
+                .collect();
+            if let Some(ahead) = ahead {
+                ahead.await?;
+            }
+            for (charge, asked) in charges.iter().zip(asked) {
+                let decision = asked.await?;
+                if round > 0 {
+                    for receipt in decision.receipts(std::slice::from_ref(charge)) {
+                        self.backend.credit(receipt, 1);
+                    }
+                }
+            }
+            // Behind the releases, which leave together.
+            self.backend.decide(&[]).await?;
+            self.backend.decide(&[]).await?;
+        }
+        let each = (self.server.instructions()? - counted) / u64::from(rounds);
+        let beside = if requests > 1 { 3 } else { 2 };
+        Ok(each.saturating_sub(beside * self.ahead) / u64::from(requests))
+    }
+}
+
+/// A state of what is held by so many others, for longer than the count takes.
+fn held_by(others: usize) -> Result<Vec<u8>> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let expires = u64::try_from(now.as_millis())? + 110_000;
+    let mut state = vec![252];
+    state.extend((others as f64).to_le_bytes());
+    state.extend(&expires.to_le_bytes()[..6]);
+    state.extend(&expires.to_le_bytes()[..6]);
+    for other in 0..others {
+        state.extend((0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(other as u64 + 1)).to_le_bytes());
+        for part in [0, 1, 255, expires] {
+            state.extend(&part.to_le_bytes()[..6]);
+        }
+    }
+    Ok(state)
 }
 
 /// The instructions and calls for these requests, made at once. A call without charges goes ahead of many of them.

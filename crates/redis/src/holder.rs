@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate_core::Unit;
+use tollgate_core::{Unit, Verdict};
 
 use crate::job::Job;
 use crate::name::Name;
@@ -242,7 +242,7 @@ impl Departure {
                 (Work::Decide(_), Ok(Some(decision))) => {
                     for index in request.held() {
                         let verdict = decision.verdicts().get(index);
-                        let taken = verdict.map_or(0, |verdict| verdict.taken());
+                        let taken = verdict.map_or(0, Verdict::taken);
                         if let (Some(name), true) = (request.names.get(index), taken > 0) {
                             identity.books.count(name, generation, plus(taken));
                         }

@@ -118,7 +118,7 @@ impl Books {
 
     /// The keys that have to be told, of which none is being told: those in doubt first, and the others only if `all` are asked
     /// for. From here on these are being told.
-    pub(crate) fn to_tell(&mut self, all: bool) -> Vec<Name> {
+    pub(crate) fn take_due(&mut self, all: bool) -> Vec<Name> {
         let generation = self.generation;
         self.rows.retain(|_, row| !row.at(generation).is_blank());
         let mut names = Vec::new();

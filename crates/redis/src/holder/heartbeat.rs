@@ -59,14 +59,14 @@ impl Heartbeat {
             }
             let names = if is_beat {
                 next = Instant::now() + self.interval();
-                let due: Vec<_> = waiting.chain(self.holder.to_tell(true)).collect();
+                let due: Vec<_> = waiting.chain(self.holder.take_due(true)).collect();
                 // Over half of the time until the next.
                 let goes = u32::try_from(due.len() / IN_ONE_GO + 1).unwrap_or(u32::MAX);
                 pause = self.interval() / 2 / goes;
                 waiting = due.into_iter();
                 waiting.by_ref().take(IN_ONE_GO).collect()
             } else if is_in_doubt {
-                self.holder.to_tell(false)
+                self.holder.take_due(false)
             } else {
                 waiting.by_ref().take(IN_ONE_GO).collect::<Vec<_>>()
             };
@@ -114,8 +114,8 @@ impl Holder {
         self.identity().books.is_settled()
     }
 
-    fn to_tell(&self, all: bool) -> Vec<Name> {
-        self.identity().books.to_tell(all)
+    fn take_due(&self, all: bool) -> Vec<Name> {
+        self.identity().books.take_due(all)
     }
 
     fn telling(self: &Arc<Self>, name: Name) -> Request {

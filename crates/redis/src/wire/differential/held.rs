@@ -1,6 +1,6 @@
 //! What is held, against the model: calls of several processes in random orders, late ones among them, by a clock that steps.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
@@ -32,6 +32,8 @@ struct Fleet {
     /// The rate-limited budget beside what is held.
     budgets: HashMap<String, State>,
     processes: Vec<(Id, u64)>,
+    /// The number of processes that call at present.
+    busy: usize,
     happened: HashMap<&'static str, usize>,
 }
 
@@ -117,9 +119,11 @@ impl States for Both {
 impl Fleet {
     fn new(server: &Standalone, seed: u64) -> Self {
         let mut random = Random::of_seed(seed);
-        let processes = (0..4)
-            .map(|_| (random.below(u64::MAX).to_le_bytes(), 1))
-            .collect();
+        let names = (0..11).map(|_| random.below(u64::MAX).to_le_bytes());
+        // A pattern of Lua's, and bytes that also stand in the middle of entries.
+        let odd = [*b"%a.-[^*]", [0; 8]];
+        let processes = names.collect::<Vec<_>>().into_iter().chain(odd);
+        let processes = processes.map(|name| (name, 1)).collect();
         Self {
             world: World::new(server, seed, Calls::Any),
             random,
@@ -128,6 +132,7 @@ impl Fleet {
             keys: HashMap::new(),
             budgets: HashMap::new(),
             processes,
+            busy: 4,
             happened: HashMap::new(),
         }
     }
@@ -284,7 +289,10 @@ impl Fleet {
         if self.random.below(60) == 0 {
             self.lease_ms = self.random.of(&[400, 50, 1_000]);
         }
-        let process = self.random.index(self.processes.len());
+        if self.random.below(100) == 0 {
+            self.busy = self.random.of(&[2, 4, 13]);
+        }
+        let process = self.processes.len() - 1 - self.random.index(self.busy);
         if self.random.below(4) == 0 {
             self.processes[process].1 += self.random.of(&[1, 1, 1, 2, 254, 255, 256]);
         }
@@ -301,7 +309,8 @@ impl Fleet {
         self.call(from, &wishes);
     }
 
-    fn call(&mut self, from: From, wishes: &[Wish]) {
+    /// The outcomes by the script, with the positions of their requests.
+    fn ask(&mut self, from: From, wishes: &[Wish]) -> Vec<(usize, Outcome)> {
         let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
         let (plan, mut call) = Plan::of(&requests);
         let keys = call.keys.len();
@@ -312,12 +321,8 @@ impl Fleet {
         });
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.world.script).arg(keys);
-        for part in call
-            .keys
-            .iter()
-            .copied()
-            .chain(call.runs.iter().map(|run| &run[..]))
-        {
+        let runs = call.runs.iter().map(|run| &run[..]);
+        for part in call.keys.iter().copied().chain(runs) {
             command.arg(part);
         }
         let redis = &mut self.world.redis;
@@ -332,12 +337,16 @@ impl Fleet {
             _ => 0,
         };
         assert!(length < 64 + 64 * keys, "{length} bytes for {keys} keys");
-        let outcomes = replay(&Reply::parse(value).unwrap(), &plan, keys, |position| {
-            &requests[position]
-        });
+        let reply = Reply::parse(value).unwrap();
+        replay(&reply, &plan, keys, |position| &requests[position]).unwrap()
+    }
 
-        let names: Vec<String> = { call.keys.iter() }
-            .map(|name| String::from_utf8(name.to_vec()).unwrap())
+    fn call(&mut self, from: From, wishes: &[Wish]) {
+        let outcomes = self.ask(from, wishes);
+        let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
+        let names: BTreeSet<String> = { requests.iter() }
+            .flat_map(|request| &request.names)
+            .map(|name| String::from_utf8(name.clone()).unwrap())
             .filter(|name| !name.starts_with("budget"))
             .collect();
         let mut working = HashMap::new();
@@ -346,7 +355,7 @@ impl Fleet {
             key.at(self.now / 1_000, from);
             working.insert(name.clone(), key.total());
         }
-        for (position, outcome) in outcomes.unwrap() {
+        for (position, outcome) in outcomes {
             let expected = self.expect(from, &wishes[position], &mut working);
             let kind = |outcome: Outcome| outcome.map_err(|error| error.kind());
             assert_eq!(
@@ -442,5 +451,57 @@ fn what_is_held_is_what_the_model_holds() {
         "reset",
     ] {
         assert!(fleet.happened.contains_key(what), "{what} never happened");
+    }
+}
+
+/// No state: what has been changed in its head, or is of no length of one.
+#[test]
+fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
+    let server = Standalone::start();
+    let mut fleet = Fleet::new(&server, seed());
+    let (holder, _) = fleet.processes[0];
+    let from = From {
+        holder,
+        generation: 1,
+        lease_ms: 400,
+    };
+    let quota: Quota = Concurrent::at_most(5).into();
+    let wish = |name: &str| Wish::Decide(vec![(true, name.to_owned(), quota, 1, Mode::Enforce)]);
+    fleet.call(from, &[wish("one")]);
+    let mut get = redis::cmd("GET");
+    let state: Vec<u8> = get.arg("one").query(&mut fleet.world.redis).unwrap();
+    let head = |head: &[u8]| [head, &state[head.len()..]].concat();
+    let foreign = [
+        Vec::new(),
+        state[..21].to_vec(),
+        state[..52].to_vec(),
+        [&state[..], &[0]].concat(),
+        [&state[..21], &state[21..].repeat(1_025)].concat(),
+        head(&[251]),
+        head(&[&[252][..], &f64::NAN.to_le_bytes()].concat()),
+        head(&[&[252][..], &0.5_f64.to_le_bytes()].concat()),
+        head(&[&[252][..], &(-1.0_f64).to_le_bytes()].concat()),
+    ];
+    for foreign in foreign {
+        // By the path for many keys, and by the general one.
+        for wishes in [
+            vec![wish("one")],
+            vec![wish("one"), wish("other")],
+            vec![wish("one"), Wish::Tell("other".to_owned(), 0)],
+        ] {
+            let redis = &mut fleet.world.redis;
+            let mut set = redis::cmd("SET");
+            set.arg("one").arg(&foreign).exec(redis).unwrap();
+
+            let outcomes = fleet.ask(from, &wishes);
+
+            for (position, outcome) in outcomes {
+                let kind = outcome.map_err(|error| error.kind());
+                let failed = (position == 0).then_some(FailureKind::ForeignState);
+                assert_eq!(kind.err(), failed, "{foreign:?}");
+            }
+            let found: Vec<u8> = get.query(&mut fleet.world.redis).unwrap();
+            assert_eq!(found, foreign);
+        }
     }
 }
