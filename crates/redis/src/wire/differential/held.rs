@@ -170,6 +170,17 @@ impl Fleet {
         }
     }
 
+    /// An acquire or a release of one of so many keys.
+    fn usual_wish(&mut self, keys: usize) -> Wish {
+        let name = KEYS[self.random.index(keys)].to_owned();
+        if self.random.below(5) < 2 {
+            return Wish::Release(name, self.random.of(&[1, 1, 1, 2]));
+        }
+        let quota = Concurrent::at_most(self.random.of(&[3, 20, 20, 20])).into();
+        let cost = self.random.of(&[1, 1, 1, 2, 3]);
+        Wish::Decide(vec![(true, name, quota, cost, Mode::Enforce)])
+    }
+
     fn note(&mut self, what: &'static str) {
         *self.happened.entry(what).or_default() += 1;
     }
@@ -304,7 +315,14 @@ impl Fleet {
             lease_ms: self.lease_ms,
         };
         let size = self.random.of(&[1, 1, 2, 5, 20]);
-        let mut wishes: Vec<_> = (0..size).map(|_| self.wish()).collect();
+        // Half of the calls are of the usual kind, for which the script has a path of its own.
+        let usual = self.random.of(&[None, Some(1), Some(3)]);
+        let mut wishes: Vec<_> = (0..size)
+            .map(|_| match usual {
+                Some(keys) => self.usual_wish(keys),
+                None => self.wish(),
+            })
+            .collect();
         wishes.sort_by_key(|wish| matches!(wish, Wish::Tell(..)));
         self.call(from, &wishes);
     }
