@@ -271,7 +271,7 @@ impl Departure {
         self.ends();
     }
 
-    /// Takes back what was entered: the call has not run, and its jobs go on.
+    /// Takes back what was entered: the call has not run. Its jobs go on, or fail.
     pub(crate) fn has_not_run(mut self, jobs: &[Job]) {
         let mut identity = self.holder.identity();
         for owed in jobs.iter().filter_map(|job| job.request.owed.as_ref()) {
@@ -330,6 +330,9 @@ impl Drop for Owed {
             identity
                 .books
                 .count(&self.name, generation, minus(self.units));
+            identity.books.doubt(mem::take(&mut self.name));
+            drop(identity);
+            self.holder.doubt.notify_one();
         }
     }
 }

@@ -236,6 +236,37 @@ async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
 }
 
 #[tokio::test]
+async fn a_release_that_the_server_refuses_is_told_once_it_takes_writes_again() {
+    let server = Standalone::start();
+    let (backend, other) = (holder(&server).await, holder(&server).await);
+    let uploads = at_once("uploads", 5);
+    let held = [
+        hold(&backend, &uploads, 3).await,
+        hold(&backend, &uploads, 1).await,
+    ];
+    assert_eq!(
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]),
+        "+OK\r\n"
+    );
+    assert!(uploads.take(&backend, 1).await.is_err());
+    let [Some(released), Some(kept)] = held else {
+        panic!("{held:?}");
+    };
+    backend.credit(released, 3);
+    sleep(LEASE / 20).await;
+    assert_eq!(
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]),
+        "+OK\r\n"
+    );
+
+    recovered(&other, &uploads).await;
+    settles(&other, &uploads, 1).await;
+    assert_eq!(backend.stats().held, 1);
+    backend.credit(kept, 1);
+    settles(&other, &uploads, 0).await;
+}
+
+#[tokio::test]
 async fn what_is_held_without_a_decision_is_told_and_its_end_as_well() {
     let mut server = Standalone::start();
     let url = server.url();

@@ -80,6 +80,11 @@ pub(super) async fn run(
                 return true;
             }
             let failed = broken_off(&error);
+            let is_refused = error.code().is_some();
+            if let (Some(departure), true) = (departure, is_refused) {
+                // The script did not run, or failed before its first write.
+                departure.has_not_run(&jobs);
+            }
             fail(&mut jobs, || again(&failed));
             if !wants_reconnect(&error) {
                 return true;
