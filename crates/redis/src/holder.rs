@@ -8,8 +8,7 @@
 //! earlier ones has been answered or given up, what they come to is known exactly, and that is what is told. A call that is under
 //! way is of the present generation: what it does is counted beside what is told, whichever comes first.
 
-mod books;
-mod heartbeat;
+pub(crate) mod books;
 #[cfg(test)]
 pub(crate) mod model;
 #[cfg(test)]
@@ -24,35 +23,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate_core::{Unit, Verdict};
 
-use crate::job::Job;
 use crate::name::Name;
-use crate::wire::{Caller, Held, Outcome, Request, Work};
 
 use books::Books;
-pub(crate) use heartbeat::Heartbeat;
 
 /// The time for which a process holds without saying so, unless set: what a process that died held comes back after it.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
 /// A process, as others see it in what it holds. One for each backend.
 pub(crate) struct Holder {
-    lease: Duration,
+    pub(crate) lease: Duration,
     books: Mutex<Identity>,
     /// Rung when a call was given up, so that what it did is unknown until its key has been told.
-    doubt: Notify,
+    pub(crate) doubt: Notify,
     /// Rung when the last call of the earlier generations has ended.
-    settled: Notify,
-    tells: AtomicU64,
-    lost_leases: AtomicU64,
-    twins: AtomicU64,
+    pub(crate) settled: Notify,
+    pub(crate) tells: AtomicU64,
+    pub(crate) lost_leases: AtomicU64,
+    pub(crate) twins: AtomicU64,
 }
 
-struct Identity {
-    id: [u8; 8],
-    process: u32,
-    books: Books,
+pub(crate) struct Identity {
+    pub(crate) id: [u8; 8],
+    pub(crate) process: u32,
+    pub(crate) books: Books,
 }
 
 /// The figures of a holder.
@@ -91,22 +86,6 @@ impl Holder {
         }
     }
 
-    /// Makes a release of a held charge certain to leave the books, whatever becomes of it. Other requests stay as they are.
-    pub(crate) fn owes(self: &Arc<Self>, mut request: Request) -> Request {
-        if let Work::Credit(receipt, n) = &request.work
-            && receipt.scope().unit() == Unit::Held
-            && let Some(name) = request.names.first()
-        {
-            request.owed = Some(Owed {
-                holder: Arc::clone(self),
-                name: name.clone(),
-                units: (*n).min(receipt.cost()),
-                left_in: AtomicU64::new(NOT_YET),
-            });
-        }
-        request
-    }
-
     /// Enters what is held without a decision. The key is told of it as soon as a server answers.
     pub(crate) fn assumes(&self, name: Name, units: u64) {
         self.enters(name, plus(units));
@@ -126,76 +105,7 @@ impl Holder {
         self.doubt.notify_one();
     }
 
-    /// Enters in the books what a call is about to do. Takes out the tellings for which there is nothing to say at present, and
-    /// puts the others last, because they say nothing about what the call itself changes. `None` if nothing of it is held.
-    pub(crate) fn departs(self: &Arc<Self>, jobs: &mut Vec<Job>) -> Option<Departure> {
-        if !jobs.iter().any(|job| job.request.concerns_a_holder()) {
-            return None;
-        }
-        let mut unsaid = Vec::new();
-        let departure = self.enter(jobs, &mut unsaid);
-        // Not before the books are closed again, which they lock.
-        drop(unsaid);
-        departure
-    }
-
-    fn enter(self: &Arc<Self>, jobs: &mut Vec<Job>, unsaid: &mut Vec<Job>) -> Option<Departure> {
-        let mut identity = self.identity();
-        if identity.process != process::id() {
-            // A child of a fork. It has what its parent had, but holds nothing of it.
-            (identity.id, identity.process) = (random_id(), process::id());
-            identity.books = Books::default();
-        }
-        let books = &mut identity.books;
-        let is_unsaid = |job: &mut Job| match &job.request.work {
-            Work::Tell(telling) => match books.known(&telling.name) {
-                Some(units) => {
-                    telling.units.store(units, Ordering::Relaxed);
-                    false
-                }
-                None => true,
-            },
-            _ => false,
-        };
-        unsaid.extend(jobs.extract_if(.., is_unsaid));
-        if jobs.is_empty() {
-            return None;
-        }
-        jobs.sort_by_key(|job| matches!(job.request.work, Work::Tell(_)));
-        let generation = books.departs();
-        let mut names = Vec::new();
-        for job in jobs.iter() {
-            let request = &job.request;
-            if let Some(owed) = &request.owed {
-                books.count(&owed.name, generation, minus(owed.units));
-                owed.left_in.store(generation, Ordering::Relaxed);
-            }
-            match &request.work {
-                Work::Decide(_) => {
-                    let held = request.held().filter_map(|index| request.names.get(index));
-                    names.extend(held.cloned());
-                }
-                Work::Tell(_) => {
-                    self.tells.fetch_add(1, Ordering::Relaxed);
-                    names.extend(request.names.first().cloned());
-                }
-                _ if request.owed.is_some() => names.extend(request.names.first().cloned()),
-                _ => {}
-            }
-        }
-        Some(Departure {
-            caller: Caller {
-                holder: identity.id,
-                generation,
-                lease_ms: u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX),
-            },
-            holder: Arc::clone(self),
-            names,
-            is_over: false,
-        })
-    }
-
-    fn identity(&self) -> MutexGuard<'_, Identity> {
+    pub(crate) fn identity(&self) -> MutexGuard<'_, Identity> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -209,117 +119,34 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// A call with held charges, from its departure to its end. Dropped without an end, its outcome is unknown.
-#[derive(Debug)]
-pub(crate) struct Departure {
-    caller: Caller,
-    holder: Arc<Holder>,
-    /// The keys that it may change.
-    names: Vec<Name>,
-    is_over: bool,
+/// The process whose call it is, for charges that are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) holder: [u8; 8],
+    pub(crate) generation: u64,
+    pub(crate) lease_ms: u64,
 }
 
-impl Departure {
-    pub(crate) fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
-    /// Enters what the call did. `seen` tells what was found of this process under a key of a request, by their positions.
-    pub(crate) fn answered(
-        mut self,
-        jobs: &[Job],
-        outcomes: &[(usize, Outcome)],
-        seen: impl Fn(usize, usize) -> Option<Held>,
-    ) {
-        let generation = self.caller.generation;
-        let mut newest = 0;
-        let mut identity = self.holder.identity();
-        for (position, outcome) in outcomes {
-            let Some(request) = jobs.get(*position).map(|job| &job.request) else {
-                continue;
-            };
-            match (&request.work, outcome) {
-                (Work::Decide(_), Ok(Some(decision))) => {
-                    for index in request.held() {
-                        let verdict = decision.verdicts().get(index);
-                        let taken = verdict.map_or(0, Verdict::taken);
-                        if let (Some(name), true) = (request.names.get(index), taken > 0) {
-                            identity.books.count(name, generation, plus(taken));
-                        }
-                        newest =
-                            newest.max(seen(*position, index).map_or(0, |held| held.generation));
-                    }
-                }
-                (Work::Tell(telling), Ok(_)) => {
-                    let is_lost = |held: &Held| !held.is_there && telling.units() > 0;
-                    if seen(*position, 0).as_ref().is_some_and(is_lost) {
-                        self.holder.lost_leases.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                _ => {}
-            }
-        }
-        if newest > identity.books.generation() && identity.id == self.caller.holder {
-            // Somebody else writes as this process: a copy of its memory runs elsewhere.
-            identity.id = random_id();
-            identity.books.doubt_all();
-            self.holder.twins.fetch_add(1, Ordering::Relaxed);
-            self.holder.doubt.notify_one();
-        }
-        drop(identity);
-        self.is_over = true;
-        self.ends();
-    }
-
-    /// Takes back what was entered: the call has not run. Its jobs go on, or fail.
-    pub(crate) fn has_not_run(mut self, jobs: &[Job]) {
-        let mut identity = self.holder.identity();
-        for owed in jobs.iter().filter_map(|job| job.request.owed.as_ref()) {
-            identity
-                .books
-                .count(&owed.name, self.caller.generation, plus(owed.units));
-            owed.left_in.store(NOT_YET, Ordering::Relaxed);
-        }
-        drop(identity);
-        self.is_over = true;
-        self.ends();
-    }
-
-    fn ends(&self) {
-        let mut identity = self.holder.identity();
-        if identity.books.ends(self.caller.generation) {
-            drop(identity);
-            self.holder.settled.notify_one();
-        }
-    }
-}
-
-impl Drop for Departure {
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let mut identity = self.holder.identity();
-        for name in mem::take(&mut self.names) {
-            identity.books.doubt(name);
-        }
-        drop(identity);
-        self.ends();
-        self.holder.doubt.notify_one();
-    }
+/// What a reply says about this process's own part of what is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// True if the process has an entry.
+    pub(crate) is_there: bool,
+    /// The newest generation of the entry.
+    pub(crate) generation: u64,
 }
 
 /// The generation of a release that no call has taken along.
-const NOT_YET: u64 = u64::MAX;
+pub(crate) const NOT_YET: u64 = u64::MAX;
 
 /// A release that has to leave the books: with the call that takes it along, or, if none ever does, when it is dropped. Then the
 /// next telling releases it.
 #[derive(Debug)]
 pub(crate) struct Owed {
-    holder: Arc<Holder>,
-    name: Name,
-    units: u64,
-    left_in: AtomicU64,
+    pub(crate) holder: Arc<Holder>,
+    pub(crate) name: Name,
+    pub(crate) units: u64,
+    pub(crate) left_in: AtomicU64,
 }
 
 impl Drop for Owed {
@@ -340,9 +167,9 @@ impl Drop for Owed {
 /// What a key is told. At most one telling of each key is on its way.
 #[derive(Debug)]
 pub(crate) struct Telling {
-    holder: Arc<Holder>,
-    name: Name,
-    units: AtomicU64,
+    pub(crate) holder: Arc<Holder>,
+    pub(crate) name: Name,
+    pub(crate) units: AtomicU64,
 }
 
 impl Telling {
@@ -371,16 +198,16 @@ impl Drop for Telling {
     }
 }
 
-fn plus(units: u64) -> i64 {
+pub(crate) fn plus(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }
 
-fn minus(units: u64) -> i64 {
+pub(crate) fn minus(units: u64) -> i64 {
     -plus(units)
 }
 
 /// A name that no other process has.
-fn random_id() -> [u8; 8] {
+pub(crate) fn random_id() -> [u8; 8] {
     // The standard library seeds it at random; the process and the time tell apart what a fork or a copied machine shares.
     let random = RandomState::new();
     random

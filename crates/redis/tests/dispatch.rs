@@ -46,7 +46,7 @@ use job::{Job, gone, outcome_of};
 use link::{Handshake, Link};
 use model::clock::{self, Instant};
 use model::world::{Mood, WORLD};
-use model::{connection, error, hello, holder, link, script, slot, stats, sync, wire};
+use model::{connection, departure, error, hello, holder, link, script, slot, stats, sync, wire};
 use product::{cluster, dispatch, inline_call, job, queue, redirect, server, slots};
 use redirect::Redirect;
 use slots::{Prospect, Slots};

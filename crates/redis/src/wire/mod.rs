@@ -17,5 +17,5 @@ mod by_itself;
 mod differential;
 
 pub(crate) use self::plan::{Call, MAX_KEYS, Plan};
-pub(crate) use self::reply::{Held, Outcome, Reply, held_by_caller, replay};
-pub(crate) use self::request::{Caller, OwnedCharge, Request, Work};
+pub(crate) use self::reply::{Outcome, Reply, held_by_caller, replay};
+pub(crate) use self::request::{OwnedCharge, Request, Work};

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::request::{Caller, Request, Wording};
+use super::request::{Request, Wording};
+use crate::holder::Caller;
 
 /// The most keys of one call: their numbers are bytes.
 pub(crate) const MAX_KEYS: usize = 255;

@@ -9,6 +9,7 @@ use tollgate_core::{
 use super::plan::Plan;
 use super::request::{OwnedCharge, Request, Work};
 use super::state::{self, HeldDigest, OwnEntry};
+use crate::holder::Held;
 
 /// The time, the number of admitted requests, and the states as they were found.
 #[derive(Debug)]
@@ -277,15 +278,6 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
             Ok(None)
         }
     }
-}
-
-/// What a reply says about this process's own part of what is held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// True if the process has an entry.
-    pub(crate) is_there: bool,
-    /// The newest generation of the entry.
-    pub(crate) generation: u64,
 }
 
 /// The process's own part under each key of a call; `None` where nothing can be held.

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
 use super::numbers::{Words, put};
-use crate::holder::{Owed, Telling};
+use crate::holder::{Caller, Owed, Telling};
 use crate::name::{Name, Names};
 
 /// A charge that outlives the caller's borrow.
@@ -63,14 +63,6 @@ pub(crate) struct Request {
     pub(crate) names: SmallVec<[Name; 2]>,
     /// What is taken off the books of this process when it leaves, if it is a release.
     pub(crate) owed: Option<Owed>,
-}
-
-/// The process whose call it is, for charges that are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    pub(crate) holder: [u8; 8],
-    pub(crate) generation: u64,
-    pub(crate) lease_ms: u64,
 }
 
 impl Caller {

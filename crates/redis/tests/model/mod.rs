@@ -60,6 +60,10 @@ pub(crate) mod hello {
     }
 }
 
+pub(crate) mod departure {
+    pub(crate) use super::holder::Departure;
+}
+
 /// Nothing here is held.
 pub(crate) mod holder {
     use std::sync::Arc;

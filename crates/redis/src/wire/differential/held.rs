@@ -13,11 +13,11 @@ use tollgate_testkit::Standalone;
 use super::expiry::ends_ms;
 use super::questions::{Calls, Random};
 use super::{World, seed};
-use crate::holder::Telling;
 use crate::holder::model::{self, Bar, Entry, From, Id};
+use crate::holder::{Caller, Telling};
 use crate::wire::numbers::Reader;
 use crate::wire::reply::{Outcome, barred};
-use crate::wire::{Caller, Plan, Reply, Request, Work, replay};
+use crate::wire::{Plan, Reply, Request, Work, replay};
 
 const KEYS: [&str; 3] = ["one", "other", "third"];
 const QUOTA: Quota = Quota::per_hour(40);

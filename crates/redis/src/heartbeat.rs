@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::{Holder, Telling};
 use crate::fleet::{Fleet, WeakFleet};
+use crate::holder::{Holder, Telling};
 use crate::job::Job;
 use crate::name::Name;
 use crate::sync::{Instant, sleep, timeout_at};

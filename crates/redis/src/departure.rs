@@ -1,0 +1,201 @@
+//! Calls with held charges, from their departure to their end, and what they change in the books of this process.
+
+use std::mem;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Unit, Verdict};
+
+use crate::holder::books::Books;
+use crate::holder::{Caller, Held, Holder, NOT_YET, Owed, minus, plus, random_id};
+use crate::job::Job;
+use crate::name::Name;
+use crate::wire::{Outcome, Request, Work};
+
+impl Holder {
+    /// Makes a release of a held charge certain to leave the books, whatever becomes of it. Other requests stay as they are.
+    pub(crate) fn owes(self: &Arc<Self>, mut request: Request) -> Request {
+        if let Work::Credit(receipt, n) = &request.work
+            && receipt.scope().unit() == Unit::Held
+            && let Some(name) = request.names.first()
+        {
+            request.owed = Some(Owed {
+                holder: Arc::clone(self),
+                name: name.clone(),
+                units: (*n).min(receipt.cost()),
+                left_in: AtomicU64::new(NOT_YET),
+            });
+        }
+        request
+    }
+
+    /// Enters in the books what a call is about to do. Takes out the tellings for which there is nothing to say at present, and
+    /// puts the others last, because they say nothing about what the call itself changes. `None` if nothing of it is held.
+    pub(crate) fn departs(self: &Arc<Self>, jobs: &mut Vec<Job>) -> Option<Departure> {
+        if !jobs.iter().any(|job| job.request.concerns_a_holder()) {
+            return None;
+        }
+        let mut unsaid = Vec::new();
+        let departure = self.enter(jobs, &mut unsaid);
+        // Not before the books are closed again, which they lock.
+        drop(unsaid);
+        departure
+    }
+
+    fn enter(self: &Arc<Self>, jobs: &mut Vec<Job>, unsaid: &mut Vec<Job>) -> Option<Departure> {
+        let mut identity = self.identity();
+        if identity.process != process::id() {
+            // A child of a fork. It has what its parent had, but holds nothing of it.
+            (identity.id, identity.process) = (random_id(), process::id());
+            identity.books = Books::default();
+        }
+        let books = &mut identity.books;
+        let is_unsaid = |job: &mut Job| match &job.request.work {
+            Work::Tell(telling) => match books.known(&telling.name) {
+                Some(units) => {
+                    telling.units.store(units, Ordering::Relaxed);
+                    false
+                }
+                None => true,
+            },
+            _ => false,
+        };
+        unsaid.extend(jobs.extract_if(.., is_unsaid));
+        if jobs.is_empty() {
+            return None;
+        }
+        jobs.sort_by_key(|job| matches!(job.request.work, Work::Tell(_)));
+        let generation = books.departs();
+        let mut names = Vec::new();
+        for job in jobs.iter() {
+            let request = &job.request;
+            if let Some(owed) = &request.owed {
+                books.count(&owed.name, generation, minus(owed.units));
+                owed.left_in.store(generation, Ordering::Relaxed);
+            }
+            match &request.work {
+                Work::Decide(_) => {
+                    let held = request.held().filter_map(|index| request.names.get(index));
+                    names.extend(held.cloned());
+                }
+                Work::Tell(_) => {
+                    self.tells.fetch_add(1, Ordering::Relaxed);
+                    names.extend(request.names.first().cloned());
+                }
+                _ if request.owed.is_some() => names.extend(request.names.first().cloned()),
+                _ => {}
+            }
+        }
+        Some(Departure {
+            caller: Caller {
+                holder: identity.id,
+                generation,
+                lease_ms: u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX),
+            },
+            holder: Arc::clone(self),
+            names,
+            is_over: false,
+        })
+    }
+}
+
+/// A call with held charges, from its departure to its end. Dropped without an end, its outcome is unknown.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    caller: Caller,
+    holder: Arc<Holder>,
+    /// The keys that it may change.
+    names: Vec<Name>,
+    is_over: bool,
+}
+
+impl Departure {
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Enters what the call did. `seen` tells what was found of this process under a key of a request, by their positions.
+    pub(crate) fn answered(
+        mut self,
+        jobs: &[Job],
+        outcomes: &[(usize, Outcome)],
+        seen: impl Fn(usize, usize) -> Option<Held>,
+    ) {
+        let generation = self.caller.generation;
+        let mut newest = 0;
+        let mut identity = self.holder.identity();
+        for (position, outcome) in outcomes {
+            let Some(request) = jobs.get(*position).map(|job| &job.request) else {
+                continue;
+            };
+            match (&request.work, outcome) {
+                (Work::Decide(_), Ok(Some(decision))) => {
+                    for index in request.held() {
+                        let verdict = decision.verdicts().get(index);
+                        let taken = verdict.map_or(0, Verdict::taken);
+                        if let (Some(name), true) = (request.names.get(index), taken > 0) {
+                            identity.books.count(name, generation, plus(taken));
+                        }
+                        newest =
+                            newest.max(seen(*position, index).map_or(0, |held| held.generation));
+                    }
+                }
+                (Work::Tell(telling), Ok(_)) => {
+                    let is_lost = |held: &Held| !held.is_there && telling.units() > 0;
+                    if seen(*position, 0).as_ref().is_some_and(is_lost) {
+                        self.holder.lost_leases.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if newest > identity.books.generation() && identity.id == self.caller.holder {
+            // Somebody else writes as this process: a copy of its memory runs elsewhere.
+            identity.id = random_id();
+            identity.books.doubt_all();
+            self.holder.twins.fetch_add(1, Ordering::Relaxed);
+            self.holder.doubt.notify_one();
+        }
+        drop(identity);
+        self.is_over = true;
+        self.ends();
+    }
+
+    /// Takes back what was entered: the call has not run. Its jobs go on, or fail.
+    pub(crate) fn has_not_run(mut self, jobs: &[Job]) {
+        let mut identity = self.holder.identity();
+        for owed in jobs.iter().filter_map(|job| job.request.owed.as_ref()) {
+            identity
+                .books
+                .count(&owed.name, self.caller.generation, plus(owed.units));
+            owed.left_in.store(NOT_YET, Ordering::Relaxed);
+        }
+        drop(identity);
+        self.is_over = true;
+        self.ends();
+    }
+
+    fn ends(&self) {
+        let mut identity = self.holder.identity();
+        if identity.books.ends(self.caller.generation) {
+            drop(identity);
+            self.holder.settled.notify_one();
+        }
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut identity = self.holder.identity();
+        for name in mem::take(&mut self.names) {
+            identity.books.doubt(name);
+        }
+        drop(identity);
+        self.ends();
+        self.holder.doubt.notify_one();
+    }
+}
