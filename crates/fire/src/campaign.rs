@@ -22,6 +22,8 @@ use crate::fault::{Fault, Topology};
 use crate::flaw::Flaw;
 use crate::forger::Forgery;
 use crate::history::{Disturbance, Effect, History, Wait};
+use crate::hold::{LEASE, PLACES};
+use crate::holder::Places;
 use crate::kept::keep;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::stage::Stage;
@@ -105,6 +107,7 @@ impl Campaign {
         let mut other_wrongs = record.wrongs;
         other_wrongs.extend(ended_early);
         let (mut attempts, mut waits) = (record.attempts, record.waits);
+        other_wrongs.extend(held_for_ever(&run.stage.place()));
         match again(|| look(&run.stage.place(), self.seed)) {
             Ok(seen) => attempts.extend(seen),
             Err(error) => other_wrongs.push(format!("nobody could be asked at the end: {error}")),
@@ -134,6 +137,7 @@ impl Campaign {
             is_apart: self.topology == Topology::Cluster,
             waits,
             deadline_us: Some(micros(DEADLINE)),
+            holds: record.holds,
         };
         progress("checking");
         let mut report = Report {
@@ -142,7 +146,7 @@ impl Campaign {
             ..report(self.topology, &history, other_wrongs)
         };
         let is_sound = self.forgery.is_none() && self.flaw.is_none();
-        if is_sound && !report.findings.wrong.is_empty() {
+        if is_sound && !report.findings.is_possible() {
             let kept = keep(self.topology, self.seed, history)?;
             let line = format!("fire check {} judges it again", kept.display());
             report.evidence.insert(0, line);
@@ -278,6 +282,38 @@ const REFEREE: Asker = Asker {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The places that are not free one lease after all clients have ended.
+fn held_for_ever(place: &Place) -> Option<String> {
+    let left = || -> Result<Option<String>> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let backend = place.backend().deadline(Duration::from_secs(5));
+            let backend = backend.held_lease(LEASE).connect().await?;
+            let until = Instant::now() + LEASE + Duration::from_secs(2);
+            loop {
+                let mut taken = 0;
+                for places in Places::all() {
+                    // A key that is not read counts as taken.
+                    taken += PLACES - places.free(&backend).await.unwrap_or(0).min(PLACES);
+                }
+                if taken == 0 {
+                    return Ok(None);
+                }
+                if Instant::now() > until {
+                    return Ok(Some(format!("{taken} places are held by nobody")));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+    };
+    match again(left) {
+        Ok(held) => held,
+        Err(error) => Some(format!("nobody could look at what is held: {error}")),
+    }
 }
 
 /// The defects of the keys at the end.

@@ -15,10 +15,13 @@
 //! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
 //! kept the process waiting.
 //!
+//! For each key of a limit on how many at once: [no more than there are places](at_once), and no place refused that was free.
+//!
 //! For each process that asks through a limiter: of its [share](share) of each budget it let through no more than the share
 //! holds, and the refill while the backend fails.
 
 mod answers;
+mod at_once;
 mod attempts;
 mod course;
 mod credit;
@@ -35,6 +38,8 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use self::answers::misreported;
+pub use self::at_once::HeldFindings;
+use self::at_once::check_held;
 use self::attempts::{broken_promise, disagreement};
 use self::course::Courses;
 pub(crate) use self::patience::Waits;
@@ -70,6 +75,16 @@ pub struct Findings {
     pub by_share: u64,
     /// Retries after the promised time.
     pub promises: u64,
+    /// The findings about limits on how many at once.
+    pub held: HeldFindings,
+}
+
+impl Findings {
+    /// Says whether nothing impossible was found.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.wrong.is_empty() && self.held.wrong.is_empty()
+    }
 }
 
 /// Something impossible.
@@ -116,6 +131,7 @@ pub fn check(history: &History) -> Findings {
         findings.wrong.extend(wrongs);
     }
     findings.wrong.extend(share::overspent(history));
+    findings.held = check_held(&history.holds, &history.disturbances, &history.waits);
     for (budget, course) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
             let steps = timelines.of_budget(budget).steps();

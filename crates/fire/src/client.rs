@@ -17,6 +17,8 @@ use crate::attempt::{
 };
 use crate::door::Entrance;
 use crate::flaw::Flaw;
+use crate::hold::{Grant, Hold, LEASE};
+use crate::holder::Places;
 use crate::population::{Population, SHARED_CALLERS};
 
 /// The longest wait of a client for a retry that was promised to pass.
@@ -30,6 +32,9 @@ const HASTY: u8 = 16;
 
 /// The interval at which a process checks that it gets a processor.
 const TICK: Duration = Duration::from_millis(10);
+
+/// The number of a client's workers that hold places.
+const HOLDERS: u32 = 6;
 
 /// The number of receipts that a worker keeps to settle some day.
 const MOST_HELD: usize = 24;
@@ -93,6 +98,8 @@ pub enum Line {
     Ask(u64, Attempt),
     /// Its outcome and the time.
     Hear(u64, u64, Heard),
+    /// An attempt to hold a place, and once more when the place is given back.
+    Hold(u64, Hold),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.
     Late(u64, u64),
 }
@@ -124,7 +131,8 @@ async fn ask(orders: &Orders) -> Result<()> {
     let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     // Connected, so that its first attempts are not unknown; but the server may be away when the client starts.
     let backend = loop {
-        match orders.place.backend().deadline(deadline).connect().await {
+        let backend = orders.place.backend().deadline(deadline).held_lease(LEASE);
+        match backend.connect().await {
             Ok(backend) => break backend,
             Err(_away) if input.is_finished() => return Ok(()),
             Err(_away) => tokio::time::sleep(BREATH).await,
@@ -139,9 +147,10 @@ async fn ask(orders: &Orders) -> Result<()> {
         next: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
     });
-    let workers: Vec<_> = (0..orders.workers)
+    let mut workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
+    workers.extend((0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), holder))));
     tokio::spawn(watch_the_machine());
     input.await??;
     client.is_over.store(true, Ordering::Release);
@@ -227,6 +236,26 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
             _ => Duration::ZERO,
         };
         tokio::time::sleep(pause + breath).await;
+    }
+    Ok(())
+}
+
+/// Holds one place after the other.
+async fn hold(client: Arc<Client>, holder: u32) -> std::io::Result<()> {
+    let orders = &client.orders;
+    let mut rng = Rng::with_seed(orders.seed ^ (u64::from(orders.number * HOLDERS + holder) << 16));
+    let places = Places::all();
+    while !client.is_over.load(Ordering::Acquire) {
+        let number = client.next.fetch_add(1, Ordering::Relaxed);
+        let wanted = &places[rng.usize(0..places.len())];
+        let backend = client.entrance.backend();
+        let said = |hold| say(&Line::Hold(number, hold));
+        let grant = wanted.hold(backend, &mut rng, now_us, said).await?;
+        let pause = match grant {
+            Grant::Held => Duration::from_micros(rng.u64(0..=orders.pause_us)),
+            Grant::Denied | Grant::Unknown => BREATH,
+        };
+        tokio::time::sleep(pause).await;
     }
     Ok(())
 }

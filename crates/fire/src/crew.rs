@@ -11,6 +11,7 @@ use crate::Result;
 use crate::attempt::{Attempt, Outcome};
 use crate::client::{Line, Orders, now_us};
 use crate::history::Wait;
+use crate::hold::Hold;
 
 /// The word that makes this program a client; its orders follow.
 pub const CLIENT: &str = "client";
@@ -33,6 +34,7 @@ pub(crate) struct Crew {
 pub(crate) struct Record {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) waits: Vec<Wait>,
+    pub(crate) holds: Vec<Hold>,
     /// The defects of the client itself.
     pub(crate) wrongs: Vec<String>,
 }
@@ -89,6 +91,7 @@ impl Crew {
                 Ok(record) => {
                     all.attempts.extend(record.attempts);
                     all.waits.extend(record.waits);
+                    all.holds.extend(record.holds);
                 }
                 Err(_panic) => all.wrongs.push("a record was not kept".to_owned()),
             }
@@ -129,6 +132,7 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
 /// Reads a client's record until it ends. Its open attempts have an unknown outcome.
 fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
+    let mut holds = HashMap::new();
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -143,6 +147,9 @@ fn record(process: u32, output: impl Read) -> Record {
                     record.attempts.push(attempt.heard(heard_us, heard));
                 }
             }
+            Ok(Line::Hold(number, hold)) => {
+                holds.insert(number, hold);
+            }
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,
                 from_us,
@@ -156,6 +163,7 @@ fn record(process: u32, output: impl Read) -> Record {
     let open = open.into_values();
     let open = open.map(|attempt| attempt.heard(ended_us, killed().into()));
     record.attempts.extend(open);
+    record.holds.extend(holds.into_values());
     record
 }
 

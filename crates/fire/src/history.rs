@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::Quota;
 
 use crate::attempt::Attempt;
+use crate::hold::Hold;
 
 /// The input of the checker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct History {
     pub waits: Vec<Wait>,
     /// The time within which each answer must come, if there is a bound.
     pub deadline_us: Option<u64>,
+    /// The attempts to hold a place, in any order.
+    #[serde(default)]
+    pub holds: Vec<Hold>,
 }
 
 /// A process got no processor, between two points in time.

@@ -25,6 +25,8 @@ mod fault;
 mod flaw;
 mod forger;
 mod history;
+mod hold;
+mod holder;
 mod kept;
 mod population;
 mod result;
@@ -36,13 +38,14 @@ pub use attempt::{
     Verb,
 };
 pub use campaign::{Campaign, DEADLINE, Report};
-pub use checker::{Findings, Wrong, check};
+pub use checker::{Findings, HeldFindings, Wrong, check};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
 pub use flaw::Flaw;
 pub use forger::Forgery;
 pub use history::{Disturbance, Effect, History, Home, Wait};
+pub use hold::{Grant, Hold};
 pub use kept::check_again;
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use result::Result;

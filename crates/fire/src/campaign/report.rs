@@ -37,7 +37,9 @@ impl Report {
     #[must_use]
     pub fn wrongs(&self) -> Vec<String> {
         let findings = self.findings.wrong.iter().map(ToString::to_string);
-        findings.chain(self.other_wrongs.iter().cloned()).collect()
+        let held = self.findings.held.wrong.iter().cloned();
+        let others = self.other_wrongs.iter().cloned();
+        findings.chain(held).chain(others).collect()
     }
 }
 

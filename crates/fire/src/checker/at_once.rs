@@ -1,0 +1,254 @@
+//! Says whether no more were held at once than may be, and whether places that were free were given out.
+//!
+//! Two bounds, for each key:
+//!
+//! * A place was given out although all were taken, if as many as there are were surely held from before the question until after
+//!   the answer. After each loss of data as many may be held once more, until the clients have told what they hold.
+//! * A place was refused although one was free, if fewer than there are can have been held. A place whose release was lost comes
+//!   back with the next telling, and one whose process has died with the end of its lease.
+
+use std::time::Duration;
+
+use crate::history::{Disturbance, Effect, Wait};
+use crate::hold::{Grant, Hold, KEYS, LEASE, LONGEST_HOLD, PLACES};
+
+/// The findings about what was held.
+#[derive(Clone, Debug, Default)]
+pub struct HeldFindings {
+    /// The impossible.
+    pub wrong: Vec<String>,
+    /// The places that were held.
+    pub held: u64,
+    /// The attempts that found none free.
+    pub denied: u64,
+    /// The held places that were judged by the number there is, without any loss before.
+    pub strict: u64,
+}
+
+/// The time after which every client has told what it holds: a third of a lease, with its jitter, and time to connect.
+const TOLD: Duration = Duration::from_millis(2_500 + 1_500);
+
+/// A client that is kept from its work, or from its servers, for this long may lose its leases.
+const TOO_LONG: Duration = Duration::from_millis(2_000);
+
+/// Judges what was held. The disturbances are those of the servers, and the waits those of the clients.
+pub(super) fn check_held(
+    holds: &[Hold],
+    disturbances: &[Disturbance],
+    waits: &[Wait],
+) -> HeldFindings {
+    let losses = losses(disturbances, waits);
+    let mut findings = HeldFindings::default();
+    for key in 0..KEYS {
+        let mut of_key: Vec<_> = holds.iter().filter(|hold| hold.key == key).collect();
+        of_key.sort_by_key(|hold| hold.sent_us);
+        for (position, hold) in of_key.iter().enumerate() {
+            let others = of_key.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != position);
+            let others: Vec<_> = others.map(|(_, other)| **other).collect();
+            match hold.outcome {
+                Grant::Held => {
+                    findings.held += 1;
+                    findings.judge_grant(hold, &others, &losses);
+                }
+                Grant::Denied => {
+                    findings.denied += 1;
+                    findings.judge_denial(hold, &others, disturbances, waits);
+                }
+                Grant::Unknown => {}
+            }
+        }
+    }
+    findings
+}
+
+impl HeldFindings {
+    fn judge_grant(&mut self, hold: &Hold, others: &[Hold], losses: &[(u64, u64)]) {
+        let held: Vec<_> = others
+            .iter()
+            .filter(|other| other.is_held_from_to(hold.sent_us, hold.heard_us))
+            .collect();
+        let since_us = held.iter().map(|other| other.sent_us).min();
+        let since_us = since_us.unwrap_or(hold.sent_us).min(hold.sent_us);
+        let lost = losses
+            .iter()
+            .filter(|(from_us, to_us)| *from_us <= hold.heard_us && *to_us >= since_us);
+        let lost = lost.count() as u64;
+        self.strict += u64::from(lost == 0);
+        if held.len() as u64 >= PLACES * (1 + lost) {
+            self.wrong.push(format!(
+                "key {} at {}: {} are held by others, of {PLACES} places and {lost} losses: {hold:?}",
+                hold.key,
+                hold.heard_us,
+                held.len()
+            ));
+        }
+    }
+
+    fn judge_denial(
+        &mut self,
+        hold: &Hold,
+        others: &[Hold],
+        disturbances: &[Disturbance],
+        waits: &[Wait],
+    ) {
+        let before_us = hold
+            .sent_us
+            .saturating_sub(micros(LEASE + LONGEST_HOLD + TOLD));
+        let meets = |from_us: u64, to_us: u64| from_us <= hold.heard_us && to_us >= before_us;
+        let is_disturbed = disturbances.iter().any(|it| meets(it.from_us, it.to_us))
+            || waits.iter().any(|it| meets(it.from_us, it.to_us));
+        if is_disturbed {
+            return;
+        }
+        let held = others
+            .iter()
+            .filter(|other| other.may_be_held_in(hold.sent_us, hold.heard_us))
+            .count();
+        if (held as u64) < PLACES {
+            self.wrong.push(format!(
+                "key {} at {}: {held} of {PLACES} places can be held by others, and one was refused: {hold:?}",
+                hold.key, hold.heard_us
+            ));
+        }
+    }
+}
+
+impl Hold {
+    fn is_held_from_to(&self, from_us: u64, to_us: u64) -> bool {
+        self.outcome == Grant::Held
+            && self.heard_us <= from_us
+            && self.until_us.is_some_and(|until_us| until_us >= to_us)
+    }
+
+    fn may_be_held_in(&self, from_us: u64, to_us: u64) -> bool {
+        let longest_us = match (self.outcome, self.until_us) {
+            (Grant::Denied, _) => return false,
+            (Grant::Held, Some(until_us)) => until_us + micros(TOLD),
+            (Grant::Held, None) => self.heard_us + micros(LONGEST_HOLD + LEASE + TOLD),
+            (Grant::Unknown, _) => self.heard_us + micros(LEASE + TOLD),
+        };
+        self.sent_us <= to_us && longest_us >= from_us
+    }
+}
+
+/// The times in which the servers may count less than is held: data or leases were lost, and not all has been told since.
+fn losses(disturbances: &[Disturbance], waits: &[Wait]) -> Vec<(u64, u64)> {
+    let told_us = micros(TOLD);
+    let too_long_us = micros(TOO_LONG);
+    let servers = disturbances.iter().filter(|it| match it.effect {
+        Effect::Loss | Effect::MaybeLoss | Effect::Clock(_) => true,
+        Effect::Trouble => it.to_us.saturating_sub(it.from_us) >= too_long_us,
+    });
+    let clients = waits
+        .iter()
+        .filter(|it| it.to_us.saturating_sub(it.from_us) >= too_long_us);
+    servers
+        .map(|it| (it.from_us, it.to_us + told_us))
+        .chain(clients.map(|it| (it.from_us, it.to_us + told_us)))
+        .collect()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn held(sent_us: u64, until_us: u64) -> Hold {
+        Hold {
+            key: 0,
+            sent_us,
+            heard_us: sent_us + 10,
+            outcome: Grant::Held,
+            until_us: Some(until_us),
+        }
+    }
+
+    fn denied(sent_us: u64) -> Hold {
+        Hold {
+            outcome: Grant::Denied,
+            until_us: None,
+            ..held(sent_us, 0)
+        }
+    }
+
+    fn all_taken(from_us: u64) -> Vec<Hold> {
+        (0..PLACES)
+            .map(|n| held(from_us + n, from_us + 20 * SECOND))
+            .collect()
+    }
+
+    fn wrongs(holds: &[Hold], disturbances: &[Disturbance]) -> usize {
+        check_held(holds, disturbances, &[]).wrong.len()
+    }
+
+    #[test]
+    fn one_more_than_there_are_places_is_wrong_and_one_that_may_have_ended_is_not() {
+        let mut holds = all_taken(100 * SECOND);
+        assert_eq!(wrongs(&holds, &[]), 0);
+        holds.push(held(101 * SECOND, 102 * SECOND));
+        assert_eq!(wrongs(&holds, &[]), 1);
+
+        // The first ended while the question was under way.
+        holds[0].until_us = Some(101 * SECOND + 5);
+        assert_eq!(wrongs(&holds, &[]), 0);
+        // Nobody knows what became of a process that died.
+        holds[0].until_us = None;
+        assert_eq!(wrongs(&holds, &[]), 0);
+    }
+
+    #[test]
+    fn a_loss_lets_in_as_many_once_more_and_no_more() {
+        let mut holds = all_taken(100 * SECOND);
+        holds.extend(all_taken(102 * SECOND));
+        let loss = Disturbance::of_all(Effect::Loss, 101 * SECOND, 101 * SECOND + 1);
+        assert_eq!(wrongs(&holds, &[loss]), 0);
+        assert!(wrongs(&holds, &[]) > 0);
+        holds.push(held(103 * SECOND, 104 * SECOND));
+        assert_eq!(wrongs(&holds, &[loss]), 1);
+        // Once all is told, nobody is let in.
+        let late = held(110 * SECOND, 111 * SECOND);
+        let since = all_taken(109 * SECOND);
+        let holds: Vec<_> = since.into_iter().chain([late]).collect();
+        assert_eq!(wrongs(&holds, &[loss]), 1);
+    }
+
+    #[test]
+    fn trouble_excuses_what_is_longer_than_a_lease_lives_untold() {
+        let mut holds = all_taken(100 * SECOND);
+        holds.push(held(105 * SECOND, 106 * SECOND));
+        let short = Disturbance::trouble(101 * SECOND, 102 * SECOND);
+        let long = Disturbance::trouble(101 * SECOND, 104 * SECOND);
+        assert_eq!((wrongs(&holds, &[short]), wrongs(&holds, &[long])), (1, 0));
+    }
+
+    #[test]
+    fn a_refusal_while_a_place_is_free_is_wrong() {
+        let mut holds = vec![denied(200 * SECOND)];
+        assert_eq!(wrongs(&holds, &[]), 1);
+        let trouble = Disturbance::trouble(199 * SECOND, 199 * SECOND);
+        assert_eq!(wrongs(&holds, &[trouble]), 0);
+
+        // Not if all were taken, nor if their release may have been lost,
+        holds.extend(all_taken(190 * SECOND));
+        assert_eq!(wrongs(&holds, &[]), 0);
+        for hold in &mut holds[1..] {
+            hold.until_us = Some(197 * SECOND);
+        }
+        assert_eq!(wrongs(&holds, &[]), 0);
+        // but if they were told meanwhile.
+        holds[1].until_us = Some(195 * SECOND);
+        assert_eq!(wrongs(&holds, &[]), 1);
+        // A process that died holds until its lease ends.
+        holds[1].until_us = None;
+        assert_eq!(wrongs(&holds, &[]), 0);
+        // So does a question without an answer.
+        holds[1].outcome = Grant::Unknown;
+        assert_eq!(wrongs(&holds, &[]), 0);
+    }
+}
