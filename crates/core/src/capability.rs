@@ -46,8 +46,8 @@ impl fmt::Display for Capability {
     }
 }
 
-/// The abilities of a [`Backend`](crate::Backend) beyond quotas, which every backend has. None by default: no backend of this
-/// crate's version has any.
+/// The abilities of a [`Backend`](crate::Backend) beyond quotas, which every backend has. None by default, so that a limiter
+/// that needs more is refused while it is built.
 ///
 /// ```
 /// use tollgate::{Capabilities, Capability};
