@@ -36,11 +36,17 @@ pub enum Forgery {
     DebitLost,
     /// A reset says that it is done, and did nothing.
     ResetIdle,
+    /// One more may be held than there are places.
+    HeldOneMore,
+    /// What is held is not counted.
+    HeldUncounted,
+    /// What is held is given back twice.
+    ReleaseTwice,
 }
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -53,6 +59,9 @@ impl Forgery {
         Self::CreditLost,
         Self::DebitLost,
         Self::ResetIdle,
+        Self::HeldOneMore,
+        Self::HeldUncounted,
+        Self::ReleaseTwice,
     ];
 
     /// The name.
@@ -71,6 +80,9 @@ impl Forgery {
             Self::CreditLost => "credit-lost",
             Self::DebitLost => "debit-lost",
             Self::ResetIdle => "reset-idle",
+            Self::HeldOneMore => "held-one-more",
+            Self::HeldUncounted => "held-uncounted",
+            Self::ReleaseTwice => "release-twice",
         }
     }
 
@@ -97,6 +109,15 @@ impl Forgery {
             Self::ResetIdle => (
                 settles,
                 "if verb ~= RESET and state_of(i, charge) then".to_owned(),
+            ),
+            Self::HeldOneMore => (
+                "state.total + charge.cost <= charge.quota.limit",
+                "state.total + charge.cost <= charge.quota.limit + 1".to_owned(),
+            ),
+            Self::HeldUncounted => ("count(state, charge.cost)", String::new()),
+            Self::ReleaseTwice => (
+                "count(state, -units)",
+                "count(state, -2 * units)".to_owned(),
             ),
             _ => return None,
         })

@@ -56,7 +56,11 @@ fn a_script_that_is_wrong_is_caught() {
         let run = ["--topology", "single", "--seconds", "1", "--seed", "11"];
         let run = [&run[..], &forge].concat();
         // By a finding about a decision or a key, and not because the run failed.
-        let told = ["WRONG: single: attempt", "keys never expire"];
+        let told = [
+            "WRONG: single: attempt",
+            "WRONG: single: key",
+            "keys never expire",
+        ];
         let is_caught = (0..TRIES).any(|_| {
             let (is_well, text) = fire(&run);
             !is_well && told.iter().any(|wrong| text.contains(wrong))
