@@ -250,7 +250,9 @@ async fn hold(client: Arc<Client>, holder: u32) -> std::io::Result<()> {
         let wanted = &places[rng.usize(0..places.len())];
         let backend = client.entrance.backend();
         let said = |hold| say(&Line::Hold(number, hold));
-        let grant = wanted.hold(backend, &mut rng, now_us, said).await?;
+        let grant = wanted
+            .hold(backend, orders.number, &mut rng, now_us, said)
+            .await?;
         let pause = match grant {
             Grant::Held => Duration::from_micros(rng.u64(0..=orders.pause_us)),
             Grant::Denied | Grant::Unknown => BREATH,

@@ -11,7 +11,7 @@ pub(crate) const PLACES: u64 = 3;
 pub(crate) const KEYS: u32 = 4;
 
 /// The life of a lease: short, so that lost ones come back within a run.
-pub(crate) const LEASE: Duration = Duration::from_secs(6);
+pub(crate) const LEASE: Duration = Duration::from_secs(12);
 
 /// The longest time for which a client holds a place.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_millis(1_500);
@@ -19,6 +19,8 @@ pub(crate) const LONGEST_HOLD: Duration = Duration::from_millis(1_500);
 /// One attempt to hold a place. Times are of the clients' clock, in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
+    /// The number of the process.
+    pub process: u32,
     /// The key.
     pub key: u32,
     /// The time of the question.

@@ -54,12 +54,14 @@ impl Places {
     pub(crate) async fn hold(
         &self,
         backend: &impl Backend,
+        process: u32,
         rng: &mut Rng,
         now_us: fn() -> u64,
         mut say: impl FnMut(Hold) -> std::io::Result<()>,
     ) -> std::io::Result<Grant> {
         let charge = self.charge(1, Mode::Enforce);
         let mut hold = Hold {
+            process,
             key: self.number,
             sent_us: now_us(),
             heard_us: 0,

@@ -25,11 +25,12 @@ pub struct HeldFindings {
     pub strict: u64,
 }
 
-/// The time after which every client has told what it holds: a third of a lease, with its jitter, and time to connect.
-const TOLD: Duration = Duration::from_millis(2_500 + 1_500);
+/// The time after which every client has told what it holds: a third of a lease, the time for which a silent connection is kept,
+/// since nothing is told while the fate of a call is unknown, and time to connect.
+const TOLD: Duration = Duration::from_millis(4_000 + 3_000 + 1_500);
 
 /// A client that is kept from its work, or from its servers, for this long may lose its leases.
-const TOO_LONG: Duration = Duration::from_millis(2_000);
+const TOO_LONG: Duration = Duration::from_millis(4_000);
 
 /// Judges what was held. The disturbances are those of the servers, and the waits those of the clients.
 pub(super) fn check_held(
@@ -143,10 +144,23 @@ fn losses(disturbances: &[Disturbance], waits: &[Wait]) -> Vec<(u64, u64)> {
     let clients = waits
         .iter()
         .filter(|it| it.to_us.saturating_sub(it.from_us) >= too_long_us);
-    servers
+    let losses = servers
         .map(|it| (it.from_us, it.to_us + told_us))
-        .chain(clients.map(|it| (it.from_us, it.to_us + told_us)))
-        .collect()
+        .chain(clients.map(|it| (it.from_us, it.to_us + told_us)));
+    losses.map(|loss| put_off(loss, disturbances)).collect()
+}
+
+/// The time of a loss, longer by the time for which trouble keeps clients from telling.
+fn put_off((from_us, to_us): (u64, u64), disturbances: &[Disturbance]) -> (u64, u64) {
+    // In the order in which they began.
+    let untold_us = disturbances.iter().fold(to_us, |until_us, it| {
+        if it.to_us >= from_us && it.from_us <= until_us {
+            until_us + it.to_us.saturating_sub(it.from_us.max(from_us))
+        } else {
+            until_us
+        }
+    });
+    (from_us, untold_us)
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -161,6 +175,7 @@ mod tests {
 
     fn held(sent_us: u64, until_us: u64) -> Hold {
         Hold {
+            process: 0,
             key: 0,
             sent_us,
             heard_us: sent_us + 10,
@@ -212,8 +227,8 @@ mod tests {
         holds.push(held(103 * SECOND, 104 * SECOND));
         assert_eq!(wrongs(&holds, &[loss]), 1);
         // Once all is told, nobody is let in.
-        let late = held(110 * SECOND, 111 * SECOND);
-        let since = all_taken(109 * SECOND);
+        let late = held(112 * SECOND, 113 * SECOND);
+        let since = all_taken(111 * SECOND);
         let holds: Vec<_> = since.into_iter().chain([late]).collect();
         assert_eq!(wrongs(&holds, &[loss]), 1);
     }
@@ -221,10 +236,17 @@ mod tests {
     #[test]
     fn trouble_excuses_what_is_longer_than_a_lease_lives_untold() {
         let mut holds = all_taken(100 * SECOND);
-        holds.push(held(105 * SECOND, 106 * SECOND));
+        holds.push(held(104 * SECOND, 105 * SECOND));
         let short = Disturbance::trouble(101 * SECOND, 102 * SECOND);
-        let long = Disturbance::trouble(101 * SECOND, 104 * SECOND);
+        let long = Disturbance::trouble(101 * SECOND, 105 * SECOND);
         assert_eq!((wrongs(&holds, &[short]), wrongs(&holds, &[long])), (1, 0));
+
+        // After a loss, nothing is told while there is trouble.
+        let loss = Disturbance::of_all(Effect::Loss, 95 * SECOND, 95 * SECOND);
+        assert_eq!(
+            (wrongs(&holds, &[loss]), wrongs(&holds, &[loss, short])),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -238,11 +260,11 @@ mod tests {
         holds.extend(all_taken(190 * SECOND));
         assert_eq!(wrongs(&holds, &[]), 0);
         for hold in &mut holds[1..] {
-            hold.until_us = Some(197 * SECOND);
+            hold.until_us = Some(193 * SECOND);
         }
         assert_eq!(wrongs(&holds, &[]), 0);
         // but if they were told meanwhile.
-        holds[1].until_us = Some(195 * SECOND);
+        holds[1].until_us = Some(191 * SECOND);
         assert_eq!(wrongs(&holds, &[]), 1);
         // A process that died holds until its lease ends.
         holds[1].until_us = None;
