@@ -1,4 +1,4 @@
-//! A decision about known keys allocates nothing.
+//! A decision about known keys allocates nothing. One test, because the allocator counts for all threads.
 
 mod common;
 
@@ -15,6 +15,11 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[test]
 fn a_decision_about_known_keys_allocates_nothing() {
+    quotas_are_decided_without_an_allocation();
+    places_are_taken_and_given_back_without_an_allocation();
+}
+
+fn quotas_are_decided_without_an_allocation() {
     // given two keys, one of them long, that were seen before
     let backend = MemoryBackend::new();
     let keys = [Key::from("alice"), Key::bytes(&[7; 100])];
@@ -36,8 +41,7 @@ fn a_decision_about_known_keys_allocates_nothing() {
     }
 }
 
-#[test]
-fn to_take_and_to_give_back_of_a_known_key_allocates_nothing() {
+fn places_are_taken_and_given_back_without_an_allocation() {
     let backend = MemoryBackend::new();
     let quota = Quota::from(Concurrent::at_most(2));
     let scope = Scope::of("allocations-held", 0, &quota);

@@ -7,6 +7,7 @@
 //! * A place was refused although one was free, if fewer than there are can have been held. A place whose release was lost comes
 //!   back with the next telling, and one whose process has died with the end of its lease.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::history::{Disturbance, Effect, Wait};
@@ -23,6 +24,8 @@ pub struct HeldFindings {
     pub denied: u64,
     /// The held places that were judged by the number there is, without any loss before.
     pub strict: u64,
+    /// The refused attempts that were judged.
+    pub refused: u64,
 }
 
 /// The time after which every client has told what it holds: a third of a lease, the time for which a silent connection is kept,
@@ -38,7 +41,13 @@ pub(super) fn check_held(
     disturbances: &[Disturbance],
     waits: &[Wait],
 ) -> HeldFindings {
-    let losses = losses(disturbances, waits);
+    // Of clients that hold: one that looks at the end, when all is over, may wait as it likes.
+    let clients: HashSet<_> = holds.iter().map(|hold| hold.process).collect();
+    let waits: Vec<_> = { waits.iter() }
+        .filter(|wait| clients.contains(&wait.process))
+        .copied()
+        .collect();
+    let losses = losses(disturbances, &waits);
     let mut findings = HeldFindings::default();
     for key in 0..KEYS {
         let mut of_key: Vec<_> = holds.iter().filter(|hold| hold.key == key).collect();
@@ -54,7 +63,7 @@ pub(super) fn check_held(
                 }
                 Grant::Denied => {
                     findings.denied += 1;
-                    findings.judge_denial(hold, &others, disturbances, waits);
+                    findings.judge_denial(hold, &others, disturbances, &waits);
                 }
                 Grant::Unknown => {}
             }
@@ -102,6 +111,7 @@ impl HeldFindings {
         if is_disturbed {
             return;
         }
+        self.refused += 1;
         let held = others
             .iter()
             .filter(|other| other.may_be_held_in(hold.sent_us, hold.heard_us))
@@ -145,8 +155,8 @@ fn losses(disturbances: &[Disturbance], waits: &[Wait]) -> Vec<(u64, u64)> {
         .iter()
         .filter(|it| it.to_us.saturating_sub(it.from_us) >= too_long_us);
     let losses = servers
-        .map(|it| (it.from_us, it.to_us + told_us))
-        .chain(clients.map(|it| (it.from_us, it.to_us + told_us)));
+        .map(|it| (it.from_us, it.to_us.saturating_add(told_us)))
+        .chain(clients.map(|it| (it.from_us, it.to_us.saturating_add(told_us))));
     losses.map(|loss| put_off(loss, disturbances)).collect()
 }
 
@@ -155,7 +165,7 @@ fn put_off((from_us, to_us): (u64, u64), disturbances: &[Disturbance]) -> (u64, 
     // In the order in which they began.
     let untold_us = disturbances.iter().fold(to_us, |until_us, it| {
         if it.to_us >= from_us && it.from_us <= until_us {
-            until_us + it.to_us.saturating_sub(it.from_us.max(from_us))
+            until_us.saturating_add(it.to_us.saturating_sub(it.from_us.max(from_us)))
         } else {
             until_us
         }
@@ -252,6 +262,14 @@ mod tests {
     fn a_refusal_while_a_place_is_free_is_wrong() {
         let mut holds = vec![denied(200 * SECOND)];
         assert_eq!(wrongs(&holds, &[]), 1);
+        // Who waits without holding excuses nobody.
+        let wait = |process| Wait {
+            process,
+            from_us: 0,
+            to_us: u64::MAX,
+        };
+        assert_eq!(check_held(&holds, &[], &[wait(7)]).wrong.len(), 1);
+        assert_eq!(check_held(&holds, &[], &[wait(0)]).wrong.len(), 0);
         let trouble = Disturbance::trouble(199 * SECOND, 199 * SECOND);
         assert_eq!(wrongs(&holds, &[trouble]), 0);
 

@@ -45,8 +45,11 @@ impl Standing {
             },
             None => Self {
                 is_timeless: told.is_none() || !one.is_held(),
-                // Forms that must state a time do not say 0: the caller would come back at once.
-                seconds: told.unwrap_or_else(|| told_seconds(verdict.reset_after())),
+                seconds: told.unwrap_or_else(|| match one.is_held() {
+                    // Forms that must state a time do not say 0: the caller would come back at once.
+                    true => 1,
+                    false => whole_seconds(verdict.reset_after()),
+                }),
                 ..stands(0, verdict.reset_after())
             },
         }
