@@ -1,5 +1,7 @@
 //! A decision about known keys allocates nothing. One test, because the allocator counts for all threads.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::alloc::System;
