@@ -1,4 +1,4 @@
-//! What is held until it is released. A backend that does not say that it [can](Capability::Held) passes these tests unasked.
+//! Limits on how many at once. A backend that does not say that it [can](Capability::Held) passes these tests unasked.
 
 use std::time::Duration;
 

@@ -38,9 +38,9 @@ pub enum Forgery {
     ResetIdle,
     /// One more may be held than there are places.
     HeldOneMore,
-    /// What is held is not counted.
+    /// An acquire is not counted.
     HeldUncounted,
-    /// What is held is given back twice.
+    /// A release is done twice.
     ReleaseTwice,
 }
 

@@ -1,4 +1,4 @@
-//! What a request holds, kept for longer than its response.
+//! Leases: they hold for longer than the response.
 
 use std::fmt;
 

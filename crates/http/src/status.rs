@@ -132,7 +132,7 @@ impl RateLimitStatus {
     }
 
     /// True if something is held for the request.
-    // Whoever enters a charge does so before the response is there, so that no other order is needed.
+    // Charges are entered before the response is there, so that no other order is needed.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
         self.outermost_handle().holds.load(Ordering::Relaxed)

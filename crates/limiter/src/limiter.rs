@@ -412,7 +412,7 @@ impl Limiter {
         }
     }
 
-    /// What was held has been given back.
+    /// A held charge has been given back.
     pub(crate) fn released(&self, verdict: &PolicyVerdict, key: &Key) {
         self.0.observers.corrected(verdict, key, Cause::Released);
     }

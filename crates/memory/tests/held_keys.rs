@@ -1,4 +1,4 @@
-//! What is held: never forgotten, never above its limit, given back once.
+//! Held units: never forgotten, never above their limit, given back once.
 
 #![allow(
     clippy::panic,

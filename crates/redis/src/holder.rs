@@ -1,4 +1,4 @@
-//! What this process holds under limits on how many at once, and how the fleet learns of it.
+//! The holdings of this process under limits on how many at once, and how the fleet learns of them.
 //!
 //! Each key in Redis has one entry for each process that holds something there, see `lua/held.lua`. Acquires and releases change
 //! it as they come. They may be lost, be late, or be answered to nobody, and a server may lose what it knew. So the process keeps
@@ -164,7 +164,7 @@ impl Drop for Owed {
     }
 }
 
-/// What a key is told. At most one telling of each key is on its way.
+/// A telling of one key. At most one of each key is on its way.
 #[derive(Debug)]
 pub(crate) struct Telling {
     pub(crate) holder: Arc<Holder>,
@@ -173,7 +173,7 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// What all calls of earlier generations hold, as of the departure.
+    /// The units that all calls of earlier generations hold, as of the departure.
     pub(crate) fn units(&self) -> u64 {
         self.units.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What a request holds is given back exactly once, however the request ends: over real sockets, by what other callers then get.
+//! Requests give back exactly once, however they end: over real sockets, by what other callers then get.
 
 #![cfg(feature = "axum")]
 #![allow(

@@ -1,4 +1,4 @@
-//! What a request holds in several layers, and under whatever stands between them, stays held until its own response is over.
+//! Requests in several layers hold until their own response is over, whatever stands between the layers.
 
 #![cfg(feature = "axum")]
 #![allow(

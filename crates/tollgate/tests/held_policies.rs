@@ -1,4 +1,4 @@
-//! What is held under policies that change, differ by tier, weigh, fail, or charge by the response as well.
+//! Held limits under policies that change, differ by tier, weigh, fail, or charge by the response as well.
 
 #![cfg(feature = "axum")]
 #![allow(

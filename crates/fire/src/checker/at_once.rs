@@ -222,7 +222,7 @@ mod tests {
         // The first ended while the question was under way.
         holds[0].until_us = Some(101 * SECOND + 5);
         assert_eq!(wrongs(&holds, &[]), 0);
-        // Nobody knows what became of a process that died.
+        // The end of a process that died is unknown.
         holds[0].until_us = None;
         assert_eq!(wrongs(&holds, &[]), 0);
     }
@@ -262,7 +262,7 @@ mod tests {
     fn a_refusal_while_a_place_is_free_is_wrong() {
         let mut holds = vec![denied(200 * SECOND)];
         assert_eq!(wrongs(&holds, &[]), 1);
-        // Who waits without holding excuses nobody.
+        // The wait of a process that holds nothing is no excuse.
         let wait = |process| Wait {
             process,
             from_us: 0,

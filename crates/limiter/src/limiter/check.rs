@@ -219,7 +219,7 @@ enum Outcome {
         verdicts: Vec<Verdict>,
         ledger: Ledger,
     },
-    /// What is held all the same is given back when the ledger is dropped.
+    /// The ledger gives back what is held all the same when it is dropped.
     Undecided(BackendError, Ledger),
     Unlimited,
     Blocked(Block),

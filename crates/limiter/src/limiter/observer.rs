@@ -118,7 +118,7 @@ pub enum Cause {
     /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
     /// how full the budget is then.
     Settled,
-    /// What was held was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
+    /// A held charge was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
     Released,
 }
 

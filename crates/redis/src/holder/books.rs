@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::name::Name;
 
-/// What each key holds. A key that is not in the books holds nothing.
+/// The holdings of each key. A key that is not in the books holds nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Books {
     generation: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Books {
     rows: HashMap<Name, Row>,
 }
 
-/// What calls of this process have done to a key, as far as is known.
+/// The effect of this process's calls on a key, as far as is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     /// By all calls of generations before `generation`.
@@ -105,7 +105,7 @@ impl Books {
         self.rows.values_mut().for_each(|row| row.in_doubt = true);
     }
 
-    /// What the calls of all earlier generations hold of a key; `None` while that is not known.
+    /// The units that the calls of all earlier generations hold of a key; `None` while that is not known.
     pub(crate) fn known(&mut self, name: &Name) -> Option<u64> {
         if !self.is_settled() {
             return None;

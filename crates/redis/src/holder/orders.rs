@@ -29,7 +29,7 @@ enum End {
 struct Call {
     verb: Verb,
     generation: u64,
-    /// Whether it was admitted, once it has run.
+    /// True if it was admitted, once it has run.
     ran: Option<bool>,
     end: Option<End>,
 }

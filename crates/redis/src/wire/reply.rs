@@ -133,7 +133,7 @@ enum Slot<'a> {
     /// Empty if the key was missing.
     Found(Option<&'a [u8]>),
     Live(State),
-    /// What is held, and the part of this process.
+    /// The units that are held, and the part of this process.
     Held(State, Part),
     /// One that takes nothing, for this reason.
     Barred(FailureKind),

@@ -35,7 +35,7 @@ pub(super) struct HeldDigest {
     pub(super) own: OwnEntry,
 }
 
-/// What a key says of the process that called.
+/// The part of a key's answer that is about the process that called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnEntry {
     /// It holds so many units. Below 0 while a release has come and the telling of its acquire has not.

@@ -1,4 +1,4 @@
-//! What is held, against the model: calls of several processes in random orders, late ones among them, by a clock that steps.
+//! Held limits against the model: calls of several processes in random orders, late ones among them, by a clock that steps.
 
 use std::collections::{BTreeSet, HashMap};
 
