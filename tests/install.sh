@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the commands and the Python packages that the tests call available, and changes nothing when they are all there.
 #
-#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk, for the benchmarks over HTTP
+#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk, taskset and nginx, for the benchmarks
+#                                     over HTTP
 #
 # On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
 # says exactly what to install, and fails.
@@ -15,6 +16,7 @@ commands=(cc curl faketime protoc python3 python3-venv redis-server redis-sentin
 package_of() {
   case "$1" in
     cc) echo build-essential ;;
+    nginx) echo nginx-light ;;
     protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
     taskset) echo util-linux ;;
@@ -87,7 +89,7 @@ fi
 policy=/usr/sbin/policy-rc.d
 policy_is_ours=no
 services=()
-for service in redis-server redis-sentinel; do
+for service in redis-server redis-sentinel nginx; do
   [ -e "/etc/init.d/$service" ] || services+=("$service")
 done
 

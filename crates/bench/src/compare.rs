@@ -30,10 +30,17 @@ pub(crate) struct Compare {
     /// Measures nothing: writes the pages anew from the last report
     #[arg(long, conflicts_with = "quick")]
     again: bool,
+    /// Measures limits on how many at once over HTTP alone, and prints the table: no page is written
+    #[arg(long, conflicts_with = "again")]
+    at_once: bool,
 }
 
 impl Compare {
     pub(crate) fn run(&self) -> Result<()> {
+        if self.at_once {
+            print!("{}", pages::served(&http::measure_at_once(self.quick)?));
+            return Ok(());
+        }
         let report = if self.again {
             last()?
         } else {
@@ -109,6 +116,9 @@ fn measured(quick: bool) -> Result<Report> {
     if !wrk {
         not_measured.push("There is no wrk or no taskset here (`tests/install.sh wrk taskset` installs them): nothing over HTTP.".to_owned());
     }
+    if wrk && !http::has_nginx() {
+        not_measured.push("There is no nginx here (`tests/install.sh nginx` installs it): nothing beside `limit_conn`.".to_owned());
+    }
     let redis = is_there(&tollgate_testkit::server_binary());
     if !redis {
         not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
@@ -135,6 +145,11 @@ fn measured(quick: bool) -> Result<Report> {
         },
         http: if redis && wrk {
             http::measure(quick)?
+        } else {
+            Vec::new()
+        },
+        at_once: if redis && wrk {
+            http::measure_at_once(quick)?
         } else {
             Vec::new()
         },

@@ -17,6 +17,7 @@ use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
 use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer};
+use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -76,6 +77,8 @@ scenarios! {
     BareStreamed "bare-streamed" "the service alone, with a body that is sent",
     TollgateHeld "tollgate-held" "layer, held until the end of a body that has ended, headers off, not readable",
     TollgateHeldStreamed "tollgate-held-streamed" "the same, until a body is dropped that is sent",
+    ConcurrencyLimit "concurrency-limit" "tower's ConcurrencyLimit, one for all callers, until the response's head",
+    ConcurrencyLimitStreamed "concurrency-limit-streamed" "the same, on a response whose body is sent",
     BareIpv6 "bare-ipv6" "the service alone, to peers in IPv6",
     TollgateIpv6 "tollgate-ipv6" "as plain, to peers in IPv6, each in a /64 of its own",
     BarePost "bare-post" "the service alone, a POST on a path",
@@ -134,7 +137,7 @@ impl Scenario {
             Self::TollgateOneRoute | Self::TollgateHundredRoutes | Self::AxumHundredRoutes => {
                 Some(Self::BareRoute)
             }
-            Self::TollgateHeldStreamed => Some(Self::BareStreamed),
+            Self::TollgateHeldStreamed | Self::ConcurrencyLimitStreamed => Some(Self::BareStreamed),
             Self::TollgateIpv6 => Some(Self::BareIpv6),
             Self::TollgatePost | Self::TollgatePostHeaders => Some(Self::BarePost),
             Self::TollgateTyped | Self::GovernorTyped | Self::AxumGovernorTyped => {
@@ -198,6 +201,8 @@ impl Scenario {
             Self::BareStreamed => serve(Streamed),
             Self::TollgateHeld => serve(holding().layer(Nothing)),
             Self::TollgateHeldStreamed => serve(holding().layer(Streamed)),
+            Self::ConcurrencyLimit => serve(ConcurrencyLimit::new(Nothing, PLACES)),
+            Self::ConcurrencyLimitStreamed => serve(ConcurrencyLimit::new(Streamed, PLACES)),
             Self::BareIpv6 => serve_ipv6(Nothing),
             Self::TollgateIpv6 => serve_ipv6(plain().layer(Nothing)),
             Self::BarePost => serve_post(Nothing),
@@ -403,6 +408,7 @@ fn plain() -> RateLimitLayer {
 
 /// A limit that no caller here reaches.
 const AT_ONCE: Concurrent = Concurrent::at_most(1_000_000);
+const PLACES: usize = 1_000_000;
 
 fn holding() -> RateLimitLayer {
     RateLimitLayer::new(AT_ONCE)

@@ -1,10 +1,12 @@
 //! A server that says hello, behind one of the limiters, for wrk to drive.
 
 mod controls;
+mod nginx;
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
+use std::process;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,7 +17,8 @@ use clap::{Args, ValueEnum};
 use http::request::Parts;
 use http::{Request, Response};
 use tokio::net::TcpListener;
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RedisBackend, key};
+use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer, RedisBackend, key};
+use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -27,6 +30,9 @@ const HELLO: &str = "hello, world";
 
 /// More than wrk can spend.
 const PLENTY: Quota = Quota::per_second(1_000_000);
+
+/// More than a connection of wrk's has under way, and than all of them have: no request is refused, and none waits.
+const AT_ONCE: u32 = 1_000;
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -49,9 +55,14 @@ pub(crate) enum Who {
     RoundTrip,
     TollgateRedis,
     TowerRateLimitRedis,
+    TollgateAtOnce,
+    ConcurrencyLimit,
+    Nginx,
+    NginxLimitConn,
 }
 
 impl Who {
+    /// The rate limiters, after the server without one.
     pub(crate) const ALL: [Self; 9] = [
         Self::Bare,
         Self::SameHeaders,
@@ -64,6 +75,28 @@ impl Who {
         Self::TowerRateLimitRedis,
     ];
 
+    /// The limits on how many at once, after the servers without one.
+    pub(crate) const AT_ONCE: [Self; 5] = [
+        Self::Bare,
+        Self::TollgateAtOnce,
+        Self::ConcurrencyLimit,
+        Self::Nginx,
+        Self::NginxLimitConn,
+    ];
+
+    /// The server without a limiter that this one is compared with.
+    pub(crate) fn bare(self) -> Self {
+        if self.is_nginx() {
+            Self::Nginx
+        } else {
+            Self::Bare
+        }
+    }
+
+    pub(crate) fn is_nginx(self) -> bool {
+        matches!(self, Self::Nginx | Self::NginxLimitConn)
+    }
+
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -75,20 +108,27 @@ impl Who {
             Self::RoundTrip => "bare, after a `PING`",
             Self::TollgateRedis => "Tollgate, Redis",
             Self::TowerRateLimitRedis => "tower-rate-limit-redis",
+            Self::TollgateAtOnce => "Tollgate, memory, `1000 at once`",
+            Self::ConcurrencyLimit => "tower's `ConcurrencyLimit`",
+            Self::Nginx => "nginx, bare",
+            Self::NginxLimitConn => "nginx, `limit_conn`",
         }
     }
 }
 
 impl Serve {
-    /// Prints the port, and serves until the input ends, so that it ends with its parent process.
+    /// Prints the port and the process that serves, and serves until the input ends, so that it ends with its parent process.
     pub(crate) fn run(&self) -> Result<()> {
+        if self.who.is_nginx() {
+            return nginx::run(self.who == Who::NginxLimitConn);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
         runtime.block_on(async {
             let app = self.app().await?;
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            println!("{}", listener.local_addr()?.port());
+            println!("{} {}", listener.local_addr()?.port(), process::id());
             let app = app.into_make_service_with_connect_info::<SocketAddr>();
             tokio::spawn(axum::serve(listener, app).into_future());
             let end = || std::io::stdin().read_to_end(&mut Vec::new());
@@ -134,6 +174,14 @@ impl Serve {
                 app.layer(axum_governor::GovernorLayer::new(config))
             }
             Who::TowerRateLimitRedis => app.layer(peer_layer(&self.redis, ByPort).await?),
+            Who::TollgateAtOnce => {
+                let at_once = Concurrent::at_most(AT_ONCE.into());
+                app.layer(RateLimitLayer::new(
+                    Policy::new("api", at_once).key(by_port),
+                ))
+            }
+            Who::ConcurrencyLimit => app.layer(GlobalConcurrencyLimitLayer::new(AT_ONCE as usize)),
+            Who::Nginx | Who::NginxLimitConn => return Err("nginx is no router".into()),
         })
     }
 }

@@ -23,10 +23,22 @@ const TURN: [&str; 2] = ["2s", "1s"];
 
 pub(super) fn measure(quick: bool) -> Result<Vec<Served>> {
     part("over HTTP, driven by wrk");
+    take_turns(&Who::ALL, quick)
+}
+
+/// Limits on how many at once. Without nginx, those of axum's server alone.
+pub(super) fn measure_at_once(quick: bool) -> Result<Vec<Served>> {
+    part("over HTTP, driven by wrk: so many at once");
+    let mut all = Who::AT_ONCE.to_vec();
+    all.retain(|who| !who.is_nginx() || has_nginx());
+    take_turns(&all, quick)
+}
+
+fn take_turns(all: &[Who], quick: bool) -> Result<Vec<Served>> {
     let redis = Standalone::start();
     pin(&redis)?;
     let decides = redis.pid().ok_or("no redis-server")?;
-    let servers = Who::ALL
+    let servers = all
         .iter()
         .map(|who| Server::start(*who, &redis.url()))
         .collect::<Result<Vec<_>>>()?;
@@ -40,11 +52,12 @@ pub(super) fn measure(quick: bool) -> Result<Vec<Served>> {
             turns.push(server.drive(TURN[usize::from(quick)], decides)?);
         }
     }
-    let bare = &turns[0];
-    let served = Who::ALL.iter().zip(&turns).map(|(who, turns)| {
-        let middle = |of: fn(&Turn) -> f64| median(turns.iter().map(of));
+    let bare_of = |who: Who| all.iter().position(|one| *one == who.bare());
+    let served = all.iter().zip(&turns).map(|(who, own)| {
+        let bare = bare_of(*who).map_or(own, |place| &turns[place]);
+        let middle = |of: fn(&Turn) -> f64| median(own.iter().map(of));
         let by_bare = |of: fn(&Turn) -> f64| {
-            let pairs = turns.iter().zip(bare);
+            let pairs = own.iter().zip(bare);
             median(pairs.map(|(this, bare)| of(this) / of(bare)))
         };
         Served {
@@ -66,11 +79,17 @@ pub(super) fn measure(quick: bool) -> Result<Vec<Served>> {
 
 /// Says whether all needed tools are installed.
 pub(super) fn is_there() -> bool {
-    ["wrk", "taskset"].iter().all(|tool| {
-        let mut tool = Command::new(tool);
-        let tool = tool.arg("--version").stdout(Stdio::null());
-        tool.stderr(Stdio::null()).status().is_ok()
-    })
+    ["wrk", "taskset"].into_iter().all(starts)
+}
+
+pub(super) fn has_nginx() -> bool {
+    starts("nginx")
+}
+
+fn starts(tool: &str) -> bool {
+    let mut tool = Command::new(tool);
+    let tool = tool.arg("-v").stdout(Stdio::null());
+    tool.stderr(Stdio::null()).status().is_ok()
 }
 
 struct Turn {
@@ -84,7 +103,10 @@ struct Turn {
 
 /// Gone when it is dropped.
 struct Server {
+    /// Ends with its input.
     process: Child,
+    /// The process that serves, which may be a child of that.
+    serves: u32,
     url: String,
 }
 
@@ -100,11 +122,15 @@ impl Server {
         let output = process.stdout.take().ok_or("a server without an output")?;
         let mut server = Self {
             process,
+            serves: 0,
             url: String::new(),
         };
-        let mut port = String::new();
-        BufReader::new(output).read_line(&mut port)?;
-        server.url = format!("http://127.0.0.1:{}/", port.trim());
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let said = line.trim().split_once(' ');
+        let (port, serves) = said.ok_or_else(|| format!("the server {name:?} does not start"))?;
+        server.url = format!("http://127.0.0.1:{port}/");
+        server.serves = serves.parse()?;
         Ok(server)
     }
 
@@ -147,7 +173,7 @@ impl Server {
     /// The processor time of the server, wrk and redis-server.
     fn accounts(&self, redis: u32) -> Result<[f64; 3]> {
         Ok([
-            processor_us(self.process.id())?,
+            processor_us(self.serves)?,
             children_us()?,
             processor_us(redis)?,
         ])
@@ -156,8 +182,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _gone = self.process.kill();
+        drop(self.process.stdin.take());
         let _status = self.process.wait();
     }
 }

@@ -80,6 +80,19 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         ],
     ),
     (
+        "so many at once, no headers, a body that has ended",
+        Scenario::TollgateHeld,
+        &[("tower's `ConcurrencyLimit`", Scenario::ConcurrencyLimit)],
+    ),
+    (
+        "the same, a body that is sent",
+        Scenario::TollgateHeldStreamed,
+        &[(
+            "tower's `ConcurrencyLimit`",
+            Scenario::ConcurrencyLimitStreamed,
+        )],
+    ),
+    (
         "one policy with a route, no headers",
         Scenario::TollgateOneRoute,
         &[],

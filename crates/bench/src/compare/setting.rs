@@ -9,8 +9,9 @@ use super::report::Setting;
 use crate::Result;
 
 /// The packages whose versions matter.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "axum",
+    "tower",
     "governor",
     "tower_governor",
     "axum-governor",
@@ -21,6 +22,7 @@ const CRATES: [&str; 6] = [
 pub(super) fn setting() -> Result<Setting> {
     let mut versions = vec![said("rustc", &["--version"])];
     versions.push(said(&tollgate_testkit::server_binary(), &["--version"]));
+    versions.push(said("nginx", &["-v"]));
     let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"))?;
     versions.extend(CRATES.iter().filter_map(|name| version(&lock, name)));
     Ok(Setting {
@@ -44,8 +46,10 @@ fn version(lock: &str, name: &str) -> Option<String> {
 /// The first words of a tool's version; `None` if the tool is missing.
 fn said(tool: &str, arguments: &[&str]) -> String {
     let output = Command::new(tool).args(arguments).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let text = text.unwrap_or_default();
+    // nginx says it on the other output.
+    let output = output.map(|output| [output.stdout, output.stderr].concat());
+    let output = output.unwrap_or_default();
+    let text = String::from_utf8_lossy(&output);
     let words: Vec<_> = text.split_whitespace().take(3).collect();
     words.join(" ")
 }

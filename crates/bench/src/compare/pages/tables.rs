@@ -36,6 +36,12 @@ pub(super) fn all(report: &Report) -> String {
         http(&report.http),
     );
     part(
+        "Over HTTP, so many at once",
+        include_str!("parts/at_once.md"),
+        !report.at_once.is_empty(),
+        http(&report.at_once),
+    );
+    part(
         "Growth",
         include_str!("parts/growth.md"),
         !report.growth.keys.is_empty(),
@@ -174,7 +180,7 @@ fn costs(all: &[ServerCost]) -> String {
     format!("\n{}", table.finish())
 }
 
-fn http(all: &[Served]) -> String {
+pub(super) fn http(all: &[Served]) -> String {
     let mut table = Table::new(&[
         "hello, world behind",
         "requests per second",
