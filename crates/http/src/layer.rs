@@ -100,6 +100,7 @@ impl RateLimitLayer {
                 limiter: limiter.into(),
                 answers: Answers::default(),
                 status: true,
+                warned_of_upgrade: Arc::default(),
             }),
         }
     }

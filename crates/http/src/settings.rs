@@ -1,6 +1,8 @@
 //! The settings of a layer.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tollgate_limiter::Limiter;
 
@@ -14,6 +16,8 @@ pub struct Config {
     pub(crate) answers: Answers,
     /// True if requests carry a handle.
     pub status: bool,
+    /// True once the operator knows that connections go on without a lease.
+    pub(crate) warned_of_upgrade: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Config {
@@ -22,6 +26,6 @@ impl fmt::Debug for Config {
             .field("limiter", &self.limiter)
             .field("answers", &self.answers)
             .field("status", &self.status)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

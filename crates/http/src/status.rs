@@ -146,14 +146,17 @@ impl RateLimitStatus {
         }
     }
 
-    /// Tells the operator that a connection goes on without a lease.
+    /// Tells the operator once, for the outermost layer, that a connection goes on without a lease.
     pub(crate) fn warn_of_upgrade(&self) {
-        static WARNED: AtomicBool = AtomicBool::new(false);
-
-        if !self.ledger().is_leased() && !WARNED.swap(true, Ordering::Relaxed) {
+        let outermost = self.outermost_handle().config.as_ref();
+        let Some(config) = outermost.or(self.config()) else {
+            return;
+        };
+        let is_leased = self.ledger().is_leased();
+        if !is_leased && !config.warned_of_upgrade.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "a connection was upgraded, and what its request holds is given back now: let the handler take a `Lease` and keep \
-                 it for as long as the connection lasts"
+                "a connection was upgraded, or opened by `CONNECT`, and what its request holds is given back now: let the handler take \
+                 a `Lease` and keep it for as long as the connection lasts"
             );
         }
     }

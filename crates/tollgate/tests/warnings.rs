@@ -11,11 +11,13 @@ mod common;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::get;
+use axum::routing::{any, get};
 use common::served::Served;
-use http::Request;
+use http::{Method, Request, Response, StatusCode};
 use tollgate::key::{Global, Header};
-use tollgate::{ClientAddress, Hops, Limiter, Networks, Policy, Quota, RateLimitLayer};
+use tollgate::{
+    ClientAddress, Concurrent, Hops, Lease, Limiter, Networks, Policy, Quota, RateLimitLayer,
+};
 use tollgate_testkit::Log;
 use tower::ServiceExt;
 
@@ -159,4 +161,62 @@ async fn a_forwarding_header_that_is_believed_or_not_needed_is_in_order() {
     let by_key = Policy::new("by-key", QUOTA).key(Header::new("x-api-key"));
     let text = said_of_a_forwarding_peer("x-forwarded-for", by_key.into()).await;
     assert_eq!(text, "");
+}
+
+#[tokio::test]
+async fn a_connection_that_goes_on_without_a_lease_is_told_of_once_over_either_version() {
+    let cases = [
+        ((Method::GET, StatusCode::SWITCHING_PROTOCOLS), 1),
+        // A WebSocket over HTTP/2: the answer is an ordinary success, and the stream is the connection.
+        ((Method::CONNECT, StatusCode::OK), 1),
+        ((Method::CONNECT, StatusCode::FORBIDDEN), 0),
+        ((Method::GET, StatusCode::OK), 0),
+    ];
+    for ((method, code), lines) in cases {
+        for is_leased in [false, true] {
+            // given two layers of which the outer one holds, and a handler that may keep a lease until later
+            let log = Log::default();
+            let _listening = log.listen();
+            let handler = any(async move |lease: Lease| {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = code;
+                if is_leased {
+                    response.extensions_mut().insert(lease);
+                }
+                response
+            });
+            let app = Router::new().route("/", handler);
+            let held = Policy::new("held", Concurrent::at_most(2)).key(Global);
+            let app = app.layer(RateLimitLayer::new(policy("inner")));
+            let app = app.layer(RateLimitLayer::new(held));
+
+            // when several connections are opened
+            let mut responses = Vec::new();
+            for _ in 0..2 {
+                let request = Request::builder().method(&method).uri("/");
+                let request = request.body(Body::empty()).unwrap();
+                responses.push(app.clone().oneshot(request).await.unwrap());
+            }
+
+            // then one line says what to write, unless a lease holds
+            let text = log.text();
+            let lines = if is_leased { 0 } else { lines };
+            let told = text.matches("let the handler take a `Lease`").count();
+            assert_eq!(told, lines, "{method} {code} {is_leased}: {text}");
+            assert_eq!(text.matches("WARN").count(), lines, "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_for_which_nothing_is_held_needs_no_lease() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let handler = any(|| async { StatusCode::SWITCHING_PROTOCOLS });
+    let app = Router::new().route("/", handler);
+    let app = app.layer(RateLimitLayer::new(policy("all")));
+
+    ask(&app, "/", 3).await;
+
+    assert_eq!(log.text(), "");
 }

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use tollgate_limiter::transport::{Judgement, Ledger, Report, Ruling};
 use tollgate_limiter::{RequestView, ResponseView};
 
@@ -25,6 +25,8 @@ pub(super) struct Completion {
     writes: bool,
     /// True if the response may change the cost of the request.
     settles: bool,
+    /// True if a response that is a success opens a connection, as a WebSocket's over HTTP/2 does.
+    connects: bool,
 }
 
 impl Completion {
@@ -42,6 +44,7 @@ impl Completion {
             end,
             writes,
             settles,
+            connects,
         } = self;
         let status = &end.status;
         let is_by_bytes = settles && status.settle_by_response(&ResponseView::of(response));
@@ -52,8 +55,12 @@ impl Completion {
             status.look(|report| config.answers.write(response.headers_mut(), report));
         }
         let holds = status.holds();
+        let code = response.status();
+        if holds && (code == StatusCode::SWITCHING_PROTOCOLS || (connects && code.is_success())) {
+            status.warn_of_upgrade();
+        }
         if holds || is_by_bytes {
-            watch(response, end, holds, is_by_bytes);
+            watch(response, end, is_by_bytes);
         } else {
             end.ignore();
         }
@@ -62,15 +69,7 @@ impl Completion {
 
 /// Settles by the bytes of the body, if a policy says so, and gives back what is held when it is over.
 #[cold]
-fn watch<R: ResponseBody>(
-    response: &mut Response<R>,
-    end: ResponseEnd,
-    holds: bool,
-    is_by_bytes: bool,
-) {
-    if holds && response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        end.status.warn_of_upgrade();
-    }
+fn watch<R: ResponseBody>(response: &mut Response<R>, end: ResponseEnd, is_by_bytes: bool) {
     // A body that has ended already needs no box.
     if !is_by_bytes && response.body().is_end_stream() {
         return drop(end);
@@ -120,11 +119,13 @@ impl Passage {
             settles,
         } = self;
         let status = status?;
+        let connects = request.method() == Method::CONNECT;
         if !carries {
             return Some(Completion {
                 end: ResponseEnd::of(status),
                 writes,
                 settles,
+                connects,
             });
         }
         // Also if nothing is known yet that is left to do: a limit further in may hold something.
@@ -132,6 +133,7 @@ impl Passage {
             end: ResponseEnd::of(status.clone()),
             writes,
             settles,
+            connects,
         };
         request.extensions_mut().insert(status);
         Some(completion)
