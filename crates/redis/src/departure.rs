@@ -123,12 +123,20 @@ impl Departure {
         seen: impl Fn(usize, usize) -> Option<Held>,
     ) {
         let generation = self.caller.generation;
-        let mut newest = 0;
+        let mut has_twin = false;
         let mut identity = self.holder.identity();
+        let present = identity.books.generation();
         for (position, outcome) in outcomes {
             let Some(request) = jobs.get(*position).map(|job| &job.request) else {
                 continue;
             };
+            // Also of a request that failed: a call is void only to a process that has given it up, and this one has not.
+            let tells = matches!(request.work, Work::Tell(_));
+            let mut found = (0..request.names.len()).filter_map(|index| seen(*position, index));
+            has_twin |= found.any(|held| {
+                let is_behind = held.generation > present;
+                is_behind || (tells && held.is_told && held.generation == generation)
+            });
             match (&request.work, outcome) {
                 (Work::Decide(_), Ok(Some(decision))) => {
                     for index in request.held() {
@@ -137,8 +145,6 @@ impl Departure {
                         if let (Some(name), true) = (request.names.get(index), taken > 0) {
                             identity.books.count(name, generation, plus(taken));
                         }
-                        newest =
-                            newest.max(seen(*position, index).map_or(0, |held| held.generation));
                     }
                 }
                 (Work::Tell(telling), Ok(_)) => {
@@ -150,7 +156,7 @@ impl Departure {
                 _ => {}
             }
         }
-        if newest > identity.books.generation() && identity.id == self.caller.holder {
+        if has_twin && identity.id == self.caller.holder {
             // Somebody else writes as this process: a copy of its memory runs elsewhere.
             identity.id = random_id();
             identity.books.doubt_all();

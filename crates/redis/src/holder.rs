@@ -134,6 +134,8 @@ pub(crate) struct Held {
     pub(crate) is_there: bool,
     /// The newest generation of the entry.
     pub(crate) generation: u64,
+    /// True if it was told in that generation. A process tells a key once in each.
+    pub(crate) is_told: bool,
 }
 
 /// The generation of a release that no call has taken along.

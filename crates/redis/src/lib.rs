@@ -113,6 +113,8 @@ mod sync;
 mod timing;
 #[cfg(feature = "tls")]
 mod trust;
+#[cfg(test)]
+mod twins;
 mod wire;
 
 pub use backend::RedisBackend;

@@ -41,8 +41,9 @@ pub struct Stats {
     /// Keys of which the server no longer knew that this process holds something. Either the process was stopped or cut off for
     /// longer than its lease, or the server lost data. Others may have taken the places, so more than the limit may be held.
     pub lost_leases: u64,
-    /// The number of times that somebody else wrote in this process's name: it was copied with its memory. It goes on under
-    /// another name, and what it holds counts twice for one lease.
+    /// The number of times that another process wrote in this one's name: it was copied with its memory. This one goes on under
+    /// another name. Until then, for a lease at most, what one of the two holds may not be counted; after that, for a lease, it
+    /// may count twice.
     pub twins: u64,
 }
 

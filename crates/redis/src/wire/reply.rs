@@ -285,11 +285,22 @@ pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
     let states = reply.read(keys).map_or_else(Vec::new, |read| read.states);
     let held = |slot: Slot<'_>| match slot {
         Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(|digest| match digest.own {
-            OwnEntry::Holds { generation, .. } => Held {
+            OwnEntry::Holds {
+                generation,
+                is_told,
+                ..
+            } => Held {
                 is_there: true,
                 generation,
+                is_told,
             },
-            OwnEntry::Missing | OwnEntry::NoRoom | OwnEntry::Void => Held::default(),
+            OwnEntry::Missing | OwnEntry::NoRoom => Held::default(),
+            // The reply does not tell it, but it is newer than the call.
+            OwnEntry::Void => Held {
+                is_there: true,
+                generation: u64::MAX,
+                is_told: true,
+            },
         }),
         _ => Some(Held::default()),
     };

@@ -43,6 +43,8 @@ pub(super) enum OwnEntry {
         units: i64,
         /// The newest generation of which a call came.
         generation: u64,
+        /// True if it was told in that generation.
+        is_told: bool,
     },
     /// It has none.
     Missing,
@@ -63,9 +65,11 @@ impl HeldDigest {
             WITH_ENTRY => {
                 let _holder = (entry.u32()?, entry.u32()?);
                 let (old, new) = (entry.i48()?, entry.i48()?);
+                let mark = entry.u48()?;
                 OwnEntry::Holds {
                     units: old + new,
-                    generation: entry.u48()? >> 8,
+                    generation: mark >> 8,
+                    is_told: mark & 0xff == 0,
                 }
             }
             _ => match entry.byte()? {
