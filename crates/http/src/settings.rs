@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tollgate_limiter::Limiter;
 
 use crate::answer::Answers;
+use crate::sync::AtomicBool;
 
 /// The settings that the services of one layer share.
 #[derive(Clone)]

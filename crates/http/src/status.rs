@@ -2,14 +2,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use tollgate_limiter::transport::{Ledger, Report};
 use tollgate_limiter::{PolicyVerdict, ResponseView};
 
 use crate::settings::Config;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicBool, Mutex, MutexGuard};
 
 /// The decisions about this request so far, for its handler to read.
 ///

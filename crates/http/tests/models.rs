@@ -1,7 +1,8 @@
-//! Models of the types that requests to annotated handlers share, in every order that threads can take.
+//! Models of the types that threads share: the registry of annotated handlers, and the status of a request with its leases. In
+//! every order that threads can take.
 //!
-//! The module is the crate's own, with loom's locks in place of std's. The modules that it uses stand in `models/registry.rs`, as
-//! far as it matters here.
+//! The modules are the crate's own, with loom's locks in place of std's. The modules that they use stand in `models`, as far as it
+//! matters here.
 
 #![allow(
     dead_code,
@@ -12,7 +13,8 @@
 )]
 
 mod sync {
-    pub(crate) use loom::sync::Mutex;
+    pub(crate) use loom::sync::atomic::AtomicBool;
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use tollgate_testkit::models::ArcSwap;
 }
 
@@ -25,3 +27,25 @@ mod annotation {
 
     use models::{build, claim, misuse, site};
 }
+
+#[path = "../src/lease.rs"]
+mod lease;
+#[path = "../src/status.rs"]
+mod status;
+
+mod settings {
+    use std::sync::Arc;
+
+    use crate::sync::AtomicBool;
+
+    /// The settings of a layer, as far as a status reads them.
+    #[derive(Debug, Default)]
+    pub(crate) struct Config {
+        pub(crate) warned_of_upgrade: Arc<AtomicBool>,
+    }
+}
+
+#[path = "models/leases.rs"]
+mod leases;
+
+use status::RateLimitStatus;
