@@ -100,7 +100,6 @@ impl RateLimitLayer {
                 limiter: limiter.into(),
                 answers: Answers::default(),
                 status: true,
-                warned_of_upgrade: Arc::default(),
             }),
         }
     }

@@ -1,12 +1,10 @@
 //! The settings of a layer.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tollgate_limiter::Limiter;
 
 use crate::answer::Answers;
-use crate::sync::AtomicBool;
 
 /// The settings that the services of one layer share.
 #[derive(Clone)]
@@ -16,8 +14,6 @@ pub struct Config {
     pub(crate) answers: Answers,
     /// True if requests carry a handle.
     pub status: bool,
-    /// True once the operator knows that connections go on without a lease.
-    pub(crate) warned_of_upgrade: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Config {
@@ -26,6 +22,6 @@ impl fmt::Debug for Config {
             .field("limiter", &self.limiter)
             .field("answers", &self.answers)
             .field("status", &self.status)
-            .finish_non_exhaustive()
+            .finish()
     }
 }

@@ -146,21 +146,6 @@ impl RateLimitStatus {
         }
     }
 
-    /// Tells the operator once, for the outermost layer, that a connection goes on without a lease.
-    pub(crate) fn warn_of_upgrade(&self) {
-        let outermost = self.outermost_handle().config.as_ref();
-        let Some(config) = outermost.or(self.config()) else {
-            return;
-        };
-        let is_leased = self.ledger().is_leased();
-        if !is_leased && !config.warned_of_upgrade.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "a connection was upgraded, or opened by `CONNECT`, and what its request holds is given back now: let the handler take \
-                 a `Lease` and keep it for as long as the connection lasts"
-            );
-        }
-    }
-
     /// Enters a decision of the nearest layer, or of a limit within it.
     pub(crate) fn enter(&self, ledger: Ledger) {
         if ledger.holds() {

@@ -34,15 +34,9 @@ mod lease;
 mod status;
 
 mod settings {
-    use std::sync::Arc;
-
-    use crate::sync::AtomicBool;
-
-    /// The settings of a layer, as far as a status reads them.
+    /// The settings of a layer, of which nothing matters here.
     #[derive(Debug, Default)]
-    pub(crate) struct Config {
-        pub(crate) warned_of_upgrade: Arc<AtomicBool>,
-    }
+    pub(crate) struct Config;
 }
 
 #[path = "models/leases.rs"]

@@ -163,60 +163,48 @@ async fn a_forwarding_header_that_is_believed_or_not_needed_is_in_order() {
     assert_eq!(text, "");
 }
 
-#[tokio::test]
-async fn a_connection_that_goes_on_without_a_lease_is_told_of_once_over_either_version() {
-    let cases = [
-        ((Method::GET, StatusCode::SWITCHING_PROTOCOLS), 1),
-        // A WebSocket over HTTP/2: the answer is an ordinary success, and the stream is the connection.
-        ((Method::CONNECT, StatusCode::OK), 1),
-        ((Method::CONNECT, StatusCode::FORBIDDEN), 0),
-        ((Method::GET, StatusCode::OK), 0),
-    ];
-    for ((method, code), lines) in cases {
-        for is_leased in [false, true] {
-            // given two layers of which the outer one holds, and a handler that may keep a lease until later
-            let log = Log::default();
-            let _listening = log.listen();
-            let handler = any(async move |lease: Lease| {
-                let mut response = Response::new(Body::empty());
-                *response.status_mut() = code;
-                if is_leased {
-                    response.extensions_mut().insert(lease);
-                }
-                response
-            });
-            let app = Router::new().route("/", handler);
-            let held = Policy::new("held", Concurrent::at_most(2)).key(Global);
-            let app = app.layer(RateLimitLayer::new(policy("inner")));
-            let app = app.layer(RateLimitLayer::new(held));
-
-            // when several connections are opened
-            let mut responses = Vec::new();
-            for _ in 0..2 {
-                let request = Request::builder().method(&method).uri("/");
-                let request = request.body(Body::empty()).unwrap();
-                responses.push(app.clone().oneshot(request).await.unwrap());
-            }
-
-            // then one line says what to write, unless a lease holds
-            let text = log.text();
-            let lines = if is_leased { 0 } else { lines };
-            let told = text.matches("let the handler take a `Lease`").count();
-            assert_eq!(told, lines, "{method} {code} {is_leased}: {text}");
-            assert_eq!(text.matches("WARN").count(), lines, "{text}");
+/// Two layers, of which the outer one holds, around a handler that answers with this and may keep its lease until the end.
+fn opening(code: StatusCode, is_leased: bool) -> Router {
+    let handler = any(async move |lease: Lease| {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = code;
+        if is_leased {
+            response.extensions_mut().insert(lease);
         }
-    }
+        response
+    });
+    let held = Policy::new("held", Concurrent::at_most(2)).key(Global);
+    Router::new()
+        .route("/", handler)
+        .layer(RateLimitLayer::new(policy("inner")))
+        .layer(RateLimitLayer::new(held))
 }
 
+/// A `CONNECT` is how a WebSocket comes over HTTP/2: the answer is an ordinary success, and the stream is the connection. Of an
+/// upgrade `held_policies.rs` shows the same, in a process of its own.
 #[tokio::test]
-async fn a_connection_for_which_nothing_is_held_needs_no_lease() {
+async fn a_connection_that_connect_opens_without_a_lease_is_told_of_once() {
     let log = Log::default();
     let _listening = log.listen();
-    let handler = any(|| async { StatusCode::SWITCHING_PROTOCOLS });
-    let app = Router::new().route("/", handler);
-    let app = app.layer(RateLimitLayer::new(policy("all")));
+    let open = async |method, code, is_leased| {
+        let request = Request::builder().method(method).uri("/");
+        let request = request.body(Body::empty()).unwrap();
+        opening(code, is_leased).oneshot(request).await.unwrap()
+    };
 
-    ask(&app, "/", 3).await;
-
+    // given what opens no connection, and one with a lease
+    open(Method::CONNECT, StatusCode::FORBIDDEN, false).await;
+    open(Method::GET, StatusCode::OK, false).await;
+    drop(open(Method::CONNECT, StatusCode::OK, true).await);
     assert_eq!(log.text(), "");
+
+    // when connections have none
+    for _ in 0..3 {
+        open(Method::CONNECT, StatusCode::OK, false).await;
+    }
+
+    // then one line says what to write
+    let text = log.text();
+    assert_eq!(text.matches("WARN").count(), 1, "{text}");
+    assert!(text.contains("take a `Lease`"), "{text}");
 }

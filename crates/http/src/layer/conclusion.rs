@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -57,13 +58,26 @@ impl Completion {
         let holds = status.holds();
         let code = response.status();
         if holds && (code == StatusCode::SWITCHING_PROTOCOLS || (connects && code.is_success())) {
-            status.warn_of_upgrade();
+            warn_without_lease(status);
         }
         if holds || is_by_bytes {
             watch(response, end, is_by_bytes);
         } else {
             end.ignore();
         }
+    }
+}
+
+/// Tells the operator once that a connection goes on without a lease.
+#[cold]
+fn warn_without_lease(status: &RateLimitStatus) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+
+    if !status.ledger().is_leased() && !WARNED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "a connection was upgraded, or opened by `CONNECT`, and what its request holds is given back now: let the handler take \
+             a `Lease` and keep it for as long as the connection lasts"
+        );
     }
 }
 

@@ -68,7 +68,7 @@ impl Places {
 }
 
 fn outermost(ledger: Ledger) -> (RateLimitStatus, ResponseEnd) {
-    let status = RateLimitStatus::outermost(&Arc::new(Config::default()), false, ledger);
+    let status = RateLimitStatus::outermost(&Arc::new(Config), false, ledger);
     let end = ResponseEnd::of(status.clone());
     (status, end)
 }
@@ -106,7 +106,7 @@ fn each_layer_gives_back_its_own_once_whichever_response_ends_first() {
     let places = Places::new();
     in_every_order(move || {
         let (status, end) = outermost(places.hold());
-        let config = Arc::new(Config::default());
+        let config = Arc::new(Config);
         let inner = status.further_in(&config, false, places.hold());
         let inner_end = ResponseEnd::of(inner);
 
