@@ -16,7 +16,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::key::Global;
 use tollgate::{
-    Algorithm, Key, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus, ResponseView,
+    Algorithm, HeaderForm, Key, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus,
+    ResponseView,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -165,4 +166,21 @@ async fn what_an_inner_refusal_gives_back_no_outcome_gives_back_once_more() {
     assert_eq!(response.status(), 429);
     assert_eq!(left(&all, "all").await, 7);
     assert_eq!(left(&some, "some").await, 7);
+}
+
+#[tokio::test]
+async fn of_three_layers_one_writes_also_if_that_between_two_that_would_writes_nothing() {
+    let limiters = ["inner", "middle", "outer"].map(|name| limiter([policy(name, 10)]));
+    let [inner, middle, outer] = limiters.each_ref().map(RateLimitLayer::new);
+    let inner = inner.headers(HeaderForm::Legacy).layer(settling());
+    let service = outer.layer(middle.without_headers().layer(inner));
+
+    let response = send(service, "/").await;
+
+    // The outermost, in its form, for all of them.
+    assert!(response.headers().contains_key("ratelimit"), "{response:?}");
+    assert!(
+        !response.headers().contains_key("x-ratelimit-limit"),
+        "{response:?}"
+    );
 }

@@ -9,6 +9,7 @@
 mod common;
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -21,8 +22,8 @@ use tokio::sync::oneshot;
 use tokio_stream::StreamExt;
 use tollgate::key::Global;
 use tollgate::{
-    FailureKind, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, SettleError,
-    Share,
+    Answer, Backend, Cause, Charge, Decide, Event, FailureKind, Key, Limiter, MemoryBackend,
+    OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, Receipt, Scope, SettleError, Share,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -67,13 +68,13 @@ fn tokens() -> Limiter {
 }
 
 async fn left(limiter: &Limiter, policy: &str) -> u64 {
-    let peek = limiter.check(policy, tollgate::Key::global()).cost(0);
+    let peek = limiter.check(policy, Key::global()).cost(0);
     peek.await.unwrap().remaining()
 }
 
 #[tokio::test]
 async fn what_was_charged_too_much_comes_back_and_too_little_is_taken() {
-    let cases: [(&[u64], u64); 7] = [
+    let cases: [(&[u64], u64); 8] = [
         (&[], 900),
         (&[100], 900),
         (&[40], 960),
@@ -83,6 +84,8 @@ async fn what_was_charged_too_much_comes_back_and_too_little_is_taken() {
         (&[10, 20, 300], 700),
         // Never lowered again, and the headers know.
         (&[250, 40], 750),
+        // As it was charged is not raised.
+        (&[100, 40], 960),
     ];
     for (costs, expected) in cases {
         let limiter = tokens();
@@ -100,15 +103,76 @@ async fn what_was_charged_too_much_comes_back_and_too_little_is_taken() {
     }
 }
 
+/// Counts the corrections that it is asked for.
+#[derive(Debug)]
+struct Asked {
+    backend: MemoryBackend,
+    corrections: Arc<AtomicUsize>,
+}
+
+impl Backend for Asked {
+    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+        self.backend.decide(charges)
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.corrections.fetch_add(1, Ordering::SeqCst);
+        self.backend.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.corrections.fetch_add(1, Ordering::SeqCst);
+        self.backend.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.backend.reset(scope, key)
+    }
+}
+
+#[tokio::test]
+async fn a_cost_that_stays_as_it_is_is_heard_of_and_asks_the_backend_nothing() {
+    let cases: [(&[u64], usize, usize); 4] = [
+        (&[100], 1, 0),
+        (&[100, 100], 2, 0),
+        (&[250, 250], 2, 1),
+        (&[250, 40], 1, 1),
+    ];
+    for (costs, heard, asked) in cases {
+        let (corrections, settled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (backend, count) = (
+            Asked {
+                backend: at_a_standstill().0,
+                corrections: Arc::clone(&corrections),
+            },
+            Arc::clone(&settled),
+        );
+        let policy = Policy::new("tokens", Quota::per_hour(1000)).key(Global);
+        let limiter = Limiter::builder()
+            .policy(policy.cost(100))
+            .backend(backend)
+            .observe(move |event: &Event<'_>| {
+                count.fetch_add(
+                    usize::from(event.cause() == Cause::Settled),
+                    Ordering::SeqCst,
+                );
+            })
+            .build()
+            .unwrap();
+
+        send(&limiter, costs).await;
+
+        let counted = [settled, corrections].map(|count| count.load(Ordering::SeqCst));
+        assert_eq!(counted, [heard, asked], "{costs:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_cost_beyond_what_is_left_is_a_debt() {
     let limiter = tokens();
     send(&limiter, &[3000]).await;
 
-    let denied = limiter
-        .check("tokens", tollgate::Key::global())
-        .await
-        .unwrap();
+    let denied = limiter.check("tokens", Key::global()).await.unwrap();
 
     assert!(!denied.is_allowed());
     // 2,000 of debt and 100 for the next: 2,100 at 1,000 an hour.
