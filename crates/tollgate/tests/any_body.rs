@@ -9,6 +9,8 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -175,4 +177,39 @@ async fn pitfall_any_body_forgets_neither_its_size_nor_its_end() {
         (Some(0), true)
     );
     assert!(some.frame().await.is_none());
+}
+
+/// A body that does not say how long it is, and cannot hold another one that would report for it.
+struct Opaque;
+
+impl http_body::Body for Opaque {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        Poll::Ready(None)
+    }
+}
+
+impl ResponseBody for Opaque {
+    fn from_bytes(_bytes: Bytes) -> Self {
+        Self
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_which_nothing_is_known_costs_what_was_charged() {
+    let policy = Policy::new("api", Quota::per_hour(10)).key(Global).cost(4);
+    let limiter = Limiter::builder().policy(policy.settle_by_bytes(|bytes| bytes));
+    let limiter = limiter.build().unwrap();
+    let opaque = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Opaque)));
+    let service = ServiceBuilder::new().layer(RateLimitLayer::new(&limiter));
+
+    drop(service.service(opaque).oneshot(get("/")).await.unwrap());
+
+    let left = limiter.check("api", Key::global()).cost(0).await.unwrap();
+    assert_eq!(left.remaining(), 6);
 }
