@@ -18,7 +18,7 @@ pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts 
     head.headers = metadata.into_headers();
     head.extensions = extensions;
     if Dialect::of(&RequestView::of_parts(&head)).is_none() {
-        // Whatever the caller says: what comes here is a call.
+        // All that comes here is a call, even if the caller says otherwise.
         let grpc = HeaderValue::from_static("application/grpc");
         head.headers.insert(CONTENT_TYPE, grpc);
     }

@@ -23,7 +23,7 @@ pub(crate) fn rate_limit(arguments: TokenStream, item: &TokenStream, place: &Pla
         return quote!(#error #item);
     };
     let below = take_annotations(&mut function.attrs);
-    // What is wrong with the annotation should not make the function unknown as well.
+    // An error in the annotation should not make the function unknown as well.
     let error = match limits(arguments, &below).and_then(|limits| {
         let insertion = Insertion::new(&limits, &function.sig.ident, place)?;
         match function.sig.receiver() {

@@ -18,7 +18,7 @@ pub(crate) fn limit(method: &mut ItemFn, insertion: &Insertion) -> Result<()> {
             "a method is an `async fn`, or returns a future",
         ));
     }
-    // Whatever the method calls its request, it is called so until it is let in.
+    // The request has this name until it is let in, and then the one that the method gives it.
     let request = Ident::new("request", Span::mixed_site());
     let (pattern, kind) = take_request(method, &request)?;
     let Insertion {

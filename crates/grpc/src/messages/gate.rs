@@ -135,7 +135,7 @@ impl Gate {
             self.next = Some(piece);
             match self.poll_pay(piece, cx) {
                 Poll::Ready(Ok(())) => self.next = None,
-                // What is paid for does not wait for what is not.
+                // Bytes that are paid for do not wait for those that are not.
                 Poll::Pending if self.cleared > 0 => return Poll::Ready(Ok(self.pass())),
                 Poll::Ready(Err(excess)) if self.cleared > 0 => {
                     self.excess = Some(excess);
@@ -180,7 +180,7 @@ impl Gate {
         let mut rest = self.chunk.get(self.cleared..).unwrap_or_default();
         if !self.frames.could_go_on(rest) && !self.is_certain() {
             self.reading = Reading::Other;
-            // What was taken ahead comes back.
+            // The units that were taken ahead come back.
             self.meter = None;
         }
         if let Reading::Other = self.reading {

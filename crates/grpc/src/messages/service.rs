@@ -103,7 +103,7 @@ impl<S> MessageLimitService<S> {
     where
         S: Service<Request<MessageBody<B>>, Response = Response<R>> + Clone,
     {
-        // What readiness holds must not be kept until the next request on this connection, which may never come.
+        // Readiness may hold a permit, which must not be kept until the next request on this connection, which may never come.
         self.inner = self.inner.clone();
         MessageLimitFuture::refused(response)
     }

@@ -171,7 +171,7 @@ impl Answers {
                 .entry(RETRY_AFTER)
                 .or_insert_with(|| retry_after(told_seconds(wait)));
         }
-        // What the user's answer says of the budgets is all that is said.
+        // An answer of the user's that tells the budgets itself gets no fields of ours.
         if writes && !self.says_so_already(headers) {
             self.write(headers, refusal.report());
         }

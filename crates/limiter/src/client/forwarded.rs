@@ -1,6 +1,6 @@
 //! The `Forwarded` field (RFC 7239), read from the right.
 //!
-//! What a proxy appended stands behind what the caller sent, and the caller may have sent an opening quote. Read from the
+//! A proxy appends to the field that the caller sent, and the caller may have sent an opening quote. Read from the
 //! left, that quote would swallow what the proxy wrote; read from the right, everything behind the last comma is the proxy's.
 
 use std::borrow::Cow;

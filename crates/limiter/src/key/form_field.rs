@@ -60,7 +60,7 @@ impl KeyExtractor for FormField {
         };
         let in_query = values(query.as_bytes(), &self.name);
         match SeenBody::of(request) {
-            // Whatever the body says it is: some handlers do not ask.
+            // The content type is not asked for: some handlers do not ask either.
             Ok(body) => Reading::by(in_query.chain(values(body, &self.name))).key(&self.missing),
             // Also a form in the query: who reads the body might see another.
             Err(why) => Err(self.missing.clone().ambiguous(why)),

@@ -59,7 +59,7 @@ impl JsonField {
         let mut document = serde_json::Deserializer::from_slice(body);
         let found = Field(&self.path).deserialize(&mut document);
         match found.and_then(|found| document.end().map(|()| found)) {
-            // Whatever the body says it is: some handlers do not ask.
+            // The content type is not asked for: some handlers do not ask either.
             Ok(found) => found,
             Err(_) if ContentType::of(request.headers()) == Some(ContentType::Json) => {
                 FieldReading::Ambiguous("the body is not JSON")

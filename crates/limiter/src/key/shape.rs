@@ -28,7 +28,7 @@ impl KeyShape {
     /// if one may. The sentence goes on from "policy ..: ".
     pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
         let kind = key.kind();
-        // What a request does not bring is shared by all that do not.
+        // Requests without a key share one budget.
         if kind == KeyKind::Missing {
             return None;
         }

@@ -342,8 +342,8 @@ impl Limiter {
         })
     }
 
-    /// What an undecided request holds all the same, if the backend is to count it. The verdicts are unknown, so that no caller is
-    /// told of them.
+    /// The units that an undecided request holds all the same, if the backend is to count them. The verdicts are unknown, so that
+    /// no caller is told of them.
     fn assume(&self, entries: Entries<'_>) -> Option<Decision> {
         let verdict = |charge: &Charge<'_>| {
             let holds = charge.quota.is_held() && charge.cost > 0 && charge.mode != Mode::Probe;
@@ -421,7 +421,7 @@ mod tests {
             }
             let mut ran_on = 0;
             for _ in 0..ROUNDS {
-                // What is known from before is that the backend fails, as in the middle of an outage.
+                // The backend is known to fail, as in the middle of an outage.
                 fails();
                 begin.wait();
                 end.wait();

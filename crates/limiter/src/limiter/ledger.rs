@@ -281,7 +281,7 @@ impl Ledger {
 
     /// Credits every charge: a layer or a limit further in refuses the request, and a refused request costs nothing.
     ///
-    /// What is held stays so until its response is over. That is soon, unless a service in between goes on: it may ask the inner
+    /// Held units stay held until their response is over. That is soon, unless a service in between goes on: it may ask the inner
     /// layer again, or have asked it twice.
     pub fn give_back(&mut self) {
         self.correct(&mut |_, _| Some(0));

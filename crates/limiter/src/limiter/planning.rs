@@ -160,7 +160,7 @@ fn with_key(
                 *misses_peer |= missing.what() == ClientIp::MISSING;
                 Key::missing()
             }
-            // What is there but cannot be told is never passed: a handler may read it.
+            // A key that is there but ambiguous never passes: a handler may read it.
             OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
             OnMissing::Pass => return Ok(Finding::Nothing),
             // A policy on trial refuses nothing.

@@ -75,7 +75,7 @@ impl<'a> PathForms<'a> {
 /// True if the path has one form, and this is it. Nearly every path has one form; the check reads eight bytes at a time.
 fn is_plain(path: &str, ignore_case: bool) -> bool {
     let bytes = path.as_bytes();
-    // What it has in common with the word before it is seen twice.
+    // The last word may overlap the one before it, whose bytes are then read twice.
     let last = match bytes.last_chunk() {
         Some(last) => u64::from_le_bytes(*last),
         None => bytes

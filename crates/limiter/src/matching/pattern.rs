@@ -48,7 +48,7 @@ impl Pattern {
         if text.matches('{').count() > MAX_PARAMS {
             return Err(format!("has more than {MAX_PARAMS} braces"));
         }
-        // What axum would refuse is refused in the same words.
+        // Patterns that axum would refuse are refused in axum's words.
         matchit::Router::new()
             .insert(text, ())
             .map_err(|error| lower_first(&error.to_string()))?;

@@ -33,7 +33,7 @@ impl Pattern {
                 return false;
             };
             if wide.kind == Kind::CatchAll {
-                // What follows is a slash at least, so that the rest is longer than the prefix.
+                // A slash follows at least, so that the rest is longer than the prefix.
                 let longer = narrow.kind != Kind::Static
                     || narrow.prefix.len() > wide.prefix.len()
                     || index < last;

@@ -61,7 +61,7 @@ impl Work {
 pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Name; 2]>,
-    /// What is taken off the books of this process when it leaves, if it is a release.
+    /// The units that leave the books of this process with it, if it is a release.
     pub(crate) owed: Option<Owed>,
 }
 

@@ -159,7 +159,7 @@ impl Spec {
     }
 }
 
-/// Whatever answers.
+/// A service of any kind.
 pub(crate) type Service = BoxCloneSyncService<http::Request<Body>, Response, Infallible>;
 
 /// The service with these policies, or nothing if the limiter refuses them.

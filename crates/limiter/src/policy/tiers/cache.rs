@@ -97,7 +97,7 @@ impl TierCache {
             None => self.ask(memory, tiers, key, now),
         };
         match (known, news) {
-            // What is to be remembered for no time is never served again.
+            // A tier that is remembered for no time is never served again.
             (Some((tier, _)), _) if !self.remember_for.is_zero() => FoundTier::Now(Ok(tier)),
             (_, None) => FoundTier::Now(self.unknown),
             (_, Some(mut news)) => {

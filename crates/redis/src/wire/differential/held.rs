@@ -22,7 +22,7 @@ use crate::wire::{Plan, Reply, Request, Work, replay};
 const KEYS: [&str; 3] = ["one", "other", "third"];
 const QUOTA: Quota = Quota::per_hour(40);
 
-/// What Redis knows, and what it should.
+/// The states that Redis has, and those that it should have.
 struct Fleet {
     world: World,
     random: Random,
@@ -185,7 +185,7 @@ impl Fleet {
         *self.happened.entry(what).or_default() += 1;
     }
 
-    /// What a request comes to by the model. `working` is what each key holds in the course of the call.
+    /// The outcome of a request by the model. `working` tells the units that each key holds in the course of the call.
     fn expect(&mut self, from: From, wish: &Wish, working: &mut HashMap<String, u64>) -> Outcome {
         let now_ms = self.now / 1_000;
         match wish {

@@ -1,4 +1,4 @@
-//! Whatever axum takes for a handler.
+//! Every form of handler that axum accepts.
 
 use axum::extract::{Json, Path, State};
 use axum::handler::Handler;
