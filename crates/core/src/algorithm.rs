@@ -430,22 +430,8 @@ impl Rule {
 
     /// Asks for passage, takes the charge if it passes and `take` is set, and tells when the budget will be full again and what
     /// is left.
-    #[inline]
-    pub(crate) fn step(
-        &self,
-        state: &mut State,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
-        if let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) {
-            return rule.step(inner, now, cost, take);
-        }
-        self.step_of_any(state, now, cost, take)
-    }
-
     #[inline(never)]
-    fn step_of_any(
+    pub(crate) fn step(
         &self,
         state: &mut State,
         now: u64,
@@ -469,6 +455,21 @@ impl Rule {
             return None;
         };
         rule.quick_step(inner, now, cost, take)
+    }
+
+    /// Takes the step of a limit on how many at once; `None` if the quota is none.
+    #[inline]
+    pub(crate) fn held_step(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> Option<(Passage, Point, Budget)> {
+        let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) else {
+            return None;
+        };
+        Some(rule.step(inner, now, cost, take))
     }
 
     #[inline]

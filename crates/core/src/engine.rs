@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Passage, Point};
+use crate::algorithm::{Budget, Passage, Point};
 use crate::{Charge, Decision, Mode, Quota, State, Timestamp, Verdict};
 
 /// The place where a backend keeps the states of a call's charges.
@@ -35,6 +35,23 @@ pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) ->
     Some(Decision::of_one(now, charge.mode, verdict))
 }
 
+/// Decides a call of one charge as [`decide`] does, whatever its quota. For backends, if [`decide_quickly`] does not.
+#[must_use]
+#[inline]
+pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Decision {
+    let (quota, cost, mode) = (charge.quota, charge.cost, charge.mode);
+    let take = mode != Mode::Probe;
+    let (rule, now_us) = (quota.rule(), now.as_micros());
+    let verdict = match rule.held_step(state, now_us, cost, take) {
+        Some(step) => verdict_of(step, quota, cost, mode, take),
+        None => {
+            let step = rule.step(state, now_us, cost, take);
+            verdict_of(step, quota, cost, mode, take)
+        }
+    };
+    Decision::of_one(now, mode, verdict)
+}
+
 /// Decides a call at `now`.
 ///
 /// The enforced charges come first: if each passes, each is taken; otherwise none is. Each shadow charge follows on its own, in
@@ -50,17 +67,7 @@ pub fn decide(
     states: &mut (impl States + ?Sized),
 ) -> Decision {
     if let [charge] = charges {
-        let take = charge.mode != Mode::Probe;
-        let (quota, state) = (charge.quota, states.state(0));
-        let verdict = verdict(
-            quota,
-            state,
-            now.as_micros(),
-            charge.cost,
-            charge.mode,
-            take,
-        );
-        return Decision::of_one(now, charge.mode, verdict);
+        return decide_one(now, charge, states.state(0));
     }
 
     if are_apart(charges) {
@@ -152,24 +159,25 @@ fn decide_apart(
         verdicts.push(
             match quick_verdict(quota, state, now_us, cost, mode, take) {
                 Some(verdict) => verdict,
-                None => verdict(quota, state, now_us, cost, mode, take),
+                None => {
+                    let step = quota.rule().step(state, now_us, cost, take);
+                    verdict_of(step, quota, cost, mode, take)
+                }
             },
         );
     }
     Decision::of_several(now, admitted, verdicts)
 }
 
-/// The verdict on a charge that is alone in its call.
-#[inline]
-fn verdict(
+/// The verdict on a charge that is alone in its call, from the step that it took.
+#[inline(always)]
+fn verdict_of(
+    (passage, full_at, budget): (Passage, Point, Budget),
     quota: &Quota,
-    state: &mut State,
-    now: u64,
     cost: u64,
     mode: Mode,
     take: bool,
 ) -> Verdict {
-    let (passage, full_at, budget) = quota.rule().step(state, now, cost, take);
     let taken = if take { cost } else { 0 };
     Verdict::new(mode, passage, quota.capacity(), budget, taken, full_at)
 }
@@ -185,16 +193,8 @@ fn quick_verdict(
     mode: Mode,
     take: bool,
 ) -> Option<Verdict> {
-    let (passage, full_at, budget) = quota.rule().quick_step(state, now, cost, take)?;
-    let taken = if take { cost } else { 0 };
-    Some(Verdict::new(
-        mode,
-        passage,
-        quota.capacity(),
-        budget,
-        taken,
-        full_at,
-    ))
+    let step = quota.rule().quick_step(state, now, cost, take)?;
+    Some(verdict_of(step, quota, cost, mode, take))
 }
 
 impl Mode {

@@ -57,7 +57,7 @@ impl Receipt {
         (verdict.taken() > 0).then(|| Self {
             scope: charge.scope,
             quota: *charge.quota,
-            key: charge.key.clone().compact(),
+            key: charge.key.compact_clone(),
             cost: verdict.taken(),
             at,
             full_at: verdict.full_at(),

@@ -53,11 +53,8 @@ pub(super) fn held() -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        let Ok(decision) = backend.decide_now(&[charge]) else {
-            return;
-        };
-        let decision = black_box(&decision);
-        if let [verdict] = decision.verdicts()
+        if let Ok(decision) = black_box(&backend.decide_now(&[charge]))
+            && let [verdict] = decision.verdicts()
             && let Some(receipt) = Receipt::of(&charge, verdict, decision.at())
         {
             backend.credit(black_box(receipt), 1);

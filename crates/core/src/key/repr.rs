@@ -139,6 +139,16 @@ impl Key {
             Repr::Inline { .. } | Repr::Heap(_) => self,
         }
     }
+
+    /// A clone without the source, made where it stays: a key is large enough that a move costs as much as the clone.
+    #[inline]
+    pub(crate) fn compact_clone(&self) -> Self {
+        let bare = match &self.0 {
+            Repr::Digested(digested) => &digested.key,
+            Repr::Inline { .. } | Repr::Heap(_) => self,
+        };
+        bare.clone()
+    }
 }
 
 impl Repr {
