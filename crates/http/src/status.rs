@@ -234,38 +234,25 @@ impl RateLimitStatus {
 #[derive(Debug)]
 pub(crate) struct ResponseEnd {
     pub(crate) status: RateLimitStatus,
-    /// False if nothing is held.
-    matters: bool,
 }
 
 impl ResponseEnd {
     #[inline]
     pub(crate) fn of(status: RateLimitStatus) -> Self {
-        Self {
-            status,
-            matters: true,
-        }
+        Self { status }
     }
 
-    /// The end of a response for which nothing is held, so that no look at the charges is needed.
-    #[inline]
-    pub(crate) fn ignore(mut self) {
-        self.matters = false;
-    }
-
-    // A call of its own, so that the usual end, which does not matter, is short.
+    // A call of its own, so that the usual end, at which nothing is held, is short.
     #[cold]
     fn come(&self) {
-        if self.status.holds() {
-            self.status.ledger().end_response(self.status.response());
-        }
+        self.status.ledger().end_response(self.status.response());
     }
 }
 
 impl Drop for ResponseEnd {
     #[inline]
     fn drop(&mut self) {
-        if self.matters {
+        if self.status.holds() {
             self.come();
         }
     }

@@ -31,25 +31,21 @@ pub(super) struct Completion {
 }
 
 impl Completion {
+    // The work is taken over only where it goes on: nearly always it is done here, and dropped where it lies.
     #[inline]
-    pub(super) fn complete<R: ResponseBody>(self, response: &mut Response<R>) {
-        if !self.writes && !self.settles && !self.end.status.holds() {
-            return self.end.ignore();
-        }
-        self.complete_aloud(response);
-    }
-
-    #[inline(never)]
-    fn complete_aloud<R: ResponseBody>(self, response: &mut Response<R>) {
-        let Self {
+    pub(super) fn complete<R: ResponseBody>(work: &mut Option<Self>, response: &mut Response<R>) {
+        let Some(Self {
             end,
             writes,
             settles,
             connects,
-        } = self;
+        }) = work
+        else {
+            return;
+        };
         let status = &end.status;
-        let is_by_bytes = settles && status.settle_by_response(&ResponseView::of(response));
-        if writes
+        let is_by_bytes = *settles && status.settle_by_response(&ResponseView::of(response));
+        if *writes
             && has_fields_on(response.status())
             && let Some(config) = status.config()
         {
@@ -57,13 +53,13 @@ impl Completion {
         }
         let holds = status.holds();
         let code = response.status();
-        if holds && (code == StatusCode::SWITCHING_PROTOCOLS || (connects && code.is_success())) {
+        if holds && (code == StatusCode::SWITCHING_PROTOCOLS || (*connects && code.is_success())) {
             warn_without_lease(status);
         }
-        if holds || is_by_bytes {
+        if (holds || is_by_bytes)
+            && let Some(Self { end, .. }) = work.take()
+        {
             watch(response, end, is_by_bytes);
-        } else {
-            end.ignore();
         }
     }
 }

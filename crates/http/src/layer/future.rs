@@ -154,14 +154,13 @@ where
     F: Future<Output = Result<Response<R>, E>>,
     R: ResponseBody,
 {
+    if completion.is_none() {
+        return call.poll(cx);
+    }
     let mut polled = call.poll(cx);
     // Matched where it lies: responses are large.
     match &mut polled {
-        Poll::Ready(Ok(response)) => {
-            if let Some(completion) = completion.take() {
-                completion.complete(response);
-            }
-        }
+        Poll::Ready(Ok(response)) => Completion::complete(completion, response),
         Poll::Ready(Err(_)) => *completion = None,
         Poll::Pending => {}
     }
