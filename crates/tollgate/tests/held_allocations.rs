@@ -1,0 +1,87 @@
+//! What a request under a held limit allocates beside what it would under a quota.
+
+#![cfg(feature = "axum")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate::key::Global;
+use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer};
+use tower_layer::Layer;
+use tower_service::Service;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const REQUESTS: usize = 100;
+
+/// Answers with this text.
+#[derive(Clone)]
+struct Answer(&'static str);
+
+impl Service<Request<()>> for Answer {
+    type Response = Response<axum::body::Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _request: Request<()>) -> Self::Future {
+        let body = Full::new(Bytes::from_static(self.0.as_bytes()));
+        ready(Ok(Response::new(axum::body::Body::new(body))))
+    }
+}
+
+/// The allocations of a request until its body has been read, after one that does not count.
+fn allocations(policy: Policy, text: &'static str) -> usize {
+    let limiter = Limiter::builder().policy(policy.key(Global)).build();
+    let layer = RateLimitLayer::new(limiter.unwrap()).without_headers();
+    let mut service = layer.layer(Answer(text));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut serve = || {
+        let Poll::Ready(response) = pin!(service.call(Request::new(()))).poll(&mut cx) else {
+            panic!("it waits");
+        };
+        let response = response.unwrap();
+        assert!(response.status().is_success());
+        let Poll::Ready(body) = pin!(response.into_body().collect()).poll(&mut cx) else {
+            panic!("the body waits");
+        };
+        assert_eq!(body.unwrap().to_bytes(), text);
+    };
+    serve();
+    let region = Region::new(ALLOCATOR);
+    (0..REQUESTS).for_each(|_| serve());
+    let all = region.change().allocations;
+    assert_eq!(all % REQUESTS, 0, "{all} of {REQUESTS} requests");
+    all / REQUESTS
+}
+
+/// The wrapper's own box, that of what it does at the end, and the empty body that stands in while it is put on.
+const WRAPPER: usize = 3;
+
+/// One test, because what runs beside it would be counted as well.
+#[test]
+fn what_is_held_allocates_for_the_wrapper_of_a_body_that_has_not_ended_and_for_nothing_else() {
+    let quota = || Policy::new("quota", Quota::per_second(1_000_000));
+    let held = || Policy::new("held", Concurrent::at_most(1));
+    // One place is enough: each request has given it back before the next one comes.
+    for (text, wrapper) in [("", 0), ("text", WRAPPER)] {
+        let beside = allocations(quota(), text);
+        assert_eq!(allocations(held(), text), beside + wrapper, "{text:?}");
+    }
+}
