@@ -156,7 +156,12 @@ where
 #[cfg(feature = "axum")]
 impl ResponseBody for axum::body::Body {
     fn from_bytes(bytes: Bytes) -> Self {
-        Self::from(bytes)
+        // An empty body needs no box.
+        if bytes.is_empty() {
+            Self::empty()
+        } else {
+            Self::from(bytes)
+        }
     }
 
     fn watched(self, watch: BodyWatch) -> Self {
