@@ -105,7 +105,7 @@ local function held()
     -- What a reply says of the state.
     local digest = is_swept and pack('<BdI6I6', TAG, total, earliest, latest) or text:sub(1, HEAD)
     if at and not is_void then
-      digest = digest .. text:sub(at, at + 31)
+      digest = digest .. text:sub(at, at + 31) .. (#text >= FAR and pack('<I2', (at + 10) / 32) or '')
     elseif not is_void then
       digest = digest .. (is_full and '\1' or '\0')
     end

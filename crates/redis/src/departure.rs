@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{Unit, Verdict};
 
 use crate::holder::books::Books;
+use crate::holder::places::Places;
 use crate::holder::{Caller, Held, Holder, NOT_YET, Owed, minus, plus, random_id};
 use crate::job::Job;
 use crate::name::Name;
@@ -49,6 +50,7 @@ impl Holder {
             // A child of a fork. It has what its parent had, but holds nothing of it.
             (identity.id, identity.process) = (random_id(), process::id());
             identity.books = Books::default();
+            identity.places = Places::default();
         }
         let books = &mut identity.books;
         let is_unsaid = |job: &mut Job| match &job.request.work {
@@ -115,6 +117,11 @@ impl Departure {
         &self.caller
     }
 
+    /// The places of this process's entries, as far as they are known, for the keys of a call.
+    pub(crate) fn places(&self, keys: &[&[u8]]) -> Vec<u16> {
+        self.holder.identity().places.of(keys)
+    }
+
     /// Enters what the call did. `seen` tells what was found of this process under a key of a request, by their positions.
     pub(crate) fn answered(
         mut self,
@@ -137,6 +144,11 @@ impl Departure {
                 let is_behind = held.generation > present;
                 is_behind || (tells && held.is_told && held.generation == generation)
             });
+            for (index, name) in request.names.iter().enumerate() {
+                if let Some(place) = seen(*position, index).and_then(|held| held.place) {
+                    identity.places.learn(name, place);
+                }
+            }
             match (&request.work, outcome) {
                 (Work::Decide(_), Ok(Some(decision))) => {
                     for index in request.held() {
@@ -160,6 +172,7 @@ impl Departure {
             // Somebody else writes as this process: a copy of its memory runs elsewhere.
             identity.id = random_id();
             identity.books.doubt_all();
+            identity.places = Places::default();
             self.holder.twins.fetch_add(1, Ordering::Relaxed);
             self.holder.doubt.notify_one();
         }

@@ -13,6 +13,7 @@ pub(crate) mod books;
 pub(crate) mod model;
 #[cfg(test)]
 mod orders;
+pub(crate) mod places;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -27,6 +28,7 @@ use tokio::sync::Notify;
 use crate::name::Name;
 
 use books::Books;
+use places::Places;
 
 /// The time for which a process holds without saying so, unless set: what a process that died held comes back after it.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -48,6 +50,7 @@ pub(crate) struct Identity {
     pub(crate) id: [u8; 8],
     pub(crate) process: u32,
     pub(crate) books: Books,
+    pub(crate) places: Places,
 }
 
 /// The figures of a holder.
@@ -67,6 +70,7 @@ impl Holder {
                 id: random_id(),
                 process: process::id(),
                 books: Books::default(),
+                places: Places::default(),
             }),
             doubt: Notify::new(),
             settled: Notify::new(),
@@ -136,6 +140,8 @@ pub(crate) struct Held {
     pub(crate) generation: u64,
     /// True if it was told in that generation. A process tells a key once in each.
     pub(crate) is_told: bool,
+    /// The number of the entry in a long state, from 1; 0 if the state is short or has none. `None` if the reply does not say.
+    pub(crate) place: Option<u16>,
 }
 
 /// The generation of a release that no call has taken along.

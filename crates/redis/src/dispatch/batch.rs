@@ -125,7 +125,8 @@ fn broken_off(error: &RedisError) -> BackendError {
 fn prepare(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> (Plan, usize, Cmd) {
     let (plan, mut call) = Plan::of(jobs.iter().map(|job| &*job.request));
     if let Some(departure) = departure {
-        call.is_of(departure.caller());
+        let places = departure.places(&call.keys);
+        call.is_of(departure.caller(), &places);
     }
     let script = &dispatch.link.script;
     dispatch.counters.sent(&call, script.sha(), jobs.len());

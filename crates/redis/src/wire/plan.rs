@@ -226,9 +226,9 @@ impl Groups {
 }
 
 impl Call<'_> {
-    /// Says whose call it is.
-    pub(crate) fn is_of(&mut self, caller: &Caller) {
-        self.runs.insert(0, caller.run());
+    /// Says whose call it is, and where its entries stand: a place for each key, or nothing.
+    pub(crate) fn is_of(&mut self, caller: &Caller, places: &[u16]) {
+        self.runs.insert(0, caller.run(places));
     }
 
     /// The number of times of each request, and then the shared words.

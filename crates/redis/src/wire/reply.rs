@@ -6,6 +6,7 @@ use tollgate_core::{
     BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
 };
 
+use super::numbers::EXACT;
 use super::plan::Plan;
 use super::request::{OwnedCharge, Request, Work};
 use super::state::{self, HeldDigest, OwnEntry};
@@ -76,7 +77,7 @@ impl<'a> DecodedReply<'a> {
         }
         let mut states = Vec::with_capacity(keys);
         for _ in 0..keys {
-            states.push(Slot::Found(packed.text()?));
+            states.push(packed.slot()?);
         }
         packed.0.is_empty().then_some(Self {
             now,
@@ -132,6 +133,8 @@ pub(crate) fn replay<'a>(
 enum Slot<'a> {
     /// Empty if the key was missing.
     Found(Option<&'a [u8]>),
+    /// What is held, where the script took its usual path: twice the units, and one more if the process has an entry.
+    Sum(u64),
     Live(State),
     /// The units that are held, and the part of this process.
     Held(State, Part),
@@ -171,10 +174,18 @@ impl Slot<'_> {
         if let Slot::Found(found) = self {
             *self = Self::of(*found, unit);
         }
+        if let (Slot::Sum(sum), Unit::Held) = (&*self, unit) {
+            // The script releases no more than the process holds, and that is at most all.
+            let part = Part {
+                units: (sum / 2).cast_signed(),
+                is_there: sum % 2 == 1,
+            };
+            *self = Slot::Held(held(sum / 2), part);
+        }
         match self {
             Slot::Live(state) | Slot::Held(state, _) => Ok(state),
             Slot::Barred(kind) => Err(barred(*kind)),
-            Slot::Found(_) => Err(barred(FailureKind::ForeignState)),
+            Slot::Found(_) | Slot::Sum(_) => Err(barred(FailureKind::ForeignState)),
         }
     }
 
@@ -213,7 +224,7 @@ impl States for Slots<'_, '_> {
     fn state(&mut self, index: usize) -> &mut State {
         match &mut self.slots[usize::from(self.keys[index])] {
             Slot::Live(state) | Slot::Held(state, _) => state,
-            Slot::Found(_) | Slot::Barred(_) => &mut self.none,
+            Slot::Found(_) | Slot::Sum(_) | Slot::Barred(_) => &mut self.none,
         }
     }
 }
@@ -283,26 +294,37 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
 /// The process's own part under each key of a call; `None` where nothing can be held.
 pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
     let states = reply.read(keys).map_or_else(Vec::new, |read| read.states);
+    let nothing = Held {
+        place: Some(0),
+        ..Held::default()
+    };
     let held = |slot: Slot<'_>| match slot {
         Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(|digest| match digest.own {
             OwnEntry::Holds {
                 generation,
                 is_told,
+                place,
                 ..
             } => Held {
                 is_there: true,
                 generation,
                 is_told,
+                place: Some(place),
             },
-            OwnEntry::Missing | OwnEntry::NoRoom => Held::default(),
+            OwnEntry::Missing | OwnEntry::NoRoom => nothing,
             // The reply does not tell it, but it is newer than the call.
             OwnEntry::Void => Held {
                 is_there: true,
                 generation: u64::MAX,
                 is_told: true,
+                place: None,
             },
         }),
-        _ => Some(Held::default()),
+        Slot::Sum(sum) => Some(Held {
+            is_there: sum % 2 == 1,
+            ..Held::default()
+        }),
+        _ => Some(nothing),
     };
     states.into_iter().map(held).collect()
 }
@@ -362,6 +384,17 @@ impl<'a> ReplyReader<'a> {
                 .iter()
                 .fold(0, |number, byte| number << 8 | usize::from(*byte)),
         )
+    }
+
+    /// A state as it was found, or the sum of one that is held.
+    fn slot(&mut self) -> Option<Slot<'a>> {
+        match self.0.first()? {
+            0..=0x7f | 0xcc..=0xcf => {
+                let sum = self.integer()?;
+                (sum < EXACT).then_some(Slot::Sum(sum))
+            }
+            _ => self.text().map(Slot::Found),
+        }
     }
 
     fn list(&mut self) -> Option<usize> {

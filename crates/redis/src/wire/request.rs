@@ -67,11 +67,12 @@ pub(crate) struct Request {
 
 impl Caller {
     /// The run that goes ahead of all others.
-    pub(super) fn run(&self) -> Vec<u8> {
+    pub(super) fn run(&self, places: &[u16]) -> Vec<u8> {
         let mut run = vec![0, CALLER];
         run.extend_from_slice(&self.holder);
         run.extend_from_slice(&self.generation.to_le_bytes()[..6]);
         run.extend_from_slice(&self.lease_ms.to_le_bytes()[..6]);
+        run.extend(places.iter().flat_map(|place| place.to_le_bytes()));
         run
     }
 }
@@ -188,8 +189,9 @@ impl Request {
             Unit::FixedWindow { .. }
             | Unit::SlidingWindow { .. }
             | Unit::RollingWindow { .. }
-            | Unit::SlidingLog { .. }
-            | Unit::Held => settled(unit),
+            | Unit::SlidingLog { .. } => settled(unit),
+            // 23,000 to 45,000 instructions, as an acquire.
+            Unit::Held => of(unit),
         };
         match &self.work {
             Work::Decide(charges) => (charges.iter())

@@ -27,7 +27,7 @@ const HELD_HEAD: usize = 21;
 const HELD_ENTRY: usize = 32;
 
 /// The digest of what is held under a key, which a reply has in place of up to 1,024 entries: the head, and behind it the entry of
-/// the process that called; or a byte, if it has none; or nothing, if the call is void.
+/// the process that called, and its number if the state is long; or a byte, if it has none; or nothing, if the call is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldDigest {
     /// All that is held.
@@ -45,6 +45,8 @@ pub(super) enum OwnEntry {
         generation: u64,
         /// True if it was told in that generation.
         is_told: bool,
+        /// The number of the entry, from 1; 0 in a short state.
+        place: u16,
     },
     /// It has none.
     Missing,
@@ -57,19 +59,22 @@ pub(super) enum OwnEntry {
 impl HeldDigest {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         const WITH_ENTRY: usize = HELD_HEAD + HELD_ENTRY;
+        const WITH_PLACE: usize = WITH_ENTRY + 2;
         let (head, mut entry) = (bytes.get(..HELD_HEAD)?, Reader(bytes.get(HELD_HEAD..)?));
         let mut reader = Reader(head);
         let (tag, total) = (reader.byte()?, reader.whole()?);
         let own = match bytes.len() {
             HELD_HEAD => OwnEntry::Void,
-            WITH_ENTRY => {
+            WITH_ENTRY | WITH_PLACE => {
                 let _holder = (entry.u32()?, entry.u32()?);
                 let (old, new) = (entry.i48()?, entry.i48()?);
                 let mark = entry.u48()?;
+                let _expires = entry.u48()?;
                 OwnEntry::Holds {
                     units: old + new,
                     generation: mark >> 8,
                     is_told: mark & 0xff == 0,
+                    place: entry.u16().unwrap_or(0),
                 }
             }
             _ => match entry.byte()? {

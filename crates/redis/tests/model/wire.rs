@@ -116,7 +116,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    pub(crate) fn is_of(&mut self, caller: &()) {
+    pub(crate) fn is_of(&mut self, caller: &(), _places: &[u16]) {
         let () = caller;
     }
 }

@@ -17,9 +17,11 @@ use crate::holder::model::{self, Bar, Entry, From, Id};
 use crate::holder::{Caller, Telling};
 use crate::wire::numbers::Reader;
 use crate::wire::reply::{Outcome, barred};
-use crate::wire::{Plan, Reply, Request, Work, replay};
+use crate::wire::{Plan, Reply, Request, Work, held_by_caller, replay};
 
 const KEYS: [&str; 3] = ["one", "other", "third"];
+/// So many entries make a state long.
+const CROWD: usize = 48;
 const QUOTA: Quota = Quota::per_hour(40);
 
 /// The states that Redis has, and those that it should have.
@@ -35,6 +37,8 @@ struct Fleet {
     /// The number of processes that call at present.
     busy: usize,
     happened: HashMap<&'static str, usize>,
+    /// The places that the script told, of each process.
+    places: HashMap<(Id, Vec<u8>), u16>,
 }
 
 /// One request in the words of the model.
@@ -119,7 +123,7 @@ impl States for Both {
 impl Fleet {
     fn new(server: &Standalone, seed: u64) -> Self {
         let mut random = Random::of_seed(seed);
-        let names = (0..11).map(|_| random.below(u64::MAX).to_le_bytes());
+        let names = (0..CROWD).map(|_| random.below(u64::MAX).to_le_bytes());
         // A pattern of Lua's, and bytes that also stand in the middle of entries.
         let odd = [*b"%a.-[^*]", [0; 8]];
         let processes = names.collect::<Vec<_>>().into_iter().chain(odd);
@@ -134,6 +138,7 @@ impl Fleet {
             processes,
             busy: 4,
             happened: HashMap::new(),
+            places: HashMap::new(),
         }
     }
 
@@ -297,10 +302,11 @@ impl Fleet {
         } else {
             self.now += by;
         }
-        if self.random.below(60) == 0 {
+        let is_crowded = self.busy == CROWD;
+        if !is_crowded && self.random.below(60) == 0 {
             self.lease_ms = self.random.of(&[400, 50, 1_000]);
         }
-        if self.random.below(100) == 0 {
+        if !is_crowded && self.random.below(100) == 0 {
             self.busy = self.random.of(&[2, 4, 13]);
         }
         let process = self.processes.len() - 1 - self.random.index(self.busy);
@@ -332,11 +338,22 @@ impl Fleet {
         let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
         let (plan, mut call) = Plan::of(&requests);
         let keys = call.keys.len();
-        call.is_of(&Caller {
+        let names: Vec<_> = call.keys.iter().map(|key| key.to_vec()).collect();
+        let places: Vec<_> = { names.iter() }
+            .map(|name| match self.random.below(6) {
+                // A wrong one, and none, must do no harm.
+                0 => self.random.of(&[1, 2, 13, 40, 1_024, u16::MAX]),
+                1 => 0,
+                _ => { self.places.get(&(from.holder, name.clone())).copied() }.unwrap_or(0),
+            })
+            .collect();
+        let are_told = places.iter().any(|place| *place > 0);
+        let caller = Caller {
             holder: from.holder,
             generation: from.generation,
             lease_ms: from.lease_ms,
-        });
+        };
+        call.is_of(&caller, if are_told { &places } else { &[] });
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.world.script).arg(keys);
         let runs = call.runs.iter().map(|run| &run[..]);
@@ -356,6 +373,13 @@ impl Fleet {
         };
         assert!(length < 64 + 64 * keys, "{length} bytes for {keys} keys");
         let reply = Reply::parse(value).unwrap();
+        for (name, held) in names.into_iter().zip(held_by_caller(&reply, keys)) {
+            match held.and_then(|held| held.place) {
+                Some(place) => _ = self.places.insert((from.holder, name), place),
+                None if are_told => self.note("usual with a place"),
+                None => {}
+            }
+        }
         replay(&reply, &plan, keys, |position| &requests[position]).unwrap()
     }
 
@@ -472,6 +496,54 @@ fn what_is_held_is_what_the_model_holds() {
     }
 }
 
+/// States of many processes, of which the script reads only the head and the entry of the process that calls. The places come from
+/// replies; entries move as others expire and keys are reset, and some places are wrong.
+#[test]
+fn what_is_held_by_many_is_what_the_model_holds() {
+    let server = Standalone::start();
+    let mut fleet = Fleet::new(&server, seed());
+    (fleet.busy, fleet.lease_ms) = (CROWD, 20_000);
+    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(4_000) {
+        fleet.step();
+    }
+    println!("{:?}", fleet.happened);
+    let times = fleet.happened.get("usual with a place").copied();
+    assert!(times.unwrap_or(0) > 100, "{:?}", fleet.happened);
+}
+
+/// Many processes that call in turn, while expiries move, entries move up because others expire, and the key is emptied.
+#[test]
+fn an_entry_of_many_is_found_wherever_it_moves() {
+    let server = Standalone::start();
+    let mut fleet = Fleet::new(&server, seed());
+    let quota: Quota = Concurrent::at_most(1_000).into();
+    let acquire = Wish::Decide(vec![(true, "one".to_owned(), quota, 1, Mode::Enforce)]);
+    let release = Wish::Release("one".to_owned(), 1);
+    for round in 0..100 {
+        fleet.now += 50_000;
+        // Of some only half call until the others have expired.
+        let silent = if round % 30 > 15 { CROWD / 2 } else { 0 };
+        for process in silent..CROWD {
+            let (holder, generation) = fleet.processes[process];
+            let from = From {
+                holder,
+                generation,
+                lease_ms: 400,
+            };
+            fleet.call(from, std::slice::from_ref(&acquire));
+            if round % 2 == 0 {
+                fleet.call(from, std::slice::from_ref(&release));
+            }
+            if round % 17 == 16 && process == CROWD - 5 {
+                fleet.call(from, &[Wish::Reset("one".to_owned())]);
+            }
+        }
+    }
+    println!("{:?}", fleet.happened);
+    let times = fleet.happened.get("usual with a place").copied();
+    assert!(times.unwrap_or(0) > 1_000, "{:?}", fleet.happened);
+}
+
 /// No state: what has been changed in its head, or is of no length of one.
 #[test]
 fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
@@ -510,6 +582,8 @@ fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
             let redis = &mut fleet.world.redis;
             let mut set = redis::cmd("SET");
             set.arg("one").arg(&foreign).exec(redis).unwrap();
+            // Where the entry of a state would stand, and does in some of these.
+            fleet.places.insert((holder, b"one".to_vec()), 1);
 
             let outcomes = fleet.ask(from, &wishes);
 
@@ -520,6 +594,22 @@ fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
             }
             let found: Vec<u8> = get.query(&mut fleet.world.redis).unwrap();
             assert_eq!(found, foreign);
+        }
+    }
+    // Of another type, alone and beside a state.
+    let redis = &mut fleet.world.redis;
+    redis::cmd("DEL").arg("one").exec(redis).unwrap();
+    let mut push = redis::cmd("RPUSH");
+    push.arg("one").arg("entry").exec(redis).unwrap();
+    for wishes in (0..9).flat_map(|_| [vec![wish("one")], vec![wish("one"), wish("other")]]) {
+        fleet.places.insert((holder, b"one".to_vec()), 1);
+
+        let outcomes = fleet.ask(from, &wishes);
+
+        for (position, outcome) in outcomes {
+            let kind = outcome.map_err(|error| error.kind()).err();
+            let failed = (position == 0).then_some(FailureKind::ForeignState);
+            assert_eq!(kind, failed);
         }
     }
 }
