@@ -33,6 +33,11 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         &[("governor", Scenario::GovernorCheckUuid)],
     ),
     (
+        "one place taken and given back in memory, address",
+        Scenario::CheckHeld,
+        &[("the check of a quota, address", Scenario::CheckAddress)],
+    ),
+    (
         "layer, allowed, no headers",
         Scenario::TollgatePlain,
         &[("tower_governor", Scenario::GovernorPlain)],
