@@ -150,6 +150,7 @@ pub(crate) fn run() -> Result<()> {
         println!("{empty:>8}  an empty EVALSHA with a key and an argument");
         println!("{:>8}  a call without charges\n", bench.ahead);
         println!(" allowed (bound)     denied (bound)    case (calls)");
+        let mut allowed = Vec::new();
         for (number, case) in CASES.iter().enumerate() {
             let (costs, calls) = bench.costs(number, case).await?;
             let mut line = String::new();
@@ -158,13 +159,16 @@ pub(crate) fn run() -> Result<()> {
                 line.push_str(&format!("{cost:>8} {bound:<9} "));
             }
             println!("{line} {} ({calls})", case.name);
+            allowed.push((case.name, costs[0]));
         }
-        println!("\nan acquire and its release");
+        println!("\nan acquire and its release, and by one decision");
         for (number, &(name, requests, one_key)) in HELD.iter().enumerate() {
             for holders in HOLDERS {
                 let policy = format!("held{number:x}-{holders}");
                 let cost = bench.held(&policy, requests, one_key, holders).await?;
-                println!("{cost:>8}  {name}, {holders} holders");
+                let decision = allowed.iter().find(|(case, _)| *case == name);
+                let ratio = decision.map_or(f64::NAN, |(_, one)| cost as f64 / *one as f64);
+                println!("{cost:>8} {ratio:>5.1}  {name}, {holders} holders");
             }
         }
         Ok(())
@@ -294,36 +298,39 @@ impl Bench {
         let keys: Vec<_> = (0..callers)
             .map(|caller| Key::from(format!("caller-{caller:02}")))
             .collect();
+        let names: Vec<_> = (0..callers)
+            .map(|caller| format!("tollgate:{policy}:0/h:=caller-{caller:02}"))
+            .collect();
         let mut connection = self.server.connection().await?;
-        for key in &keys {
-            let name = format!(
-                "tollgate:{policy}:0/h:={}",
-                String::from_utf8_lossy(key.as_bytes())
-            );
-            let mut set = redis::cmd("SET");
-            if holders > 1 {
-                let set = set
-                    .arg(name)
-                    .arg(held_by(holders - 1)?)
-                    .arg("PX")
-                    .arg(1_000_000);
+        if holders > 1 {
+            let others = held_by(holders - 1)?;
+            for name in &names {
+                let mut set = redis::cmd("SET");
+                let set = set.arg(name).arg(&others).arg("PX").arg(1_000_000);
                 let () = set.query_async(&mut connection).await?;
             }
         }
+        let held = |key| Charge {
+            scope,
+            quota: &quota,
+            key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
         let charges: Vec<_> = { keys.iter().cycle().take(requests as usize) }
-            .map(|key| Charge {
-                scope,
-                quota: &quota,
-                key,
-                cost: 1,
-                mode: Mode::Enforce,
-            })
+            .map(held)
             .collect();
+        // Units that stay held for the time of the count.
+        let mut stay = Vec::new();
+        for key in &keys {
+            let charge = [held(key)];
+            stay.extend(self.backend.decide(&charge).await?.receipts(&charge));
+        }
         let rounds = if holders > 100 { 12 } else { CALLS };
-        let mut counted = 0;
+        let mut counted = (0, 0);
         for round in 0..=rounds {
             if round == 1 {
-                counted = self.server.instructions()?;
+                counted = (self.server.instructions()?, self.backend.stats().calls);
             }
             let ahead = (requests > 1).then(|| self.backend.decide(&[]));
             let asked: Vec<Decide> = { charges.iter() }
@@ -332,21 +339,32 @@ impl Bench {
             if let Some(ahead) = ahead {
                 ahead.await?;
             }
+            let mut receipts = Vec::new();
             for (charge, asked) in charges.iter().zip(asked) {
-                let decision = asked.await?;
-                if round > 0 {
-                    for receipt in decision.receipts(std::slice::from_ref(charge)) {
-                        self.backend.credit(receipt, 1);
-                    }
-                }
+                receipts.extend(asked.await?.receipts(std::slice::from_ref(charge)));
+            }
+            for receipt in receipts {
+                self.backend.credit(receipt, 1);
             }
             // Behind the releases, which leave together.
             self.backend.decide(&[]).await?;
             self.backend.decide(&[]).await?;
         }
-        let each = (self.server.instructions()? - counted) / u64::from(rounds);
-        let beside = if requests > 1 { 3 } else { 2 };
-        Ok(each.saturating_sub(beside * self.ahead) / u64::from(requests))
+        let rounds = u64::from(rounds);
+        let each = (self.server.instructions()? - counted.0) / rounds;
+        let calls = (self.backend.stats().calls - counted.1) / rounds;
+        for name in &names {
+            let mut length = redis::cmd("STRLEN");
+            let length: usize = length.arg(name).query_async(&mut connection).await?;
+            if length != 21 + 32 * holders {
+                return Err(format!("{name} has {length} bytes for {holders} holders").into());
+            }
+        }
+        for receipt in stay {
+            self.backend.credit(receipt, 1);
+        }
+        // All calls but that of the acquires and that of the releases are without charges.
+        Ok(each.saturating_sub((calls - 2) * self.ahead) / u64::from(requests))
     }
 }
 
