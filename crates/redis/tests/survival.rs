@@ -84,7 +84,7 @@ async fn who_does_not_wait_for_the_server_finds_it_when_it_comes() {
 #[tokio::test]
 async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     let server = Standalone::start();
-    let deadline = Duration::from_millis(150);
+    let deadline = Duration::from_millis(500);
     let builder = RedisBackend::builder(&server.url()).deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("stalled", Quota::per_hour(1_000));
@@ -95,10 +95,15 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     let waiting: Vec<_> = (0..500)
         .map(|_| backend.decide(&[budget.charge(1)]))
         .collect();
+    let mut timed_out = 0;
     for call in waiting {
-        let kind = call.await.unwrap_err().kind();
-        assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
+        match call.await.unwrap_err().kind() {
+            FailureKind::TimedOut { .. } => timed_out += 1,
+            // Where round trips are slow, a long queue cannot be answered in time, and its end is told so at once.
+            kind => assert_eq!(kind, FailureKind::Overloaded),
+        }
     }
+    assert!(timed_out > 0);
     assert!(watch.elapsed() < deadline * 2, "{:?}", watch.elapsed());
     // Now it is known to be stalled, and callers do not wait for it.
     let watch = Watch::start();
