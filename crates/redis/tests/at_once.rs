@@ -12,6 +12,7 @@ mod common;
 
 use std::time::Duration;
 
+use common::held::{hold, settles};
 use common::{Budget, PATIENT, recovered};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
@@ -37,24 +38,6 @@ async fn holder(server: &Standalone) -> RedisBackend {
 
 fn at_once(policy: &str, limit: u64) -> Budget {
     Budget::of(policy, Concurrent::at_most(limit).into())
-}
-
-/// Holds so much, if it passes.
-async fn hold(backend: &RedisBackend, budget: &Budget, cost: u64) -> Option<Receipt> {
-    let charges = [budget.charge(cost)];
-    let decision = backend.decide(&charges).await.unwrap();
-    decision.receipts(&charges).next()
-}
-
-/// Waits until as much is held as anybody can see.
-async fn settles(backend: &RedisBackend, budget: &Budget, held: u64) {
-    let settling = async {
-        while budget.taken(backend).await != held {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let settled = timeout(PATIENT, settling).await;
-    settled.unwrap_or_else(|_| panic!("{held} are never held"));
 }
 
 #[tokio::test]

@@ -12,9 +12,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use common::cluster::{callers, slot};
+use common::held::{hold, settles};
 use common::{Budget, HOUR, PATIENT};
-use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, Concurrent, Quota, Receipt};
+use tokio::time::sleep;
+use tollgate_core::{Backend, Concurrent, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Standalone};
 
@@ -27,22 +28,6 @@ fn at_once(limit: u64) -> Quota {
 async fn connect(builder: RedisBackendBuilder, lease: Duration) -> RedisBackend {
     let builder = builder.held_lease(lease).deadline(PATIENT);
     builder.connect().await.unwrap()
-}
-
-async fn hold(backend: &RedisBackend, budget: &Budget, cost: u64) -> Option<Receipt> {
-    let charges = [budget.charge(cost)];
-    let decision = backend.decide(&charges).await.unwrap();
-    decision.receipts(&charges).next()
-}
-
-async fn settles(backend: &RedisBackend, budget: &Budget, held: u64) {
-    let settling = async {
-        while budget.taken(backend).await != held {
-            sleep(LEASE / 100).await;
-        }
-    };
-    let settled = timeout(PATIENT, settling).await;
-    settled.unwrap_or_else(|_| panic!("{held} are never held"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use common::held::hold;
 use common::{Budget, HOUR, PATIENT};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -34,12 +35,6 @@ fn uploads(limit: u64) -> Budget {
 fn holder(url: &str, lease: Duration) -> RedisBackendBuilder {
     let builder = RedisBackend::builder(url).held_lease(lease);
     builder.deadline(PATIENT * 4)
-}
-
-async fn hold(backend: &RedisBackend, budget: &Budget, cost: u64) -> Option<Receipt> {
-    let charges = [budget.charge(cost)];
-    let decision = backend.decide(&charges).await.unwrap();
-    decision.receipts(&charges).next()
 }
 
 /// Waits until so many units pass, and holds them.

@@ -1,4 +1,4 @@
-//! What a request under a held limit allocates beside what it would under a quota.
+//! The allocations of a request under a held limit, beside those that it has under a quota.
 
 #![cfg(feature = "axum")]
 #![allow(

@@ -16,7 +16,7 @@ pub(crate) struct Report {
     pub(crate) redis_sizes: Vec<Sizes>,
     pub(crate) redis_costs: Vec<ServerCost>,
     pub(crate) http: Vec<Served>,
-    /// The same servers with limits on how many at once. Earlier reports have none.
+    /// The servers with limits on how many at once. Earlier reports have none.
     #[serde(default)]
     pub(crate) at_once: Vec<Served>,
     pub(crate) growth: Growth,

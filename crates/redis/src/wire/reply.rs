@@ -133,7 +133,7 @@ pub(crate) fn replay<'a>(
 enum Slot<'a> {
     /// Empty if the key was missing.
     Found(Option<&'a [u8]>),
-    /// What is held, where the script took its usual path: twice the units, and one more if the process has an entry.
+    /// The answer of the script's usual path on a held limit: twice the units, and one more if the process has an entry.
     Sum(u64),
     Live(State),
     /// The units that are held, and the part of this process.

@@ -8,6 +8,7 @@
 )]
 
 pub(crate) mod cluster;
+pub(crate) mod held;
 pub(crate) mod load;
 pub(crate) mod watch;
 

@@ -20,7 +20,7 @@ use crate::wire::reply::{Outcome, barred};
 use crate::wire::{Plan, Reply, Request, Work, held_by_caller, replay};
 
 const KEYS: [&str; 3] = ["one", "other", "third"];
-/// So many entries make a state long.
+/// The number of entries that makes a state long.
 const CROWD: usize = 48;
 const QUOTA: Quota = Quota::per_hour(40);
 
