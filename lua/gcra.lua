@@ -13,9 +13,12 @@
 -- another quota is another fraction: see `stands`. Credits are there once a charge was given back, see `give_back`, until the
 -- latest of their ends, which stands before them. Only a credit reads them, since that costs as much as ten decisions. Whatever
 -- they hold, they only reduce later credits.
-local function gcra()
+--
+-- A state in whose queue requests wait has another form, and charges of a quota under which they may have more numbers: see
+-- waiting.lua.
+local function gcra(algorithm)
   local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 16, 23, 28, 32, 2, 2 ^ 52
-  local PARTS, LARGEST_TAG = 32, 176
+  local PARTS, LARGEST_TAG, QUEUED, WAITING = 32, 176, 177, 7
   -- The offset of the parts of the first credit in a list of credits, four numbers each.
   local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
@@ -38,7 +41,7 @@ local function gcra()
 
   -- The parts that stand for a full drain of this quota.
   local function parts_of(quota)
-    return max(floor((quota.full / 2 ^ (quota.tag - 128) - 1) * PARTS), 0)
+    return quota.parts or max(floor((quota.full / 2 ^ (quota.tag - 128) - 1) * PARTS), 0)
   end
 
   -- Says whether a quota of a longer drain wrote the state.
@@ -50,11 +53,19 @@ local function gcra()
     return us < other_us or (us == other_us and rest < other_rest)
   end
 
-  -- Drops credits that have lost their meaning. Otherwise the state of a key that is always in use would carry them for ever.
-  local function forget_dead_credits(state)
-    if state.last > 0 and state.last <= now then
+  -- The rules of waiting.lua, made only where somebody waits.
+  local of_turns, turns
+
+  -- Drops credits and turns that have lost their meaning. Otherwise the state of a key that is always in use would carry them for
+  -- ever.
+  local function forget_dead_notes(state)
+    local queue, last = state.queue, state.last
+    if queue then
+      last = max(last, of_turns().relevant_until(queue))
+    end
+    if (queue or last > 0) and last <= now then
       -- So that it is written whole.
-      state.credits, state.last, state.length = '', 0, 0
+      state.credits, state.last, state.length, state.queue = '', 0, 0, nil
     end
   end
 
@@ -70,14 +81,18 @@ local function gcra()
       state.tag, state.parts = quota.tag, parts_of(quota)
     end
     state.at, state.rest, state.mark, state.changed = at, rest, quota.mark, true
-    forget_dead_credits(state)
+    forget_dead_notes(state)
   end
 
   local function quota(run, pos)
     local us, full, tag, denominator, rest, full_rest, after = unpack('<ddBddd', run, pos)
+    local wait, parts
+    if algorithm == WAITING then
+      wait, parts, after = unpack('<dB', run, after)
+    end
     return {
       us = us, rest = rest, denominator = denominator, mark = denominator % MARKS, tag = tag, full = full,
-      full_rest = full_rest, latest = now + full,
+      full_rest = full_rest, latest = now + full, wait = wait, parts = parts,
     }, us + rest, after
   end
 
@@ -85,8 +100,9 @@ local function gcra()
   -- that wrote it. The other's drain is stored rounded down, but is still no shorter: drains are told apart in whole
   -- microseconds.
   local function furthest(state, quota)
-    if is_of_longer(state, quota) then
-      return floor(2 ^ (state.tag - 128) * (PARTS + state.parts) / PARTS) * DEBT_CEILING, 0
+    local of = is_of_longer(state, quota) and state or quota
+    if of.parts then
+      return floor(2 ^ (of.tag - 128) * (PARTS + of.parts) / PARTS) * DEBT_CEILING, 0
     end
     local rests = quota.full_rest * DEBT_CEILING
     return quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
@@ -100,6 +116,10 @@ local function gcra()
 
   local function read(found)
     local length = #found
+    -- The error of a value of another type has no length, and no bytes.
+    if length > LONG and byte(found) == QUEUED then
+      return of_turns().read(found)
+    end
     local count = (length - HEAD) / CREDIT
     if length ~= SHORT and length ~= LONG and (count < 1 or count % 1 ~= 0 or count > TOLD_APART) then
       return false
@@ -139,6 +159,8 @@ local function gcra()
     local most_us, most_rest = furthest(state, quota)
     if is_before(most_us, most_rest, us, rest) then
       leave(state, quota, most_us, most_rest)
+      -- Turns were promised by a clock that no longer counts.
+      state.queue, state.length = nil, state.queue and 0 or state.length
     end
   end
 
@@ -156,7 +178,7 @@ local function gcra()
     local quota = charge.quota
     state.at, state.rest, state.mark, state.changed = charge.to, charge.to_rest, quota.mark, true
     state.tag, state.parts = quota.tag, 0
-    forget_dead_credits(state)
+    forget_dead_notes(state)
   end
 
   local function debit(state, charge)
@@ -252,6 +274,13 @@ local function gcra()
 
   -- At most the time for which the charge still shows in the state comes back: from now to its place.
   local function give_back(state, charge, at, full_us, full_rest)
+    -- A charge from the future: the clock stepped back, and no credit is certain.
+    if at > now or (charge.quota.wait and of_turns().leave_queue(state, charge.quota, full_us, full_rest)) then
+      return
+    end
+    if state.queue and not of_turns().let_credit(state) then
+      return
+    end
     local quota = charge.quota
     local credits = credits_of(state)
     local shows_us, shows_rest = ahead(moved_up(credits, at, full_us, full_rest))
@@ -263,8 +292,7 @@ local function gcra()
     if is_before(left_us, left_rest, us, rest) then
       us, rest = left_us, left_rest
     end
-    -- A charge from the future: the clock stepped back, and no credit is certain.
-    if (us == 0 and rest == 0) or at > now then
+    if us == 0 and rest == 0 then
       return
     end
     local last, from = state.at + (state.rest > 0 and 1 or 0), less(quota, shows_us, shows_rest, us, rest)
@@ -286,7 +314,9 @@ local function gcra()
       end
     end
     local value, ends = pack('<Bd', tag, at), at
-    if not is_short then
+    if state.queue then
+      value, ends = of_turns().packed(state), at + 1
+    elseif not is_short then
       value, ends = value .. pack('<I4I2B', rest, state.mark, parts), at + 1
     end
     if last > 0 then
@@ -295,13 +325,18 @@ local function gcra()
     set_until(key, value, ends - ends % cell + cell)
   end
 
+  function of_turns()
+    turns = turns or waiting(read, ahead, stands, is_before, less, leave)
+    return turns
+  end
+
   return {
     quota = quota,
     fresh = fresh,
     read = read,
     rebase = rebase,
-    passes = passes,
-    take = take,
+    passes = algorithm == WAITING and of_turns().passes or passes,
+    take = algorithm == WAITING and of_turns().take or take,
     debit = debit,
     give_back = give_back,
     write = write,

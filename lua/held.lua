@@ -58,9 +58,9 @@ local function held()
     }
   end
 
-  -- The text without the entries that have expired.
+  -- The text without the entries that have expired, and the units that other processes held by these.
   local function swept(text)
-    local parts, total, earliest, latest = { text:sub(1, HEAD) }, 0, NEVER, 0
+    local parts, total, earliest, latest, reclaimed = { text:sub(1, HEAD) }, 0, NEVER, 0, 0
     for at = HEAD + 1, #text, ENTRY do
       local old, new, _, expires = unpack('<i6i6I6I6', text, at + 8)
       if expires > now_ms then
@@ -71,9 +71,11 @@ local function held()
           parts[#parts + 1] = text:sub(at, at + 31)
         end
         total, earliest, latest = total + max(old + new, 0), min(earliest, expires), max(latest, expires)
+      elseif text:sub(at, at + 7) ~= holder then
+        reclaimed = reclaimed + max(old + new, 0)
       end
     end
-    return table.concat(parts), total, earliest, latest
+    return table.concat(parts), total, earliest, latest, min(reclaimed, NEVER)
   end
 
   local function read(text)
@@ -85,9 +87,9 @@ local function held()
     if tag ~= TAG or not is_whole(total) then
       return false
     end
-    local is_swept = now_ms >= earliest or latest > last_end
+    local is_swept, reclaimed = now_ms >= earliest or latest > last_end, 0
     if is_swept then
-      text, total, earliest, latest = swept(text)
+      text, total, earliest, latest, reclaimed = swept(text)
       entries = (#text - HEAD) / ENTRY
     end
     -- The same bytes may stand in the middle of entries.
@@ -108,6 +110,9 @@ local function held()
       digest = digest .. text:sub(at, at + 31) .. (#text >= FAR and pack('<I2', (at + 10) / 32) or '')
     elseif not is_void then
       digest = digest .. (is_full and '\1' or '\0')
+    end
+    if reclaimed > 0 then
+      digest = digest .. pack('<I6', reclaimed)
     end
     return {
       text = text,

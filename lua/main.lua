@@ -1,6 +1,7 @@
 -- All other calls: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
 -- requests one after the other, writes each changed state once.
-local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held }
+-- The seventh is GCRA under which requests may wait: see waiting.lua.
+local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra }
 local ENFORCE, SHADOW = 0, 1
 local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
 
@@ -27,7 +28,7 @@ end
 local function rule_of(algorithm)
   local rule = rules[algorithm]
   if not rule then
-    rule = RULES[algorithm]()
+    rule = RULES[algorithm](algorithm)
     rules[algorithm] = rule
   end
   return rule

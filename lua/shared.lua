@@ -17,7 +17,7 @@ local function read()
   -- A wrong type is not ours to touch; any other error (a right that is missing) fails the call.
   return { state }, state and state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' and state
 end
--- A call that says where the entries of its process stand: held_apart.lua reads no more than these.
+-- A call that says where the entries of its process stand: held_apart.lua reads no more than these, and the heads.
 local is_told = #ARGV > 1 and #run > 22 and run:byte(2) == 4
 -- The length of a state from which on two reads of parts are cheaper than one of the whole.
 local FAR = 789

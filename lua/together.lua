@@ -2,37 +2,22 @@
 -- half of the cost, because it has no table for each state. All other cases fall through to main.lua before anything is
 -- written.
 
--- Writes a state that was moved from `at` to `to`: in place if its expiry stays.
-local function put(key, state, tag, at, to, to_rest, mark)
-  local length, cell, value = state and #state or 9, cell_of(tag), nil
-  if length == 9 and to_rest == 0 then
-    value = pack('<d', to)
-  else
-    value = pack('<dI4I3', to, to_rest, mark)
-    at, to = length == 16 and at + 1 or 0, to + 1
-  end
-  if state and at - at % cell == to - to % cell then
-    return redis.call('SETRANGE', key, '1', value)
-  end
-  redis.call('SET', key, pack('B', tag) .. value, 'PXAT', ('%d'):format((to - to % cell + cell) / 1000 + 1))
-end
-
-do
+-- Other calls are seen by their first charge, before a table is made for them.
+if #ARGV > 0 and ARGV[1]:byte(2) == 0 and ARGV[1]:byte(4) == 1 then
   -- By number of key: the state now, its quota, and the state as it was if that has changed. A missing state has no tag yet.
   -- The tables are made at their full length, since growing them is expensive.
-  local at, rests, tags, from, missing = { spread(found) }, { spread(found) }, { spread(found) }, {}, nil
-  -- By number of key, if it has a rest: the mark of that.
-  local marks = {}
-  local usual, admitted = #ARGV > 0, 0
+  local at, tags, from, missing = { spread(found) }, { spread(found) }, {}, nil
+  -- By number of key, if it has a rest: the rest and its mark. Most quotas leave none.
+  local rests, marks = {}, {}
+  local usual, admitted = true, 0
 
-  for i = 1, usual and #KEYS or 0 do
+  for i = 1, #KEYS do
     local state = found[i]
     if not state then
-      at[i], rests[i], missing = 0, 0, missing or {}
+      at[i], tags[i], missing = 0, nil, missing or {}
       missing[#missing + 1] = KEYS[i]
     elseif #state == 9 then
       tags[i], at[i] = unpack('<Bd', state)
-      rests[i] = 0
     elseif #state == 16 then
       tags[i], at[i], rests[i], marks[i] = unpack('<BdI4I3', state)
     else
@@ -65,16 +50,23 @@ do
         local open = 1
         for c = 1, width do
           local charge, i = charges[c], numbers[request + c]
-          local stands, rest, latest, tag = at[i], rests[i], charge.latest, charge.tag
+          local stands, rest, latest, tag = at[i], rests[i] or 0, charge.latest, charge.tag
           if (tags[i] or tag) ~= tag or stands > latest or stands < 0 or stands % 1 ~= 0 or rest >= charge.denominator
             or (marks[i] or charge.mark) ~= charge.mark then
             usual = false
-          -- Most denials show in whole microseconds already, and a function call is expensive.
-          elseif stands + charge.us > latest then
-            open = 0
           elseif open == 1 then
-            open, charge.to, charge.to_rest = admit(stands, rest, charge.us, charge.more, charge.denominator, latest,
-              charge.latest_rest, 1)
+            -- As `admit` of shared.lua does: a call of it costs as much as all of this.
+            if stands < now then
+              stands, rest = now, 0
+            end
+            stands, rest = stands + charge.us, rest + charge.more
+            if rest >= charge.denominator then
+              stands, rest = stands + 1, rest - charge.denominator
+            end
+            if stands > latest or (stands == latest and rest > charge.latest_rest) then
+              open = 0
+            end
+            charge.to, charge.to_rest = stands, rest
           end
         end
         if open == 1 then
@@ -84,8 +76,10 @@ do
             if not from[i] then
               from[i], tags[i] = at[i], charge.tag
             end
-            marks[i] = charge.mark
-            at[i], rests[i] = charge.to, charge.to_rest
+            at[i] = charge.to
+            if charge.to_rest > 0 or rests[i] then
+              rests[i], marks[i] = charge.to_rest, charge.mark
+            end
           end
         end
       end
@@ -94,8 +88,22 @@ do
 
   if usual and not (missing and #KEYS > 1 and redis.call('EXISTS', spread(missing)) > 0) then
     for i = 1, #KEYS do
-      if from[i] then
-        put(KEYS[i], found[i], tags[i], from[i], at[i], rests[i], marks[i])
+      local before = from[i]
+      if before then
+        local state, tag, to, value = found[i], tags[i], at[i], nil
+        local cell, length = cell_of(tag), state and #state or 9
+        if length == 9 and (rests[i] or 0) == 0 then
+          value = pack('<d', to)
+        else
+          value = pack('<dI4I3', to, rests[i], marks[i])
+          before, to = length == 16 and before + 1 or 0, to + 1
+        end
+        -- In place if the expiry stays.
+        if state and before - before % cell == to - to % cell then
+          redis.call('SETRANGE', KEYS[i], '1', value)
+        else
+          redis.call('SET', KEYS[i], pack('B', tag) .. value, 'PXAT', ('%d'):format((to - to % cell + cell) / 1000 + 1))
+        end
       end
     end
     return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, found)

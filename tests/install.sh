@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
 # Makes the commands and the Python packages that the tests call available, and changes nothing when they are all there.
 #
-#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk, taskset and nginx, for the benchmarks
-#                                     over HTTP
+#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk and taskset, for the benchmarks over HTTP
 #
 # On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
 # says exactly what to install, and fails.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Redis itself is never a service here: the tests start their own servers, on ports and in folders of their own.
+# Redis and nginx are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(cc curl faketime protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+commands=(cc curl faketime nginx protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in

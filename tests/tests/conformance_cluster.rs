@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_conformance::{Budget, Elapsed, FAR_AHEAD_US, Subject};
 use tollgate_core::{Backend, Quota};
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::{Cluster, Lent, Pool};
+use tollgate_testkit::{Cluster, Pool, PoolGuard};
 
 static FREE: Pool<Nodes> = Pool::new();
 
@@ -49,7 +49,7 @@ impl Nodes {
 
 struct OnCluster {
     backend: Arc<RedisBackend>,
-    nodes: Lent<Nodes>,
+    nodes: PoolGuard<Nodes>,
     partitions: u16,
 }
 

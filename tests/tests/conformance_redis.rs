@@ -9,13 +9,13 @@ use std::time::Duration;
 use tollgate_conformance::{Elapsed, FAR_AHEAD_US, Subject};
 use tollgate_core::Backend;
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
-use tollgate_testkit::{Lent, Pool, Sentinels, Standalone, Tls};
+use tollgate_testkit::{Pool, PoolGuard, Sentinels, Standalone, Tls};
 
 static FREE: Pool<Sentinels> = Pool::new();
 
 enum Server {
     Alone(Standalone),
-    Watched(Box<Lent<Sentinels>>),
+    Watched(Box<PoolGuard<Sentinels>>),
     Encrypted(Tls),
 }
 

@@ -95,8 +95,8 @@ async fn more_tiny_messages_than_may_wait_end_their_stream_and_no_other() {
     let ended = tokio::time::timeout(Duration::from_secs(120), upload).await;
 
     // then it ends, and the conversation goes on
-    let ended = ended.unwrap();
-    assert_eq!(ended.unwrap_err().code(), Code::ResourceExhausted);
+    let refused = ended.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
     sender.send(Order::default()).await.unwrap();
     chat.message().await.unwrap().unwrap();
     assert_eq!(limiter.failures(), 0);

@@ -117,7 +117,10 @@ fn measured(quick: bool) -> Result<Report> {
         not_measured.push("There is no wrk or no taskset here (`tests/install.sh wrk taskset` installs them): nothing over HTTP.".to_owned());
     }
     if wrk && !http::has_nginx() {
-        not_measured.push("There is no nginx here (`tests/install.sh nginx` installs it): nothing beside `limit_conn`.".to_owned());
+        not_measured.push(
+            "There is no nginx here (`tests/install.sh` installs it): nothing beside `limit_conn`."
+                .to_owned(),
+        );
     }
     let redis = is_there(&tollgate_testkit::server_binary());
     if !redis {

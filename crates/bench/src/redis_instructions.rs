@@ -12,7 +12,9 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
-use tollgate_core::{Algorithm, Backend, Charge, Concurrent, Decide, Key, Mode, Quota, Scope};
+use tollgate_core::{
+    Algorithm, Answer, Backend, Charge, Concurrent, Decision, Key, Mode, Quota, Scope,
+};
 use tollgate_redis::RedisBackend;
 
 use crate::{Result, callgrind};
@@ -333,7 +335,7 @@ impl Bench {
                 counted = (self.server.instructions()?, self.backend.stats().calls);
             }
             let ahead = (requests > 1).then(|| self.backend.decide(&[]));
-            let asked: Vec<Decide> = { charges.iter() }
+            let asked: Vec<Answer<Decision>> = { charges.iter() }
                 .map(|charge| self.backend.decide(std::slice::from_ref(charge)))
                 .collect();
             if let Some(ahead) = ahead {
@@ -397,7 +399,7 @@ async fn per_round(
             counted = (server.instructions()?, backend.stats().calls);
         }
         let ahead = (requests.len() != 1).then(|| backend.decide(&[]));
-        let asked: Vec<Decide> = requests.iter().map(|one| backend.decide(one)).collect();
+        let asked: Vec<Answer<Decision>> = requests.iter().map(|one| backend.decide(one)).collect();
         for decision in ahead.into_iter().chain(asked) {
             decision.await?;
         }

@@ -67,7 +67,7 @@ pub async fn what_is_held_stays_held_as_time_passes(subject: &dyn Subject) {
     }
 }
 
-/// A release gives back the units of its receipt, to whoever comes next.
+/// A release gives back the units of its receipt, to the next request.
 pub async fn a_release_gives_back_what_was_taken_and_no_more(subject: &dyn Subject) {
     if !can_hold(subject) {
         return;

@@ -41,9 +41,10 @@
 //! | --- | --- |
 //! | [`amounts`] | a budget admits what it holds, and the numbers of a verdict are true |
 //! | [`promises`] | a denied charge passes after its retry-after, to the microsecond, and costs nothing before |
-//! | [`calls`] | a call is all or nothing; shadows and probes keep nobody from passing |
+//! | [`calls`] | a call is all or nothing; shadows and probes keep no charge from passing |
 //! | [`undo`] | credits, debits and resets do what they say and no more |
 //! | [`held`] | what is held is held until it is released |
+//! | [`waiting`] | turns come in order, and who leaves gives the turn back |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
 //!
@@ -63,6 +64,7 @@ pub mod model;
 pub mod promises;
 mod subject;
 pub mod undo;
+pub mod waiting;
 
 pub use subject::{Budget, Elapsed, FAR_AHEAD_US, Subject, align, decide, every_algorithm};
 
@@ -124,6 +126,13 @@ macro_rules! conformance {
                 a_debit_of_what_is_held_does_nothing
                 after_a_reset_nothing_is_held
                 another_limit_at_once_counts_what_is_held;
+            waiting: turns_follow_one_another_in_the_order_of_the_decisions
+                a_shorter_patience_reserves_nothing
+                a_charge_that_leaves_gives_its_turn_to_the_next
+                a_credit_moves_nobody_up_while_anybody_waits
+                a_shadow_says_how_long_it_would_wait_and_a_probe_reserves_nothing
+                a_call_waits_for_the_last_of_its_turns_or_reserves_none
+                a_long_line_stays_as_it_is_under_another_quota;
             identities: odd_keys_have_budgets_of_their_own
                 pitfall_key_parts_joined_without_escaping
                 policies_whose_names_look_alike_do_not_mix

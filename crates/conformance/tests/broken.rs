@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use common::{Clocked, Naive};
 use tollgate_conformance::{Subject, amounts, calls, identities, promises, undo};
 use tollgate_core::{
-    Answer, Backend, Capabilities, Charge, Decide, Decision, Key, ManualClock, Mode, Receipt,
-    Scope, State, Timestamp, decide,
+    Answer, Backend, Capabilities, Charge, Decision, Key, ManualClock, Mode, Receipt, Scope, State,
+    Timestamp, decide,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +58,8 @@ impl Broken {
 }
 
 impl Backend for Broken {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
-        let turned = |turn: &dyn Fn(&Charge<'_>) -> (Scope, Mode)| -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        let turned = |turn: &dyn Fn(&Charge<'_>) -> (Scope, Mode)| -> Answer<Decision> {
             let turned: Vec<_> = charges
                 .iter()
                 .map(|charge| {

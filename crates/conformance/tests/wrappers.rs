@@ -14,8 +14,8 @@ use std::time::Duration;
 use common::{Clocked, Naive};
 use tollgate_conformance::Budget;
 use tollgate_core::{
-    Answer, Backend, Capabilities, Capability, Charge, Clock, Decide, Decision, Key, ManualClock,
-    Mode, Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
+    Answer, Backend, Capabilities, Capability, Charge, Clock, Decision, Key, ManualClock, Mode,
+    Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
 };
 
 /// Counts the decisions of the inner backend, also those that come later.
@@ -33,7 +33,7 @@ struct Counts {
 }
 
 impl<B: Backend> Backend for Counting<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let counts = Arc::clone(&self.counts);
         self.inner.decide(charges).map(move |result| {
             let count = match &result {
@@ -110,7 +110,7 @@ impl<B> Denials<B> {
 }
 
 impl<B: Backend> Backend for Denials<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let [charge] = charges else {
             return self.inner.decide(charges);
         };
@@ -292,7 +292,7 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
     struct Holding(Naive);
 
     impl Backend for Holding {
-        fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+        fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
             self.0.decide(charges)
         }
 

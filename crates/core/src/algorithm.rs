@@ -21,7 +21,7 @@ pub(crate) use self::held::Held;
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
-pub use self::snapshot::{CreditMark, Snapshot};
+pub use self::snapshot::{CreditMark, GapMark, QueueMark, Snapshot};
 pub use self::unit::Unit;
 
 use self::gcra::Reach;
@@ -195,13 +195,16 @@ impl From<Snapshot> for State {
                 exponent,
                 thirty_seconds,
                 credits,
+                queue,
             } => {
                 let point = Point {
                     us: full_at_us,
                     rest,
                 };
                 let reach = Reach::new(exponent, thirty_seconds);
-                Repr::Gcra(gcra::State::restore(point, rest_of, reach, &credits))
+                Repr::Gcra(gcra::State::restore(
+                    point, rest_of, reach, &credits, &queue,
+                ))
             }
             Snapshot::FixedWindow { window, count } => {
                 Repr::FixedWindow(fixed_window::State::restore(window, count))
@@ -239,7 +242,7 @@ impl From<Snapshot> for State {
 pub enum RetryAfter {
     /// After this many microseconds, and not one earlier. Never 0.
     Micros(u64),
-    /// When enough of what others hold is given back. Nobody knows that time.
+    /// Once others have given back enough of what they hold, at a time that cannot be known.
     Unknown,
     /// Never: it costs more than a full budget holds.
     Never,
@@ -249,6 +252,8 @@ pub enum RetryAfter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     Open,
+    /// It is taken now and passes after this many microseconds, at least one.
+    Later(u64),
     Closed(RetryAfter),
 }
 
@@ -257,6 +262,11 @@ impl Passage {
 
     pub(crate) const fn after(us: u64) -> Self {
         Self::Closed(RetryAfter::Micros(us))
+    }
+
+    /// Says whether the charge passes, now or later.
+    pub(crate) const fn passes(self) -> bool {
+        matches!(self, Self::Open | Self::Later(_))
     }
 }
 
@@ -488,6 +498,19 @@ impl Rule {
         });
     }
 
+    /// The point at which a charge that may wait would be drained if it took this much less.
+    pub(crate) fn earlier(&self, full_at: Point, cost: u64) -> Point {
+        match self {
+            Self::Gcra(rule) if rule.waits() => rule.earlier(full_at, cost),
+            Self::Gcra(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::RollingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::Held(_) => full_at,
+        }
+    }
+
     pub(crate) fn debit(&self, state: &mut State, now: u64, cost: u64) {
         with_rule!(self, state, |rule, inner| {
             rule.advance(inner, now);
@@ -562,6 +585,7 @@ mod tests {
             exponent: 4,
             thirty_seconds,
             credits,
+            queue: QueueMark::default(),
         };
         for snapshot in [
             gcra(0, 0, 0, vec![]),
@@ -599,6 +623,7 @@ mod tests {
             exponent: 4,
             thirty_seconds: 9,
             credits: vec![],
+            queue: QueueMark::default(),
         });
         let Snapshot::Gcra {
             full_at_us,
@@ -655,6 +680,7 @@ mod tests {
                     last_us,
                 })
                 .collect(),
+            queue: QueueMark::default(),
         };
         for (unit, snapshot, until_us) in [
             (fixed, of_fixed(0, 0), 0),

@@ -33,7 +33,7 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tollgate::{Answer, Backend, Capabilities, Charge, Decide, Key, Receipt, Scope};
+/// use tollgate::{Answer, Backend, Capabilities, Charge, Decision, Key, Receipt, Scope};
 ///
 /// /// Counts the calls to the backend inside.
 /// #[derive(Debug)]
@@ -43,7 +43,7 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 /// }
 ///
 /// impl<B: Backend> Backend for Counted<B> {
-///     fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+///     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
 ///         self.calls.fetch_add(1, Ordering::Relaxed);
 ///         self.inner.decide(charges)
 ///     }
@@ -75,7 +75,7 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides all or nothing over the enforced charges.
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide;
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
 
     /// Gives back at most `n` of what `receipt` says was taken, and only what would still count: see [`Receipt`].
     fn credit(&self, receipt: Receipt, n: u64);
@@ -135,7 +135,7 @@ pub trait ImmediateBackend: Backend {
 }
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         (**self).decide(charges)
     }
 
@@ -170,20 +170,6 @@ impl<B: ImmediateBackend + ?Sized> ImmediateBackend for Arc<B> {
     }
 }
 
-/// The return value of [`Backend::decide`].
-///
-/// ```
-/// use tollgate::{Answer, BackendError, Charge, Decide, FailureKind};
-///
-/// /// A backend that is shutting down fails, so that the failure rule of each policy acts.
-/// fn decide(_charges: &[Charge<'_>]) -> Decide {
-///     Answer::now(Err(BackendError::new(FailureKind::Unready, "shutting down")))
-/// }
-///
-/// assert!(matches!(decide(&[]).peek(), Some(Err(_))));
-/// ```
-pub type Decide = Answer<Decision>;
-
 /// An answer that is there already, or comes later. In both cases it is a future.
 ///
 /// A backend that answers now allocates nothing; one that waits pays one box.
@@ -200,14 +186,27 @@ pub type Decide = Answer<Decision>;
 /// // The future comes back and can be awaited.
 /// assert!(asked.try_now().is_err());
 /// ```
+///
+/// A backend that fails says so:
+///
+/// ```
+/// use tollgate::{Answer, BackendError, Charge, Decision, FailureKind};
+///
+/// /// A backend that is shutting down fails, so that the failure rule of each policy acts.
+/// fn decide(_charges: &[Charge<'_>]) -> Answer<Decision> {
+///     Answer::now(Err(BackendError::new(FailureKind::Unready, "shutting down")))
+/// }
+///
+/// assert!(matches!(decide(&[]).peek(), Some(Err(_))));
+/// ```
 #[must_use = "an answer does nothing unless it is awaited"]
 pub struct Answer<T>(Repr<T>);
 
-type Later<T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>;
+type LateAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>;
 
 enum Repr<T> {
     Now(Option<Result<T, BackendError>>),
-    Later(Later<T>),
+    Later(LateAnswer<T>),
 }
 
 impl<T> Answer<T> {

@@ -18,3 +18,9 @@ pub const MAX_LOG_LIMIT: u64 = 1024;
 
 /// The most buckets of a [`RollingWindow`](crate::Algorithm::RollingWindow): 128.
 pub const MAX_BUCKETS: u32 = 128;
+
+/// The longest time that a request may wait for its turn: an hour.
+pub const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// The longest time that a request may wait for its turn under a rate, in intervals of that rate: 1,000.
+pub const MAX_WAIT_INTERVALS: u64 = 1_000;

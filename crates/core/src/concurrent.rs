@@ -1,6 +1,7 @@
 //! Limits on how many at once.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::{Quota, QuotaError};
 
@@ -10,7 +11,7 @@ use crate::{Quota, QuotaError};
 /// its cost (1 unless set) until it is over, however it ends, and then gives it back. No refill and no window give it back
 /// earlier: in a fleet, the units of a process that died come back when its lease has run out.
 ///
-/// A refused request is told no time after which it would pass, because nobody knows when another one ends.
+/// A refused request is told no time after which it would pass, because the end of another request is unknown.
 ///
 /// ```
 /// use tollgate::{Concurrent, Limiter, Policy, Quota};
@@ -73,6 +74,28 @@ impl Concurrent {
             Ok(quota) => Ok(Self(quota)),
             Err(error) => Err(error),
         }
+    }
+
+    /// This limit, whose requests may wait up to `wait` for a place instead of being refused at once: in a queue of each process
+    /// and key, first come, first served. The first of a queue asks again when something is given back in its process, and ten
+    /// times a second, so that places come to it that another process gave back. A heavy request at the head keeps those behind
+    /// it waiting, who might fit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Concurrent, Quota};
+    ///
+    /// let uploads = Concurrent::at_most(2).wait_up_to(Duration::from_secs(5));
+    /// assert_eq!("2 at once wait 5s".parse(), Ok(Quota::from(uploads)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the wait is zero or above [`MAX_WAIT`](crate::MAX_WAIT).
+    #[must_use]
+    #[track_caller]
+    pub const fn wait_up_to(self, wait: Duration) -> Self {
+        Self(self.0.wait_up_to(wait))
     }
 
     /// The most that may be held at once.

@@ -82,7 +82,7 @@ pub fn decide(
         let passage = quota
             .rule()
             .passage(states.state(group.first), now_us, group.cost);
-        admitted &= passage == Passage::Open;
+        admitted &= passage.passes();
     }
     for mode in [Mode::Enforce, Mode::Shadow, Mode::Probe] {
         for group in groups.iter_mut().filter(|group| group.mode == mode) {
@@ -110,7 +110,7 @@ pub fn decide(
     let verdicts = charges.iter().enumerate().map(|(index, charge)| {
         // Every charge is in a group, because the groups were made by the same comparison.
         let group = groups
-            .iter()
+            .iter_mut()
             .find(|group| group.holds(&charges[group.first], charge));
         let state = states.state(index);
         // The rest that the other groups have left, seen by this quota. This brings the state to now and has no other effect.
@@ -121,7 +121,8 @@ pub fn decide(
             Some(group) => {
                 let taken = if group.takes { charge.cost } else { 0 };
                 let (mode, passage) = (charge.mode, group.passage);
-                Verdict::new(mode, passage, limit, budget, taken, group.full_at)
+                let full_at = group.full_at_of(taken, &charges[group.first]);
+                Verdict::new(mode, passage, limit, budget, taken, full_at)
             }
             None => Verdict::unknown(limit),
         }
@@ -147,9 +148,8 @@ fn decide_apart(
     let now_us = now.as_micros();
     let mut numbered = charges.iter().enumerate();
     let admitted = numbered.all(|(index, charge)| {
-        let passes =
-            |state| charge.quota.rule().passage(state, now_us, charge.cost) == Passage::Open;
-        charge.mode != Mode::Enforce || passes(states.state(index))
+        let passage = |state| charge.quota.rule().passage(state, now_us, charge.cost);
+        charge.mode != Mode::Enforce || passage(states.state(index)).passes()
     });
     let mut verdicts = SmallVec::with_capacity(charges.len());
     for (index, charge) in charges.iter().enumerate() {
@@ -221,6 +221,16 @@ struct Group {
 impl Group {
     fn holds(&self, first: &Charge<'_>, charge: &Charge<'_>) -> bool {
         self.mode == charge.mode && first.shares_state_with(charge)
+    }
+
+    /// The time at which the budget would have been full after the next charge of the group that took this much. Charges that may
+    /// wait drain one behind the other, so that two of them that are withdrawn free two stretches, and not one twice.
+    fn full_at_of(&mut self, taken: u64, first: &Charge<'_>) -> Point {
+        let full_at = self.full_at;
+        if self.takes && first.quota.waits() {
+            self.full_at = first.quota.rule().earlier(full_at, taken);
+        }
+        full_at
     }
 }
 

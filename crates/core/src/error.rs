@@ -34,7 +34,7 @@ pub struct BackendError {
 /// ```
 /// use tollgate::{BackendError, FailureKind};
 ///
-/// /// Whether an operator has to act, or the backend comes back by itself.
+/// /// True if an operator has to act; false if the backend comes back by itself.
 /// fn needs_an_operator(error: &BackendError) -> bool {
 ///     matches!(
 ///         error.kind(),

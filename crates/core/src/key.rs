@@ -32,7 +32,7 @@ use self::repr::{Repr, Source};
 /// let address = |text: &str| Key::address(text.parse::<IpAddr>().unwrap(), 64);
 /// assert_eq!(address("2001:db8::1"), address("2001:db8::2"));
 ///
-/// // What is shared by all, or by those that cannot be told apart, equals nothing that a request brings.
+/// // The key of all callers, and that of unidentified ones, equal no key that a request brings.
 /// assert_ne!(Key::global(), Key::missing());
 ///
 /// // Parts cannot run into each other.
@@ -54,7 +54,7 @@ pub struct Key(Repr);
 /// ```
 /// use tollgate::{Key, KeyKind};
 ///
-/// /// Whether the key holds a secret, such as a token, that a log must not show.
+/// /// True if the key holds a secret, such as a token, that a log must not show.
 /// fn may_be_secret(key: &Key) -> bool {
 ///     !matches!(key.kind(), KeyKind::Global | KeyKind::Missing | KeyKind::Ipv4 | KeyKind::Ipv6)
 /// }

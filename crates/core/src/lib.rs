@@ -63,9 +63,13 @@ mod scope;
 mod time;
 mod verdict;
 
-pub use algorithm::{Algorithm, CreditMark, DEBT_CEILING, RetryAfter, Snapshot, State, Unit};
-pub use backend::{Answer, Backend, Decide, ImmediateBackend};
-pub use bounds::{MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
+pub use algorithm::{
+    Algorithm, CreditMark, DEBT_CEILING, GapMark, QueueMark, RetryAfter, Snapshot, State, Unit,
+};
+pub use backend::{Answer, Backend, ImmediateBackend};
+pub use bounds::{
+    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT, MAX_WAIT_INTERVALS,
+};
 pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::algorithm::{
     Algorithm, FixedWindow, Gcra, Held, RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
-use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
 use crate::quota_error::QuotaError;
 
 /// A limit: how much, per how long, by which algorithm.
@@ -44,7 +44,7 @@ use crate::quota_error::QuotaError;
 ///
 /// # As text
 ///
-/// `LIMIT/PERIOD [burst N] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with an
+/// `LIMIT/PERIOD [burst N] [wait PERIOD] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with an
 /// optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
 /// buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`, `1000/day fixed-window offset
 /// 6h`, `300/h rolling-window 60 buckets`. Everyday forms are read as well: `10 per minute`, `10 req/s`, `5 every 10 s`, in
@@ -268,6 +268,10 @@ impl Quota {
 
     /// This limit and period as a bucket that holds `burst`.
     const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
+        let wait_us = match &self.rule {
+            Rule::Gcra(rule) => rule.wait_us(),
+            _ => 0,
+        };
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
         }
@@ -275,11 +279,33 @@ impl Quota {
             return Err(QuotaError::LimitTooLarge { limit: burst });
         }
         match Gcra::new(self.limit, self.period_us, burst) {
-            Ok(rule) => Ok(Self {
+            Ok(rule) => Self {
                 rule: Rule::Gcra(rule),
                 ..self
-            }),
+            }
+            .with_wait(wait_us),
             Err(error) => Err(error),
+        }
+    }
+
+    /// This quota with this wait, or without one if it is 0.
+    const fn with_wait(self, wait_us: u32) -> Result<Self, QuotaError> {
+        if wait_us == 0 {
+            return Ok(self);
+        }
+        match &self.rule {
+            Rule::Gcra(rule) => match rule.waiting(wait_us) {
+                Ok(rule) => Ok(Self {
+                    rule: Rule::Gcra(rule),
+                    ..self
+                }),
+                Err(error) => Err(error),
+            },
+            Rule::Held(rule) => Ok(Self {
+                rule: Rule::Held(Held { wait_us, ..*rule }),
+                ..self
+            }),
+            _ => Err(QuotaError::WaitOfWindow),
         }
     }
 
@@ -299,9 +325,135 @@ impl Quota {
     /// not between 2 and [`MAX_BUCKETS`] or does not divide the period's microseconds, a log's limit above
     /// [`MAX_LOG_LIMIT`].
     pub const fn try_using(self, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        let wait_us = saturating_micros(self.longest_wait());
         match rule(self.limit, self.period_us, algorithm) {
-            Ok(rule) => Ok(Self { rule, ..self }),
+            Ok(rule) => Self { rule, ..self }.with_wait(wait_us),
             Err(error) => Err(error),
+        }
+    }
+
+    /// This quota, whose requests may wait up to `wait` for their turn instead of being refused at once: a queue, served in the
+    /// order in which the requests were decided.
+    ///
+    /// The burst passes at once, and each request beyond it when its turn comes: `per_second(10).burst(1)` spaces requests
+    /// 100 ms apart. A request whose turn is further away than `wait` is refused.
+    ///
+    /// A request that leaves before its turn gives it back, and the next that fits gets it; no waiting request passes earlier
+    /// for that. While one waits, a request that has passed and costs less than announced gives nothing back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// const SMOOTH: Quota = Quota::per_second(10).burst(1).wait_up_to(Duration::from_secs(2));
+    /// assert_eq!("10/s burst 1 wait 2s".parse(), Ok(SMOOTH));
+    /// assert_eq!(SMOOTH.longest_wait(), Duration::from_secs(2));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if that is no quota: see [`try_wait_up_to`](Self::try_wait_up_to).
+    #[must_use]
+    #[track_caller]
+    pub const fn wait_up_to(self, wait: Duration) -> Self {
+        built(self.try_wait_up_to(wait))
+    }
+
+    /// This quota, whose requests may [wait](Self::wait_up_to).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Algorithm, Quota, QuotaError};
+    ///
+    /// let window = Quota::per_second(10).using(Algorithm::SlidingWindow);
+    /// assert_eq!(window.try_wait_up_to(Duration::from_secs(1)), Err(QuotaError::WaitOfWindow));
+    /// // 1,000 intervals of 100 ms.
+    /// assert!(Quota::per_second(10).try_wait_up_to(Duration::from_secs(100)).is_ok());
+    /// assert!(Quota::per_second(10).try_wait_up_to(Duration::from_secs(101)).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the wait is less than a microsecond, above [`MAX_WAIT`](crate::MAX_WAIT) or
+    /// [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS), or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window or log
+    /// gives requests no turns.
+    pub const fn try_wait_up_to(self, wait: Duration) -> Result<Self, QuotaError> {
+        if wait.as_micros() == 0 {
+            return Err(QuotaError::ZeroWait);
+        }
+        if wait.as_micros() > MAX_WAIT.as_micros() {
+            return Err(QuotaError::WaitTooLong { wait });
+        }
+        self.with_wait(saturating_micros(wait))
+    }
+
+    /// This quota for one request that waits at most `most`, because its caller goes away then. A wait is never made longer,
+    /// and a quota without one gets none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// let quota = Quota::per_second(10).wait_up_to(Duration::from_secs(2));
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(quota.waiting_at_most(second).longest_wait(), second);
+    /// assert_eq!(quota.waiting_at_most(second * 3), quota);
+    /// ```
+    #[must_use]
+    pub const fn waiting_at_most(self, most: Duration) -> Self {
+        match self.rule {
+            Rule::Gcra(rule) => Self {
+                rule: Rule::Gcra(rule.waiting_at_most(saturating_micros(most))),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// The longest time that a request may wait for its turn. Zero if a request that does not fit is refused at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// assert_eq!(Quota::per_second(10).longest_wait(), Duration::ZERO);
+    /// ```
+    #[must_use]
+    pub const fn longest_wait(&self) -> Duration {
+        match &self.rule {
+            Rule::Gcra(rule) => Duration::from_micros(rule.wait_us() as u64),
+            Rule::Held(rule) => Duration::from_micros(rule.wait_us as u64),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Says whether requests may wait under this quota, be it for no time at all at this moment.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// let quota = Quota::per_second(10).wait_up_to(Duration::from_secs(2));
+    /// assert!(quota.waits() && quota.waiting_at_most(Duration::ZERO).waits());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn waits(&self) -> bool {
+        match &self.rule {
+            Rule::Gcra(rule) => rule.waits(),
+            Rule::Held(rule) => rule.wait_us > 0,
+            _ => false,
+        }
+    }
+
+    /// The furthest that a state of this quota may lie ahead, as its states [tell](crate::Snapshot) it: 2^n µs and the
+    /// thirty-seconds of that more, eight times. For backends.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn reach(&self) -> Option<(u8, u8)> {
+        match &self.rule {
+            Rule::Gcra(rule) => Some((rule.reach().exponent(), rule.reach().thirty_seconds())),
+            _ => None,
         }
     }
 
@@ -316,7 +468,7 @@ impl Quota {
         Ok(Self {
             limit,
             period_us: 0,
-            rule: Rule::Held(Held { limit }),
+            rule: Rule::Held(Held { limit, wait_us: 0 }),
         })
     }
 
@@ -437,6 +589,17 @@ const fn built(quota: Result<Quota, QuotaError>) -> Quota {
         )]
         Err(error) => panic!("{}", error.reason()),
     }
+}
+
+/// This time in microseconds, rounded down; the most that there is if it is more. No wait is so long.
+const fn saturating_micros(duration: Duration) -> u32 {
+    let micros = duration.as_micros();
+    if micros > u32::MAX as u128 {
+        return u32::MAX;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "just checked")]
+    let micros = micros as u32;
+    micros
 }
 
 const fn whole_micros(duration: Duration) -> Option<u64> {

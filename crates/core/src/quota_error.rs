@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT};
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_WAIT_INTERVALS};
 
 /// The reason why a quota cannot be built.
 ///
@@ -71,6 +71,15 @@ pub enum QuotaError {
         /// The limit that was asked for.
         limit: u64,
     },
+    /// A wait of 0 is none.
+    ZeroWait,
+    /// The wait is above [`MAX_WAIT`](crate::MAX_WAIT), or above [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS) of the rate.
+    WaitTooLong {
+        /// The wait that was asked for.
+        wait: Duration,
+    },
+    /// Windows and logs have no turns to wait for.
+    WaitOfWindow,
     /// A limit on how many at once has no period, and no algorithm but its own: it is built by
     /// [`Concurrent`](crate::Concurrent).
     NoPeriod,
@@ -102,6 +111,13 @@ impl QuotaError {
             Self::LogTooLong { .. } => {
                 "a sliding log keeps an entry per unit and at most 1024 of them: use a rolling window"
             }
+            Self::ZeroWait => "a wait of 0 is none: leave it out",
+            Self::WaitTooLong { .. } => {
+                "the wait is longer than an hour, or than 1000 intervals of the rate"
+            }
+            Self::WaitOfWindow => {
+                "requests cannot wait for a window or log, which gives them no turns: use gcra"
+            }
             Self::NoPeriod => {
                 "a limit on how many at once has no period, burst or other algorithm: it is written \"5 at once\""
             }
@@ -112,9 +128,16 @@ impl QuotaError {
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ZeroLimit | Self::ZeroBurst | Self::ZeroPeriod | Self::NoPeriod => {
-                f.write_str(self.reason())
-            }
+            Self::ZeroLimit
+            | Self::ZeroBurst
+            | Self::ZeroPeriod
+            | Self::ZeroWait
+            | Self::WaitOfWindow
+            | Self::NoPeriod => f.write_str(self.reason()),
+            Self::WaitTooLong { wait } => write!(
+                f,
+                "a wait of {wait:?} is longer than an hour, or than {MAX_WAIT_INTERVALS} intervals of the rate"
+            ),
             Self::LimitTooLarge { limit } => {
                 write!(f, "{limit} is above the largest limit, {MAX_LIMIT}")
             }

@@ -99,11 +99,14 @@ impl Receipt {
     #[must_use = "what is split off and dropped can no longer be given back"]
     pub fn split_off(&mut self, n: u64) -> Self {
         let n = n.min(self.cost);
-        self.cost -= n;
-        Self {
+        let part = Self {
             cost: n,
             ..self.copy()
-        }
+        };
+        self.cost -= n;
+        // Two parts that are withdrawn before their turn free two stretches, and not one twice.
+        self.full_at = self.quota.rule().earlier(self.full_at, n);
+        part
     }
 
     /// A second copy of this receipt. For backends, whose debits travel, and for tests that ask what if. Only one of the two

@@ -35,7 +35,7 @@ use crate::{Quota, Unit};
 #[derive(Clone, Copy)]
 pub struct Scope(&'static Numbered);
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 struct Name {
     policy: Box<str>,
     slot: u16,
@@ -55,7 +55,7 @@ impl Scope {
     /// The scope of quota number `slot` (the first is 0) of the policy named `policy`.
     #[must_use]
     pub fn of(policy: &str, slot: u16, quota: &Quota) -> Self {
-        static NAMES: OnceLock<Mutex<HashMap<Name, Scope>>> = OnceLock::new();
+        static NAMES: OnceLock<Mutex<HashMap<&Name, Scope>>> = OnceLock::new();
 
         let name = Name {
             policy: policy.into(),
@@ -71,17 +71,15 @@ impl Scope {
         }
         // Each takes memory for good, and the memory is full long before the numbers are used up.
         let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
-        let scope = Self(Box::leak(Box::new(Numbered {
-            name: name.clone(),
-            number,
-        })));
+        let numbered: &'static Numbered = Box::leak(Box::new(Numbered { name, number }));
+        let scope = Self(numbered);
         let (list, place) = list_and_place(number);
         let list = NUMBERED[list].get_or_init(|| {
             let empty = (0..1_u32 << list).map(|_| OnceLock::new());
             empty.collect()
         });
         list[place].get_or_init(|| scope);
-        names.insert(name, scope);
+        names.insert(&numbered.name, scope);
         scope
     }
 

@@ -74,10 +74,12 @@ pub enum Outcome {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     limit: u64,
+    /// If taken and waiting, when nothing remains: the wait.
     remaining: u64,
     reset_after_us: u64,
     taken: u64,
     /// If refused: the time until this cost would pass. If taken: the time at which the budget will be full again, with `rest`.
+    /// If not taken, but it would wait: the wait.
     us: u64,
     rest: u32,
     tag: Tag,
@@ -88,6 +90,10 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Allow,
+    /// Allowed after a wait, and taken.
+    Wait,
+    /// Allowed after a wait, but not taken.
+    WouldWait,
     DenyForNow,
     DenyUntilGivenBack,
     DenyForEver,
@@ -108,6 +114,8 @@ impl Verdict {
     ) -> Self {
         let (tag, us, rest, taken) = match passage {
             Passage::Open => (Tag::Allow, full_at.us, full_at.rest, taken),
+            Passage::Later(_) if taken > 0 => (Tag::Wait, full_at.us, full_at.rest, taken),
+            Passage::Later(us) => (Tag::WouldWait, us, 0, 0),
             Passage::Closed(RetryAfter::Micros(us)) => (Tag::DenyForNow, us, 0, 0),
             Passage::Closed(RetryAfter::Unknown) => (Tag::DenyUntilGivenBack, 0, 0, 0),
             Passage::Closed(RetryAfter::Never) => (Tag::DenyForEver, 0, 0, 0),
@@ -116,6 +124,10 @@ impl Verdict {
             remaining,
             reset_after_us,
         } = budget;
+        let remaining = match passage {
+            Passage::Later(us) if taken > 0 => us,
+            _ => remaining,
+        };
         Self {
             limit,
             remaining,
@@ -258,7 +270,7 @@ impl Verdict {
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self.tag {
-            Tag::Allow => Outcome::Allow,
+            Tag::Allow | Tag::Wait | Tag::WouldWait => Outcome::Allow,
             Tag::DenyForNow => Outcome::Deny(RetryAfter::Micros(self.us)),
             Tag::DenyUntilGivenBack => Outcome::Deny(RetryAfter::Unknown),
             Tag::DenyForEver => Outcome::Deny(RetryAfter::Never),
@@ -274,11 +286,41 @@ impl Verdict {
         }
     }
 
-    /// Says whether this charge passes.
+    /// Says whether this charge passes, be it after a [wait](Self::wait).
     #[must_use]
     #[inline]
     pub const fn is_allowed(&self) -> bool {
-        matches!(self.tag, Tag::Allow)
+        matches!(self.tag, Tag::Allow | Tag::Wait | Tag::WouldWait)
+    }
+
+    /// The time until this charge passes, counted from the moment of the answer. Zero if it passes now or not at all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+    ///
+    /// let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    /// let quota = Quota::per_second(10).burst(1).wait_up_to(Duration::from_secs(2));
+    /// let charge = Charge {
+    ///     scope: Scope::of("page", 0, &quota),
+    ///     quota: &quota,
+    ///     key: &Key::global(),
+    ///     cost: 1,
+    ///     mode: Mode::Enforce,
+    /// };
+    /// for turn in [0, 100, 200] {
+    ///     let decision = backend.decide_now(&[charge])?;
+    ///     assert_eq!(decision.verdicts()[0].wait(), Duration::from_millis(turn));
+    /// }
+    /// # Ok::<(), tollgate::BackendError>(())
+    /// ```
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        match self.tag {
+            Tag::Wait => Duration::from_micros(self.remaining),
+            Tag::WouldWait => Duration::from_micros(self.us),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Says whether this charge was refused.
@@ -296,21 +338,24 @@ impl Verdict {
         self.limit
     }
 
-    /// The largest cost that a request could have right now and pass.
+    /// The largest cost that a request could have right now and pass without a wait. For a charge that was taken and waits, 0.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
-        self.remaining
+        match self.tag {
+            Tag::Wait => 0,
+            _ => self.remaining,
+        }
     }
 
-    /// Until the budget is full again if nothing else arrives. Zero for a [`Concurrent`](crate::Concurrent) limit, where nobody
-    /// knows it.
+    /// The time until the budget is full again if nothing else arrives. Zero for a [`Concurrent`](crate::Concurrent) limit, where
+    /// it is unknown.
     #[must_use]
     pub const fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_after_us)
     }
 
-    /// The time until this cost would pass if nothing else arrives. Set only on a denial; `None` also if nobody knows it, since
-    /// others hold what it needs, and if it never can pass: see [`Verdict::never_passes`].
+    /// The time until this cost would pass if nothing else arrives. Set only on a denial; `None` also if it is unknown, since
+    /// others hold what the cost needs, and if the cost can never pass: see [`Verdict::never_passes`].
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.tag {
@@ -335,6 +380,13 @@ impl Verdict {
     /// backend knows when the budget is full again, so that time stays as it was.
     #[must_use]
     pub fn corrected_to(self, cost: u64) -> Self {
+        if matches!(self.tag, Tag::Wait) {
+            // Others may wait for what was given back.
+            return Self {
+                taken: cost,
+                ..self
+            };
+        }
         let remaining = self.remaining.saturating_add(self.taken);
         Self {
             remaining: remaining.saturating_sub(cost).min(self.limit),
@@ -534,6 +586,38 @@ impl Decision {
         self.verdicts.as_slice()
     }
 
+    /// The longest wait among the enforced charges, if all of them pass: the request goes on after it. Zero if it goes on now, or
+    /// is refused. A charge in shadow lets no request wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+    ///
+    /// let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    /// let (second, minute) = (Quota::per_second(1), Quota::per_minute(1));
+    /// let quotas = [second, minute].map(|quota| quota.wait_up_to(Duration::from_secs(60)));
+    /// let key = Key::global();
+    /// let charges = [0, 1].map(|slot| Charge {
+    ///     scope: Scope::of("page", slot, &quotas[slot as usize]),
+    ///     quota: &quotas[slot as usize],
+    ///     key: &key,
+    ///     cost: 1,
+    ///     mode: Mode::Enforce,
+    /// });
+    /// assert_eq!(backend.decide_now(&charges)?.wait(), Duration::ZERO);
+    /// // A second by the first quota, and a minute by the other.
+    /// assert_eq!(backend.decide_now(&charges)?.wait(), Duration::from_secs(60));
+    /// # Ok::<(), tollgate::BackendError>(())
+    /// ```
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        if !self.admitted {
+            return Duration::ZERO;
+        }
+        let enforced = self.verdicts().iter().filter(|verdict| verdict.is_enforced);
+        enforced.map(Verdict::wait).max().unwrap_or_default()
+    }
+
     /// The longest wait among the refused enforced charges. After it the same call passes, if nothing else arrives. `None` if
     /// the call was admitted, if one of those charges can never pass, or if it needs what others hold. A charge in shadow and a
     /// probe keep no call from passing, and so have no part in it.
@@ -577,8 +661,8 @@ impl Verdict {
             (_, Outcome::Deny(_)) => false,
             // remaining / limit, compared without dividing.
             _ => {
-                u128::from(self.remaining) * u128::from(other.limit)
-                    < u128::from(other.remaining) * u128::from(self.limit)
+                u128::from(self.remaining()) * u128::from(other.limit)
+                    < u128::from(other.remaining()) * u128::from(self.limit)
             }
         }
     }

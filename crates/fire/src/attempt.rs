@@ -37,7 +37,7 @@ impl Manner {
 
 /// One charge of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct AskedCharge {
     /// The budget.
     pub budget: Budget,
     /// The cost.
@@ -46,7 +46,7 @@ pub struct Asked {
     pub manner: Manner,
 }
 
-impl Asked {
+impl AskedCharge {
     /// Says whether both count as one charge of the summed cost, in one call.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         self.budget == other.budget && self.manner == other.manner
@@ -57,9 +57,9 @@ impl Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
     /// To decide about these charges, as one call.
-    Decide(Vec<Asked>),
+    Decide(Vec<AskedCharge>),
     /// To give back this much of a charge, of which this was said.
-    Credit(Budget, Said, u64),
+    Credit(Budget, VerdictRecord, u64),
     /// To take this much more, past the capacity if need be.
     Debit(Budget, u64),
     /// To forget the charges of a budget.
@@ -69,7 +69,7 @@ pub enum Verb {
 impl Verb {
     /// The charges, if it is a decision.
     #[must_use]
-    pub fn asked(&self) -> &[Asked] {
+    pub fn asked(&self) -> &[AskedCharge] {
         match self {
             Self::Decide(asked) => asked,
             _ => &[],
@@ -131,7 +131,7 @@ pub enum Fallback {
 
 /// The answer to an HTTP client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct HttpAnswer {
     /// The status.
     pub status: u16,
     /// `Retry-After`.
@@ -142,16 +142,16 @@ pub struct Told {
 
 /// The answers to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct AttemptAnswer {
     /// The outcome at the backend.
     pub outcome: Outcome,
     /// The limiter's ruling on it, if it failed.
     pub fallback: Option<Fallback>,
     /// The answer over HTTP.
-    pub told: Option<Told>,
+    pub told: Option<HttpAnswer>,
 }
 
-impl From<Outcome> for Heard {
+impl From<Outcome> for AttemptAnswer {
     fn from(outcome: Outcome) -> Self {
         Self {
             outcome,
@@ -180,13 +180,13 @@ pub struct Attempt {
     /// The limiter's ruling on that, if it failed.
     pub fallback: Option<Fallback>,
     /// The answer over HTTP.
-    pub told: Option<Told>,
+    pub told: Option<HttpAnswer>,
 }
 
 impl Attempt {
     /// This attempt with the answer that came at that time.
     #[must_use]
-    pub fn heard(self, heard_us: u64, heard: Heard) -> Self {
+    pub fn heard(self, heard_us: u64, heard: AttemptAnswer) -> Self {
         Self {
             heard_us,
             outcome: heard.outcome,
@@ -201,7 +201,7 @@ impl Attempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It was decided.
-    Decided(Decided),
+    Decided(DecisionRecord),
     /// The reset is done.
     Reset,
     /// It is on its way, and its client is told no outcome: a credit or a debit.
@@ -214,16 +214,16 @@ pub enum Outcome {
 
 /// A decision as numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct DecisionRecord {
     /// True if every enforced charge was taken.
     pub admitted: bool,
     /// The verdicts.
-    pub verdicts: Vec<Said>,
+    pub verdicts: Vec<VerdictRecord>,
 }
 
 /// The verdict on one charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct VerdictRecord {
     /// The time, by the clock of the deciding node.
     pub at_us: u64,
     /// True if the backend was asked. On a cluster, charges after a denial may not be asked for.
@@ -259,7 +259,7 @@ impl Outcome {
     #[must_use]
     pub fn of(answer: &Result<Decision, BackendError>) -> Self {
         match answer {
-            Ok(decision) => Self::Decided(Decided {
+            Ok(decision) => Self::Decided(DecisionRecord {
                 admitted: decision.is_admitted(),
                 verdicts: said(decision).collect(),
             }),
@@ -280,12 +280,14 @@ impl Outcome {
     }
 }
 
-fn said(decision: &Decision) -> impl Iterator<Item = Said> {
+fn said(decision: &Decision) -> impl Iterator<Item = VerdictRecord> {
     let verdicts = decision.verdicts().iter().enumerate();
-    verdicts.map(|(position, verdict)| Said::of(verdict, decision.verdict_at(position).as_micros()))
+    verdicts.map(|(position, verdict)| {
+        VerdictRecord::of(verdict, decision.verdict_at(position).as_micros())
+    })
 }
 
-impl Said {
+impl VerdictRecord {
     fn of(verdict: &Verdict, at_us: u64) -> Self {
         let micros =
             |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);

@@ -15,7 +15,7 @@ use tollgate_core::Backend;
 pub use self::report::Report;
 use self::report::report;
 use crate::Result;
-use crate::attempt::{Asked, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
+use crate::attempt::{AskedCharge, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
 use crate::client::{Orders, Place, now_us};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
@@ -351,7 +351,7 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
         for caller in 0..SHARED_CALLERS {
             for policy in 0..population.quotas().len() {
                 let budget = Budget { policy, caller };
-                let asked = [Asked {
+                let asked = [AskedCharge {
                     budget,
                     cost: 0,
                     manner: Manner::Probe,

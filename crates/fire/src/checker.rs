@@ -46,7 +46,7 @@ pub(crate) use self::patience::Waits;
 use self::patience::belated;
 use self::rule::Rule;
 use self::timeline::{Moment, Step, Timelines};
-use self::trial::{Course, Seen, Trial};
+use self::trial::{Course, Observation, Trial};
 use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
 
@@ -58,7 +58,7 @@ const LINGERS_US: u64 = 3_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The impossible.
-    pub wrong: Vec<Wrong>,
+    pub wrong: Vec<Violation>,
     /// Attempts that were decided.
     pub decided: u64,
     /// The admitted ones among these.
@@ -89,7 +89,7 @@ impl Findings {
 
 /// Something impossible.
 #[derive(Clone, Debug)]
-pub struct Wrong {
+pub struct Violation {
     /// The number of the attempt.
     pub attempt: usize,
     /// The budget that it is about, if it is about one.
@@ -98,7 +98,7 @@ pub struct Wrong {
     pub what: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "attempt {}", self.attempt)?;
         if let Some(budget) = self.budget {
@@ -123,7 +123,7 @@ pub fn check(history: &History) -> Findings {
             misreported(history, attempt),
             belated(history, &waits, attempt),
         ];
-        let wrongs = reasons.into_iter().flatten().map(|what| Wrong {
+        let wrongs = reasons.into_iter().flatten().map(|what| Violation {
             attempt: number,
             budget: None,
             what,
@@ -138,7 +138,7 @@ pub fn check(history: &History) -> Findings {
             let wrong = looked_through(course, &Rule::of(quota), &steps);
             findings
                 .wrong
-                .extend(wrong.into_iter().map(|(attempt, what)| Wrong {
+                .extend(wrong.into_iter().map(|(attempt, what)| Violation {
                     attempt,
                     budget: Some(budget),
                     what,
@@ -150,7 +150,7 @@ pub fn check(history: &History) -> Findings {
 
 /// The first impossibility of one budget, and a period that let through too much.
 fn looked_through(
-    (mut seen, course): (Vec<(Moment, usize, Seen)>, Course),
+    (mut seen, course): (Vec<(Moment, usize, Observation)>, Course),
     rule: &Rule,
     steps: &[Step],
 ) -> Vec<(usize, String)> {

@@ -13,7 +13,8 @@ use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use crate::Result;
 use crate::attempt::{
-    Asked, Asker, Attempt, Budget, Decided, Door, Heard, Manner, Outcome, Said, Verb,
+    AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Manner, Outcome,
+    Verb, VerdictRecord,
 };
 use crate::door::Entrance;
 use crate::flaw::Flaw;
@@ -97,7 +98,7 @@ pub enum Line {
     /// An attempt is about to be made: everything but its answer.
     Ask(u64, Attempt),
     /// Its outcome and the time.
-    Hear(u64, u64, Heard),
+    Hear(u64, u64, AttemptAnswer),
     /// An attempt to hold a place, and once more when the place is given back.
     Hold(u64, Hold),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.
@@ -263,15 +264,15 @@ async fn hold(client: Arc<Client>, holder: u32) -> std::io::Result<()> {
 }
 
 /// A charge that may be corrected.
-type Taken = (Budget, Said, Receipt);
+type OpenCharge = (Budget, VerdictRecord, Receipt);
 
 impl Client {
     async fn ask(
         &self,
-        asked: Vec<Asked>,
+        asked: Vec<AskedCharge>,
         promised_us: Option<u64>,
         patience: Option<Duration>,
-    ) -> std::io::Result<(Outcome, Vec<Taken>)> {
+    ) -> std::io::Result<(Outcome, Vec<OpenCharge>)> {
         let number = self.begin(Verb::Decide(asked.clone()), promised_us)?;
         let (heard, receipts) = self.entrance.ask(&asked, patience).await;
         end(number, &heard)?;
@@ -290,7 +291,7 @@ impl Client {
     }
 
     /// Corrects some of the charges, sooner or later.
-    fn settle(&self, rng: &mut Rng, held: &mut Vec<Taken>) -> std::io::Result<()> {
+    fn settle(&self, rng: &mut Rng, held: &mut Vec<OpenCharge>) -> std::io::Result<()> {
         while held.len() > MOST_HELD || (!held.is_empty() && rng.u8(0..10) == 0) {
             let (budget, said, receipt) = held.swap_remove(rng.usize(0..held.len()));
             match rng.u8(0..8) {
@@ -343,13 +344,13 @@ impl Client {
     }
 }
 
-fn end(number: u64, heard: &Heard) -> std::io::Result<()> {
+fn end(number: u64, heard: &AttemptAnswer) -> std::io::Result<()> {
     say(&Line::Hear(number, now_us(), heard.clone()))
 }
 
 /// The time at which a denied attempt should pass by the backend's clock, and the time from now until then.
-fn promise(asked: &[Asked], outcome: &Outcome) -> Option<(u64, Duration)> {
-    let Outcome::Decided(Decided { admitted, verdicts }) = outcome else {
+fn promise(asked: &[AskedCharge], outcome: &Outcome) -> Option<(u64, Duration)> {
+    let Outcome::Decided(DecisionRecord { admitted, verdicts }) = outcome else {
         return None;
     };
     let enforced = asked.iter().zip(verdicts);

@@ -15,12 +15,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tollgate::{Checked, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
-use tollgate_core::{Answer, Backend, Capabilities, Charge, Decide, Key, Receipt, Scope};
+use tollgate::{CheckOutcome, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
+use tollgate_core::{Answer, Backend, Capabilities, Charge, Decision, Key, Receipt, Scope};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
-use crate::attempt::{Asked, Door, Fallback, Heard, Manner, Outcome, Told};
+use crate::attempt::{AskedCharge, AttemptAnswer, Door, Fallback, HttpAnswer, Manner, Outcome};
 use crate::flaw::Flaw;
 use crate::population::{CALLER, COST, Population};
 
@@ -52,7 +52,7 @@ impl Entrance {
         population: Population,
         flaw: Option<Flaw>,
     ) -> Result<Self> {
-        let limiter = || population.limiter(Observed(backend.clone()), flaw);
+        let limiter = || population.limiter(ObservedBackend(backend.clone()), flaw);
         let way = match door {
             Door::Backend => Way::Backend,
             Door::Limiter => Way::Limiter(Mutex::new(limiter()?)),
@@ -78,7 +78,7 @@ impl Entrance {
     }
 
     /// The part of an action that can be asked for this way.
-    pub(crate) fn fitting(&self, mut asked: Vec<Asked>) -> Vec<Asked> {
+    pub(crate) fn fitting(&self, mut asked: Vec<AskedCharge>) -> Vec<AskedCharge> {
         match self.way {
             Way::Backend => {}
             Way::Limiter(_) => asked.truncate(1),
@@ -100,9 +100,9 @@ impl Entrance {
     /// Asks, and gives up after a while if told so.
     pub(crate) async fn ask(
         &self,
-        asked: &[Asked],
+        asked: &[AskedCharge],
         patience: Option<Duration>,
-    ) -> (Heard, Vec<Receipt>) {
+    ) -> (AttemptAnswer, Vec<Receipt>) {
         let (heard, receipts) = match &self.way {
             Way::Backend => self.decide(asked).await,
             Way::Limiter(limiter) => self.check(limiter, asked).await,
@@ -122,7 +122,7 @@ impl Entrance {
         (heard, receipts)
     }
 
-    async fn decide(&self, asked: &[Asked]) -> (Heard, Vec<Receipt>) {
+    async fn decide(&self, asked: &[AskedCharge]) -> (AttemptAnswer, Vec<Receipt>) {
         let keys = self.population.keys(asked);
         let charges = self.population.charges(asked, &keys);
         let answer = self.backend.decide(&charges).await;
@@ -130,7 +130,11 @@ impl Entrance {
         (Outcome::of(&answer).into(), receipts.collect())
     }
 
-    async fn check(&self, limiter: &Mutex<Limiter>, asked: &[Asked]) -> (Heard, Vec<Receipt>) {
+    async fn check(
+        &self,
+        limiter: &Mutex<Limiter>,
+        asked: &[AskedCharge],
+    ) -> (AttemptAnswer, Vec<Receipt>) {
         let limiter = lock(limiter).clone();
         let nothing = || Outcome::Failed("nothing was asked".to_owned());
         let [asked] = asked else {
@@ -155,16 +159,16 @@ impl Entrance {
             }),
             Err(_unavailable) => Some(Fallback::Refused),
         };
-        let heard = Heard {
+        let heard = AttemptAnswer {
             fallback,
             ..outcome.into()
         };
-        let receipts = checked.map(Checked::into_receipts);
+        let receipts = checked.map(CheckOutcome::into_receipts);
         (heard, receipts.unwrap_or_default())
     }
 
     /// Applies the process's defect, after an attempt.
-    fn spoil(&self, flaw: Flaw, asked: &[Asked], heard: &Heard) {
+    fn spoil(&self, flaw: Flaw, asked: &[AskedCharge], heard: &AttemptAnswer) {
         let is_decided = matches!(heard.outcome, Outcome::Decided(_));
         let is_let_through =
             matches!(heard.fallback, Some(Fallback::Decided { admitted, .. }) if admitted);
@@ -172,7 +176,7 @@ impl Entrance {
             (Flaw::FreshShare, Way::Limiter(limiter)) if is_decided => {
                 let fresh = self
                     .population
-                    .limiter(Observed(self.backend.clone()), None);
+                    .limiter(ObservedBackend(self.backend.clone()), None);
                 if let Ok(fresh) = fresh {
                     *lock(limiter) = fresh;
                 }
@@ -201,15 +205,15 @@ tokio::task_local! {
 /// The backend of a limiter, with its answers recorded: a limiter tells neither the time of a decision nor the reason of a
 /// failure.
 #[derive(Debug)]
-pub(crate) struct Observed(RedisBackend);
+pub(crate) struct ObservedBackend(RedisBackend);
 
-impl Backend for Observed {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+impl Backend for ObservedBackend {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let answer = self.0.decide(charges);
         let Ok(slot) = SLOT.try_with(Arc::clone) else {
             return answer;
         };
-        Decide::later(async move {
+        Answer::later(async move {
             let answer = answer.await;
             *lock(&slot) = Some(Outcome::of(&answer));
             answer
@@ -268,8 +272,8 @@ async fn observe(request: Request, next: Next) -> Response {
 async fn request(
     client: &Client<HttpConnector, Body>,
     server: SocketAddr,
-    asked: &[Asked],
-) -> Heard {
+    asked: &[AskedCharge],
+) -> AttemptAnswer {
     let mut request = Request::get(format!("http://{server}/"));
     for asked in asked {
         let policy = asked.budget.policy;
@@ -277,7 +281,7 @@ async fn request(
             .header(format!("{CALLER}{policy}"), asked.budget.caller)
             .header(format!("{COST}{policy}"), asked.cost);
     }
-    let lost = |why: String| Heard::from(Outcome::Unknown(why));
+    let lost = |why: String| AttemptAnswer::from(Outcome::Unknown(why));
     let request = match request.body(Body::empty()) {
         Ok(request) => request,
         Err(error) => return lost(error.to_string()),
@@ -289,18 +293,18 @@ async fn request(
 }
 
 /// The content of a response.
-fn heard(status: StatusCode, headers: &HeaderMap, asked: &[Asked]) -> Heard {
+fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> AttemptAnswer {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let members = headers.get_all("ratelimit").iter();
     let members = members.filter_map(|line| line.to_str().ok());
     let members: Vec<_> = members.flat_map(|line| line.split(", ")).collect();
-    let left = |asked: &Asked| {
+    let left = |asked: &AskedCharge| {
         let name = format!("\"{}\";", Population::name(asked.budget.policy));
         let mut own = members.iter().filter_map(|it| it.strip_prefix(&name));
         let mut fields = own.next()?.split(';');
         fields.find_map(|field| field.strip_prefix("r=")?.parse().ok())
     };
-    let told = Told {
+    let told = HttpAnswer {
         status: status.as_u16(),
         retry_after_s: text("retry-after").and_then(|value| value.parse().ok()),
         remaining: asked.iter().map(left).collect(),
@@ -319,7 +323,7 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[Asked]) -> Heard {
         (_, 503) => Some(Fallback::Refused),
         _ => None,
     };
-    Heard {
+    AttemptAnswer {
         outcome,
         fallback,
         told: Some(told),

@@ -219,7 +219,7 @@ mod tests {
             // Replaced once, as it should be.
             assert!(!fault.leaves_in_doubt(Some(0), Some(1)), "{fault:?}");
             assert!(!fault.leaves_in_doubt(Some(1), Some(0)), "{fault:?}");
-            // Twice, or nobody knows.
+            // Twice, or an unknown number of times.
             assert!(fault.leaves_in_doubt(Some(0), Some(0)), "{fault:?}");
             assert!(fault.leaves_in_doubt(Some(1), None), "{fault:?}");
             assert!(fault.leaves_in_doubt(None, None), "{fault:?}");

@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::population::Population;
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptHistory {
     seed: u64,
     history: History,
 }
@@ -21,7 +21,7 @@ struct Kept {
 pub(crate) fn keep(topology: Topology, seed: u64, history: History) -> Result<PathBuf> {
     let name = format!("tollgate-fire-{}-{seed}.json", topology.name());
     let path = std::env::temp_dir().join(name);
-    fs::write(&path, serde_json::to_vec(&Kept { seed, history })?)?;
+    fs::write(&path, serde_json::to_vec(&KeptHistory { seed, history })?)?;
     Ok(path)
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn keep(topology: Topology, seed: u64, history: History) -> Result<Pa
 ///
 /// If the file holds no history.
 pub fn check_again(path: &Path) -> Result<Findings> {
-    let Kept { seed, mut history } = serde_json::from_slice(&fs::read(path)?)?;
+    let KeptHistory { seed, mut history } = serde_json::from_slice(&fs::read(path)?)?;
     history.quotas = Population::of(seed).quotas().to_vec();
     Ok(check(&history))
 }

@@ -34,11 +34,11 @@ mod soak;
 mod stage;
 
 pub use attempt::{
-    Asked, Asker, Attempt, Budget, Decided, Door, Fallback, Heard, Manner, Outcome, Said, Told,
-    Verb,
+    AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Fallback, HttpAnswer,
+    Manner, Outcome, Verb, VerdictRecord,
 };
 pub use campaign::{Campaign, DEADLINE, Report};
-pub use checker::{Findings, HeldFindings, Wrong, check};
+pub use checker::{Findings, HeldFindings, Violation, check};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
@@ -49,4 +49,4 @@ pub use hold::{Grant, Hold};
 pub use kept::check_again;
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use result::Result;
-pub use soak::{Held, Soak, Soaked};
+pub use soak::{Held, Soak, SoakReport};

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tollgate::{ConfigError, Limiter, OnFailure, Policy, RequestView, Share, key};
 use tollgate_core::{Algorithm, Backend, Charge, Key, Quota, Scope};
 
-use crate::attempt::{Asked, Budget, Manner};
+use crate::attempt::{AskedCharge, Budget, Manner};
 use crate::flaw::Flaw;
 
 /// The number of callers that all clients share. Those from this number on belong to one worker of one client each.
@@ -111,10 +111,10 @@ impl Population {
 
     /// A question of a caller who is alone, so that it is soon denied and can check that a retry passes as promised.
     #[must_use]
-    pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
+    pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<AskedCharge> {
         let policy = rng.usize(0..self.quotas.len());
         let capacity = self.quotas[policy].capacity();
-        vec![Asked {
+        vec![AskedCharge {
             budget: Budget { policy, caller },
             cost: rng.u64(capacity.div_ceil(2)..=capacity),
             manner: Manner::Enforce,
@@ -124,7 +124,7 @@ impl Population {
     /// The next question of this caller: one to three policies, one of which may be shared and one be named twice, mostly
     /// enforced, and costs that are mostly 1.
     #[must_use]
-    pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<Asked> {
+    pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<AskedCharge> {
         let mut policies: Vec<usize> = (0..self.quotas.len()).collect();
         rng.shuffle(&mut policies);
         policies.truncate(rng.choice([1, 1, 1, 2, 3]).unwrap_or(1));
@@ -148,7 +148,7 @@ impl Population {
                 2 => Manner::Probe,
                 _ => Manner::Enforce,
             };
-            Asked {
+            AskedCharge {
                 budget: Budget { policy, caller },
                 cost,
                 manner,
@@ -160,7 +160,7 @@ impl Population {
             && let Some(&first) = asked.first()
         {
             let cost = rng.u64(0..=3);
-            asked.push(Asked { cost, ..first });
+            asked.push(AskedCharge { cost, ..first });
         }
         asked
     }
@@ -179,7 +179,7 @@ impl Population {
 
     /// The callers of these charges.
     #[must_use]
-    pub fn keys(&self, asked: &[Asked]) -> Vec<Key> {
+    pub fn keys(&self, asked: &[AskedCharge]) -> Vec<Key> {
         asked
             .iter()
             .map(|asked| self.key(asked.budget.caller))
@@ -188,8 +188,8 @@ impl Population {
 
     /// These charges in the backend's words, with the [keys](Self::keys) of the callers.
     #[must_use]
-    pub fn charges<'a>(&'a self, asked: &[Asked], keys: &'a [Key]) -> Vec<Charge<'a>> {
-        let charge = |(asked, key): (&Asked, &'a Key)| Charge {
+    pub fn charges<'a>(&'a self, asked: &[AskedCharge], keys: &'a [Key]) -> Vec<Charge<'a>> {
+        let charge = |(asked, key): (&AskedCharge, &'a Key)| Charge {
             scope: self.scopes[asked.budget.policy],
             quota: &self.quotas[asked.budget.policy],
             key,

@@ -39,7 +39,7 @@ pub struct Held {
 
 /// The result.
 #[derive(Clone, Debug, Default)]
-pub struct Soaked {
+pub struct SoakReport {
     /// The duration.
     pub took: Duration,
     /// Decisions that failed.
@@ -65,7 +65,7 @@ impl Soak {
     /// # Errors
     ///
     /// If the server cannot be used.
-    pub async fn run(self, progress: impl Fn(u64)) -> Result<Soaked> {
+    pub async fn run(self, progress: impl Fn(u64)) -> Result<SoakReport> {
         let server = Standalone::start();
         let backend = RedisBackend::builder(&server.url())
             .deadline(PATIENT)
@@ -78,7 +78,7 @@ impl Soak {
             Asking::directly(backend)
         };
         let started_at = Instant::now();
-        let mut soaked = Soaked::default();
+        let mut soaked = SoakReport::default();
         let latencies = Arc::new(Latencies::default());
         for quarter in 0..4 {
             soaked.failed += self.quarter(&asking, quarter, &latencies).await?;

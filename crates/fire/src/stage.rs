@@ -37,14 +37,14 @@ pub(crate) struct Stage {
 
 #[derive(Debug)]
 enum Servers {
-    Single(Box<Single>),
+    Single(Box<SingleServer>),
     Sentinel(Box<Sentinels>),
     Cluster(Cluster),
 }
 
 /// clients → network → (forger →) proxy → server.
 #[derive(Debug)]
-struct Single {
+struct SingleServer {
     network: Network,
     /// Held so that it stays alive.
     _forger: Option<Forger>,
@@ -72,7 +72,10 @@ impl Stage {
         let (servers, clocks) = match topology {
             Topology::Single => {
                 let clocks = Clocks::ahead(folder, &[0], None);
-                (Servers::Single(Box::new(Single::start(forgery)?)), clocks)
+                (
+                    Servers::Single(Box::new(SingleServer::start(forgery)?)),
+                    clocks,
+                )
             }
             Topology::Sentinel => {
                 let ahead = [one, other];
@@ -380,7 +383,7 @@ impl Stage {
     }
 }
 
-impl Single {
+impl SingleServer {
     fn start(forgery: Option<Forgery>) -> Result<Self> {
         let server = Standalone::start();
         let proxy = Proxy::before(server.port());

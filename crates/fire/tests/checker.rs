@@ -5,8 +5,8 @@ mod simulated;
 use simulated::{Mutation, simulate};
 use tollgate_core::{State, Timestamp, decide};
 use tollgate_fire::{
-    Asked, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population, Verb,
-    Wait, check,
+    AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population,
+    Verb, Wait, check,
 };
 
 const SEEDS: std::ops::Range<u64> = 0..16;
@@ -160,7 +160,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
     };
     let asked = |cost| {
         let manner = Manner::Enforce;
-        [Asked {
+        [AskedCharge {
             budget,
             cost,
             manner,
@@ -243,7 +243,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
 }
 
 fn is_about_one_twice(attempt: &Attempt) -> bool {
-    let is_same = |one: &Asked, other: &Asked| one.budget == other.budget;
+    let is_same = |one: &AskedCharge, other: &AskedCharge| one.budget == other.budget;
     match attempt.verb.asked() {
         [one, rest @ ..] => {
             rest.iter().any(|other| is_same(one, other))
@@ -333,7 +333,7 @@ fn every_number_that_is_changed_is_caught() {
 /// Numbers that a fault may have changed are bounded, not known. Without unknown outcomes each must be exact.
 #[test]
 fn where_no_fault_acts_every_number_is_exact() {
-    let changes: [fn(&mut tollgate_fire::Said); 6] = [
+    let changes: [fn(&mut tollgate_fire::VerdictRecord); 6] = [
         |said| said.remaining += 1,
         |said| said.remaining = said.remaining.saturating_sub(1),
         |said| said.reset_after_us += 1,
@@ -370,7 +370,7 @@ fn where_no_fault_acts_every_number_is_exact() {
 fn change(
     history: &mut History,
     number: usize,
-    change: impl FnOnce(&mut tollgate_fire::Decided),
+    change: impl FnOnce(&mut tollgate_fire::DecisionRecord),
 ) -> bool {
     let Outcome::Decided(decided) = &mut history.attempts[number].outcome else {
         return false;

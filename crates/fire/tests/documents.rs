@@ -128,11 +128,11 @@ fn every_line_of_the_guarantees_names_a_test_and_every_test_that_is_named_exists
 
 #[test]
 fn a_footnote_is_read_to_its_last_test_and_is_no_part_of_the_text() {
-    let document = "* Said.[^a]\n  More.\n\n[^a]: `a.rs::b`,\n    `a.rs::c`\n[^d]: none\n";
+    let document = "* VerdictRecord.[^a]\n  More.\n\n[^a]: `a.rs::b`,\n    `a.rs::c`\n[^d]: none\n";
 
     let (text, notes) = split_footnotes(document);
 
-    assert_eq!(text, "* Said.[^a]\n  More.\n\n");
+    assert_eq!(text, "* VerdictRecord.[^a]\n  More.\n\n");
     assert_eq!(footnotes_of(&text), ["a"]);
     assert_eq!(tests_named_in(&notes["a"]), [("a.rs", "b"), ("a.rs", "c")]);
     assert!(tests_named_in(&notes["d"]).is_empty());

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use fastrand::Rng;
 use tollgate_core::{Algorithm, Charge, Quota, State, Timestamp, decide};
 use tollgate_fire::{
-    Asked, Asker, Attempt, Budget, Decided, Door, Fallback, Heard, History, Manner, ONE_IN,
-    Outcome, Population, Said, Told, Verb, check,
+    AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Fallback, History,
+    HttpAnswer, Manner, ONE_IN, Outcome, Population, Verb, VerdictRecord, check,
 };
 
 const SEEDS: std::ops::Range<u64> = 0..16;
@@ -173,7 +173,7 @@ impl Simulation {
     }
 
     /// The backend's answer.
-    fn answer(&mut self, number: usize, asked: &[Asked]) -> Heard {
+    fn answer(&mut self, number: usize, asked: &[AskedCharge]) -> AttemptAnswer {
         let process = &mut self.processes[number];
         if self.mutation != Mutation::RefillsBetween
             && let Some(since_us) = process.since_us.take()
@@ -185,7 +185,7 @@ impl Simulation {
         }
         let quotas = self.population.quotas().to_vec();
         let decided = self.take(None, asked, &quotas, self.wall_us);
-        let mut heard = Heard::from(Outcome::Decided(decided));
+        let mut heard = AttemptAnswer::from(Outcome::Decided(decided));
         if self.mutation == Mutation::Usurps && self.rng.u8(0..10) == 0 {
             heard.fallback = Some(self.by_share(number, asked));
         }
@@ -193,8 +193,8 @@ impl Simulation {
     }
 
     /// The answer of the failure rule.
-    fn fall_back(&mut self, number: usize, asked: &[Asked]) -> Heard {
-        let mut heard = Heard::from(Outcome::Failed("away".to_owned()));
+    fn fall_back(&mut self, number: usize, asked: &[AskedCharge]) -> AttemptAnswer {
+        let mut heard = AttemptAnswer::from(Outcome::Failed("away".to_owned()));
         heard.fallback = match self.mutation {
             Mutation::NoRule if self.rng.u8(0..10) == 0 => None,
             _ => Some(self.by_share(number, asked)),
@@ -202,7 +202,7 @@ impl Simulation {
         heard
     }
 
-    fn by_share(&mut self, number: usize, asked: &[Asked]) -> Fallback {
+    fn by_share(&mut self, number: usize, asked: &[AskedCharge]) -> Fallback {
         let (wall_us, mutation) = (self.wall_us, self.mutation);
         let process = &mut self.processes[number];
         let since_us = *process.since_us.get_or_insert(wall_us);
@@ -243,16 +243,16 @@ impl Simulation {
     fn take(
         &mut self,
         process: Option<usize>,
-        asked: &[Asked],
+        asked: &[AskedCharge],
         quotas: &[Quota],
         at_us: u64,
-    ) -> Decided {
+    ) -> DecisionRecord {
         let budgets = match process {
             Some(number) => &mut self.processes[number].shares,
             None => &mut self.budgets,
         };
-        let quota = |asked: &Asked| &quotas[asked.budget.policy];
-        let state = |asked: &Asked| {
+        let quota = |asked: &AskedCharge| &quotas[asked.budget.policy];
+        let state = |asked: &AskedCharge| {
             let state = budgets.get(&asked.budget).cloned();
             state.unwrap_or_else(|| State::full(quota(asked)))
         };
@@ -280,10 +280,10 @@ impl Simulation {
         }
     }
 
-    fn told(&mut self, asked: &[Asked], heard: &Heard) -> Told {
+    fn told(&mut self, asked: &[AskedCharge], heard: &AttemptAnswer) -> HttpAnswer {
         let mutation = self.mutation;
         let mut told = match (&heard.outcome, &heard.fallback) {
-            (Outcome::Decided(decided), _) => Told {
+            (Outcome::Decided(decided), _) => HttpAnswer {
                 status: if decided.admitted { 200 } else { 429 },
                 retry_after_s: wait(decided),
                 remaining: decided.verdicts.iter().map(left).collect(),
@@ -294,12 +294,12 @@ impl Simulation {
                     admitted,
                     remaining,
                 }),
-            ) => Told {
+            ) => HttpAnswer {
                 status: if *admitted { 200 } else { 429 },
                 retry_after_s: (!admitted && !self.is_impossible(asked)).then_some(3),
                 remaining: remaining.clone(),
             },
-            _ => Told {
+            _ => HttpAnswer {
                 status: if mutation == Mutation::FailureIsDenial {
                     429
                 } else {
@@ -321,7 +321,7 @@ impl Simulation {
         told
     }
 
-    fn is_impossible(&self, asked: &[Asked]) -> bool {
+    fn is_impossible(&self, asked: &[AskedCharge]) -> bool {
         let quotas = self.population.quotas();
         asked
             .iter()
@@ -329,7 +329,7 @@ impl Simulation {
     }
 }
 
-fn wait(decided: &Decided) -> Option<u64> {
+fn wait(decided: &DecisionRecord) -> Option<u64> {
     let denied = decided.verdicts.iter().filter(|said| !said.passes);
     let longest = denied.clone().map(|said| said.retry_after_us).max()?;
     let is_never = denied.into_iter().any(|said| said.never);
@@ -337,7 +337,7 @@ fn wait(decided: &Decided) -> Option<u64> {
 }
 
 /// A refused client is told that nothing is left.
-fn left(said: &Said) -> Option<u64> {
+fn left(said: &VerdictRecord) -> Option<u64> {
     Some(if said.passes { said.remaining } else { 0 })
 }
 
@@ -350,7 +350,7 @@ fn share_of(whole: &Quota) -> Quota {
 }
 
 /// One policy for a check, and each once for a request.
-fn fitting(door: Door, mut asked: Vec<Asked>) -> Vec<Asked> {
+fn fitting(door: Door, mut asked: Vec<AskedCharge>) -> Vec<AskedCharge> {
     asked.sort_by_key(|asked| asked.budget.policy);
     asked.dedup_by_key(|asked| asked.budget.policy);
     if door == Door::Limiter {

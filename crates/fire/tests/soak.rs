@@ -9,7 +9,7 @@ use std::time::Duration;
 use soaked::leaves_nothing_behind;
 use tokio::time::sleep;
 use tollgate_core::{Backend, Quota};
-use tollgate_fire::{Asked, Budget, Held, Manner, Population, Soak};
+use tollgate_fire::{AskedCharge, Budget, Held, Manner, Population, Soak};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -34,7 +34,7 @@ async fn an_outage_is_one_outage_and_forty_leave_nothing_behind() {
         policy: 0,
         caller: 0,
     };
-    let asked = [Asked {
+    let asked = [AskedCharge {
         budget,
         cost: 1,
         manner: Manner::Enforce,

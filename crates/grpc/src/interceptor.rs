@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate_core::{
-    Answer, Backend, Capabilities, Charge, Decide, ImmediateBackend, Key, Receipt, Scope,
+    Answer, Backend, Capabilities, Charge, Decision, ImmediateBackend, Key, Receipt, Scope,
 };
 use tollgate_http::{GrpcAnswers, RateLimitLayer};
 use tollgate_limiter::transport::{Admission, PolicySet};
@@ -127,7 +127,7 @@ fn status(refused: &Response<Full<Bytes>>) -> Status {
 struct Immediate<B>(B);
 
 impl<B: ImmediateBackend> Backend for Immediate<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::now(self.0.decide_now(charges))
     }
 

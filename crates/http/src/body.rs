@@ -6,7 +6,7 @@ mod watch;
 use bytes::Bytes;
 
 pub use self::any::{AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService};
-pub use self::watch::{BodyWatch, Watched};
+pub use self::watch::{BodyWatch, WatchedBody};
 
 /// A response body that can be made from bytes.
 ///
@@ -64,7 +64,7 @@ pub trait ResponseBody: http_body::Body {
     ///
     /// The default counts a body of known size as sent whole, and leaves the charge for a body of unknown size as it is. Either is
     /// over for it as it leaves, so that what is held is given back then. A body that can hold another one wraps itself in a
-    /// [`Watched`], and one that is sent bit by bit must, if it is to hold.
+    /// [`WatchedBody`], and one that is sent bit by bit must, if it is to hold.
     #[must_use]
     fn watched(self, watch: BodyWatch) -> Self
     where
@@ -114,7 +114,7 @@ impl<E: 'static> ResponseBody for http_body_util::combinators::BoxBody<Bytes, E>
     }
 
     fn watched(self, watch: BodyWatch) -> Self {
-        Self::new(Watched::new(self, watch))
+        Self::new(WatchedBody::new(self, watch))
     }
 }
 
@@ -126,7 +126,7 @@ impl<E: 'static> ResponseBody for http_body_util::combinators::UnsyncBoxBody<Byt
     }
 
     fn watched(self, watch: BodyWatch) -> Self {
-        Self::new(Watched::new(self, watch))
+        Self::new(WatchedBody::new(self, watch))
     }
 }
 
@@ -165,7 +165,7 @@ impl ResponseBody for axum::body::Body {
     }
 
     fn watched(self, watch: BodyWatch) -> Self {
-        Self::new(Watched::new(self, watch))
+        Self::new(WatchedBody::new(self, watch))
     }
 }
 
@@ -180,6 +180,6 @@ impl ResponseBody for tonic::body::Body {
     }
 
     fn watched(self, watch: BodyWatch) -> Self {
-        Self::new(Watched::new(self, watch))
+        Self::new(WatchedBody::new(self, watch))
     }
 }

@@ -27,7 +27,7 @@ pub use self::answer::{
     ProblemJson, RateLimitHeaders, Refusal, RefusalReason, Respond, SeeOther,
 };
 pub use self::body::{
-    AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, ResponseBody, Watched,
+    AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, ResponseBody, WatchedBody,
 };
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};

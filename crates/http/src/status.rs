@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tollgate_limiter::transport::{Ledger, Report};
 use tollgate_limiter::{PolicyVerdict, ResponseView};
@@ -219,6 +220,21 @@ impl RateLimitStatus {
     #[must_use]
     pub fn verdicts(&self) -> Vec<PolicyVerdict> {
         self.ledger().report().verdicts().to_vec()
+    }
+
+    /// The time for which the request waited for its turn or for a place, because a quota lets it [wait](tollgate_core::Quota::wait_up_to). The
+    /// verdict of a policy on trial says for itself how long the request would have waited.
+    ///
+    /// ```
+    /// use tollgate::RateLimitStatus;
+    ///
+    /// async fn page(status: RateLimitStatus) -> String {
+    ///     format!("in line for {:?}", status.waited())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.ledger().waited()
     }
 
     /// The verdict that the headers show: among the enforced quotas, the one with the smallest share of its budget left. `None`

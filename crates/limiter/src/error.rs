@@ -2,7 +2,7 @@
 
 use tollgate_core::{Capability, MAX_CHARGES};
 
-/// Why a policy or a limiter cannot be built.
+/// The reason why a policy or a limiter cannot be built.
 ///
 /// The message names the policy and the value:
 ///
@@ -103,7 +103,7 @@ pub enum ConfigError {
     Identity {
         /// The policy's name.
         policy: String,
-        /// Where it stands: `tiers`, `exempt_keys` or `block_keys`.
+        /// The place where it stands: `tiers`, `exempt_keys` or `block_keys`.
         place: &'static str,
         /// The reason, without the identity itself.
         reason: String,
@@ -184,6 +184,13 @@ pub enum ConfigError {
         name: String,
         /// The names that are registered for this field.
         known: Vec<String>,
+    },
+    /// The name of the header in which callers say how long they wait is invalid.
+    #[cfg(feature = "serde")]
+    #[error("deadline_header: {header:?}: invalid header name")]
+    DeadlineHeader {
+        /// The name.
+        header: String,
     },
     /// The text is not the name of a header.
     #[cfg(feature = "serde")]

@@ -167,7 +167,7 @@ impl Source {
         }
     }
 
-    /// Why it finds no identity in any request: see [`KeyExtractor::flaw`].
+    /// The reason why it finds no identity in any request: see [`KeyExtractor::flaw`].
     pub(crate) fn flaw(&self, params: Option<&[&str]>) -> Option<String> {
         match self {
             Self::ClientIp => None,

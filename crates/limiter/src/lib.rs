@@ -31,10 +31,11 @@ pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxie
 pub use self::error::ConfigError;
 pub use self::key::ClientIp;
 pub use self::limiter::{
-    Cause, Check, CheckError, CheckFuture, Checked, Event, Limiter, LimiterBuilder, Observer,
+    Acquire, Cause, Check, CheckError, CheckFuture, CheckOutcome, Event, Limiter, LimiterBuilder,
+    Observer,
 };
 pub use self::policy::{
-    Block, Messages, OnFailure, OnMissing, Policy, Quotas, ResponseView, Share, Tiers, Unknown,
+    Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, Quotas, ResponseView, Share, Tiers,
 };
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};

@@ -10,10 +10,12 @@ mod health;
 mod health_tests;
 mod judgement;
 mod ledger;
+mod line;
 mod local;
 mod messages;
 mod observer;
 mod outages;
+mod places;
 mod plan;
 mod planning;
 mod snapshot;
@@ -31,14 +33,16 @@ use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
 pub use self::admission::{Admission, Pending, PolicySet, Ruling};
 pub use self::builder::LimiterBuilder;
-pub use self::check::{Check, CheckError, CheckFuture, Checked};
+pub use self::check::{Acquire, Check, CheckError, CheckFuture, CheckOutcome};
 pub use self::fallback::Fallback;
 use self::health::Health;
 pub use self::judgement::Judgement;
 pub use self::ledger::{Ledger, Verdicts};
+use self::line::Line;
 use self::local::LocalBudgets;
 use self::observer::Observers;
 pub use self::observer::{Cause, Event, Observer};
+use self::places::Places;
 pub use self::plan::{Entries, Plan};
 pub use self::planning::Rejection;
 pub use self::planning::{PendingPlan, Planning};
@@ -82,13 +86,15 @@ pub const MOST_LOG_ENTRIES: usize = 6 * 1024;
 
 struct Inner {
     snapshot: ArcSwap<Snapshot>,
-    /// How often the policies were replaced.
+    /// The number of times that the policies were replaced.
     generation: AtomicU64,
     /// True if a present or former policy charges by the response.
     follows_responses: AtomicBool,
     terms: Terms,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
+    line: Line,
+    places: Places,
     health: Health,
     observers: Observers,
     warned_of_missing_peer: AtomicBool,
@@ -112,6 +118,34 @@ impl Limiter {
         Check::new(self, policy, key.into())
     }
 
+    /// Decides like [`check`](Self::check), and waits for the turn of the identity if the policy's quotas
+    /// [let it wait](Quota::wait_up_to): a worker that paces itself against a foreign API awaits this before each call.
+    ///
+    /// [`up_to`](Acquire::up_to) states a shorter wait. If the turn is further away, the answer is a denial, at once. A future that is
+    /// dropped before its turn gives the turn back.
+    ///
+    /// It waits by tokio's timer, which the runtime must have. Outside of a runtime it decides at once, as `check` does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // The shop's API takes fifty calls a second, one at a time.
+    /// let quota = Quota::per_second(50).burst(1).wait_up_to(Duration::from_secs(10));
+    /// let limiter = Limiter::from(Policy::new("shop-api", quota));
+    ///
+    /// for _ in 0..3 {
+    ///     let turn = limiter.acquire("shop-api", "our-account").up_to(Duration::from_secs(5)).await?;
+    ///     assert!(turn.is_allowed());
+    ///     // Call the API.
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn acquire(&self, policy: &str, key: impl Into<Key>) -> Acquire<'_> {
+        Acquire::new(self.check(policy, key))
+    }
+
     /// Gives back at most `n` of a charge, and only what would still count: see [`Receipt`].
     ///
     /// ```
@@ -129,7 +163,7 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.backend.credit(receipt, n);
+        self.give_back(receipt, n);
     }
 
     /// Takes `n` more from the budget that was charged, past its capacity if need be.
@@ -390,7 +424,7 @@ impl Limiter {
         &self.0.attached
     }
 
-    /// How often the policies were replaced.
+    /// The number of times that the policies were replaced.
     #[doc(hidden)]
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
@@ -408,7 +442,19 @@ impl Limiter {
         if is_local {
             self.0.local.credit(receipt, n);
         } else {
-            self.0.backend.credit(receipt, n);
+            self.give_back(receipt, n);
+        }
+    }
+
+    /// Gives back to the backend, and wakes who waits for it.
+    fn give_back(&self, receipt: Receipt, n: u64) {
+        let freed = receipt
+            .quota()
+            .is_held()
+            .then(|| (receipt.scope(), receipt.key().clone()));
+        self.0.backend.credit(receipt, n);
+        if let Some((scope, key)) = freed {
+            self.0.places.freed(scope, &key);
         }
     }
 
@@ -478,6 +524,8 @@ impl Limiter {
             terms,
             backend,
             local: LocalBudgets::default(),
+            line: Line::default(),
+            places: Places::default(),
             health: Health::default(),
             observers: Observers::new(observer),
             warned_of_missing_peer: AtomicBool::new(false),

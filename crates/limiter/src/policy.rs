@@ -38,7 +38,7 @@ use self::name::check_name;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
 pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
-pub use self::tiers::{Tiers, Unknown};
+pub use self::tiers::{OnUnknown, Tiers};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
 use crate::literal::literal;
@@ -79,7 +79,7 @@ pub struct Policy {
     pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
-    /// The wait that callers are told if nobody knows when they would pass, in milliseconds; 0 if none.
+    /// The wait that callers are told if the real one is unknown, in milliseconds; 0 if none.
     pub(crate) retry_hint_ms: u32,
 }
 
@@ -215,7 +215,7 @@ impl Policy {
         self
     }
 
-    /// Sets the wait that a refused caller is told where nobody knows when it would pass, because others hold what it needs: the
+    /// Sets the wait that a refused caller is told if the real one is unknown, because others hold what it needs: the
     /// `Retry-After` of a [`Concurrent`](crate::Concurrent) limit, which has none otherwise. It is a hint and no promise; the usual
     /// time that a request takes is a good one. Whole milliseconds, at most 49 days.
     ///
@@ -259,7 +259,7 @@ impl Policy {
     ///     let session = request.headers().get("x-session").and_then(|value| value.to_str().ok());
     ///     account_of(session.map(str::to_owned))
     /// });
-    /// // Each account from each address. What has to be waited for stands last.
+    /// // Each account from each address. The key that has to be waited for stands last.
     /// let policy = Policy::new("reports", Quota::per_hour(10)).key_async((ClientIp, by_account));
     /// ```
     #[must_use]
@@ -362,7 +362,7 @@ impl Policy {
         &self.name
     }
 
-    /// How its quotas are asked.
+    /// The mode in which its quotas are asked.
     #[doc(hidden)]
     #[inline]
     pub fn mode(&self) -> Mode {
@@ -377,11 +377,14 @@ impl Policy {
 impl Policy {
     /// The capabilities that the backend needs beyond quotas.
     pub(crate) fn needs(&self) -> Capabilities {
+        let mut needed = Capabilities::none();
         if self.holds() {
-            Capabilities::none().with(Capability::Held)
-        } else {
-            Capabilities::none()
+            needed = needed.with(Capability::Held);
         }
+        if self.waits_for_turns() {
+            needed = needed.with(Capability::Waits);
+        }
+        needed
     }
 
     /// True if a response under it matters: it may change the cost, or its end gives back what is held.

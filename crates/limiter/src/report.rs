@@ -26,7 +26,7 @@ use crate::policy::Label;
 pub struct PolicyVerdict {
     label: Arc<Label>,
     mode: Mode,
-    /// The wait that the operator suggests to callers of whom nobody knows when they would pass, in milliseconds; 0 if none.
+    /// The wait that the operator suggests to callers whose real wait is unknown, in milliseconds; 0 if none.
     retry_hint_ms: u32,
     verdict: Verdict,
     /// The time by the backend's clock. `None` if a budget of this process decided: the backend has nothing to credit.
@@ -46,7 +46,7 @@ impl PolicyVerdict {
         }
     }
 
-    /// This verdict, with a wait in milliseconds that callers are told if nobody knows when they would pass.
+    /// This verdict, with a wait in milliseconds that callers are told if the real wait is unknown.
     #[inline]
     pub(crate) fn hinting(self, retry_hint_ms: u32) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl PolicyVerdict {
         &self.label
     }
 
-    /// When it was decided, by the backend's clock.
+    /// The time of the decision, by the backend's clock.
     #[doc(hidden)]
     pub fn at(&self) -> Option<Timestamp> {
         self.at
@@ -191,7 +191,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// The time until the refused request would pass; `None` if it never would or nobody knows, or if it was not refused.
+    /// The time until the refused request would pass; `None` if it never would, if the time is unknown, or if it was not refused.
     pub fn retry_after(self) -> Option<Duration> {
         match self.longest_wait()? {
             RetryAfter::Micros(us) => Some(Duration::from_micros(us)),
@@ -199,7 +199,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The time that the refused caller is told to wait. Where nobody knows when the request would pass, it is the longest hint of
+    /// The time that the refused caller is told to wait. If the time of its passing is unknown, it is the longest hint of
     /// the policies that refuse it, or the longest wait of their quotas if that is longer; `None` if no policy has a hint.
     pub fn told_wait(self) -> Option<Duration> {
         if self.longest_wait()? != RetryAfter::Unknown {

@@ -1,5 +1,7 @@
 //! The parts of a request that policies and keys may read.
 
+mod timeout;
+
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
@@ -11,6 +13,9 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::client::{ClientAddress, by_its_bits};
 use crate::matching::{PathForms, Pattern};
+
+pub use self::timeout::grpc_timeout;
+pub(crate) use self::timeout::{CallerDeadline, millis};
 
 /// The head of a request, borrowed. Policies and keys read it.
 ///
@@ -44,7 +49,7 @@ pub struct RequestView<'a> {
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
     client: &'a ClientAddress,
-    /// Where the client's address is kept once it has been read from headers.
+    /// The place where the client's address is kept once it has been read from headers.
     found: Option<&'a FoundClient>,
     routing: Option<&'a Routing<'a>>,
 }

@@ -1,4 +1,4 @@
-//! How a transport asks the limiter about a request, and what it does with the outcome.
+//! The door for transports: a transport asks the limiter about a request here, and acts on the outcome.
 //!
 //! | step | what a transport writes |
 //! | --- | --- |
@@ -19,3 +19,4 @@ pub use crate::literal::literal;
 pub use crate::matching::Pattern;
 pub use crate::policy::{Label, Limit, is_none};
 pub use crate::report::Report;
+pub use crate::request::grpc_timeout;

@@ -12,17 +12,17 @@ const KNOWN: &str = "burst, cost, crate, key, name, policy and shadow";
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) quota: Option<LitStr>,
-    pub(crate) burst: Option<Named<Number>>,
-    pub(crate) cost: Option<Named<Number>>,
-    pub(crate) key: Option<Named<Type>>,
-    pub(crate) name: Option<Named<LitStr>>,
-    pub(crate) policy: Option<Named<LitStr>>,
-    pub(crate) shadow: Option<Named<()>>,
-    pub(crate) krate: Option<Named<Path>>,
+    pub(crate) burst: Option<Argument<Number>>,
+    pub(crate) cost: Option<Argument<Number>>,
+    pub(crate) key: Option<Argument<Type>>,
+    pub(crate) name: Option<Argument<LitStr>>,
+    pub(crate) policy: Option<Argument<LitStr>>,
+    pub(crate) shadow: Option<Argument<()>>,
+    pub(crate) krate: Option<Argument<Path>>,
 }
 
 /// The value of an argument, and where its name stands.
-pub(crate) struct Named<T> {
+pub(crate) struct Argument<T> {
     pub(crate) span: Span,
     pub(crate) value: T,
 }
@@ -79,11 +79,11 @@ impl Arguments {
     }
 }
 
-fn set<T>(place: &mut Option<Named<T>>, name: &Ident, value: T) -> Result<()> {
+fn set<T>(place: &mut Option<Argument<T>>, name: &Ident, value: T) -> Result<()> {
     if place.is_some() {
         return Err(Error::new(name.span(), format!("`{name}` is given twice")));
     }
-    *place = Some(Named {
+    *place = Some(Argument {
         span: name.span(),
         value,
     });

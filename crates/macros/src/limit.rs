@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::{Error, LitStr, Path, Result, Type};
 use tollgate_core::{MAX_NAME_LEN, Quota, is_name};
 
-use crate::arguments::{Arguments, Named, Number};
+use crate::arguments::{Argument, Arguments, Number};
 
 /// One limit of a handler.
 pub(crate) struct Limit {
@@ -84,7 +84,7 @@ fn refuse_what_is_the_policys(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn quotas(text: &LitStr, burst: Option<&Named<Number>>) -> Result<Vec<Quota>> {
+fn quotas(text: &LitStr, burst: Option<&Argument<Number>>) -> Result<Vec<Quota>> {
     let written = text.value();
     let quotas = Quota::parse_all(&written)
         .map_err(|error| Error::new(text.span(), format!("quota {written:?}: {error}")))?;
@@ -106,7 +106,7 @@ fn quotas(text: &LitStr, burst: Option<&Named<Number>>) -> Result<Vec<Quota>> {
         .map_err(|error| Error::new(burst.value.span, error))
 }
 
-fn cost_within(quotas: &[Quota], cost: Option<&Named<Number>>) -> Result<Option<u64>> {
+fn cost_within(quotas: &[Quota], cost: Option<&Argument<Number>>) -> Result<Option<u64>> {
     let capacities = quotas.iter().map(Quota::capacity);
     let capacity = capacities.min().unwrap_or(u64::MAX);
     match cost.map(|cost| &cost.value) {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use tollgate_core::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decide, Decision,
-    FailureKind, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, decide_one,
+    Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decision, FailureKind,
+    ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, decide_one,
     decide_quickly,
 };
 
@@ -120,7 +120,7 @@ impl ImmediateBackend for MemoryBackend {
 }
 
 impl Backend for MemoryBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::now(self.decided(charges))
     }
 
@@ -168,7 +168,9 @@ impl Backend for MemoryBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none().with(Capability::Held)
+        Capabilities::none()
+            .with(Capability::Held)
+            .with(Capability::Waits)
     }
 }
 

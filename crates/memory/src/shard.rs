@@ -40,7 +40,7 @@ pub(crate) struct Shard {
     last: Timestamp,
     calls: u32,
     hand: Slot,
-    /// True only if something is held of each key, so that nobody need look for one to evict.
+    /// True only if something is held of each key, so that the search for one to evict is needless.
     is_stuck: bool,
     /// At least 1.
     most_keys: usize,

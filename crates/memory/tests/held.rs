@@ -79,7 +79,7 @@ fn a_flood_of_identities_evicts_no_key_of_which_something_is_held() {
         assert!(second.is_some() && take(&backend, key).is_none(), "{key:?}");
         backend.credit(second.unwrap(), 1);
     }
-    // What is given back makes room like any other key.
+    // A place that is given back makes room like any other key.
     for receipt in receipts {
         backend.credit(receipt, 1);
     }

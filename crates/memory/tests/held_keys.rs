@@ -133,7 +133,7 @@ fn beyond_the_last_key_that_is_held_a_call_fails_and_takes_nothing_of_the_rest()
         assert_eq!(error.kind(), FailureKind::Full);
         assert!(error.to_string().contains("something is held"), "{error}");
     }
-    // What takes nothing needs no room, and what is known has one.
+    // A charge of nothing needs no room, and a known key has one.
     assert_eq!(remaining(&backend, one(scope, &quota, &new)), 10);
     assert!(
         backend

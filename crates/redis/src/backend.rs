@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Decide, FailureKind, Key,
+    Answer, Backend, BackendError, Capabilities, Capability, Charge, Decision, FailureKind, Key,
     MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
 };
 
@@ -120,6 +120,7 @@ impl RedisBackend {
             held: figures.held,
             tells: figures.tells,
             lost_leases: figures.lost_leases,
+            reclaimed: figures.reclaimed,
             twins: figures.twins,
             ..self.fleet.counters().read()
         }
@@ -149,7 +150,7 @@ impl RedisBackend {
 }
 
 impl Backend for RedisBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         if charges.len() > MAX_CHARGES {
             let detail = format!(
                 "{} charges, and at most {MAX_CHARGES} can be",
@@ -226,7 +227,9 @@ impl Backend for RedisBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none().with(Capability::Held)
+        Capabilities::none()
+            .with(Capability::Held)
+            .with(Capability::Waits)
     }
 
     fn place(&self) -> Option<String> {

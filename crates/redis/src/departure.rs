@@ -122,14 +122,24 @@ impl Departure {
         self.holder.identity().places.of(keys)
     }
 
-    /// Enters what the call did. `seen` tells what was found of this process under a key of a request, by their positions.
+    /// Enters what the call did. `held` tells what was found under each key, and `key` which of them a request names, by the
+    /// positions of both.
     pub(crate) fn answered(
         mut self,
         jobs: &[Job],
         outcomes: &[(usize, Outcome)],
-        seen: impl Fn(usize, usize) -> Option<Held>,
+        held: &[Option<Held>],
+        key: impl Fn(usize, usize) -> Option<usize>,
     ) {
         let generation = self.caller.generation;
+        let seen = |request, charge| held.get(key(request, charge)?).copied().flatten();
+        // By key: several requests may name one.
+        let reclaimed = held.iter().flatten().map(|held| held.reclaimed).sum();
+        if reclaimed > 0 {
+            self.holder
+                .reclaimed
+                .fetch_add(reclaimed, Ordering::Relaxed);
+        }
         let mut has_twin = false;
         let mut identity = self.holder.identity();
         let present = identity.books.generation();
@@ -169,7 +179,7 @@ impl Departure {
             }
         }
         if has_twin && identity.id == self.caller.holder {
-            // Somebody else writes as this process: a copy of its memory runs elsewhere.
+            // Another process writes as this one: a copy of its memory runs elsewhere.
             identity.id = random_id();
             identity.books.doubt_all();
             identity.places = Places::default();

@@ -43,6 +43,7 @@ pub(crate) struct Holder {
     pub(crate) settled: Notify,
     pub(crate) tells: AtomicU64,
     pub(crate) lost_leases: AtomicU64,
+    pub(crate) reclaimed: AtomicU64,
     pub(crate) twins: AtomicU64,
 }
 
@@ -59,6 +60,7 @@ pub(crate) struct Figures {
     pub(crate) held: u64,
     pub(crate) tells: u64,
     pub(crate) lost_leases: u64,
+    pub(crate) reclaimed: u64,
     pub(crate) twins: u64,
 }
 
@@ -76,6 +78,7 @@ impl Holder {
             settled: Notify::new(),
             tells: AtomicU64::new(0),
             lost_leases: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
             twins: AtomicU64::new(0),
         })
     }
@@ -86,6 +89,7 @@ impl Holder {
             held: self.identity().books.held(),
             tells: read(&self.tells),
             lost_leases: read(&self.lost_leases),
+            reclaimed: read(&self.reclaimed),
             twins: read(&self.twins),
         }
     }
@@ -131,7 +135,7 @@ pub(crate) struct Caller {
     pub(crate) lease_ms: u64,
 }
 
-/// What a reply says about this process's own part of what is held.
+/// A reply's statement about this process's own part of what is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     /// True if the process has an entry.
@@ -142,6 +146,8 @@ pub(crate) struct Held {
     pub(crate) is_told: bool,
     /// The number of the entry in a long state, from 1; 0 if the state is short or has none. `None` if the reply does not say.
     pub(crate) place: Option<u16>,
+    /// The units of other processes whose leases had run out.
+    pub(crate) reclaimed: u64,
 }
 
 /// The generation of a release that no call has taken along.

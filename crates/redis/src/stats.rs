@@ -41,6 +41,10 @@ pub struct Stats {
     /// Keys of which the server no longer knew that this process holds something. Either the process was stopped or cut off for
     /// longer than its lease, or the server lost data. Others may have taken the places, so more than the limit may be held.
     pub lost_leases: u64,
+    /// Units of other processes whose leases had run out, and which a call of this one made free: those processes have died, or
+    /// were stopped or cut off for longer than their leases, or the server's clock stepped forward. Each is counted by one process
+    /// of the fleet. A key of which nobody else holds anything is gone with its last entry, and nobody counts that.
+    pub reclaimed: u64,
     /// The number of times that another process wrote in this one's name: it was copied with its memory. This one goes on under
     /// another name. Until then, for a lease at most, what one of the two holds may not be counted; after that, for a lease, it
     /// may count twice.

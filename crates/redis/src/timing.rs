@@ -34,7 +34,7 @@ const TICKS: Duration = Duration::from_millis(2);
 
 /// The commands that the server has received.
 #[derive(Debug, Default)]
-struct Sent {
+struct CommandCounts {
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
 }
@@ -42,7 +42,7 @@ struct Sent {
 /// Answers each call when `answers_at` says of the moment at which it came: with the time, and without any state.
 async fn serve(
     stream: DuplexStream,
-    sent: Arc<Sent>,
+    sent: Arc<CommandCounts>,
     answers_at: impl Fn(Instant) -> Instant + Send,
 ) {
     let (mut from, mut to) = split(stream);
@@ -119,12 +119,12 @@ async fn number(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
 }
 
 /// A backend of two connections, which knows the distance of the server.
-struct Far {
+struct DistantBackend {
     dispatch: Arc<Dispatch>,
-    sent: Arc<Sent>,
+    sent: Arc<CommandCounts>,
 }
 
-impl Far {
+impl DistantBackend {
     async fn away(round_trip: Duration) -> Self {
         Self::with(round_trip, |stream, sent| {
             serve(stream, sent, move |asked| asked + round_trip)
@@ -133,7 +133,10 @@ impl Far {
     }
 
     /// Serves each connection so.
-    async fn with<F>(round_trip: Duration, serve: impl Fn(DuplexStream, Arc<Sent>) -> F) -> Self
+    async fn with<F>(
+        round_trip: Duration,
+        serve: impl Fn(DuplexStream, Arc<CommandCounts>) -> F,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -156,7 +159,7 @@ impl Far {
             Arc::default(),
             Holder::new(LEASE),
         );
-        let sent = Arc::<Sent>::default();
+        let sent = Arc::<CommandCounts>::default();
         for wire in 0..limits.connections {
             let (ours, theirs) = duplex(1 << 20);
             tokio::spawn(serve(theirs, Arc::clone(&sent)));
@@ -188,21 +191,21 @@ impl Far {
 
 /// The answers to callers that asked again and again for two seconds.
 #[derive(Debug, Default)]
-struct Seen {
+struct AnswerCounts {
     decided: usize,
     failed: usize,
     slowest: Duration,
 }
 
-async fn ask_on(far: &Far, callers: usize, gives_back: bool) -> Seen {
+async fn ask_on(far: &DistantBackend, callers: usize, gives_back: bool) -> AnswerCounts {
     let began = Instant::now();
     let mut asking = JoinSet::new();
     for _ in 0..callers {
         let dispatch = Arc::clone(&far.dispatch);
         asking.spawn(async move {
-            let mut seen = Seen::default();
+            let mut seen = AnswerCounts::default();
             while began.elapsed() < Duration::from_secs(2) {
-                let (took, failed) = Far::ask(Arc::clone(&dispatch)).await;
+                let (took, failed) = DistantBackend::ask(Arc::clone(&dispatch)).await;
                 seen.slowest = seen.slowest.max(took);
                 if failed.is_none() {
                     seen.decided += 1;
@@ -218,7 +221,7 @@ async fn ask_on(far: &Far, callers: usize, gives_back: bool) -> Seen {
         });
     }
     let all = asking.join_all().await;
-    Seen {
+    AnswerCounts {
         decided: all.iter().map(|seen| seen.decided).sum(),
         failed: all.iter().map(|seen| seen.failed).sum(),
         slowest: all.iter().map(|seen| seen.slowest).max().unwrap(),
@@ -262,7 +265,7 @@ async fn as_many_are_decided_as_ask_however_far_the_server_is_and_each_in_time()
         (90, 1_500, false),
     ] {
         let round_trip = ms(round_trip_ms);
-        let far = Far::away(round_trip).await;
+        let far = DistantBackend::away(round_trip).await;
 
         let seen = ask_on(&far, callers, gives_back).await;
 
@@ -287,11 +290,11 @@ async fn as_many_are_decided_as_ask_however_far_the_server_is_and_each_in_time()
 
 #[tokio::test(start_paused = true)]
 async fn more_than_can_be_answered_in_time_fail_before_they_are_sent_and_all_others_pass() {
-    let far = Far::away(ms(90)).await;
+    let far = DistantBackend::away(ms(90)).await;
     let room = 2 * MOST_CALLS * MAX_REQUESTS;
 
     let asking: JoinSet<_> = (0..10_000)
-        .map(|_| Far::ask(Arc::clone(&far.dispatch)))
+        .map(|_| DistantBackend::ask(Arc::clone(&far.dispatch)))
         .collect();
     let said = asking.join_all().await;
 
@@ -312,7 +315,7 @@ async fn more_than_can_be_answered_in_time_fail_before_they_are_sent_and_all_oth
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_near_has_no_more_than_one_call_at_once_on_each_connection() {
-    let far = Far::away(Duration::from_micros(900)).await;
+    let far = DistantBackend::away(Duration::from_micros(900)).await;
 
     let seen = ask_on(&far, 500, false).await;
 
@@ -324,15 +327,17 @@ async fn a_server_that_is_near_has_no_more_than_one_call_at_once_on_each_connect
 async fn a_server_that_says_nothing_any_more_keeps_nobody_past_the_deadline_who_waits_for_a_call_to_leave()
  {
     // given a server that is nearer than it looks, so that no caller is refused beforehand
-    let far = Far::away(ms(60_000)).await;
+    let far = DistantBackend::away(ms(60_000)).await;
     let dispatch = &far.dispatch;
     let (first, then) = (1_000, 3_000);
-    let mut asking: JoinSet<_> = (0..first).map(|_| Far::ask(Arc::clone(dispatch))).collect();
+    let mut asking: JoinSet<_> = (0..first)
+        .map(|_| DistantBackend::ask(Arc::clone(dispatch)))
+        .collect();
 
     // when others come in the middle of the first caller's deadline
     sleep(DEADLINE / 2).await;
     for _ in 0..then {
-        asking.spawn(Far::ask(Arc::clone(dispatch)));
+        asking.spawn(DistantBackend::ask(Arc::clone(dispatch)));
     }
 
     // then each hears when its own is over, or as soon as the server is known to be silent
@@ -361,12 +366,12 @@ async fn a_server_that_never_stops_to_send_keeps_nobody_past_the_deadline() {
     ] {
         // given
         let flood = Flood { first, then };
-        let far = Far::with(ms(1), |stream, _| flood.serve(stream)).await;
+        let far = DistantBackend::with(ms(1), |stream, _| flood.serve(stream)).await;
 
         for _ in 0..5 {
             // when
             let asking: JoinSet<_> = (0..100)
-                .map(|_| Far::ask(Arc::clone(&far.dispatch)))
+                .map(|_| DistantBackend::ask(Arc::clone(&far.dispatch)))
                 .collect();
 
             // then
@@ -389,7 +394,7 @@ fn awake(at: Instant, began: Instant) -> Instant {
 async fn a_thousand_callers_of_a_server_that_sleeps_now_and_then_are_all_decided_within_the_deadline()
  {
     let began = Instant::now();
-    let far = Far::with(ms(1), |stream, sent| {
+    let far = DistantBackend::with(ms(1), |stream, sent| {
         serve(stream, sent, move |at| awake(at + ms(1), began))
     })
     .await;
@@ -404,7 +409,7 @@ async fn a_thousand_callers_of_a_server_that_sleeps_now_and_then_are_all_decided
 
 #[tokio::test(start_paused = true)]
 async fn what_is_given_back_keeps_no_request_from_its_call_and_waits_no_longer_than_stated() {
-    let far = Far::away(ms(10)).await;
+    let far = DistantBackend::away(ms(10)).await;
     let dispatch = &far.dispatch;
 
     // given more credits than a second's calls carry
@@ -415,7 +420,7 @@ async fn what_is_given_back_keeps_no_request_from_its_call_and_waits_no_longer_t
 
     // when requests come, then they are answered by the second call at the latest
     for _ in 0..50 {
-        let (took, failed) = Far::ask(Arc::clone(dispatch)).await;
+        let (took, failed) = DistantBackend::ask(Arc::clone(dispatch)).await;
         assert_eq!(failed, None);
         assert!(took <= ms(20) + TICKS, "{took:?}");
     }

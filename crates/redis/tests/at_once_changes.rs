@@ -15,7 +15,7 @@ use common::cluster::{callers, slot};
 use common::held::{hold, settles};
 use common::{Budget, HOUR, PATIENT};
 use tokio::time::sleep;
-use tollgate_core::{Backend, Concurrent, Quota};
+use tollgate_core::{Backend, Concurrent, Quota, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Standalone};
 
@@ -102,6 +102,80 @@ async fn what_is_held_in_a_slot_that_migrates_stays_held_and_is_given_back_once(
     for process in [backend, other] {
         let stats = process.stats();
         assert_eq!((stats.held, stats.lost_leases, stats.twins), (0, 0, 0));
+    }
+}
+
+/// Each of so many processes holds one more. None is told where its entry stands, since each names the place that it remembers.
+async fn all_hold_by_their_places(
+    processes: &[RedisBackend],
+    budget: &Budget,
+    held: &mut Vec<Vec<Receipt>>,
+) {
+    // A reply with an entry has 84 bytes, one without it has 33.
+    const WITHOUT_AN_ENTRY: u64 = 80;
+
+    let mut receipts = Vec::new();
+    for process in processes {
+        let before = process.stats().bytes_in;
+        receipts.push(hold(process, budget, 1).await.unwrap());
+        let told = process.stats().bytes_in - before;
+        assert!(told < WITHOUT_AN_ENTRY, "a reply of {told} bytes");
+    }
+    held.push(receipts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_places_in_a_long_state_are_those_on_the_next_owner_of_its_slot() {
+    // From 24 on a state is long.
+    const PROCESSES: usize = 30;
+
+    let cluster = Cluster::start();
+    let budget = Budget::of("crowd", at_once(1_000));
+    let mut processes = Vec::new();
+    for _ in 0..PROCESSES {
+        // None tells anything meanwhile that would make up for a call.
+        processes.push(connect(RedisBackend::cluster(cluster.urls()), HOUR).await);
+    }
+    let mut held = Vec::new();
+    // With the second call a process is told its place.
+    for _ in 0..2 {
+        let mut receipts = Vec::new();
+        for process in &processes {
+            receipts.push(hold(process, &budget, 1).await.unwrap());
+        }
+        held.push(receipts);
+    }
+    all_hold_by_their_places(&processes, &budget, &mut held).await;
+
+    // Of each process one ends before the key goes, one after that, and one after the slot.
+    let all_release_one = async |held: &mut Vec<Vec<Receipt>>| {
+        for (process, receipt) in processes.iter().zip(held.pop().unwrap()) {
+            process.credit(receipt, 1);
+        }
+        settles(&processes[0], &budget, (held.len() * PROCESSES) as u64).await;
+    };
+    let slot = slot(&cluster, &budget);
+    let from = cluster.owner_of(slot).unwrap();
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    all_release_one(&mut held).await;
+    all_hold_by_their_places(&processes, &budget, &mut held).await;
+    cluster.move_keys(slot, from, to, 1_000);
+    all_hold_by_their_places(&processes, &budget, &mut held).await;
+    all_release_one(&mut held).await;
+    cluster.end_move(slot, to);
+    all_hold_by_their_places(&processes, &budget, &mut held).await;
+    all_release_one(&mut held).await;
+
+    assert_eq!(held.len(), 3);
+    assert!(hold(&processes[7], &budget, 911).await.is_none());
+    for _ in 0..3 {
+        all_release_one(&mut held).await;
+    }
+    for process in &processes {
+        let stats = process.stats();
+        let lost = (stats.lost_leases, stats.reclaimed, stats.twins);
+        assert_eq!((stats.held, lost), (0, (0, 0, 0)));
     }
 }
 

@@ -149,6 +149,31 @@ async fn a_process_that_a_signal_stops_for_longer_than_its_lease_loses_its_place
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_held_that_died_is_counted_once_by_those_that_go_on() {
+    let server = Standalone::start();
+    let connect = || holder(&server.url(), LEASE).connect();
+    let (one, other) = (connect().await.unwrap(), connect().await.unwrap());
+    let reclaimed = || one.stats().reclaimed + other.stats().reclaimed;
+    let three = uploads(3);
+    let mut dying = Stoppable::start(&server.url());
+    dying.says("holds");
+    let kept = hold(&one, &three, 1).await.unwrap();
+    assert!(hold(&other, &three, 1).await.is_none());
+
+    dying.signal("-KILL");
+    let taken = holds_at_last(&other, &three, 2).await;
+
+    assert_eq!(reclaimed(), 2);
+    // A process that holds nothing any more leaves an entry too, which nobody has to reclaim.
+    one.credit(kept, 1);
+    sleep(LEASE * 2).await;
+    drop(holds_at_last(&one, &three, 1).await);
+    other.credit(taken, 2);
+    assert_eq!(reclaimed(), 2);
+    assert_eq!((one.stats().lost_leases, other.stats().lost_leases), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_thousand_processes_at_one_key_1024_hold_and_the_rule_acts_for_the_others() {
     const PROCESSES: usize = 2_000;
     const AT_A_TIME: usize = 50;

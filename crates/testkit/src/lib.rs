@@ -1,7 +1,7 @@
 //! Real servers for tests, and with the feature `grpc` a service for them to serve.
 //!
 //! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and failing networks between them. Each has its own free
-//! port, socket and folder, and is gone when it is dropped.
+//! port, socket and folder, and is gone when it is dropped. So is nginx.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -19,6 +19,7 @@ mod log;
 #[cfg(feature = "models")]
 pub mod models;
 mod network;
+mod nginx;
 mod pool;
 mod proxy;
 mod sentinel;
@@ -32,7 +33,8 @@ pub use clock::shift_clock;
 pub use cluster::Cluster;
 pub use log::Log;
 pub use network::{Network, Weather};
-pub use pool::{Lent, Pool};
+pub use nginx::Nginx;
+pub use pool::{Pool, PoolGuard};
 pub use proxy::{Fault, Proxy};
 pub use sentinel::Sentinels;
 pub use standalone::Standalone;

@@ -9,7 +9,7 @@ pub struct Pool<T>(Mutex<Vec<T>>);
 
 /// A server of a pool, to which it returns when it is dropped. The next test finds it as this one left it.
 #[derive(Debug)]
-pub struct Lent<T: 'static> {
+pub struct PoolGuard<T: 'static> {
     pool: &'static Pool<T>,
     one: Option<T>,
 }
@@ -22,17 +22,17 @@ impl<T> Pool<T> {
     }
 
     /// A free server, or a new one.
-    pub fn lend(&'static self, start: impl FnOnce() -> T) -> Lent<T> {
+    pub fn lend(&'static self, start: impl FnOnce() -> T) -> PoolGuard<T> {
         // Not under the lock: other servers may be given back meanwhile.
         let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Lent {
+        PoolGuard {
             pool: self,
             one: Some(free.unwrap_or_else(start)),
         }
     }
 }
 
-impl<T> Deref for Lent<T> {
+impl<T> Deref for PoolGuard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -40,7 +40,7 @@ impl<T> Deref for Lent<T> {
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for PoolGuard<T> {
     fn drop(&mut self) {
         let mut free = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
         free.extend(self.one.take());

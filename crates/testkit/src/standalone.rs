@@ -307,21 +307,20 @@ impl Standalone {
             ),
             Err(error) => panic!("cannot start {binary}: {error}"),
         };
-        self.watchdog = self.pid().map(|pid| self.watch(pid));
+        self.watchdog = self.pid().map(|pid| watch(pid, self.folder.path()));
     }
 }
 
-impl Standalone {
-    fn watch(&self, pid: u32) -> Child {
-        Command::new("sh")
-            .args(["-c", WATCHDOG, "watchdog", &pid.to_string()])
-            .arg(self.folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell")
-    }
+/// A process that kills this one, and removes its folder, when the test's own process dies without a word.
+pub(crate) fn watch(pid: u32, folder: &Path) -> Child {
+    Command::new("sh")
+        .args(["-c", WATCHDOG, "watchdog", &pid.to_string()])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell")
 }
 
 impl Drop for Standalone {

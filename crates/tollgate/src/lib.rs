@@ -167,10 +167,10 @@
 
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Concurrent,
-    DEBT_CEILING, Decide, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS,
-    MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, ManualClock, Mode,
-    Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit,
-    Verdict,
+    DEBT_CEILING, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS, MAX_CHARGES,
+    MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, MAX_WAIT, MAX_WAIT_INTERVALS,
+    ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope,
+    Timestamp, Unit, Verdict,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{
@@ -183,15 +183,15 @@ pub use tollgate_http::{
     BufferBodyService, BufferFuture, BufferedBody, GrpcAnswers, GrpcCode, GrpcStatus, HeaderForm,
     IntoAnswer, Jitter, Lease, PlainText, ProblemJson, RateLimitHeaders, RateLimitLayer,
     RateLimitService, RateLimitStatus, Refusal, RefusalReason, Respond, ResponseBody,
-    ResponseFuture, SeeOther, SettleError, Watched,
+    ResponseFuture, SeeOther, SettleError, WatchedBody,
 };
 #[cfg(feature = "axum")]
 pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};
 pub use tollgate_limiter::{
-    Block, Cause, Check, CheckError, CheckFuture, Checked, ClientAddress, ClientIp, ConfigError,
-    Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks, Observer, OnFailure,
-    OnMissing, PeerAddr, Policy, PolicyVerdict, Quotas, RequestView, ResponseView, Share, Tiers,
-    TrustedProxies, Unknown,
+    Acquire, Block, Cause, Check, CheckError, CheckFuture, CheckOutcome, ClientAddress, ClientIp,
+    ConfigError, Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks, Observer,
+    OnFailure, OnMissing, OnUnknown, PeerAddr, Policy, PolicyVerdict, Quotas, RequestView,
+    ResponseView, Share, Tiers, TrustedProxies,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
@@ -223,8 +223,9 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The examples of the README and of the page about limits on how many at once, compiled and run with the tests.
+/// The examples of the README and of the pages about limits on how many at once and about waiting, compiled and run with the tests.
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
+#[doc = include_str!("../../../docs/waiting.md")]
 pub struct ReadmeExamples;

@@ -241,7 +241,7 @@ async fn of_several_layers_the_nearest_one_has_the_policies_that_a_handler_names
     );
     assert!(header(&response, "ratelimit").starts_with("\"search\";r=2;"));
 
-    // What both took comes back when a handler refuses.
+    // Both charges are credited when a handler refuses.
     assert_eq!(
         server
             .statuses(["/deep", "/hello", "/hello", "/hello"])

@@ -64,7 +64,7 @@ async fn served(app: Router) -> Served {
     Served::new(app.layer(RateLimitLayer::new(limiter()))).await
 }
 
-/// The answer is complete, and nobody keeps it.
+/// The answer is complete, and no cache keeps it.
 #[track_caller]
 fn assert_closed(response: &Whole, says: &[&str]) {
     assert_eq!(response.status(), 500, "{response:?}");
@@ -89,7 +89,7 @@ async fn without_a_layer_the_handler_is_closed_and_names_itself_and_the_line_to_
     assert_closed(&response, &says);
     let logged = log.text();
     assert!(says.iter().all(|part| logged.contains(part)), "{logged}");
-    // The place is for whoever reads the log.
+    // The place is for readers of the log.
     assert!(logged.contains("annotation_misuse.rs:"), "{logged}");
     assert!(!response.body().contains("annotation_misuse.rs"));
 }

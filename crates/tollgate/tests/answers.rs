@@ -151,7 +151,7 @@ async fn the_answer_can_be_the_users_own() {
 
     assert_eq!(response.status(), 303);
     assert_eq!(header(&response, "location"), "/waiting-room");
-    // What the user sets is not overwritten.
+    // A header that the user sets is not overwritten.
     assert_eq!(
         (
             header(&response, "retry-after"),
@@ -285,7 +285,7 @@ async fn the_answer_prepared_for_one_quota_is_the_one_that_would_be_written() {
             answers.push((parts.status, headers, body));
         }
 
-        // then nobody can tell them apart
+        // then a client cannot tell them apart
         assert_eq!(answers[0], answers[1]);
         assert_eq!(answers[0].1.len(), if with_headers { 5 } else { 3 });
     }

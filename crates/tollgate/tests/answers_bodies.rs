@@ -281,7 +281,7 @@ async fn whatever_a_handler_may_return_is_an_answer() {
     assert_eq!(refused(&status).await.status(), 404);
     assert_eq!(refused(&boxed).await.body(), "slow down");
 
-    // and a body that has to be waited for, or never ends, keeps nobody waiting
+    // and the answer does not wait for a body that is late, or never ends
     let pending = one_an_hour().respond_with(|_| {
         Stream::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>())
     });
@@ -396,7 +396,7 @@ async fn whoever_is_refused_further_in_gets_back_what_an_outer_layer_took() {
     let inner = RateLimitLayer::new(own.on_missing(OnMissing::Deny)).layer(Strict::default());
     let service = RateLimitLayer::new(&all).layer(inner);
 
-    // when somebody comes who does not say who they are
+    // when a caller without an identity comes
     let response = service.oneshot(from("10.0.0.1")).await.unwrap();
 
     // then they are refused, and it has cost nothing

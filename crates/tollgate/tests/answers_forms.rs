@@ -27,7 +27,7 @@ const FORMS: [HeaderForm; 4] = [
     HeaderForm::Legacy,
 ];
 
-/// When the tests begin: a bit after a whole second, in 2026.
+/// The time at which the tests begin: a bit after a whole second, in 2026.
 const START: Duration = Duration::from_micros(1_767_225_600_250_000);
 
 fn limiter(policies: impl IntoIterator<Item = Policy>) -> (Limiter, ManualClock) {
@@ -339,7 +339,7 @@ async fn over_grpc_headers_are_written_if_asked_for() {
         assert_eq!(header(&refused, "retry-after"), "3600");
         assert_eq!(said(&passed).len(), expected);
         assert_eq!(said(&refused).len(), expected);
-        // and whoever does not speak gRPC is told, on the same layer
+        // and a caller that does not speak gRPC is told, on the same layer
         assert_eq!(said(&send(&layer).await).len(), 2);
     }
 }

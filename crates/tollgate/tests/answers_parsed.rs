@@ -1,4 +1,4 @@
-//! The fields as somebody else reads them: whatever was decided, a parser of RFC 9651 that is not ours gets the numbers back.
+//! The fields as others read them: whatever was decided, a parser of RFC 9651 that is not ours gets the numbers back.
 
 #![allow(
     clippy::panic,
@@ -56,7 +56,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         .prop_map(|(name, quotas, cost)| Policy::new(&name, quotas).cost_by(move |_| cost))
 }
 
-/// When requests come: microseconds after each other.
+/// The times at which requests come: microseconds after each other.
 fn arrivals() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(
         prop_oneof![Just(0), 0..=3_000_000_u64, any::<u32>().prop_map(u64::from)],

@@ -15,7 +15,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::key::Global;
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Concurrent, Decide,
+    Answer, Backend, BackendError, Capabilities, Capability, Charge, Concurrent, Decision,
     FailureKind, Key, Limiter, OnFailure, PeerAddr, Policy, Quota, RateLimitLayer, Receipt, Scope,
     Timestamp,
 };
@@ -32,7 +32,7 @@ impl Away {
 }
 
 impl Backend for Away {
-    fn decide(&self, _charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::now(Err(BackendError::new(FailureKind::Unreachable, "away")))
     }
 
@@ -96,7 +96,7 @@ async fn a_request_that_passes_undecided_is_assumed_until_its_response_is_over()
         let first = ask(&app).await;
         let second = ask(&app).await;
         assert_eq!(first.status(), StatusCode::OK);
-        // Nobody knows how full the budgets are, so nobody is told.
+        // The state of the budgets is unknown, so no caller is told.
         assert_eq!(first.headers().get("ratelimit"), None);
         assert_eq!(away.assumed(), 4);
         drop(first);

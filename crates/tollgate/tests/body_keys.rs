@@ -153,7 +153,7 @@ async fn a_stated_length_stays_stated() {
 
 #[tokio::test]
 async fn a_body_that_has_been_read_ends_when_it_has_been_read_again() {
-    // What is left to whoever asks before each frame: whether that is all, and how many bytes.
+    // The handler asks before each frame whether that is all, and how many bytes are left.
     let app = Router::new().route(
         "/",
         post(|request: Request| async move {
@@ -205,7 +205,7 @@ async fn bodies_that_are_too_long_share_one_budget_whether_they_say_so_or_not() 
         assert_eq!(status(&app, request(FORM, unstated)).await, first);
         let stated = "user=a&x=01234567890123456789";
         assert_eq!(status(&app, request(FORM, stated)).await, 429);
-        // Nobody else pays for them.
+        // No other caller pays for them.
         assert_eq!(status(&app, request(FORM, "user=a")).await, 200);
     }
 }
@@ -264,7 +264,7 @@ async fn an_error_in_the_middle_reaches_whoever_reads_the_body() {
 
     let error = response.into_body().collect().await.unwrap_err();
     assert!(error.to_string().contains("cut off"), "{error}");
-    // What was cut off is nobody's.
+    // A document that was cut off has no caller's identity.
     assert_eq!(status(&app, request(FORM, "user=a")).await, 200);
 }
 
@@ -332,11 +332,11 @@ async fn a_caller_cannot_show_one_field_to_the_limiter_and_another_to_the_handle
     let app = echo(JsonField::new("a"));
     assert_eq!(status(&app, request(JSON, r#"{"a":"x"}"#)).await, 200);
     assert_eq!(status(&app, request(JSON, r#"{"a":"x"}"#)).await, 429);
-    // The same twice is the same, and so is it in other letters.
+    // A value that is written twice, or with escapes, is the same value.
     for body in [r#"{"a":"x","a":"x"}"#, r#"{"\u0061":"x"}"#] {
         assert_eq!(status(&app, request(JSON, body)).await, 429, "{body}");
     }
-    // One budget of nobody's is spent, and none by a document without the field.
+    // The budget for unidentified callers is spent, and none by a document without the field.
     let mut expected = 200;
     for body in [
         r#"{"a":"x","a":"y"}"#,
@@ -359,7 +359,7 @@ async fn a_caller_cannot_show_one_field_to_the_limiter_and_another_to_the_handle
 
 #[tokio::test]
 async fn a_body_of_another_kind_is_not_read() {
-    // Its body never comes, and nobody waits for it.
+    // The body never comes, and no task waits for it.
     let app = Router::new()
         .route("/", post(|| async { "answered" }))
         .layer(BufferBodyLayer::new(20));

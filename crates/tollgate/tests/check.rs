@@ -264,7 +264,7 @@ async fn an_identity_that_no_request_under_the_policy_ever_has_is_an_error_of_ev
         }
     }
 
-    // What a request may have is as good as ever, and of a closure nobody knows.
+    // An identity that a request may have is accepted as before, and for a closure any may be.
     let long = || Key::from("x".repeat(500));
     let closure: Of = |policy| policy.key(key::from_fn(|_| Some("anything")));
     let client = page(unstated).client_key("2001:db8::1".parse().unwrap());

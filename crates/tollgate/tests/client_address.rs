@@ -129,7 +129,7 @@ async fn on_a_unix_socket_a_number_of_hops_tells_callers_apart() {
     assert_eq!(fetch(&[("x-forwarded-for", "203.0.113.7")]).await, 200);
     assert_eq!(fetch(&[("x-forwarded-for", "203.0.113.7")]).await, 429);
     assert_eq!(fetch(&[("x-forwarded-for", "203.0.113.8")]).await, 200);
-    // Nobody says who these are, so they share one budget.
+    // These have no address, so they share one budget.
     assert_eq!(fetch(&[]).await, 200);
     assert_eq!(fetch(&[("x-forwarded-for", "unknown")]).await, 429);
 

@@ -39,7 +39,7 @@ async fn status(limiter: &Limiter, request: Request<Body>) -> u16 {
     service.oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// How many of five requests like this pass.
+/// The number of requests that pass, of five like this.
 async fn passing(limiter: &Limiter, request: &dyn Fn() -> Request<Body>) -> usize {
     let inner = Strict::default();
     for _ in 0..5 {
@@ -427,6 +427,13 @@ async fn what_is_written_about_a_limiter_holds() {
 
     let health = limiter(json!({ "exempt_health_checks": true, "policies": one }));
     assert_eq!(passing(&health, &health_check).await, 5);
+
+    // A request cannot wait at all, or would be gone before its turn.
+    let waits = json!([{ "name": "p", "quotas": "1/h burst 1 wait 1h", "key": "global" }]);
+    let nobody = limiter(json!({ "max_waiting": 0, "policies": waits }));
+    assert_eq!(passing(&nobody, &|| get("/")).await, 1);
+    let deadline = limiter(json!({ "deadline_header": "x-timeout-ms", "policies": waits }));
+    assert_eq!(passing(&deadline, &|| with("x-timeout-ms", "50")).await, 1);
 
     let none = limiter(json!({ "allow_no_policies": true }));
     assert_eq!(none.policies().len(), 0);

@@ -164,6 +164,10 @@ fn what_a_limiter_cannot_mean_is_refused() {
             "client_address: header \"a b\": invalid header name",
         ),
         (
+            json!({ "deadline_header": "a b" }),
+            "deadline_header: \"a b\": invalid header name",
+        ),
+        (
             json!({ "client_address": network }),
             "network \"10.1.2.3/8\": is an address within a network",
         ),

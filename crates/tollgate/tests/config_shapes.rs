@@ -24,6 +24,8 @@ fn everything() -> Vec<Value> {
             "ignore_path_case": true,
             "exempt_preflights": true,
             "exempt_health_checks": true,
+            "max_waiting": 500,
+            "deadline_header": "x-timeout-ms",
             "allow_no_policies": true,
             "policies": [{
                 "name": "p",

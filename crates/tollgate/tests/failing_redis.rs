@@ -13,7 +13,7 @@ fn policy(name: &str, rule: OnFailure) -> Policy {
     Policy::new(name, Quota::per_hour(4)).on_failure(rule)
 }
 
-/// How many of so many checks pass.
+/// The number of checks that pass, of so many.
 async fn allowed(limiter: &Limiter, policy: &str, checks: usize) -> usize {
     let mut allowed = 0;
     for _ in 0..checks {
@@ -90,7 +90,7 @@ async fn several_processes_in_several_outages_admit_redis_s_budget_and_a_share_e
             total += allowed(limiter, "shared", 5).await;
         }
     }
-    // Until it is known to be well again, whoever is asked is still on the share.
+    // Until a limiter knows that Redis is well again, it decides by its share.
     for _ in 0..200 {
         for limiter in &limiters {
             total += allowed(limiter, "shared", 1).await;

@@ -80,7 +80,7 @@ async fn a_policy_that_denies_answers_503_and_not_429() {
     let checked = limiter.check("closed", "anyone").await;
 
     assert_eq!(response.status(), 503);
-    // Nobody knows when, and none is promised.
+    // The time is unknown, and none is promised.
     assert!(!response.headers().contains_key("retry-after"));
     assert_eq!(
         (
@@ -178,7 +178,7 @@ async fn a_local_denial_is_a_denial_with_its_own_promise() {
     assert_eq!(header(&refused, "retry-after"), "3600");
     let checked = limiter.check("local", "another").await.unwrap();
     assert!(checked.is_allowed());
-    // What a local budget took is not to be credited to the backend.
+    // A charge of a local budget is not credited to the backend.
     assert!(checked.into_receipts().is_empty());
 }
 

@@ -30,9 +30,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::key::Global;
 use tollgate::{
-    Backend, BackendError, Cause, Charge, Checked, Concurrent, ConfigError, Decide, FailureKind,
-    Key, Lease, Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus,
-    Receipt, Scope, Share,
+    Answer, Backend, BackendError, Cause, Charge, CheckOutcome, Concurrent, ConfigError, Decision,
+    FailureKind, Key, Lease, Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer,
+    RateLimitStatus, Receipt, Scope, Share,
 };
 use tower::ServiceBuilder;
 
@@ -610,7 +610,7 @@ async fn a_refused_caller_is_told_no_time_unless_there_is_a_hint() {
 async fn a_check_is_a_guard() {
     let held = Held::under(Policy::new("held", (Quota::per_hour(10), TWO)));
     let ask = || held.limiter.check("held", Key::global());
-    let first: Checked = ask().await.unwrap();
+    let first: CheckOutcome = ask().await.unwrap();
     let second = ask().await.unwrap();
     let third = ask().await.unwrap();
     assert!(!third.is_allowed() && third.retry_after().is_none());
@@ -689,9 +689,9 @@ async fn a_trial_beside_a_quota_that_refuses_is_given_back_at_once() {
 struct Failing(MemoryBackend);
 
 impl Backend for Failing {
-    fn decide(&self, _charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
         let error = BackendError::new(FailureKind::Unreachable, "on purpose");
-        tollgate::Answer::now(Err(error))
+        Answer::now(Err(error))
     }
 
     fn credit(&self, _receipt: Receipt, _n: u64) {
@@ -700,7 +700,7 @@ impl Backend for Failing {
 
     fn debit(&self, _receipt: &Receipt, _n: u64) {}
 
-    fn reset(&self, scope: Scope, key: &Key) -> tollgate::Answer<()> {
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.0.reset(scope, key)
     }
 
@@ -735,7 +735,7 @@ async fn each_failure_rule_has_an_outcome() {
         }
         clients.clear();
         if rule == share {
-            // What this process held is given back to this process.
+            // This process gets its own places back.
             let mut tries = 0;
             while status(address, "/").await != StatusCode::OK {
                 tries += 1;

@@ -22,7 +22,7 @@ use common::{Waiting, at_a_standstill};
 use http::{Request, Response, StatusCode};
 use tollgate::key::Global;
 use tollgate::{
-    Cause, Checked, Concurrent, FailureKind, Key, Lease, Limiter, OnFailure, Policy, Quota,
+    Cause, CheckOutcome, Concurrent, FailureKind, Key, Lease, Limiter, OnFailure, Policy, Quota,
     RateLimitLayer, Share, Tiers,
 };
 use tollgate_testkit::Log;
@@ -41,7 +41,7 @@ async fn what_is_held_counts_under_whatever_limit_replaces_the_one_it_was_taken_
     let held = Held::two();
     let (first, second) = (held.take().await, held.take().await);
 
-    // A higher limit lets more in, and a lower one nobody until fewer are in.
+    // A higher limit lets more in, and a lower one no request until fewer are in.
     held.limiter.replace([at_once(3)]).unwrap();
     assert_eq!(held.free().await, 1);
     held.limiter.replace([at_once(1)]).unwrap();
@@ -88,7 +88,7 @@ async fn a_limiter_that_comes_to_hold_by_a_replacement_gives_back_as_any_other()
 
 #[tokio::test]
 async fn tiers_of_a_policy_share_one_count_and_each_has_its_own_limit() {
-    // Who is in which tier changes between two requests.
+    // The tier of a caller changes between two requests.
     let paid = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let tier = std::sync::Arc::clone(&paid);
     let plan = move |_: Key| {
@@ -120,7 +120,7 @@ async fn tiers_of_a_policy_share_one_count_and_each_has_its_own_limit() {
 async fn weights_are_held_whole_and_what_weighs_nothing_holds_nothing() {
     let held = Held::under(Policy::new("held", Concurrent::at_most(5)));
     let ask = |cost| held.limiter.check("held", Key::global()).cost(cost);
-    let heavy: Checked = ask(3).await.unwrap();
+    let heavy: CheckOutcome = ask(3).await.unwrap();
     assert!(heavy.is_allowed());
     assert!(!ask(3).await.unwrap().is_allowed());
     let never = ask(6).await.unwrap();

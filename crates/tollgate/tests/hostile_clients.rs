@@ -136,7 +136,7 @@ async fn a_flood_of_headers_is_the_servers_to_refuse_and_spends_nothing() {
     assert_eq!(served.get("/").await.status(), StatusCode::OK);
 }
 
-/// As much of `X-Forwarded-For` as the server takes, from whoever may say what it likes there and from whoever may not.
+/// As much of `X-Forwarded-For` as the server takes, from peers that are trusted to write it and from peers that are not.
 #[tokio::test]
 async fn a_flood_of_forwarding_headers_buys_no_budget() {
     let line = format!("X-Forwarded-For: {}\r\n", "10.0.0.2,".repeat(400));

@@ -266,7 +266,7 @@ async fn what_a_key_does_not_find_the_policy_judges() {
             continue;
         };
 
-        // Such requests share one budget, which is nobody else's.
+        // Such requests share one budget, which no other caller has.
         let share = app(of, OnMissing::Share);
         assert_eq!(
             statuses(&share, [lacking, lacking, one]).await,

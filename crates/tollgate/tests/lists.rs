@@ -203,7 +203,7 @@ async fn a_check_by_hand_obeys_the_lists() {
     let limiter = Limiter::from(policy());
     let check = async |key: &str| limiter.check("api", key).await.unwrap();
 
-    // Nobody is listed.
+    // No key is listed.
     for key in ["a", "b", "c"] {
         let checked = check(key).await;
         assert!(checked.is_allowed() && checked.blocked().is_none());

@@ -1,4 +1,5 @@
-//! Which rule: routes, methods and hosts, wherever under axum the layer stands, over real sockets where it matters.
+//! The policies that cover a request: by routes, methods and hosts, wherever under axum the layer stands, over real sockets where it
+//! matters.
 
 #![allow(
     clippy::panic,

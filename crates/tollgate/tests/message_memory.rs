@@ -1,4 +1,4 @@
-//! How much memory a stream takes that is sent more than a hundred thousand messages a second.
+//! The memory that a stream takes while more than a hundred thousand messages a second are sent to it.
 
 #![allow(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Messages at a hundred thousand a second, on a clock that nobody has to wait for.
+//! Messages at a hundred thousand a second, on a clock for which no test has to wait.
 
 #![allow(
     clippy::panic,

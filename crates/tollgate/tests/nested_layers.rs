@@ -1,4 +1,4 @@
-//! Layers within layers: what one of them charges, another one may give back, and nobody gives it back twice.
+//! Layers within layers: what one of them charges, another one may give back, and none gives it back twice.
 
 #![allow(
     clippy::panic,
@@ -40,7 +40,7 @@ async fn left(limiter: &Limiter, policy: &str) -> u64 {
     peek.await.unwrap().remaining()
 }
 
-/// Others have spent some of it, which is nobody's to give back.
+/// Spends some of it for other callers, which no layer may give back.
 async fn spend(limiter: &Limiter, policy: &str, cost: u64) {
     let spent = limiter.check(policy, Key::global()).cost(cost);
     assert!(spent.await.unwrap().is_allowed());
@@ -117,7 +117,7 @@ async fn one_policy_in_two_layers_is_charged_in_both_and_given_back_in_both() {
             )
         };
 
-        // then what counts is counted by each, and what does not by none
+        // then each counts a request that counts, and none counts another
         send(answer(StatusCode::OK), "/").await;
         assert_eq!(left(&limiter, "own").await, 7, "{depth}");
         let response = send(answer(StatusCode::UNAUTHORIZED), "/").await;

@@ -5,17 +5,21 @@
     clippy::unwrap_used,
     reason = "a test says what it expects by panicking"
 )]
+#![cfg(feature = "axum")]
 
 mod common;
 
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use axum::routing::get;
 use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Method, Request, StatusCode};
 use tollgate::key::{Global, Header};
 use tollgate::{
     Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, ManualClock, MemoryBackend,
-    OnFailure, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers, Verdict,
+    MethodRouterExt, OnFailure, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers,
+    Verdict,
 };
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
@@ -89,6 +93,34 @@ async fn a_check_is_heard_of_as_a_request_is() {
         .map(|(_, cause, denied)| (cause, denied));
     let expected = [(Cause::Backend, Some(false)), (Cause::Backend, Some(true))];
     assert_eq!(denied.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_limit_at_a_route_is_heard_of_and_so_is_the_credit_of_the_layer_around_it() {
+    let ear = Ear::default();
+    let everything = Policy::new("all", Quota::per_hour(9)).key(Global);
+    let limiter = ear.listening().policy(everything).build().unwrap();
+    let app = Router::new()
+        .route("/export", get(|| async {}).rate_limit("1/hour"))
+        .layer(RateLimitLayer::new(limiter));
+    let send = async || {
+        let request = Request::get("/export").body(axum::body::Body::empty());
+        let response = app.clone().oneshot(request.unwrap()).await.unwrap();
+        response.status()
+    };
+
+    let decided = |denied| {
+        [
+            heard("all", Cause::Backend, Some(false)),
+            heard("get/export", Cause::Backend, Some(denied)),
+        ]
+    };
+    assert_eq!(send().await, 200);
+    assert_eq!(ear.take(), decided(false));
+    assert_eq!(send().await, 429);
+    let mut with_credit = decided(true).to_vec();
+    with_credit.push(heard("all", Cause::Settled, Some(false)));
+    assert_eq!(ear.take(), with_credit);
 }
 
 #[tokio::test]

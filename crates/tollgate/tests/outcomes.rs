@@ -26,7 +26,7 @@ use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn limiter(policy: Policy) -> Limiter {
-    // The machine's clock: while time stands still nobody can tell which of two charges came first, and credits are strict.
+    // The machine's clock: while time stands still two charges have no order, and credits are strict.
     let policy = policy.key(Global);
     Limiter::builder().policy(policy).build().unwrap()
 }
@@ -79,7 +79,7 @@ async fn only_failed_logins_count() {
         (second.status(), header(&second, "ratelimit")),
         (StatusCode::UNAUTHORIZED, "\"api\";r=0;t=3600")
     );
-    // Even with the right password now: what it will be nobody knows yet.
+    // Even with the right password now: the limiter does not know the answer yet.
     assert_eq!(send(&limiter, "/200").await.status(), 429);
 }
 
@@ -144,7 +144,7 @@ async fn the_response_says_what_it_cost() {
     assert_eq!(left(&limiter).await, 960);
     send(&limiter, "/200/260").await;
     assert_eq!(left(&limiter).await, 700);
-    // What says nothing costs what was charged.
+    // A response that states no cost costs what was charged.
     send(&limiter, "/200").await;
     assert_eq!(left(&limiter).await, 600);
 }
@@ -173,7 +173,7 @@ async fn what_was_sent_is_charged_when_the_body_has_ended() {
         limiter(Policy::new("api", Quota::per_hour(1000)).settle_by_bytes(|bytes| bytes * 2));
 
     let response = send(&limiter, "/200").await;
-    // Nobody can tell that it is watched.
+    // The body's hints do not show that it is watched.
     assert_eq!(response.body().size_hint().exact(), Some(10));
     assert!(!response.body().is_end_stream());
     assert_eq!(left(&limiter).await, 999);

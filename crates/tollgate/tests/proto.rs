@@ -7,8 +7,12 @@
 )]
 #![cfg(feature = "proto")]
 
-use std::fs;
+mod common;
 
+use std::fs;
+use std::time::Duration;
+
+use common::tokio_clock::in_tokio_time;
 use tollgate::proto::{Contract, INCLUDE, ProtoError};
 use tollgate::{Limiter, Messages, Policy, Quota};
 
@@ -88,7 +92,7 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         let policies = contract.policies().unwrap();
         assert_eq!(format!("{policies:#?}"), format!("{:#?}", [expected]));
     }
-    // What is refused is told what would work, and where a burst belongs.
+    // The error names a text that would work, and the place of a burst.
     for (fields, expected) in [
         (r#"quota: "10/h 5/s""#, "quota \"10/h 5/s\": "),
         (r#"quota: "10/h 5/s""#, "did you mean \"10/h; 5/s\""),
@@ -122,7 +126,7 @@ async fn an_option_limits_how_many_calls_run_at_once_and_not_how_many_messages()
         .unwrap();
     let upload = || limiter.check("shop.v1.orders/upload", "alice");
     let held = [upload().await.unwrap(), upload().await.unwrap()];
-    assert!(held.iter().all(tollgate::Checked::is_allowed));
+    assert!(held.iter().all(tollgate::CheckOutcome::is_allowed));
     let refused = upload().await.unwrap();
     assert!(!refused.is_allowed() && refused.retry_after().is_none());
     drop(held);
@@ -132,6 +136,26 @@ async fn an_option_limits_how_many_calls_run_at_once_and_not_how_many_messages()
     let policies = contract_of_streams("", "", &messages).policies().unwrap();
     let refused = Limiter::builder().policies(policies).build().unwrap_err();
     let says = "policy \"shop.v1.orders/upload/messages\": charges messages, which cannot hold";
+    assert!(refused.to_string().starts_with(says), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_option_lets_calls_wait_and_not_messages() {
+    let place = limit(r#"quota: "10/s burst 1 wait 1s""#);
+    let limiter = Limiter::builder()
+        .policies(contract("", &place).policies().unwrap())
+        .backend(in_tokio_time())
+        .build()
+        .unwrap();
+    for turn in [0, 100, 100] {
+        let acquired = limiter.acquire("shop.v1.orders/place", "alice").await;
+        assert_eq!(acquired.unwrap().waited(), Duration::from_millis(turn));
+    }
+
+    let messages = message_limit(r#"quota: "10/s wait 1s" of: RECEIVED"#);
+    let policies = contract_of_streams("", "", &messages).policies().unwrap();
+    let refused = Limiter::builder().policies(policies).build().unwrap_err();
+    let says = "policy \"shop.v1.orders/upload/messages\": charges messages, which cannot wait";
     assert!(refused.to_string().starts_with(says), "{refused}");
 }
 

@@ -41,7 +41,7 @@ use tollgate::{BufferBodyLayer, Key, Limiter, OnMissing, Policy, Quota, RateLimi
 use tower::ServiceExt;
 use uuid::Uuid;
 
-/// Whom the handler saw, and how often.
+/// The callers that the handler saw, and how often.
 type Seen = BTreeMap<String, usize>;
 
 /// The state that handlers share.
@@ -682,7 +682,7 @@ async fn a_json_field_is_one_budget_whether_a_struct_or_a_value_reads_it() {
     let long = format!(r#"{{"user":"abc","padding":"{}"}}"#, "x".repeat(100));
     let plain = r#"{"user":"abc"}"#;
 
-    // What a struct reads, and what a value does.
+    // Each row: the request, the value that a struct reads, and that of a `Value`.
     let rows = [
         (post(JSON, plain), Some("abc"), Some("abc")),
         (
@@ -1225,7 +1225,7 @@ async fn a_body_that_nothing_has_read_is_ambiguous_and_one_that_is_empty_is_abse
     let found = statuses(by_field(), Some(BufferBodyLayer::new(100)), &empty).await;
     assert_eq!(found, [200; 3]);
 
-    // Without a layer that reads bodies nobody knows.
+    // Without a layer that reads bodies the identity is unknown.
     let found = statuses(
         by_field(),
         None,

@@ -17,11 +17,15 @@ use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Request, Response};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollgate::key::Global;
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tollgate::{Algorithm, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
 use tower::{Layer, ServiceExt, service_fn};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
+    offset: Duration::ZERO,
+};
 
 /// A lock: the allocations of one test are counted while no other runs.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -179,4 +183,28 @@ async fn a_hundred_thousand_replacements_leave_nothing_behind() {
 
     let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
     assert!(kept.abs() < 64 * 1024, "{kept} bytes are left behind");
+}
+
+#[tokio::test]
+async fn a_replacement_that_makes_a_new_budget_leaves_its_name_and_nothing_else() {
+    let _alone = alone();
+    let limiter = Limiter::from(Policy::new("api", Quota::per_hour(1)));
+    // Each has a name of its own, and a window of a length of its own.
+    let replace = |from: u64, to: u64| {
+        for n in from..to {
+            let quota = Quota::new(1, Duration::from_secs(n)).using(FIXED_WINDOW);
+            limiter
+                .replace([Policy::new(&format!("api-{n:06}"), quota)])
+                .unwrap();
+        }
+    };
+    replace(1, 20_000);
+
+    let region = Region::new(ALLOCATOR);
+    replace(20_000, 100_000);
+    let change = region.change();
+
+    let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+    let each = kept / 80_000;
+    assert!((1..=150).contains(&each), "{each} bytes for each name");
 }

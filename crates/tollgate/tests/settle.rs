@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio_stream::StreamExt;
 use tollgate::key::Global;
 use tollgate::{
-    Answer, Backend, Cause, Charge, Decide, Event, FailureKind, Key, Limiter, MemoryBackend,
+    Answer, Backend, Cause, Charge, Decision, Event, FailureKind, Key, Limiter, MemoryBackend,
     OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, Receipt, Scope, SettleError, Share,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -111,7 +111,7 @@ struct Asked {
 }
 
 impl Backend for Asked {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         self.backend.decide(charges)
     }
 

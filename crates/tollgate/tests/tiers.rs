@@ -1,4 +1,4 @@
-//! Quotas that depend on who is asking, and callers that somebody has to be asked about.
+//! Quotas that depend on the caller, and callers whose tier has to be looked up.
 
 #![allow(
     clippy::panic,
@@ -19,8 +19,8 @@ use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::key::{Header, KeyList, from_async_fn};
 use tollgate::{
-    Algorithm, Block, Key, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Tiers,
-    Unknown,
+    Algorithm, Block, Key, Limiter, OnMissing, OnUnknown, Policy, Quota, Quotas, RateLimitLayer,
+    Tiers,
 };
 use tollgate_testkit::Log;
 use tower::{Layer, Service, ServiceExt};
@@ -129,7 +129,7 @@ async fn changing_tier_hands_out_no_fresh_budget() {
         (Algorithm::SlidingLog, 6),
     ];
     for (algorithm, left) in cases {
-        // given somebody who has spent half of the small tier
+        // given a caller that has spent half of the small tier
         let (limiter, tier) = switched(algorithm);
         let to = |place| tier.store(place, Ordering::SeqCst);
         assert_eq!(statuses(&limiter, "a", 2).await, [200, 200]);
@@ -289,7 +289,7 @@ fn a_tier_without_a_name_is_called_by_what_it_is() {
     let quota = Quota::per_second(1);
     let unknown = |tier: &str| {
         let asked = Tiers::by_async(Duration::ZERO, async |_| Ok::<_, String>(None::<String>));
-        asked.unknown(Unknown::Tier(tier.to_owned()))
+        asked.on_unknown(OnUnknown::Tier(tier.to_owned()))
     };
     for tiers in [
         gold().tier("", quota),
@@ -345,7 +345,7 @@ async fn a_tier_that_somebody_is_asked_for_is_remembered() {
     gate.add_permits(2);
     assert_eq!(waiting.await.unwrap().status(), 200);
 
-    // then nobody else waits
+    // then no other caller waits
     assert_eq!(statuses(&limiter, "a", 4).await, [200, 200, 200, 429]);
     assert_eq!(statuses(&limiter, "b", 3).await, [200, 200, 429]);
     assert_eq!(asked.load(Ordering::SeqCst), 2);

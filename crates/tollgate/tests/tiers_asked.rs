@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::{Strict, at_a_standstill, from, header};
 use tokio::time::{Instant, advance, sleep};
 use tollgate::key::Header;
-use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Tiers, Unknown};
+use tollgate::{Key, Limiter, OnUnknown, Policy, Quota, RateLimitLayer, Tiers};
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
@@ -84,7 +84,7 @@ fn limiter(tiers: Tiers) -> Limiter {
     builder.backend(backend).build().unwrap()
 }
 
-/// How much the quota of an identity holds now: without spending any of it, its budget is full.
+/// The capacity of an identity's quota now: its budget is full, because nothing of it is spent.
 async fn quota_of(limiter: &Limiter, key: &str) -> u64 {
     limiter.check("api", key).cost(0).await.unwrap().remaining()
 }
@@ -110,7 +110,7 @@ async fn a_hiccup_of_the_database_downgrades_no_customer() {
     }
     assert!(database.asked() > 2);
 
-    // then what it says afterwards holds
+    // then its later answer holds
     database.now_says(Ok(None));
     advance(REMEMBERED).await;
     assert_eq!(quota_of(&limiter, "a").await, GOLD);
@@ -153,7 +153,7 @@ async fn a_slow_database_holds_a_request_no_longer_than_the_deadline() {
         assert_eq!(quota_of(&limiter, "a").await, OWN);
         assert_eq!(start.elapsed(), Duration::from_millis(waits));
 
-        // Nobody waits for the same answer once more.
+        // No later request waits for this answer.
         assert_eq!(quota_of(&limiter, "a").await, OWN);
         assert_eq!(start.elapsed(), Duration::from_millis(waits));
     }
@@ -201,17 +201,17 @@ async fn an_identity_that_was_never_known_and_cannot_be_asked_for_obeys_the_rule
         hangs.takes(Duration::from_secs(3600));
         [Database::that_says(Err("no")), hangs, Database::default()]
     };
-    let guest = Unknown::Tier("guest".to_owned());
+    let guest = OnUnknown::Tier("guest".to_owned());
     for (rule, expected) in [
         (None, [200, 200, 429]),
-        (Some(Unknown::OwnQuotas), [200, 200, 429]),
+        (Some(OnUnknown::OwnQuotas), [200, 200, 429]),
         (Some(guest), [200, 429, 429]),
-        (Some(Unknown::Deny), [503, 503, 503]),
+        (Some(OnUnknown::Deny), [503, 503, 503]),
     ] {
         for database in broken() {
             let tiers = match rule.clone() {
                 None => database.tiers(),
-                Some(rule) => database.tiers().unknown(rule),
+                Some(rule) => database.tiers().on_unknown(rule),
             };
             let limiter = limiter(tiers);
             let mut statuses = Vec::new();
@@ -229,7 +229,7 @@ async fn an_identity_that_was_never_known_and_cannot_be_asked_for_obeys_the_rule
             }
             assert_eq!(statuses, expected, "{rule:?}");
             let checked = limiter.check("api", "a").await;
-            assert_eq!(checked.is_err(), rule == Some(Unknown::Deny));
+            assert_eq!(checked.is_err(), rule == Some(OnUnknown::Deny));
         }
     }
 }
@@ -238,7 +238,7 @@ async fn an_identity_that_was_never_known_and_cannot_be_asked_for_obeys_the_rule
 async fn a_policy_on_trial_refuses_nobody_whose_tier_is_not_known() {
     let database = Database::that_says(Err("no"));
     let policy = Policy::new("trial", Quota::per_hour(1)).shadow();
-    let limiter = Limiter::from(policy.tiers(database.tiers().unknown(Unknown::Deny)));
+    let limiter = Limiter::from(policy.tiers(database.tiers().on_unknown(OnUnknown::Deny)));
     for _ in 0..3 {
         assert!(
             limiter
@@ -403,13 +403,17 @@ fn rules_for_asking_that_make_no_sense_are_refused() {
         "policy \"api\": tiers: they are not asked for, so a deadline and `unknown` mean nothing";
 
     assert_eq!(refusal(by_map().deadline(Duration::from_secs(1))), in_vain);
-    assert_eq!(refusal(by_map().unknown(Unknown::Deny)), in_vain);
+    assert_eq!(refusal(by_map().on_unknown(OnUnknown::Deny)), in_vain);
     assert_eq!(
         refusal(database.tiers().deadline(Duration::ZERO)),
         "policy \"api\": tiers: a deadline of 0 waits for no answer"
     );
     assert_eq!(
-        refusal(database.tiers().unknown(Unknown::Tier("silver".into()))),
+        refusal(
+            database
+                .tiers()
+                .on_unknown(OnUnknown::Tier("silver".into()))
+        ),
         "policy \"api\": tier \"silver\": identities of no known tier are in it, but there is no tier of this name"
     );
 }

@@ -192,7 +192,7 @@ async fn a_connection_that_connect_opens_without_a_lease_is_told_of_once() {
         opening(code, is_leased).oneshot(request).await.unwrap()
     };
 
-    // given what opens no connection, and one with a lease
+    // given requests that open no connection, and one with a lease
     open(Method::CONNECT, StatusCode::FORBIDDEN, false).await;
     open(Method::GET, StatusCode::OK, false).await;
     drop(open(Method::CONNECT, StatusCode::OK, true).await);

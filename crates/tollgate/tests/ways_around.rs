@@ -72,7 +72,7 @@ fn preflight(path: &str) -> Request<Body> {
     request(Method::OPTIONS, path, &PREFLIGHT, b"")
 }
 
-/// Whatever makes one of these two preflights a call: with and without what gRPC says in headers, in both versions of HTTP.
+/// Preflights of two kinds that are calls: with and without gRPC's headers, in both versions of HTTP.
 fn calls_that_look_like_preflights(path: &str) -> Vec<Request<Body>> {
     let mut calls = Vec::new();
     let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
@@ -178,7 +178,7 @@ async fn annotated(State(ran): State<Ran>) {
     ran.fetch_add(1, Ordering::SeqCst);
 }
 
-/// How often a handler runs for 20 preflights.
+/// The number of times that a handler runs for 20 preflights.
 async fn ran_for_preflights(app: Router<Ran>, limiter: LimiterBuilder) -> usize {
     let ran = Ran::default();
     let layer = RateLimitLayer::new(limiter.build().unwrap());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_conformance::{Elapsed, Subject};
 use tollgate_core::{
-    Answer, Backend, BackendError, Charge, Clock, Decide, FailureKind, Key, MAX_CHARGES,
+    Answer, Backend, BackendError, Charge, Clock, Decision, FailureKind, Key, MAX_CHARGES,
     ManualClock, Receipt, Scope, State, States, decide,
 };
 
@@ -49,7 +49,7 @@ impl States for Held<'_> {
 }
 
 impl Backend for Naive {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         if charges.len() > MAX_CHARGES {
             let detail = format!("{} charges in one call", charges.len());
             return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));

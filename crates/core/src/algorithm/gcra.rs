@@ -11,17 +11,21 @@
 //! quota could mistake another's debt for a clock that stepped back; without the second, another's fraction for a smaller one.
 
 mod credits;
+mod notes;
 mod parts;
+mod queue;
 mod reach;
+mod waiting;
 
 use std::cmp;
 use std::num::NonZero;
+use std::time::Duration;
 
-use self::credits::Credits;
+use self::notes::Notes;
 use self::parts::{Micros, Parts};
 pub(super) use self::reach::Reach;
-use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, Snapshot};
-use crate::{MAX_DRAIN, QuotaError, Timestamp};
+use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, QueueMark, Snapshot};
+use crate::{MAX_DRAIN, MAX_WAIT, MAX_WAIT_INTERVALS, QuotaError, Timestamp};
 
 /// A point in time: whole microseconds, and a rest in parts of the quota that wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +50,8 @@ pub(crate) struct Gcra {
     units: NonZero<u64>,
     /// The number of parts in a microsecond.
     denominator: u32,
+    /// The longest time that a charge may wait for its turn.
+    wait_us: u32,
     width: Width,
     /// The reach of a full drain.
     reach: Reach,
@@ -65,6 +71,8 @@ enum Width {
     Narrow,
     /// Debts need more than 64 bits.
     Wide,
+    /// Charges may wait for their turn. Beside such a wait, the arithmetic costs nothing.
+    Waits,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,7 +86,7 @@ pub(super) struct State {
     /// Always false. The compiler keeps the enum's tag in the unused values of a `bool`, and so in the padding; without this
     /// field every state would take 32 bytes rather than 24.
     _room_for_tag: bool,
-    credits: Option<Box<Credits>>,
+    notes: Option<Box<Notes>>,
 }
 
 /// The number of bits for the microseconds of a point, debts included.
@@ -117,6 +125,7 @@ impl Gcra {
                 None => NonZero::<u64>::MIN,
             },
             denominator,
+            wait_us: 0,
             width: match burst as u128 * DEBT_CEILING as u128 * (units as u128) {
                 NARROW.. => Width::Wide,
                 _ if denominator == 1 => Width::Micros,
@@ -126,6 +135,60 @@ impl Gcra {
             coarse: reach.coarse(),
             mark: (denominator % MARKS) as u16,
         })
+    }
+
+    /// This quota whose charges may wait for their turn, up to `wait_us`.
+    pub(crate) const fn waiting(self, wait_us: u32) -> Result<Self, QuotaError> {
+        const EIGHTH: u128 = DEBT_CEILING as u128;
+        const THIRTY_SECOND: u128 = 32;
+
+        let wait = Duration::from_micros(wait_us as u64);
+        if wait_us == 0 {
+            return Err(QuotaError::ZeroWait);
+        }
+        let most = MAX_WAIT_INTERVALS.saturating_mul(self.units.get());
+        if wait.as_micros() > MAX_WAIT.as_micros()
+            || wait_us as u64 * self.denominator as u64 > most
+        {
+            return Err(QuotaError::WaitTooLong { wait });
+        }
+        // A state may lie ahead by eight full drains and the wait. The reach of an eighth of that is rounded up, so that no
+        // promised turn is mistaken for a clock that stepped back.
+        let drain_us = self.burst as u128 * self.units.get() as u128 / self.denominator as u128;
+        let eighth_us = drain_us + wait.as_micros().div_ceil(EIGHTH) + 1;
+        let reach_us = eighth_us + eighth_us.div_ceil(THIRTY_SECOND);
+        #[expect(clippy::cast_possible_truncation, reason = "below twice MAX_DRAIN")]
+        let reach = Reach::of(reach_us as u64);
+        Ok(Self {
+            wait_us,
+            width: Width::Waits,
+            reach,
+            coarse: reach.coarse(),
+            ..self
+        })
+    }
+
+    /// The longest time that a charge may wait.
+    pub(crate) const fn wait_us(&self) -> u32 {
+        self.wait_us
+    }
+
+    /// Says whether charges may wait, be it for no time at all at this moment.
+    pub(crate) const fn waits(&self) -> bool {
+        matches!(self.width, Width::Waits)
+    }
+
+    /// The reach of its states.
+    pub(crate) const fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// This quota for a charge that waits at most `most_us`.
+    pub(crate) const fn waiting_at_most(mut self, most_us: u32) -> Self {
+        if most_us < self.wait_us {
+            self.wait_us = most_us;
+        }
+        self
     }
 
     /// The time that `cost` takes to drain.
@@ -139,8 +202,8 @@ impl Gcra {
     /// drains are told apart in whole microseconds.
     #[inline]
     fn ceiling<P: Parts>(&self, state: &State) -> P {
-        if state.reach() > self.reach {
-            let us = state.reach().ceiling_us();
+        if state.reach() > self.reach || self.waits() {
+            let us = cmp::max(state.reach(), self.reach).ceiling_us();
             self.ahead(Point { us, rest: 0 }, 0)
         } else {
             self.drain(self.burst * DEBT_CEILING)
@@ -151,7 +214,7 @@ impl Gcra {
     /// this quota fits only 128 bits.
     #[inline]
     fn width_for(&self, state: &State) -> Width {
-        if state.reach() > self.reach {
+        if state.reach() > self.reach && !self.waits() {
             Width::Wide
         } else {
             self.width
@@ -189,7 +252,7 @@ impl Gcra {
             cmp::max(self.reach, state.reach())
         };
         state.put(point, self.mark, reach);
-        state.forget_dead_credits(now);
+        state.forget_dead_notes(now);
     }
 
     /// The point that lies the given number of parts ahead of now.
@@ -229,6 +292,10 @@ impl Gcra {
             return left;
         }
         self.leave(state, now, left, most);
+        // Turns were promised by a clock that no longer counts.
+        if let Some(notes) = &mut state.notes {
+            notes.queue = Default::default();
+        }
         most
     }
 
@@ -278,7 +345,7 @@ impl Gcra {
         match self.width_for(state) {
             Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
             Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
-            Width::Wide => None,
+            Width::Wide | Width::Waits => None,
         }
     }
 
@@ -313,7 +380,7 @@ impl Gcra {
             Ok(after) if take && cost > 0 => {
                 let full_at = self.point(now, after);
                 state.stand_at(full_at, self.mark, self.coarse);
-                state.forget_dead_credits(now);
+                state.forget_dead_notes(now);
                 // The cost fits.
                 let room = self.drain::<P>(self.burst) - after;
                 let budget = self.budget_of(room, now, full_at);
@@ -336,6 +403,7 @@ impl Decider for Gcra {
             Width::Micros => self.passage_in::<Micros>(state, now, cost),
             Width::Narrow => self.passage_in::<u64>(state, now, cost),
             Width::Wide => self.passage_in::<u128>(state, now, cost),
+            Width::Waits => self.waiting_passage(state, now, cost),
         }
     }
 
@@ -348,28 +416,37 @@ impl Decider for Gcra {
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
-        let place = match &state.credits {
-            Some(credits) => credits.moved_up(full_at, at),
+        // A charge from the future: the clock stepped back, and no credit is certain.
+        if at > now || self.waits() && self.leave_queue(state, now, full_at, cost) {
+            return;
+        }
+        let place = match &mut state.notes {
+            Some(notes) if notes.queue.is_waiting(now) => return,
+            Some(notes) => {
+                // The charges that stand behind this one move up, and a gap among them would not be where it was.
+                notes.queue.forget_gaps();
+                notes.credits.moved_up(full_at, at)
+            }
             None => full_at,
         };
         let shows: u128 = self.ahead(place, now);
         let before: u128 = self.left(state, now);
         let back = cmp::min(self.drain(cost), cmp::min(shows, before));
-        // A charge from the future: the clock stepped back, and no credit is certain.
-        if back == 0 || at > now {
+        if back == 0 {
             return;
         }
         let last_us = state.full_at().rounded_up();
         let from_us = self.point(now, shows - back).us;
         let length_us = self.point(0, back).rounded_up();
         self.leave(state, now, before, before - back);
-        state
-            .credits
-            .get_or_insert_default()
-            .remember(now, from_us, length_us, last_us);
+        let credits = &mut state.notes.get_or_insert_default().credits;
+        credits.remember(now, from_us, length_us, last_us);
     }
 
     fn budget(&self, state: &State, now: u64) -> Budget {
+        if self.waits() {
+            return self.waiting_budget(state, now);
+        }
         let left: u128 = self.left(state, now);
         self.budget_at(left, now, self.point(now, left))
     }
@@ -380,6 +457,7 @@ impl Decider for Gcra {
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
             Width::Narrow => self.narrow_step(state, now, cost, take),
             Width::Wide => self.step_in::<u128>(state, now, cost, take),
+            Width::Waits => self.waiting_step(state, now, cost, take),
         }
     }
 }
@@ -414,32 +492,39 @@ impl State {
         (self.rest, self.of) = (point.rest, of);
     }
 
-    /// Drops old credits. Otherwise the state of a key that is always in use would carry them for ever.
+    /// Drops old notes. Otherwise the state of a key that is always in use would carry them for ever.
     #[inline]
-    fn forget_dead_credits(&mut self, now: u64) {
-        if let Some(credits) = &self.credits
-            && credits.relevant_until() <= now
+    fn forget_dead_notes(&mut self, now: u64) {
+        if let Some(notes) = &self.notes
+            && notes.relevant_until() <= now
         {
-            self.credits = None;
+            self.notes = None;
         }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
         let (point, reach) = (self.full_at(), self.reach());
-        let credits = self.credits.as_ref();
+        let notes = self.notes.as_ref();
         Snapshot::Gcra {
             full_at_us: point.us,
             rest: point.rest,
             rest_of: if point.rest > 0 { self.of } else { 0 },
             exponent: reach.exponent(),
             thirty_seconds: reach.thirty_seconds(),
-            credits: credits.map_or_else(Vec::new, |credits| credits.marks()),
+            credits: notes.map_or_else(Vec::new, |notes| notes.credits.marks()),
+            queue: notes.map_or_else(QueueMark::default, |notes| notes.queue.mark()),
         }
     }
 
-    pub(super) fn restore(point: Point, of: u16, reach: Reach, credits: &[CreditMark]) -> Self {
+    pub(super) fn restore(
+        point: Point,
+        of: u16,
+        reach: Reach,
+        credits: &[CreditMark],
+        queue: &QueueMark,
+    ) -> Self {
         let mut state = Self {
-            credits: (!credits.is_empty()).then(|| Box::new(Credits::restore(credits))),
+            notes: Notes::restore(credits, queue),
             ..Self::default()
         };
         state.put(point, of, reach);
@@ -447,10 +532,9 @@ impl State {
     }
 
     pub(super) fn meaningless_at(&self) -> u64 {
-        let relevant_until = self
-            .credits
-            .as_ref()
-            .map_or(0, |credits| credits.relevant_until());
+        // No gap lies beyond the point, and of a turn beyond it nobody waits any more.
+        let notes = self.notes.as_ref();
+        let relevant_until = notes.map_or(0, |notes| notes.credits.relevant_until());
         self.full_at()
             .rounded_up()
             .max(relevant_until)
@@ -588,7 +672,7 @@ mod tests {
                 rule.take(&mut state, NOW, 3);
                 let full_at = state.full_at();
                 rule.give_back(&mut state, NOW, NOW, full_at, 3);
-                assert!(state.credits.is_some());
+                assert!(state.notes.is_some());
 
                 // when something is charged later
                 if is_debit {
@@ -598,7 +682,7 @@ mod tests {
                 }
 
                 // then
-                assert_eq!(state.credits.is_some(), is_kept, "{later_us} µs later");
+                assert_eq!(state.notes.is_some(), is_kept, "{later_us} µs later");
             }
         }
     }

@@ -1,19 +1,22 @@
 //! A count of the units that are held at this moment: taken by a charge, and given back by its receipt.
 //!
-//! No time passes here. A unit is held until its receipt gives it back, however long that takes, so nobody can promise when a
-//! refused charge will pass.
+//! No time passes here. A unit is held until its receipt gives it back, however long that takes. So the time at which a refused
+//! charge will pass is unknown.
 //!
 //! Each stretch in which anything is held has a *generation*, the time at which it began. Receipts name it. A receipt from
 //! before a [reset](crate::Backend::reset) therefore gives nothing back that a later charge holds.
 
 use super::{Budget, Decider, Passage, Point, RetryAfter, Snapshot};
 
-/// How long a state is kept since something was first held, if nothing is any more: ten seconds.
+/// The time for which a state is kept since something was first held, if nothing is any more: ten seconds.
 const KEPT_US: u64 = 10_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Held {
     pub(crate) limit: u64,
+    /// The longest time that a request may wait for a place. The rule does not read it: those who wait stand in a queue of their
+    /// process, and ask again.
+    pub(crate) wait_us: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,8 +83,8 @@ impl State {
         Self { held, generation }
     }
 
-    /// Never, while anything is held. Afterwards it means nothing, and is kept for a while all the same: whoever held something
-    /// comes again soon, and then a state is found faster than made.
+    /// Never, while anything is held. Afterwards it means nothing, and is kept for a while all the same: a caller that held
+    /// something comes again soon, and then a state is found faster than made.
     pub(super) fn meaningless_at(&self) -> u64 {
         if self.held == 0 {
             self.generation.saturating_add(KEPT_US)
@@ -95,7 +98,10 @@ impl State {
 mod tests {
     use super::*;
 
-    const RULE: Held = Held { limit: 3 };
+    const RULE: Held = Held {
+        limit: 3,
+        wait_us: 0,
+    };
 
     fn taken(state: &mut State, now: u64, cost: u64) -> Option<Point> {
         let (passage, full_at, _) = RULE.step(state, now, cost, true);

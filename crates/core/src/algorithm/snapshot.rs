@@ -22,6 +22,8 @@ pub enum Snapshot {
         thirty_seconds: u8,
         /// Earlier credits, the oldest first: at most 32.
         credits: Vec<CreditMark>,
+        /// The promised turns, and the places that became free.
+        queue: QueueMark,
     },
     /// The count of a window.
     FixedWindow {
@@ -71,4 +73,29 @@ pub struct CreditMark {
     pub length_us: u64,
     /// The furthest point that any receipt could name when it was given.
     pub last_us: u64,
+}
+
+/// The queue of a GCRA state: the turns that were promised, and the free places before the last of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueMark {
+    /// The latest turn that was promised, in microseconds since the epoch, rounded up. 0 if nobody ever waited.
+    pub until_us: u64,
+    /// The denominator of the gaps' rests, modulo 65,521. 0 if there is no gap.
+    pub rests_of: u16,
+    /// The free places, the earliest first: at most 32.
+    pub gaps: Vec<GapMark>,
+}
+
+/// A free place in the queue of a GCRA state: the stretch of time in which a charge would have drained that was withdrawn
+/// before its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GapMark {
+    /// The start, in whole microseconds since the epoch.
+    pub start_us: u64,
+    /// The rest of a microsecond of the start.
+    pub start_rest: u32,
+    /// The end, in whole microseconds since the epoch.
+    pub end_us: u64,
+    /// The rest of a microsecond of the end.
+    pub end_rest: u32,
 }

@@ -148,6 +148,7 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     }
     let period = period(&mut words)?;
     let mut burst = None;
+    let mut wait = None;
     let mut algorithm = None;
     while !words.rest().is_empty() {
         words.skip("with");
@@ -157,6 +158,9 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
             let word = words.next();
             let number = number(word, "a burst")?;
             burst = Some(number.ok_or_else(|| syntax(word, SMALLER_BURST))?);
+        } else if word == "wait" && wait.is_none() {
+            let _ = words.skip_all(&["up", "to"]) || words.skip("of");
+            wait = Some(self::period(&mut words)?);
         } else if algorithm.is_some() {
             return Err(syntax(word, "the end"));
         } else {
@@ -164,11 +168,15 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
         }
     }
     let algorithm = algorithm.unwrap_or_default();
-    Ok(match burst {
+    let quota = match burst {
         // The written quota is judged as a whole: the rate may be exact with this burst, and not with one of the limit.
         Some(burst) if algorithm == Algorithm::Gcra => Quota::try_with_burst(limit, period, burst)?,
         Some(burst) => Quota::try_with(limit, period, algorithm)?.try_burst(burst)?,
         None => Quota::try_with(limit, period, algorithm)?,
+    };
+    Ok(match wait {
+        Some(wait) => quota.try_wait_up_to(wait)?,
+        None => quota,
     })
 }
 
@@ -183,8 +191,15 @@ fn held(first: &str, words: &mut Words<'_>) -> Result<Option<Quota>, ParseQuotaE
     }
     behind.skip_one_of(&NOUNS);
     let limit = number(first, "a limit")?.ok_or_else(|| syntax(first, SMALLER_LIMIT))?;
+    let quota = Quota::held(limit)?;
+    let quota = if behind.skip("wait") {
+        let _ = behind.skip_all(&["up", "to"]) || behind.skip("of");
+        quota.try_wait_up_to(period(&mut behind)?)?
+    } else {
+        quota
+    };
     match behind.next() {
-        "" => Ok(Some(Quota::held(limit)?)),
+        "" => Ok(Some(quota)),
         more => Err(syntax(more, "the end")),
     }
 }
@@ -202,7 +217,7 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
             },
         },
         "rolling-window" => match words.rest().first() {
-            Some(count) if !count.is("burst") && !count.is("with") => {
+            Some(count) if !["burst", "wait", "with"].iter().any(|word| count.is(word)) => {
                 let buckets = number(words.next(), "a number of buckets")?.unwrap_or(u64::MAX);
                 if !words.skip("buckets") {
                     return Err(syntax(words.next(), "the word buckets"));
@@ -219,7 +234,7 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
         _ => {
             return Err(syntax(
                 word,
-                "burst, gcra, fixed-window, sliding-window, rolling-window or sliding-log",
+                "burst, wait, gcra, fixed-window, sliding-window, rolling-window or sliding-log",
             ));
         }
     })
@@ -268,12 +283,17 @@ fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.algorithm() == Algorithm::Concurrent {
-            return write!(f, "{} at once", self.limit());
+            write!(f, "{} at once", self.limit())?;
+            return write_wait(f, self);
         }
         write!(f, "{}/{}", self.limit(), Period(self.period_us))?;
         match self.algorithm() {
-            Algorithm::Gcra if self.capacity() == self.limit() => Ok(()),
-            Algorithm::Gcra => write!(f, " burst {}", self.capacity()),
+            Algorithm::Gcra => {
+                if self.capacity() != self.limit() {
+                    write!(f, " burst {}", self.capacity())?;
+                }
+                write_wait(f, self)
+            }
             Algorithm::FixedWindow {
                 offset: Duration::ZERO,
             } => f.write_str(" fixed-window"),
@@ -286,6 +306,13 @@ impl fmt::Display for Quota {
             Algorithm::SlidingLog => f.write_str(" sliding-log"),
             Algorithm::Concurrent => Ok(()),
         }
+    }
+}
+
+fn write_wait(f: &mut fmt::Formatter<'_>, quota: &Quota) -> fmt::Result {
+    match u64::try_from(quota.longest_wait().as_micros()) {
+        Ok(wait_us @ 1..) => write!(f, " wait {}", Period(wait_us)),
+        _ => Ok(()),
     }
 }
 
@@ -396,6 +423,15 @@ mod tests {
             ("10 /S", "10/s"),
             ("10/ s burst 2", "10/s burst 2"),
             ("10/s with burst of 2", "10/s burst 2"),
+            ("10/s wait 2s", "10/s wait 2s"),
+            ("5 at once wait 2s", "5 at once wait 2s"),
+            (
+                "5 concurrent requests wait up to 500 ms",
+                "5 at once wait 500ms",
+            ),
+            ("10/s wait up to 2000 ms", "10/s wait 2s"),
+            ("10/s WAIT 500ms burst 1", "10/s burst 1 wait 500ms"),
+            ("10/s gcra wait of 1 minute", "10/s wait min"),
             ("100/1h", "100/h"),
             ("100 / 1 H", "100/h"),
             ("1_000/Day", "1000/day"),
@@ -531,7 +567,15 @@ mod tests {
                 "expected a period, such as s, 10s, min, h or day, found the end",
             ),
             ("1/s burst", "expected a burst, found the end"),
-            ("1/s burst 2 burst 3", "expected burst, gcra, fixed-window"),
+            (
+                "1/s burst 2 burst 3",
+                "expected burst, wait, gcra, fixed-window",
+            ),
+            ("1/s wait", "expected a period"),
+            ("1/s wait 2", "expected a period"),
+            ("1/s wait 1s wait 2s", "expected burst, wait"),
+            ("1/s wait 0s", "a wait of 0"),
+            ("1/s sliding-log wait 1s", "requests cannot wait"),
             ("1/s sliding-log gcra", "expected the end, found \"gcra\""),
             (
                 "1/s rolling-window 4",

@@ -134,7 +134,7 @@ impl Model {
         self.quota.capacity()
     }
 
-    /// True if nobody knows when a refused charge would pass.
+    /// True if the time at which a refused charge would pass is unknown.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.taken, Taken::Held { .. })
     }

@@ -1,4 +1,4 @@
-//! A clock that steps back refills nothing and locks nobody out for ever; one that steps forward drains what it covers.
+//! A clock that steps back refills nothing and locks no caller out for ever; one that steps forward drains what it covers.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, DEBT_CEILING, Quota};

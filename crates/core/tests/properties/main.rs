@@ -23,4 +23,5 @@ mod retry_after;
 #[path = "../support/mod.rs"]
 mod support;
 mod tiers;
+mod waiting;
 mod worst_case;

@@ -1,6 +1,9 @@
 //! Says whether the limiter's ruling and the HTTP answer follow from the backend's answer.
 
-use crate::attempt::{Asked, Attempt, Decided, Door, Fallback, Manner, Outcome, Said, Told, Verb};
+use crate::attempt::{
+    AskedCharge, Attempt, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome, Verb,
+    VerdictRecord,
+};
 use crate::history::History;
 
 use super::share::share_of;
@@ -21,7 +24,7 @@ pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String
     ruled.or_else(|| misstated(history, asked, attempt, told?))
 }
 
-fn misruled(history: &History, asked: &[Asked], attempt: &Attempt) -> Option<String> {
+fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Option<String> {
     let is_decided = matches!(attempt.outcome, Outcome::Decided(_));
     let Some(fallback) = &attempt.fallback else {
         return (!is_decided).then(|| "nobody decided, and no rule acted".to_owned());
@@ -39,17 +42,22 @@ fn misruled(history: &History, asked: &[Asked], attempt: &Attempt) -> Option<Str
         .then(|| format!("{fallback:?}, and more than a share holds was asked: {is_too_dear}"))
 }
 
-fn misstated(history: &History, asked: &[Asked], attempt: &Attempt, told: &Told) -> Option<String> {
+fn misstated(
+    history: &History,
+    asked: &[AskedCharge],
+    attempt: &Attempt,
+    told: &HttpAnswer,
+) -> Option<String> {
     let expected = match (&attempt.outcome, &attempt.fallback) {
         (Outcome::Decided(decided), _) => of_decision(asked, decided),
-        (_, Some(Fallback::Decided { admitted, .. })) => Told {
+        (_, Some(Fallback::Decided { admitted, .. })) => HttpAnswer {
             status: if *admitted { 200 } else { 429 },
             // Only the share's own clock knows how long that is.
             retry_after_s: (!admitted && !can_never_pass(history, asked))
                 .then_some(told.retry_after_s.unwrap_or_default().max(1)),
             remaining: told.remaining.clone(),
         },
-        _ => Told {
+        _ => HttpAnswer {
             status: 503,
             retry_after_s: None,
             remaining: vec![None; asked.len()],
@@ -58,9 +66,10 @@ fn misstated(history: &History, asked: &[Asked], attempt: &Attempt, told: &Told)
     (*told != expected).then(|| format!("told {told:?}, and it was {expected:?}"))
 }
 
-fn of_decision(asked: &[Asked], decided: &Decided) -> Told {
-    let is_refused =
-        |asked: &Asked, said: &Said| asked.manner == Manner::Enforce && said.known && !said.passes;
+fn of_decision(asked: &[AskedCharge], decided: &DecisionRecord) -> HttpAnswer {
+    let is_refused = |asked: &AskedCharge, said: &VerdictRecord| {
+        asked.manner == Manner::Enforce && said.known && !said.passes
+    };
     let charges = || asked.iter().zip(&decided.verdicts);
     let refused: Vec<_> = charges()
         .filter(|(asked, said)| is_refused(asked, said))
@@ -69,21 +78,21 @@ fn of_decision(asked: &[Asked], decided: &Decided) -> Told {
     let longest_us = refused.iter().map(|(_, said)| said.retry_after_us).max();
     let seconds = longest_us.map(|us| us.div_ceil(1_000_000).max(1));
     // A refused client is told that nothing is left, whatever a cheaper request could still get.
-    let left = |(asked, said): (&Asked, &Said)| {
+    let left = |(asked, said): (&AskedCharge, &VerdictRecord)| {
         said.known.then_some(if is_refused(asked, said) {
             0
         } else {
             said.remaining
         })
     };
-    Told {
+    HttpAnswer {
         status: if decided.admitted { 200 } else { 429 },
         retry_after_s: seconds.filter(|_| !is_never),
         remaining: charges().map(left).collect(),
     }
 }
 
-fn can_never_pass(history: &History, asked: &[Asked]) -> bool {
+fn can_never_pass(history: &History, asked: &[AskedCharge]) -> bool {
     asked.iter().any(|asked| {
         let whole = history.quotas.get(asked.budget.policy);
         whole.is_some_and(|whole| asked.cost > whole.capacity())

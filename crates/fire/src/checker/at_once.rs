@@ -236,7 +236,7 @@ mod tests {
         assert!(wrongs(&holds, &[]) > 0);
         holds.push(held(103 * SECOND, 104 * SECOND));
         assert_eq!(wrongs(&holds, &[loss]), 1);
-        // Once all is told, nobody is let in.
+        // Once all is told, no client is let in.
         let late = held(112 * SECOND, 113 * SECOND);
         let since = all_taken(111 * SECOND);
         let holds: Vec<_> = since.into_iter().chain([late]).collect();

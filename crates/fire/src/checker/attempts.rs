@@ -2,7 +2,7 @@
 
 use super::course::Courses;
 use super::timeline::Timelines;
-use crate::attempt::{Asked, Attempt, Decided, Manner, Outcome, Said};
+use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Manner, Outcome, VerdictRecord};
 use crate::history::{Disturbance, Effect, History};
 
 /// The longest wait of a client for a promise.
@@ -28,7 +28,7 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     if decided.admitted && verdicts.iter().any(|said| !said.known) {
         return Some("admitted before everybody was asked".to_owned());
     }
-    let expected = |asked: &Asked, said: &Said| {
+    let expected = |asked: &AskedCharge, said: &VerdictRecord| {
         let is_taken = match asked.manner {
             Manner::Enforce => decided.admitted,
             Manner::Shadow => said.passes,
@@ -42,7 +42,7 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     }
     let positions = 0..asked.len();
     let is_other = |(one, other): (usize, usize)| {
-        let alike = Said {
+        let alike = VerdictRecord {
             taken: verdicts[other].taken,
             ..verdicts[one]
         };
@@ -52,7 +52,7 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     if pairs.any(is_other) {
         return Some("a budget that was named twice stands in two ways".to_owned());
     }
-    let untimely = |(asked, said): (&Asked, &Said)| {
+    let untimely = |(asked, said): (&AskedCharge, &VerdictRecord)| {
         let timeline = timelines.of_budget(asked.budget);
         let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
         (said.known && eras.is_empty()).then(|| {
@@ -75,7 +75,7 @@ pub(super) fn broken_promise(
     attempt: &Attempt,
     courses: &Courses,
 ) -> Option<String> {
-    let (Outcome::Decided(Decided { admitted, verdicts }), Some(promised_us)) =
+    let (Outcome::Decided(DecisionRecord { admitted, verdicts }), Some(promised_us)) =
         (&attempt.outcome, attempt.promised_us)
     else {
         return None;

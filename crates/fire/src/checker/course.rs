@@ -7,16 +7,16 @@ use super::credit::Credit;
 use super::most::Doubt;
 use super::rule::Rule;
 use super::timeline::{Moment, Timeline, Timelines};
-use super::trial::{Course, Loss, Seen, Stray, Unsure};
-use crate::attempt::{Asked, Attempt, Budget, Manner, Outcome, Said, Verb};
+use super::trial::{Course, Loss, Observation, Stray, UncertainCharge};
+use crate::attempt::{AskedCharge, Attempt, Budget, Manner, Outcome, Verb, VerdictRecord};
 use crate::history::{Disturbance, Effect, History};
 
 /// An observation of a budget, with its attempt, and the other events.
-type Happened = (Vec<(Moment, usize, Seen)>, Course);
+type BudgetEvents = (Vec<(Moment, usize, Observation)>, Course);
 
 /// The course of each budget.
 #[derive(Default)]
-pub(super) struct Courses(BTreeMap<Budget, Happened>);
+pub(super) struct Courses(BTreeMap<Budget, BudgetEvents>);
 
 impl Courses {
     pub(super) fn of(history: &History, timelines: &Timelines<'_>) -> Self {
@@ -55,7 +55,7 @@ impl Courses {
         unsure.any(|it| it.from <= to && it.to >= from)
     }
 
-    pub(super) fn into_budgets(self) -> impl Iterator<Item = (Budget, Happened)> {
+    pub(super) fn into_budgets(self) -> impl Iterator<Item = (Budget, BudgetEvents)> {
         self.0.into_iter()
     }
 
@@ -125,7 +125,12 @@ impl Reader<'_> {
     }
 
     /// The verdict on a charge, with all others that count as one with it, if there is one and its time is known.
-    fn seen(&self, attempt: &Attempt, position: usize, asked: &Asked) -> Option<(Moment, Seen)> {
+    fn seen(
+        &self,
+        attempt: &Attempt,
+        position: usize,
+        asked: &AskedCharge,
+    ) -> Option<(Moment, Observation)> {
         let Outcome::Decided(decided) = &attempt.outcome else {
             return None;
         };
@@ -136,11 +141,11 @@ impl Reader<'_> {
         let (cost, taken) = same.fold((0, 0), |(cost, taken), (asked, said)| {
             (cost + asked.cost, taken + said.taken)
         });
-        let said = Said { taken, ..first };
-        first.known.then_some((moment, Seen { cost, said }))
+        let said = VerdictRecord { taken, ..first };
+        first.known.then_some((moment, Observation { cost, said }))
     }
 
-    fn moment(&self, attempt: &Attempt, budget: Budget, said: &Said) -> Option<Moment> {
+    fn moment(&self, attempt: &Attempt, budget: Budget, said: &VerdictRecord) -> Option<Moment> {
         let (from_us, to_us) = (attempt.sent_us, attempt.heard_us);
         let eras = self.timeline(budget).eras_of(said.at_us, from_us, to_us);
         match eras.as_slice() {
@@ -154,7 +159,7 @@ impl Reader<'_> {
     }
 
     /// The amount that an attempt may have taken beyond the observations.
-    fn doubtful(&self, attempt: &Attempt, position: usize, asked: &Asked) -> u64 {
+    fn doubtful(&self, attempt: &Attempt, position: usize, asked: &AskedCharge) -> u64 {
         if asked.manner == Manner::Probe {
             return 0;
         }
@@ -182,7 +187,7 @@ impl Reader<'_> {
 
     /// The spans in which an attempt of unknown outcome may have charged. If the clock was set meanwhile, there is one on each
     /// side: a charge before a step back is worse than that charge after it.
-    fn unsure(&self, attempt: &Attempt, budget: Budget, doubt: Doubt) -> Vec<Unsure> {
+    fn unsure(&self, attempt: &Attempt, budget: Budget, doubt: Doubt) -> Vec<UncertainCharge> {
         if doubt.n == 0 {
             return Vec::new();
         }
@@ -190,7 +195,7 @@ impl Reader<'_> {
         let timeline = self.timeline(budget);
         let spans: Vec<_> = timeline.spans(attempt.sent_us, until).collect();
         let end = spans.last().map_or(Moment::FIRST, |(_, to)| *to);
-        let span = |(from, to)| Unsure {
+        let span = |(from, to)| UncertainCharge {
             from,
             to,
             end,
@@ -199,7 +204,7 @@ impl Reader<'_> {
         spans.into_iter().map(span).collect()
     }
 
-    fn credit(&self, attempt: &Attempt, budget: Budget, of: Said, n: u64) -> Credit {
+    fn credit(&self, attempt: &Attempt, budget: Budget, of: VerdictRecord, n: u64) -> Credit {
         let timeline = self.timeline(budget);
         let from = timeline.earliest(attempt.sent_us);
         let to = timeline.latest(self.lingers_until(attempt));

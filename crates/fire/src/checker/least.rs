@@ -15,11 +15,11 @@ pub(super) struct Least {
     /// The start of the record.
     base: State,
     since: Moment,
-    record: Vec<Charged>,
+    record: Vec<PastCharge>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Charged {
+struct PastCharge {
     at_us: u64,
     n: u64,
 }
@@ -49,7 +49,7 @@ impl Least {
             };
         }
         if n > 0 {
-            self.record.push(Charged {
+            self.record.push(PastCharge {
                 at_us: now.at_us,
                 n,
             });
@@ -66,7 +66,7 @@ impl Least {
         let position = self
             .record
             .partition_point(|charged| charged.at_us <= at_us);
-        self.record.insert(position, Charged { at_us, n });
+        self.record.insert(position, PastCharge { at_us, n });
         self.replay(rule);
     }
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Charge, Key, Mode, Quota, Receipt, Scope, Snapshot, State, Timestamp, Verdict,
-    decide,
+    Algorithm, Charge, Key, Mode, QueueMark, Quota, Receipt, Scope, Snapshot, State, Timestamp,
+    Verdict, decide,
 };
 
 /// A quota, with its precomputed figures.
@@ -137,6 +137,7 @@ pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
             exponent,
             thirty_seconds,
             credits: Vec::new(),
+            queue: QueueMark::default(),
         }),
         _ => bucket.clone(),
     }

@@ -15,8 +15,8 @@ use tollgate_core::{Algorithm, Quota, State};
 use super::least::apply;
 use super::rule::Rule;
 use super::worst_case::worst_case;
-use super::{LINGERS_US, Wrong};
-use crate::attempt::{Asked, Attempt, Budget, Door, Fallback, Manner, Outcome, Verb};
+use super::{LINGERS_US, Violation};
+use crate::attempt::{AskedCharge, Attempt, Budget, Door, Fallback, Manner, Outcome, Verb};
 use crate::history::History;
 use crate::population::ONE_IN;
 
@@ -34,7 +34,7 @@ pub(super) fn share_of(whole: &Quota) -> Quota {
 }
 
 /// The impossible in the shares of all processes.
-pub(super) fn overspent(history: &History) -> Vec<Wrong> {
+pub(super) fn overspent(history: &History) -> Vec<Violation> {
     let mut processes: BTreeMap<u32, Vec<(usize, &Attempt)>> = BTreeMap::new();
     for (number, attempt) in history.attempts.iter().enumerate() {
         let is_question = matches!(attempt.verb, Verb::Decide(_));
@@ -49,7 +49,7 @@ pub(super) fn overspent(history: &History) -> Vec<Wrong> {
         let wrongs = budgets.filter_map(|(budget, all)| {
             let share = share_of(history.quotas.get(budget.policy)?);
             let (attempt, what) = impossible(&share, &clock, &all)?;
-            Some(Wrong {
+            Some(Violation {
                 attempt,
                 budget: Some(budget),
                 what,
@@ -128,10 +128,10 @@ struct Asking {
     cost: u64,
     /// The amount that it may have taken.
     may_take: u64,
-    said: Option<Said>,
+    said: Option<ShareVerdict>,
 }
 
-struct Said {
+struct ShareVerdict {
     taken: u64,
     /// True if it was denied, and this charge alone can have been the reason.
     denied: bool,
@@ -163,7 +163,7 @@ fn asking(
     number: usize,
     attempt: &Attempt,
     position: usize,
-    asked: &Asked,
+    asked: &AskedCharge,
     is_alone: bool,
 ) -> Asking {
     let takes = if asked.manner == Manner::Probe {
@@ -175,7 +175,7 @@ fn asking(
         Some(Fallback::Decided {
             admitted,
             remaining,
-        }) => Some(Said {
+        }) => Some(ShareVerdict {
             taken: if *admitted { takes } else { 0 },
             denied: !admitted && is_alone,
             passed: *admitted,
@@ -211,7 +211,7 @@ fn too_much(
     clock: &OutageClock,
     all: &[Asking],
     asking: &Asking,
-    said: &Said,
+    said: &ShareVerdict,
 ) -> Option<String> {
     // The start of that clock's windows is unknown.
     if !matches!(
@@ -247,7 +247,12 @@ fn too_much(
 }
 
 /// Says whether it was denied in spite of room, or tells less than must be left.
-fn too_little(share: &Quota, all: &[Asking], asking: &Asking, said: &Said) -> Option<String> {
+fn too_little(
+    share: &Quota,
+    all: &[Asking],
+    asking: &Asking,
+    said: &ShareVerdict,
+) -> Option<String> {
     let before = all
         .iter()
         .filter(|it| it.sent_us <= asking.over_us && it.attempt != asking.attempt);

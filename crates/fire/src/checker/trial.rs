@@ -9,7 +9,7 @@ use super::least::Least;
 use super::most::{self, Doubt, Most};
 use super::rule::{Rule, micros};
 use super::timeline::{Moment, Step};
-use crate::attempt::Said;
+use crate::attempt::VerdictRecord;
 
 /// A loss of the budget, at one moment between two: by a fault, or because it was reset.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Loss {
 
 /// A charge that may have been taken at one moment between two, or not at all.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unsure {
+pub(super) struct UncertainCharge {
     pub(super) from: Moment,
     pub(super) to: Moment,
     /// The end of the whole attempt, if the clock was set meanwhile.
@@ -34,9 +34,9 @@ pub(super) struct Unsure {
 
 /// A verdict at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Observation {
     pub(super) cost: u64,
-    pub(super) said: Said,
+    pub(super) said: VerdictRecord,
 }
 
 /// All events of one budget except the observations, each list sorted for its use.
@@ -45,9 +45,9 @@ pub(super) struct Course {
     /// By their start.
     pub(super) losses: Vec<Loss>,
     /// By their end.
-    pub(super) unsure: Vec<Unsure>,
+    pub(super) unsure: Vec<UncertainCharge>,
     /// Debits that surely happened, by their end. They are among the unsure as well.
-    pub(super) debits: Vec<Unsure>,
+    pub(super) debits: Vec<UncertainCharge>,
     /// By their start.
     pub(super) credits: Vec<Credit>,
     pub(super) strays: Vec<Stray>,
@@ -104,7 +104,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Goes on to an observation. An error says why it is impossible.
-    pub(super) fn see(&mut self, now: Moment, seen: &Seen) -> Result<(), String> {
+    pub(super) fn see(&mut self, now: Moment, seen: &Observation) -> Result<(), String> {
         self.begin_losses(now);
         self.end_doubts(now);
         self.give_back(now);
@@ -289,7 +289,12 @@ impl<'a> Trial<'a> {
 }
 
 /// Says whether the cost can have passed, or been denied, with that wait.
-fn allowed(seen: &Seen, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Result<(), String> {
+fn allowed(
+    seen: &Observation,
+    kind: &Verdict,
+    harsh: &Verdict,
+    is_blind: bool,
+) -> Result<(), String> {
     let (cost, said) = (seen.cost, &seen.said);
     if said.passes && !kind.is_allowed() {
         let left = kind.remaining();
@@ -312,7 +317,12 @@ fn allowed(seen: &Seen, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Resu
 }
 
 /// Says whether this much can have been left.
-fn left(said: &Said, kind: &Verdict, harsh: &Verdict, is_blind: bool) -> Result<(), String> {
+fn left(
+    said: &VerdictRecord,
+    kind: &Verdict,
+    harsh: &Verdict,
+    is_blind: bool,
+) -> Result<(), String> {
     let fewest = if is_blind { 0 } else { harsh.remaining() };
     within("remaining", said.remaining, &(fewest..=kind.remaining()))?;
     let full = |verdict: &Verdict| micros(verdict.reset_after());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tollgate_core::{Algorithm, Quota};
 
 use super::timeline::Moment;
-use super::trial::{Course, Seen};
+use super::trial::{Course, Observation};
 
 /// Looks for a period in which more passed, and was not given back, than the worst case allows with the budgets that were
 /// handed out anew meanwhile.
@@ -13,7 +13,7 @@ use super::trial::{Course, Seen};
 /// `seen` is sorted.
 pub(super) fn exceeded(
     quota: &Quota,
-    seen: &[(Moment, usize, Seen)],
+    seen: &[(Moment, usize, Observation)],
     course: &Course,
 ) -> Option<String> {
     let mut given_back: HashMap<u64, u64> = HashMap::new();
@@ -32,7 +32,7 @@ pub(super) fn exceeded(
         let lost = losses.map(|_| whole);
         lost.chain(strays.map(|stray| stray.n)).sum::<u64>()
     };
-    let mut net = |(moment, _, seen): &(Moment, usize, Seen)| {
+    let mut net = |(moment, _, seen): &(Moment, usize, Observation)| {
         let back = given_back.entry(moment.at_us).or_default();
         let less = seen.said.taken.min(*back);
         *back -= less;

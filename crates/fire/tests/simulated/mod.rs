@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use tollgate_core::{Charge, Decision, Mode, Receipt, State, States, Timestamp, decide};
 use tollgate_fire::{
-    Asked, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Said, Verb,
+    AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Verb,
+    VerdictRecord,
 };
 
 /// A defect of a limiter.
@@ -122,9 +123,9 @@ struct Simulation {
     wall_us: u64,
     ahead_us: i64,
     /// Calls whose clients have gone, with the time at which they arrive.
-    late: Vec<(u64, Vec<Asked>)>,
+    late: Vec<(u64, Vec<AskedCharge>)>,
     /// The charges whose clients heard of them.
-    held: Vec<(Budget, Said, Receipt)>,
+    held: Vec<(Budget, VerdictRecord, Receipt)>,
     /// The credits and debits to come, with their times.
     settled: Vec<(u64, Settled)>,
 }
@@ -399,7 +400,7 @@ impl Simulation {
     fn arrive_late(&mut self) {
         let (now, later) = self.late.drain(..).partition(|(at, _)| *at <= self.wall_us);
         self.late = later;
-        let now: Vec<(u64, Vec<Asked>)> = now;
+        let now: Vec<(u64, Vec<AskedCharge>)> = now;
         for (_, asked) in now {
             let (decision, receipts) = self.decide(&asked);
             let verdicts = asked.iter().zip(decision.verdicts());
@@ -479,10 +480,10 @@ impl Simulation {
         self.history.disturbances.push(disturbance);
     }
 
-    fn decide(&mut self, asked: &[Asked]) -> (Decision, Vec<Receipt>) {
+    fn decide(&mut self, asked: &[AskedCharge]) -> (Decision, Vec<Receipt>) {
         let now = self.server_time();
         let unlucky = self.rng.u8(0..10) == 0;
-        let place = |asked: &Asked| match self.mutation {
+        let place = |asked: &AskedCharge| match self.mutation {
             Mutation::Neighbour if unlucky => Budget {
                 caller: asked.budget.caller ^ 1,
                 ..asked.budget

@@ -10,9 +10,9 @@ pub const PREFIX: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     prefix: [u8; PREFIX],
-    /// How many bytes of the prefix have been read.
+    /// The bytes of the prefix that have been read.
     read: usize,
-    /// How much of the message is to come.
+    /// The bytes of the message that are still to come.
     left: u32,
 }
 
@@ -21,19 +21,19 @@ pub struct Frames {
 pub enum Piece {
     /// The beginning of a message of this length, with the last bytes of its prefix.
     Begin {
-        /// How many of the bytes that were given belong to the prefix; the others of it came before.
+        /// The number of given bytes that belong to the prefix. Its other bytes came before.
         bytes: usize,
         /// The length that the prefix states.
         length: u32,
     },
-    /// So many bytes of the message that has begun.
+    /// A number of bytes of the message that has begun.
     Within(usize),
     /// A part of a prefix, up to the end of what was given.
     Prefix(usize),
 }
 
 impl Piece {
-    /// How many of the bytes that were given it takes.
+    /// The number of given bytes that it takes.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {

@@ -20,11 +20,11 @@ pub(super) struct Gate {
     meter: Option<Meter>,
     frames: Frames,
     chunk: Bytes,
-    /// How much of the chunk is paid for.
+    /// The bytes of the chunk that are paid for.
     cleared: usize,
     /// The bytes that follow.
     next: Option<Piece>,
-    /// Why nothing more passes.
+    /// The reason why nothing more passes.
     excess: Option<Excess>,
 }
 
@@ -92,7 +92,7 @@ impl Gate {
         matches!(self.reading, Reading::Messages)
     }
 
-    /// How many bytes are held back.
+    /// The number of bytes that are held back.
     pub(super) fn held(&self) -> usize {
         self.chunk.len() + self.frames.unfinished_prefix().len()
     }

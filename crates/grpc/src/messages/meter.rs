@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{BackendError, Decide, Decision, Key, Mode, Verdict};
+use tollgate_core::{Answer, BackendError, Decision, Key, Mode, Verdict};
 use tollgate_limiter::transport::{Fallback, Ledger, Limit, Plan};
 use tollgate_limiter::{Limiter, Messages, Policy};
 
@@ -33,12 +33,12 @@ pub(super) struct Meter {
 
 enum Step {
     Ready,
-    Deciding(Decide),
+    Deciding(Answer<Decision>),
     /// The last refusal. The backend is not asked again before that can have changed.
     Holding(Pin<Box<Sleep>>, Ledger),
 }
 
-/// Why a stream ends.
+/// The reason why a stream ends.
 #[derive(Debug)]
 pub(super) enum Excess {
     /// It is over a quota whose policy says so, or that it can never meet.

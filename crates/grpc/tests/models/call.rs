@@ -41,7 +41,7 @@ fn whoever_answers_a_call_hears_that_it_was_refused() {
         }));
         end(refusing);
 
-        // It stays what it was, whoever refuses next.
+        // The refusal stays, whichever task refuses next.
         let after = poll_fn(|cx| Poll::Ready(call.refusal(cx)));
         assert_eq!(refusal.body(), block_on(after).unwrap().body());
     });

@@ -31,10 +31,10 @@ struct Catalog {
 }
 
 /// By route, and then by method.
-type Mounts = HashMap<Box<str>, Vec<(&'static str, Built)>>;
+type Mounts = HashMap<Box<str>, Vec<(&'static str, BuildResult)>>;
 
 /// The policies of one handler on one route and method, or the reason why there are none.
-pub(super) type Built = Result<Arc<[Arc<Policy>]>, Arc<Misuse>>;
+pub(super) type BuildResult = Result<Arc<[Arc<Policy>]>, Arc<Misuse>>;
 
 impl Registry {
     /// The policies for a request of this method and on this route. They are built for the first request.
@@ -44,7 +44,7 @@ impl Registry {
         site: &dyn Site,
         method: &Method,
         route: &str,
-    ) -> Built {
+    ) -> BuildResult {
         let (owner, method) = (site.owner(), site.family(method));
         let generation = limiter.generation();
         if let Some(built) = self.known.load().find(generation, owner, method, route) {
@@ -80,7 +80,13 @@ impl Registry {
 }
 
 impl Catalog {
-    fn find(&self, generation: u64, owner: Owner, method: &str, route: &str) -> Option<&Built> {
+    fn find(
+        &self,
+        generation: u64,
+        owner: Owner,
+        method: &str,
+        route: &str,
+    ) -> Option<&BuildResult> {
         if self.generation != generation {
             return None;
         }

@@ -233,8 +233,9 @@ impl RouteLimit {
         what: RouteRule,
         has_fallback: bool,
     ) -> &'static Self {
-        type Kept = HashMap<(&'static Location<'static>, RouteRule, bool), &'static RouteLimit>;
-        static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
+        type KeptLimits =
+            HashMap<(&'static Location<'static>, RouteRule, bool), &'static RouteLimit>;
+        static KEPT: OnceLock<Mutex<KeptLimits>> = OnceLock::new();
 
         let mut kept = KEPT
             .get_or_init(Mutex::default)

@@ -142,7 +142,7 @@ impl<'a> Refusal<'a> {
     }
 
     /// The wait that the caller is told: the time until the same request would pass if no other arrives, plus the layer's
-    /// [`Jitter`](crate::Jitter). Where others hold what the request needs nobody knows that time, and the wait is the policy's
+    /// [`Jitter`](crate::Jitter). That time is unknown if others hold what the request needs. Then the wait is the policy's
     /// [hint](tollgate_limiter::Policy::retry_hint). `None` if there is no hint, or if the request can never pass.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -164,7 +164,7 @@ impl<'a> Refusal<'a> {
         self.report.never_passes()
     }
 
-    /// True if nobody knows when the request would pass, because others hold what it needs.
+    /// True if others hold what the request needs, so that the time of its passing is unknown.
     pub(super) fn awaits_others(&self) -> bool {
         self.report.retry_after().is_none() && !self.never_passes()
     }

@@ -77,28 +77,28 @@ pin_project! {
     /// use bytes::Bytes;
     /// use http_body_util::BodyExt;
     /// use http_body_util::combinators::BoxBody;
-    /// use tollgate::{BodyWatch, Watched};
+    /// use tollgate::{BodyWatch, WatchedBody};
     ///
     /// fn watched(body: BoxBody<Bytes, std::io::Error>, watch: BodyWatch) -> BoxBody<Bytes, std::io::Error> {
-    ///     Watched::new(body, watch).boxed()
+    ///     WatchedBody::new(body, watch).boxed()
     /// }
     /// ```
     #[derive(Debug)]
-    pub struct Watched<B> {
+    pub struct WatchedBody<B> {
         #[pin]
         body: B,
         watch: BodyWatch,
     }
 }
 
-impl<B> Watched<B> {
+impl<B> WatchedBody<B> {
     /// Watches a body.
     pub const fn new(body: B, watch: BodyWatch) -> Self {
         Self { body, watch }
     }
 }
 
-impl<B: Body> Body for Watched<B> {
+impl<B: Body> Body for WatchedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -90,10 +90,11 @@ where
 }
 
 impl<S> RateLimitService<S> {
-    fn wait<B>(&mut self, pending: Box<Pending>, request: Request<B>) -> ResponseFuture<S, B>
+    fn wait<B>(&mut self, pending: Box<Pending>, mut request: Request<B>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {
+        pending.leave_deadline(request.extensions_mut());
         // The clone has not been asked whether it is ready, so it is the one that stays behind.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);

@@ -49,7 +49,7 @@ fn rules_2_and_3_the_walk_from_the_right() {
         (&["203.0.113.7", "10.0.0.2, fd00::2"], "203.0.113.7"),
         (&["6.6.6.6", "203.0.113.7"], "203.0.113.7"),
         (&["203.0.113.7:4711, [fd00::2]:80"], "203.0.113.7"),
-        // Nobody but proxies.
+        // Proxies alone.
         (&[], "10.0.0.1"),
         (&[""], "10.0.0.1"),
         (&["10.0.0.3, 10.0.0.2"], "10.0.0.1"),
@@ -86,7 +86,7 @@ fn rule_4_a_number_of_hops() {
         // Fewer than that.
         (2, "203.0.113.7", "10.0.0.1"),
         (1, "", "10.0.0.1"),
-        // What is no address ends the count.
+        // An entry that is not an address ends the count.
         (2, "6.6.6.6, unknown, 10.0.0.2", "10.0.0.2"),
         (2, "6.6.6.6, unknown", "10.0.0.1"),
     ];

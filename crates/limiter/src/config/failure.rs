@@ -1,4 +1,4 @@
-//! How the rule for failures is written.
+//! The rule for failures as it is written in a configuration.
 
 use std::num::NonZeroU64;
 

@@ -1,5 +1,6 @@
 //! A limiter as plain data.
 
+use http::HeaderName;
 use serde::{Deserialize, Serialize};
 
 use super::read::policies_by_name;
@@ -41,6 +42,12 @@ pub struct LimiterConfig {
     /// [`Policy::exempt_health_checks`](crate::Policy::exempt_health_checks).
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_health_checks: bool,
+    /// The most requests that wait at one time: see [`LimiterBuilder::max_waiting`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_waiting: Option<usize>,
+    /// The header in which callers say how long they wait: see [`LimiterBuilder::deadline_header`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub deadline_header: Option<String>,
     /// True if a limiter without policies is no mistake.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_no_policies: bool,
@@ -73,6 +80,16 @@ impl LimiterConfig {
         }
         if self.exempt_health_checks {
             builder = builder.exempt_health_checks();
+        }
+        if let Some(requests) = self.max_waiting {
+            builder = builder.max_waiting(requests);
+        }
+        if let Some(name) = &self.deadline_header {
+            let header = HeaderName::from_bytes(name.as_bytes());
+            let invalid = |_| ConfigError::DeadlineHeader {
+                header: name.clone(),
+            };
+            builder = builder.deadline_header(header.map_err(invalid)?);
         }
         if self.allow_no_policies {
             builder = builder.allow_no_policies();

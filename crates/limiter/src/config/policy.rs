@@ -81,7 +81,7 @@ pub struct PolicyConfig {
     /// [`Policy::per_message`](crate::Policy::per_message).
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_message: Option<MessagesConfig>,
-    /// The seconds that a refused caller is told to wait where nobody knows when it would pass; none if 0: see
+    /// The seconds that a refused caller is told to wait if the real time is unknown; none if 0: see
     /// [`Policy::retry_hint`](crate::Policy::retry_hint).
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry_hint: u32,

@@ -21,7 +21,7 @@ use crate::{Key, RequestView};
 /// use tollgate::key::BasicUser;
 /// use tollgate::{ClientIp, Policy, Quota};
 ///
-/// // Each user from each address, so that nobody locks another one out.
+/// // Each user from each address, so that no user locks another one out.
 /// let policy = Policy::new("login", Quota::per_minute(5)).key((ClientIp, BasicUser));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

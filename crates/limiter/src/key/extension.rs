@@ -14,7 +14,7 @@ use crate::{Key, RequestView};
 /// use tollgate::key::Extension;
 /// use tollgate::{OnMissing, Policy, Quota};
 ///
-/// /// What the authentication layer found. It must be outside the limiter.
+/// /// The user that the authentication layer found. That layer must be outside the limiter.
 /// #[derive(Clone)]
 /// struct User {
 ///     id: u64,

@@ -50,7 +50,8 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
         KeyShape::Any
     }
 
-    /// Why it finds no identity in any request under a policy: wrong when the limiter is built, rather than missing in each request.
+    /// The reason why it finds no identity in any request under a policy. It is an error when the limiter is built, rather than an
+    /// identity that is missing in each request.
     /// `params` are those that the policy's paths have, if no route of axum's may have others.
     #[doc(hidden)]
     fn flaw(&self, _params: Option<&[&str]>) -> Option<String> {

@@ -46,7 +46,7 @@ impl PathParam {
     fn find(&self, request: &RequestView<'_>) -> Reading<Vec<u8>> {
         match self.in_routes(request) {
             Reading::Nothing => self.in_matched(request),
-            // Which of the routes counts, the router knows.
+            // The router knows which of the routes counts.
             Reading::Several => match self.in_matched(request) {
                 Reading::Nothing => Reading::Several,
                 matched => matched,

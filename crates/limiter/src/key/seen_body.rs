@@ -25,7 +25,7 @@ use crate::RequestView;
 pub enum SeenBody {
     /// All of it.
     Whole(Bytes),
-    /// Why it has not been read.
+    /// The reason why it has not been read.
     Unread(&'static str),
 }
 

@@ -1,20 +1,27 @@
 //! The one way of a request through a limiter: covered by policies, decided by the backend, and ruled on if the backend fails.
 
+use std::future::Future;
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::Duration;
 
-use tollgate_core::{Answer, BackendError, Charge, Decide, Decision, Mode, Timestamp, Verdict};
+use http::Extensions;
+use tokio::time::Instant;
+use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Timestamp, Verdict};
 
+use super::line::{Place, Turn};
 use super::observer::Cause;
+use super::places::{self, Standing};
 use super::plan::Entries;
 use super::planning::{PendingPlan, Planning, Rejection};
 use super::snapshot::Snapshot;
 use super::{Fallback, Judgement, Limiter, Plan, coverage};
 use crate::key::ClientIp;
+use crate::request::CallerDeadline;
 use crate::{Key, Policy, RequestView};
 
 /// The caller's result for a ruling on its request, or a request that has to wait for a ruling.
@@ -53,17 +60,45 @@ pub enum PolicySet<'a> {
 /// A request that waits for an answer. Dropping it leaves nothing behind: a decision that was not sent is withdrawn, one that was
 /// sent is given back when it arrives.
 #[derive(Debug)]
-pub struct Pending(Step);
+pub struct Pending {
+    step: Step,
+    /// The time at which the caller goes away, for a request that may wait for its turn.
+    deadline: Option<Instant>,
+    /// The time for which it has waited so far.
+    waited: Duration,
+}
 
 #[derive(Debug)]
 enum Step {
     /// The identity of the request is not known yet, or its tier.
     Resolving(PendingPlan),
-    /// The backend was asked.
-    Deciding(Decide, Plan),
+    /// The backend was asked. The place is that of a request that may have to wait for its turn.
+    Deciding(Answer<Decision>, Plan, Option<Place>),
+    /// The backend let it in, later.
+    Waiting(Turn),
+    /// The turn has come, and what is held is asked for.
+    Holding(Answer<Decision>, Turn),
+    /// It waits for somebody to give back what is held.
+    Standing(Standing, Place),
+    Over,
 }
 
 impl Pending {
+    fn new(step: Step, deadline: Option<Instant>) -> Self {
+        Self {
+            step,
+            deadline,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Leaves the caller's deadline with the request, for the limits further in.
+    pub fn leave_deadline(&self, request: &mut Extensions) {
+        if let Some(deadline) = self.deadline {
+            let _earlier = request.insert(CallerDeadline(deadline));
+        }
+    }
+
     /// The result of `conclude` for the ruling on the request. The request is the one that was put before this limiter; there is
     /// none if the caller brought the key.
     pub fn poll<T>(
@@ -74,23 +109,119 @@ impl Pending {
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Poll<T> {
         loop {
-            match &mut self.0 {
+            match &mut self.step {
                 Step::Resolving(resolving) => {
                     match ready!(resolving.poll(cx, request, &limiter.0.observers)) {
                         Ok(plan) if plan.is_empty() => {
                             return Poll::Ready(conclude(Ruling::Uncharged));
                         }
-                        Ok(plan) => self.0 = Step::Deciding(limiter.decide(plan.entries()), plan),
+                        Ok(plan) => self.step = Step::deciding(limiter, plan, self.deadline),
                         Err(refused) => return Poll::Ready(conclude(Ruling::Refused(refused))),
                     }
                 }
-                Step::Deciding(decide, plan) => {
+                Step::Deciding(decide, plan, place) => {
                     let answer = ready!(Pin::new(decide).poll(cx));
-                    return Poll::Ready(limiter.rule(plan.entries(), answer, conclude));
+                    let entries = plan.entries();
+                    match limiter.next_step(entries, answer, place.take(), self.deadline) {
+                        Ok(step) => self.step = step,
+                        Err(answer) => {
+                            return Poll::Ready(limiter.rule(entries, *answer, conclude));
+                        }
+                    }
                 }
+                Step::Standing(standing, _) => {
+                    let (plan, answer) = ready!(standing.future().poll(cx));
+                    self.waited += standing.began().elapsed();
+                    let Step::Standing(_, place) = mem::replace(&mut self.step, Step::Over) else {
+                        continue;
+                    };
+                    let entries = plan.entries();
+                    match (answer, place) {
+                        (Ok(decision), place) if !decision.wait().is_zero() => {
+                            self.step = Step::Waiting(limiter.turn(entries, decision, place));
+                        }
+                        (answer, _) => {
+                            let waited = micros(self.waited);
+                            return Poll::Ready(
+                                limiter.rule_after(waited, entries, answer, conclude),
+                            );
+                        }
+                    }
+                }
+                Step::Waiting(turn) => {
+                    if let Err(refused) = ready!(turn.poll(cx)) {
+                        return Poll::Ready(conclude(Ruling::Refused(refused)));
+                    }
+                    self.waited += turn.decision().wait();
+                    let held = turn.decide_held();
+                    let Step::Waiting(mut turn) = mem::replace(&mut self.step, Step::Over) else {
+                        continue;
+                    };
+                    if let Some(held) = held {
+                        self.step = Step::Holding(held, turn);
+                        continue;
+                    }
+                    turn.keep();
+                    let (entries, decision) = (turn.plan().entries(), turn.decision());
+                    let waited = micros(self.waited);
+                    let ruling = Ruling::of(limiter, entries, decision, false, waited);
+                    return Poll::Ready(conclude(ruling));
+                }
+                Step::Holding(held, turn) => {
+                    let held = ready!(Pin::new(held).poll(cx));
+                    let held = match held {
+                        Ok(held) => held,
+                        Err(error) => {
+                            let entries = turn.plan().entries();
+                            let waited = micros(self.waited);
+                            let mut passes = false;
+                            let ruled = limiter.rule_after(waited, entries, Err(error), |ruling| {
+                                passes = !matches!(ruling, Ruling::Refused(_) | Ruling::Denied(_));
+                                conclude(ruling)
+                            });
+                            // Refused, it gives its turn back.
+                            if passes {
+                                turn.keep();
+                            }
+                            return Poll::Ready(ruled);
+                        }
+                    };
+                    turn.enter_held(&held);
+                    // Refused now, it gives its turn back.
+                    if held.is_admitted() {
+                        turn.keep();
+                    } else {
+                        limiter.hear(turn.plan().entries(), turn.decision());
+                    }
+                    let (entries, decision) = (turn.plan().entries(), turn.decision());
+                    let waited = micros(self.waited);
+                    let ruling = Ruling::of(limiter, entries, decision, false, waited);
+                    return Poll::Ready(conclude(ruling));
+                }
+                // Polled after its end.
+                Step::Over => return Poll::Pending,
             }
         }
     }
+}
+
+impl Step {
+    fn deciding(limiter: &Limiter, plan: Plan, deadline: Option<Instant>) -> Self {
+        let entries = plan.entries();
+        if !entries.may_wait() {
+            return Self::Deciding(limiter.decide(entries), plan, None);
+        }
+        if let Some(standing) = limiter.stand_behind_others(entries, deadline) {
+            return standing;
+        }
+        let (decide, place) = limiter.decide_in_line(entries, deadline);
+        Self::Deciding(decide, plan, place)
+    }
+}
+
+/// The time in microseconds. No wait is longer than an hour, which fits.
+fn micros(waited: Duration) -> u32 {
+    u32::try_from(waited.as_micros()).unwrap_or(u32::MAX)
 }
 
 impl<'a> Ruling<'a> {
@@ -100,12 +231,14 @@ impl<'a> Ruling<'a> {
         entries: Entries<'a>,
         decision: &'a Decision,
         is_local: bool,
+        waited_us: u32,
     ) -> Self {
         let decided = Judgement {
             limiter,
             entries,
             decision,
             is_local,
+            waited_us,
         };
         if decision.is_admitted() {
             Self::Admitted(decided)
@@ -160,13 +293,14 @@ impl Limiter {
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         let (terms, observers) = (&self.0.terms, &self.0.observers);
+        let deadline = || terms.deadline(&request);
         let planned = match asked {
             PolicySet::Covering => {
                 if let Some(sole) = policies.requests.sole()
                     && let Some(key) = sole.key(&request)
                 {
                     let payer = sole.paid_by(&key);
-                    return self.ask(Entries::Sole(&payer), conclude);
+                    return self.ask(Entries::Sole(&payer), deadline, conclude);
                 }
                 policies.requests.plan(&request, terms, observers)
             }
@@ -174,12 +308,91 @@ impl Limiter {
                 coverage::plan_at_handler(policies, &request, observers)
             }
         };
-        self.go_on(self.warned(planned), conclude)
+        self.go_on(self.warned(planned), deadline, conclude)
     }
 
     /// Asks the backend.
-    fn ask<T>(&self, entries: Entries<'_>, conclude: impl FnOnce(Ruling<'_>) -> T) -> Admission<T> {
+    fn ask<T>(
+        &self,
+        entries: Entries<'_>,
+        deadline: impl FnOnce() -> Option<Instant>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        if entries.may_wait() {
+            return self.ask_in_line(entries, deadline(), conclude);
+        }
         self.answered(entries, self.decide(entries), conclude)
+    }
+
+    /// Asks the backend about a request that may wait for its turn.
+    #[inline(never)]
+    fn ask_in_line<T>(
+        &self,
+        entries: Entries<'_>,
+        deadline: Option<Instant>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let step = match self.stand_behind_others(entries, deadline) {
+            Some(step) => step,
+            None => {
+                let (decide, place) = self.decide_in_line(entries, deadline);
+                match decide.try_now() {
+                    Ok(answer) => match self.next_step(entries, answer, place, deadline) {
+                        Ok(step) => step,
+                        Err(answer) => {
+                            return Admission::Ruled(self.rule(entries, *answer, conclude));
+                        }
+                    },
+                    Err(decide) => Step::Deciding(decide, entries.to_plan(), place),
+                }
+            }
+        };
+        Admission::Pending(Box::new(Pending::new(step, deadline)))
+    }
+
+    /// Lets a request stand behind those that wait for a place already. If it cannot wait, it is refused, and overtakes nobody.
+    fn stand_behind_others(&self, entries: Entries<'_>, deadline: Option<Instant>) -> Option<Step> {
+        let of = places::queue_ahead(self, entries)?;
+        let place = if places::is_over(deadline) {
+            None
+        } else {
+            Place::take(self)
+        };
+        Some(match place {
+            Some(place) => Step::Standing(Standing::behind(self, entries, deadline, of), place),
+            None => {
+                let refused = Answer::now(Ok(places::refusal(entries)));
+                Step::Deciding(refused, entries.to_plan(), None)
+            }
+        })
+    }
+
+    /// The next step of a request that has to wait by this answer; otherwise the answer.
+    fn next_step(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        place: Option<Place>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, Box<Result<Decision, BackendError>>> {
+        match (answer, place) {
+            (Ok(decision), Some(place)) if !decision.wait().is_zero() => {
+                Ok(Step::Waiting(self.turn(entries, decision, place)))
+            }
+            (Ok(decision), Some(place)) if !decision.is_admitted() => {
+                match Standing::after(self, entries, deadline, &decision) {
+                    Some(standing) => Ok(Step::Standing(standing, place)),
+                    None => Err(Box::new(Ok(decision))),
+                }
+            }
+            (answer, _) => Err(Box::new(answer)),
+        }
+    }
+
+    /// The turn of a request that the backend lets in later.
+    fn turn(&self, entries: Entries<'_>, decision: Decision, place: Place) -> Turn {
+        self.hear(entries, &decision);
+        Turn::new(entries.to_plan(), decision, place)
     }
 
     /// Goes on with the answer of the backend, which is there if that is in memory.
@@ -187,28 +400,29 @@ impl Limiter {
     fn answered<T>(
         &self,
         entries: Entries<'_>,
-        answer: Decide,
+        answer: Answer<Decision>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         let Some(Ok(decision)) = answer.peek() else {
             return self.wait_or_rule(entries, answer, conclude);
         };
         self.hear(entries, decision);
-        Admission::Ruled(conclude(Ruling::of(self, entries, decision, false)))
+        Admission::Ruled(conclude(Ruling::of(self, entries, decision, false, 0)))
     }
 
     #[inline(never)]
     fn wait_or_rule<T>(
         &self,
         entries: Entries<'_>,
-        answer: Decide,
+        answer: Answer<Decision>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         match answer.try_now() {
             Ok(answer) => Admission::Ruled(self.rule(entries, answer, conclude)),
             Err(decide) => {
-                let deciding = Step::Deciding(decide, entries.to_plan());
-                Admission::Pending(Box::new(Pending(deciding)))
+                let step = Step::Deciding(decide, entries.to_plan(), None);
+                let deadline = None;
+                Admission::Pending(Box::new(Pending::new(step, deadline)))
             }
         }
     }
@@ -218,13 +432,17 @@ impl Limiter {
     pub(super) fn go_on<T>(
         &self,
         planned: Result<Planning, Rejection>,
+        deadline: impl FnOnce() -> Option<Instant>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         let ruling = match planned {
             Ok(Planning::Now(plan)) if plan.is_empty() => Ruling::Uncharged,
-            Ok(Planning::Now(plan)) => return self.ask(plan.entries(), conclude),
+            Ok(Planning::Now(plan)) => return self.ask(plan.entries(), deadline, conclude),
             Ok(Planning::Later(resolving)) => {
-                return Admission::Pending(Box::new(Pending(Step::Resolving(resolving))));
+                return Admission::Pending(Box::new(Pending::new(
+                    Step::Resolving(resolving),
+                    deadline(),
+                )));
             }
             Err(refused) => Ruling::Refused(refused),
         };
@@ -296,7 +514,9 @@ impl Limiter {
     fn fall_back(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
         let observers = &self.0.observers;
         let place = || self.0.backend.place();
-        self.0.health.failed(Instant::now(), &error, place);
+        self.0
+            .health
+            .failed(Instant::now().into_std(), &error, place);
         let fallback = self.0.local.rule_without_backend(entries, error);
         match &fallback {
             Fallback::Decide(local) => observers.decided(local.0.entries(), &local.1, Cause::Local),
@@ -318,15 +538,26 @@ impl Limiter {
         answer: Result<Decision, BackendError>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
+        self.rule_after(0, entries, answer, conclude)
+    }
+
+    /// Rules on a request that has waited.
+    fn rule_after<T>(
+        &self,
+        waited_us: u32,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
         let (decision, local, assumed);
         conclude(match self.judge(entries, answer) {
             Ok(decided) => {
                 decision = decided;
-                Ruling::of(self, entries, &decision, false)
+                Ruling::of(self, entries, &decision, false, waited_us)
             }
             Err(Fallback::Decide(decided)) => {
                 local = decided;
-                Ruling::of(self, local.0.entries(), &local.1, true)
+                Ruling::of(self, local.0.entries(), &local.1, true, waited_us)
             }
             Err(Fallback::Pass(error)) => {
                 assumed = self.assume(entries);
@@ -335,6 +566,7 @@ impl Limiter {
                     entries,
                     decision,
                     is_local: false,
+                    waited_us,
                 });
                 Ruling::Undecided(error, holds)
             }
@@ -373,7 +605,7 @@ impl Limiter {
     fn recovered(&self) {
         // In this order: an outage that begins in between is seen by the next decision.
         let place = || self.0.backend.place();
-        self.0.health.recovered(Instant::now(), place);
+        self.0.health.recovered(Instant::now().into_std(), place);
         self.0.local.backend_answered();
     }
 }

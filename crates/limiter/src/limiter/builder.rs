@@ -1,8 +1,9 @@
-//! How a limiter is built.
+//! The builder of a limiter.
 
 use std::fmt;
 use std::sync::Arc;
 
+use http::HeaderName;
 use tollgate_core::Backend;
 use tollgate_memory::MemoryBackend;
 
@@ -109,6 +110,46 @@ impl LimiterBuilder {
         self
     }
 
+    /// The most requests that [wait](tollgate_core::Quota::wait_up_to) at one time in this process, 10,000 unless set. Beyond it, a
+    /// request is decided as if it could not wait. With 0, no request waits.
+    /// A request whose decision is under way counts, since it may have to wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("api", Quota::per_second(10).wait_up_to(Duration::from_secs(2))))
+    ///     .max_waiting(500)
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn max_waiting(mut self, requests: usize) -> Self {
+        self.terms.max_waiting = requests;
+        self
+    }
+
+    /// The header in which a caller says for how many milliseconds it waits for an answer, such as Envoy's
+    /// `x-envoy-expected-rq-timeout-ms`. A request whose turn would come later is refused at once, and nothing is reserved for it.
+    /// The deadline of a gRPC call counts without this.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("api", "10/s wait 2s".parse::<Quota>().expect("a quota")))
+    ///     .deadline_header(HeaderName::from_static("x-envoy-expected-rq-timeout-ms"))
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn deadline_header(mut self, name: HeaderName) -> Self {
+        self.terms.deadline_header = Some(name);
+        self
+    }
+
     /// Allows a limiter without policies: all limits stand at handlers and routes.
     ///
     /// ```
@@ -200,7 +241,7 @@ impl fmt::Debug for LimiterBuilder {
 mod tests {
     use http::Method;
 
-    use tollgate_core::{Answer, Charge, Concurrent, Decide, Key, MAX_CHARGES, Receipt, Scope};
+    use tollgate_core::{Answer, Charge, Concurrent, Decision, Key, MAX_CHARGES, Receipt, Scope};
 
     use super::*;
     use crate::{Algorithm, Quota, Tiers};
@@ -212,7 +253,7 @@ mod tests {
     struct QuotasOnly;
 
     impl Backend for QuotasOnly {
-        fn decide(&self, _charges: &[Charge<'_>]) -> Decide {
+        fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
             Answer::later(std::future::pending())
         }
 
@@ -348,7 +389,7 @@ mod tests {
                 "policy \"big\": a cost of 3 never passes: a full budget of \"big-2\" holds 2"
             );
         }
-        // What a request makes of it is for the request's verdict to say.
+        // The verdict on the request decides the rest.
         assert!(
             Limiter::builder()
                 .policy(policy().cost_by(|_| 3))

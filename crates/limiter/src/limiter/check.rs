@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate_core::{BackendError, Receipt, RetryAfter, Verdict};
 
 use super::plan::Demand;
@@ -37,6 +38,17 @@ pub struct Check<'a> {
     key: Key,
     cost: Option<u64>,
     probe: bool,
+    patience: Patience,
+}
+
+/// The longest time for which a check waits for its turn.
+#[derive(Clone, Copy, Debug)]
+enum Patience {
+    /// Not at all.
+    None,
+    /// As long as the quotas let it.
+    Unlimited,
+    UpTo(Duration),
 }
 
 impl<'a> Check<'a> {
@@ -52,6 +64,7 @@ impl<'a> Check<'a> {
             key,
             cost: None,
             probe: false,
+            patience: Patience::None,
         }
     }
 
@@ -69,7 +82,7 @@ impl<'a> Check<'a> {
 }
 
 impl<'a> IntoFuture for Check<'a> {
-    type Output = Result<Checked, CheckError>;
+    type Output = Result<CheckOutcome, CheckError>;
     type IntoFuture = CheckFuture<'a>;
 
     fn into_future(self) -> CheckFuture<'a> {
@@ -85,13 +98,72 @@ impl<'a> IntoFuture for Check<'a> {
                     },
                     policy,
                     key: self.key,
+                    patience: self.patience,
                 },
             },
         }
     }
 }
 
-/// The future of a [`Check`].
+/// A [`Check`] that waits for its turn, to be awaited: see [`Limiter::acquire`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let quota = Quota::per_second(100).burst(2).wait_up_to(Duration::from_secs(1));
+/// let limiter = Limiter::from(Policy::new("mail", quota));
+///
+/// let first = limiter.acquire("mail", "alice").cost(2).await?;
+/// assert_eq!(first.waited(), Duration::ZERO);
+/// let second = limiter.acquire("mail", "alice").await?;
+/// assert!(second.is_allowed() && second.waited() <= Duration::from_millis(10));
+/// // The turn after that is further away than this caller waits.
+/// let third = limiter.acquire("mail", "alice").up_to(Duration::ZERO).await?;
+/// assert!(!third.is_allowed());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is acquired unless it is awaited"]
+pub struct Acquire<'a>(Check<'a>);
+
+impl<'a> Acquire<'a> {
+    pub(super) fn new(mut check: Check<'a>) -> Self {
+        check.patience = Patience::Unlimited;
+        check.policy = check.policy.and_then(|policy| {
+            if policy.waits() {
+                return Ok(policy);
+            }
+            Err(CheckError::NeverWaits {
+                policy: policy.name().into(),
+            })
+        });
+        Self(check)
+    }
+
+    /// Asks for this cost rather than the policy's own, which is 1 if it depends on requests.
+    pub fn cost(self, cost: u64) -> Self {
+        Self(self.0.cost(cost))
+    }
+
+    /// Waits at most this long. The wait that the quota allows is never made longer.
+    pub fn up_to(mut self, wait: Duration) -> Self {
+        self.0.patience = Patience::UpTo(wait);
+        self
+    }
+}
+
+impl<'a> IntoFuture for Acquire<'a> {
+    type Output = Result<CheckOutcome, CheckError>;
+    type IntoFuture = CheckFuture<'a>;
+
+    fn into_future(self) -> CheckFuture<'a> {
+        self.0.into_future()
+    }
+}
+
+/// The future of a [`Check`] or an [`Acquire`]. Dropped before its end it gives back what was taken.
 ///
 /// Code that needs the future's type, such as a struct that stores it, names it:
 ///
@@ -117,6 +189,7 @@ enum Step {
         policy: Arc<Policy>,
         key: Key,
         demand: Demand,
+        patience: Patience,
     },
     Pending(Arc<Policy>, Box<Pending>),
     /// The answer was given.
@@ -124,7 +197,7 @@ enum Step {
 }
 
 impl Future for CheckFuture<'_> {
-    type Output = Result<Checked, CheckError>;
+    type Output = Result<CheckOutcome, CheckError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let limiter = self.limiter;
@@ -135,13 +208,15 @@ impl Future for CheckFuture<'_> {
                     policy,
                     key,
                     demand,
-                } => match limiter.admit_key(&policy, key, demand) {
+                    patience,
+                } => match limiter.admit_key(&policy, key, demand, patience) {
                     Admission::Ruled(checked) => return Poll::Ready(checked),
                     Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
                 },
                 Step::Pending(policy, mut pending) => {
-                    let checked =
-                        pending.poll(cx, limiter, None, |ruling| Checked::of(&policy, ruling));
+                    let checked = pending.poll(cx, limiter, None, |ruling| {
+                        CheckOutcome::of(&policy, ruling)
+                    });
                     if checked.is_pending() {
                         self.step = Step::Pending(policy, pending);
                     }
@@ -160,9 +235,15 @@ impl Limiter {
         policy: &Arc<Policy>,
         key: Key,
         demand: Demand,
-    ) -> Admission<Result<Checked, CheckError>> {
+        patience: Patience,
+    ) -> Admission<Result<CheckOutcome, CheckError>> {
         let planned = planning::plan_for_key(policy, key, demand, &self.0.observers);
-        self.go_on(planned, |ruling| Checked::of(policy, ruling))
+        let deadline = || match patience {
+            Patience::None => Some(Instant::now()),
+            Patience::Unlimited => None,
+            Patience::UpTo(wait) => Instant::now().checked_add(wait),
+        };
+        self.go_on(planned, deadline, |ruling| CheckOutcome::of(policy, ruling))
     }
 }
 
@@ -208,7 +289,7 @@ impl fmt::Debug for CheckFuture<'_> {
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckOutcome {
     outcome: Outcome,
     enforced: bool,
 }
@@ -225,7 +306,7 @@ enum Outcome {
     Blocked(Block),
 }
 
-impl Checked {
+impl CheckOutcome {
     fn of(policy: &Policy, ruling: Ruling<'_>) -> Result<Self, CheckError> {
         let outcome = match ruling {
             Ruling::Uncharged => Outcome::Unlimited,
@@ -267,8 +348,8 @@ impl Checked {
     }
 
     /// The time until a denied check would pass, if no other request arrives. `None` if it is [allowed](Self::is_allowed) now, if
-    /// nobody knows the time, because others hold what it needs, or if it can never pass, like a [blocked](Self::blocked) one. The [verdicts](Self::verdicts) say what a policy on trial would have
-    /// decided.
+    /// others hold what it needs, so that the time is unknown, or if it can never pass, like a [blocked](Self::blocked) one. The
+    /// [verdicts](Self::verdicts) say what a policy on trial would have decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
@@ -290,6 +371,27 @@ impl Checked {
             .map(Verdict::remaining)
             .min()
             .unwrap_or(0)
+    }
+
+    /// The time for which it waited for its turn or for a place: see [`Limiter::acquire`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Quota::per_second(10));
+    /// let caller = limiter.client_key("203.0.113.7".parse()?);
+    /// // A check decides at once.
+    /// assert_eq!(limiter.check("default", caller).await?.waited(), Duration::ZERO);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        match &self.outcome {
+            Outcome::Decided { ledger, .. } => ledger.waited(),
+            _ => Duration::ZERO,
+        }
     }
 
     /// One verdict for each quota of the policy, in their order. Empty if nothing was decided: the backend failed, or the
@@ -373,10 +475,15 @@ pub enum CheckError {
         /// The kind of the policy's key, and the value to pass. The identity itself is not named.
         reason: String,
     },
+    /// No quota of the policy lets anybody wait, and [`acquire`](Limiter::acquire) waits.
+    NeverWaits {
+        /// The policy's name.
+        policy: String,
+    },
     /// The backend failed, and the policy refuses requests then.
     Unavailable(BackendError),
     /// The tier of the identity could not be found out, and the policy refuses requests then: see
-    /// [`Unknown::Deny`](crate::Unknown::Deny).
+    /// [`OnUnknown::Deny`](crate::OnUnknown::Deny).
     TierUnknown {
         /// The policy's name.
         policy: String,
@@ -404,6 +511,10 @@ impl fmt::Display for CheckError {
                 write!(f, "policy {policy:?}: there is no policy of this name")
             }
             Self::WrongKey { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
+            Self::NeverWaits { policy } => write!(
+                f,
+                "policy {policy:?}: none of its quotas lets anybody wait: use `check`, or add `.wait_up_to(..)` to one"
+            ),
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),
             Self::TierUnknown { policy } => {
                 write!(
@@ -418,7 +529,10 @@ impl fmt::Display for CheckError {
 impl Error for CheckError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::UnknownPolicy { .. } | Self::WrongKey { .. } | Self::TierUnknown { .. } => None,
+            Self::UnknownPolicy { .. }
+            | Self::WrongKey { .. }
+            | Self::NeverWaits { .. }
+            | Self::TierUnknown { .. } => None,
             Self::Unavailable(error) => Some(error),
         }
     }

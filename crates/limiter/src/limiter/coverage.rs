@@ -19,7 +19,7 @@ use crate::{Key, Policy, RequestView};
 ///
 /// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a request
 ///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for, and there is no plan: the
-///   layer takes 709 instructions of a request, the decision among them, where one with a route takes 1,874.
+///   layer takes 717 instructions of a request, the decision among them, where one with a route takes 1,894.
 /// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as one.
 /// * **each**: otherwise all are asked, one by one.
 ///
@@ -27,7 +27,7 @@ use crate::{Key, Policy, RequestView};
 #[derive(Debug)]
 pub(super) struct Coverage {
     pub(super) policies: Box<[Arc<Policy>]>,
-    /// If the first way is chosen.
+    /// There, if the first way is chosen.
     sole: Option<Sole>,
     /// Nothing, if no policy has a route.
     matcher: Option<Matcher>,
@@ -54,7 +54,7 @@ impl Sole {
         let is_by_peer =
             policy.key.is_client_ip() && terms.client.is_peer() && !policy.has_conditions();
         let by_peer = match &policy.limits[..] {
-            [limit] if is_by_peer => Some(limit.clone()),
+            [limit] if is_by_peer && !limit.quota.waits() => Some(limit.clone()),
             _ => None,
         };
         Some(Self {
@@ -132,7 +132,7 @@ impl Coverage {
         self.sole.as_ref()
     }
 
-    /// Which policies cover a request, whose budgets they spend, and how much.
+    /// The policies that cover a request, the budgets that they spend, and how much of them.
     pub(super) fn plan(
         &self,
         request: &RequestView<'_>,

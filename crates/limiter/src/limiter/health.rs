@@ -71,7 +71,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// How many decisions the backend failed to make.
+    /// The number of decisions that the backend failed to make.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

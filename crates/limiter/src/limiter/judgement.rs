@@ -16,6 +16,8 @@ pub struct Judgement<'a> {
     pub(super) decision: &'a Decision,
     /// True if a budget of this process decided.
     pub(super) is_local: bool,
+    /// The time for which the request waited, in microseconds. No wait is longer than an hour.
+    pub(super) waited_us: u32,
 }
 
 impl Judgement<'_> {
@@ -35,6 +37,6 @@ impl Judgement<'_> {
     #[inline(always)]
     #[must_use]
     pub fn ledger(self) -> Ledger {
-        Ledger::of(self.limiter, self.entries, self.decision, self.is_local)
+        Ledger::of(self.limiter, self.entries, self.decision, self.is_local).after(self.waited_us)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Receipt, Timestamp, Verdict};
@@ -24,6 +25,8 @@ pub struct Ledger {
     responses: u32,
     /// The number of leases that keep what is held after the response is over.
     leases: u32,
+    /// The time for which the request waited, here and further in.
+    waited_us: u32,
 }
 
 /// Nearly always one.
@@ -161,6 +164,7 @@ impl Ledger {
                 holds: limit.quota.is_held(),
                 responses: 0,
                 leases: 0,
+                waited_us: 0,
             };
         }
         Self::of_several(limiter, entries, decision, is_local)
@@ -183,7 +187,21 @@ impl Ledger {
                 .collect(),
             responses: 0,
             leases: 0,
+            waited_us: 0,
         }
+    }
+
+    /// This decision after a wait.
+    #[inline(always)]
+    pub(super) fn after(mut self, waited_us: u32) -> Self {
+        self.waited_us = waited_us;
+        self
+    }
+
+    /// The time for which the request waited.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        Duration::from_micros(self.waited_us.into())
     }
 
     /// All verdicts.
@@ -204,7 +222,7 @@ impl Ledger {
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())
     }
 
-    /// The receipts of the charges, held ones included: whoever has them gives back. What a budget of this process holds has no
+    /// The receipts of the charges, held ones included: their owner gives back. What a budget of this process holds has no
     /// receipt, and is given back now.
     pub(crate) fn into_receipts(mut self) -> Vec<Receipt> {
         let mut receipts = Vec::new();
@@ -271,6 +289,7 @@ impl Ledger {
     /// Adds a decision from further in about the same request, for this response.
     pub fn append(&mut self, mut inner: Self, response: u32) {
         self.holds |= mem::take(&mut inner.holds);
+        self.waited_us = self.waited_us.saturating_add(inner.waited_us);
         self.verdicts.extend(mem::take(&mut inner.verdicts));
         let payments = mem::take(&mut inner.payments).into_iter();
         self.payments.extend(payments.map(|payment| Payment {

@@ -1,6 +1,7 @@
 //! The failure rule, and the budgets of this process that decide under it.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tollgate_core::{Backend, BackendError, Clock, ImmediateBackend, Quota, Receipt};
 use tollgate_memory::{MemoryBackend, SystemClock};
@@ -109,7 +110,9 @@ fn shares<'a>(
         OnFailure::Local(share) => share,
         _ => Share::WHOLE,
     };
-    limits.iter().map(move |limit| share.of(&limit.quota))
+    // A budget that ends with the outage has no line.
+    let part = move |limit: &Limit| share.of(&limit.quota).waiting_at_most(Duration::ZERO);
+    limits.iter().map(part)
 }
 
 #[cfg(test)]

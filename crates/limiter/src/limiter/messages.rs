@@ -38,7 +38,7 @@ impl Limiter {
         })
     }
 
-    /// Which policies cover the messages of a call, whose budgets they spend, and how much.
+    /// The policies that cover the messages of a call, the budgets that they spend, and how much of them.
     #[doc(hidden)]
     pub fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planning, Rejection> {
         let (policies, terms) = (self.snapshot(), &self.0.terms);

@@ -89,7 +89,7 @@ pub struct Event<'a> {
 /// ```
 /// use tollgate::Cause;
 ///
-/// /// Whether the request was decided without the backend because that failed.
+/// /// True if the request was decided without the backend because that failed.
 /// fn is_outage(cause: Cause) -> bool {
 ///     matches!(cause, Cause::Local | Cause::PassedUndecided | Cause::RefusedUndecided)
 /// }
@@ -118,6 +118,9 @@ pub enum Cause {
     /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
     /// how full the budget is then.
     Settled,
+    /// A request left before its turn, and gave it back: the [verdict](Event::verdict) says how long it was to
+    /// [wait](Verdict::wait).
+    Left,
     /// A held charge was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
     Released,
 }
@@ -206,6 +209,13 @@ impl Observers {
         }
     }
 
+    /// A request that left before its turn.
+    pub(super) fn left(&self, entries: Entries<'_>, decision: &Decision) {
+        if self.listen() {
+            self.tell_all(entries, decision, Cause::Left);
+        }
+    }
+
     /// The policies of a plan of which no quota could be asked.
     pub(super) fn undecided(&self, entries: Entries<'_>, cause: Cause) {
         if self.listen() {
@@ -245,7 +255,7 @@ impl Observers {
 
     #[cold]
     fn tell(&self, event: &Event<'_>) {
-        let is_correction = matches!(event.cause, Cause::Settled | Cause::Released);
+        let is_correction = matches!(event.cause, Cause::Settled | Cause::Released | Cause::Left);
         if !is_correction && event.verdict.is_some_and(Verdict::is_denied) {
             self.denials.write(event);
         }

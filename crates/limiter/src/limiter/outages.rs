@@ -23,7 +23,7 @@ struct Outages {
 struct Hands {
     /// The time on the clock when the last outage ended. The clock starts at the time of day, for windows that depend on it.
     shown: Timestamp,
-    /// When the present outage began, by the wall clock.
+    /// The beginning of the present outage, by the wall clock.
     since: Option<Timestamp>,
 }
 

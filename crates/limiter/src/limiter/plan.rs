@@ -24,7 +24,7 @@ pub struct Entry {
     demand: Demand,
 }
 
-/// How a policy is asked.
+/// The question that a policy is asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub(super) tier: Option<usize>,
@@ -152,6 +152,15 @@ impl<'a> Entries<'a> {
         Plan {
             entries: kept.map(Payer::to_entry).collect(),
             misses_peer: false,
+        }
+    }
+
+    /// True if some of the quotas let requests wait for their turn.
+    #[inline]
+    pub(super) fn may_wait(self) -> bool {
+        match self.sole() {
+            Some((_, limit)) => limit.quota.waits(),
+            None => self.quotas().any(|(limit, ..)| limit.quota.waits()),
         }
     }
 

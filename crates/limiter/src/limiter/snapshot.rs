@@ -121,6 +121,8 @@ fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
     for policy in policies.iter().filter(|policy| policy.messages.is_some()) {
         let reason = if policy.outcome.is_some() {
             "charges messages, for which no response can say what they cost"
+        } else if policy.waits() {
+            "charges messages, which cannot wait for their turn: the stream would stand still"
         } else if policy.holds() {
             "charges messages, which cannot hold anything; a limit on calls at once is a policy of its own"
         } else {
@@ -160,7 +162,7 @@ fn check_numbers(
     Ok(())
 }
 
-/// How much of these policies can meet.
+/// The most that can meet of these policies.
 fn together(
     policies: &[Policy],
     matcher: Option<&Matcher>,

@@ -1,11 +1,15 @@
 //! The settings of a limiter besides its policies.
 
+use http::HeaderName;
+use tokio::time::Instant;
 use tollgate_core::Capabilities;
 
-use crate::{ClientAddress, ConfigError, Policy};
+use super::line::MAX_WAITING;
+use crate::request::{self, CallerDeadline};
+use crate::{ClientAddress, ConfigError, Policy, RequestView};
 
 /// The settings of a limiter besides its policies. They never change.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Terms {
     pub(super) client: ClientAddress,
     pub(super) ignores_path_case: bool,
@@ -14,11 +18,44 @@ pub(super) struct Terms {
     pub(super) may_be_empty: bool,
     /// The capabilities of the backend beyond quotas.
     pub(super) offered: Capabilities,
-    /// Why a policy cannot be one of this limiter's.
+    /// The most requests that wait at one time.
+    pub(super) max_waiting: usize,
+    /// The header in which a caller says how long it waits for an answer, in milliseconds.
+    pub(super) deadline_header: Option<HeaderName>,
+    /// The reason why a policy cannot be one of this limiter's.
     pub(super) refuses: Option<fn(&Policy) -> Option<ConfigError>>,
 }
 
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            client: ClientAddress::default(),
+            ignores_path_case: false,
+            exempts_preflights: false,
+            exempts_health_checks: false,
+            may_be_empty: false,
+            offered: Capabilities::none(),
+            max_waiting: MAX_WAITING,
+            deadline_header: None,
+            refuses: None,
+        }
+    }
+}
+
 impl Terms {
+    /// The time at which the caller goes away, as far as it says so.
+    pub(super) fn deadline(&self, request: &RequestView<'_>) -> Option<Instant> {
+        let headers = request.headers();
+        let stated = self.deadline_header.as_ref();
+        let stated = stated.and_then(|name| request::millis(headers, name));
+        let patience = [stated, request::grpc_timeout(headers)];
+        let patience = patience.into_iter().flatten().min();
+        let stated = patience.and_then(|patience| Instant::now().checked_add(patience));
+        let earlier = request.extensions().get::<CallerDeadline>();
+        let earlier = earlier.map(|deadline| deadline.0);
+        [stated, earlier].into_iter().flatten().min()
+    }
+
     /// Refuses a policy that needs more than the backend can, or than the transport can.
     pub(super) fn check_fit(&self, policy: &Policy) -> Result<(), ConfigError> {
         if let Some(capability) = self.offered.missing(policy.needs()).next() {

@@ -1,7 +1,7 @@
 //! The first requests of a limiter, and what they show to be wrong with how it is set up.
 //!
-//! Two mistakes are seen by no compiler and by no caller: a policy whose routes no request meets limits nothing, and behind a proxy
-//! that nobody named all callers share one budget. Either shows in the first requests. Later ones are not looked at, so that this
+//! Two mistakes are seen by no compiler and by no caller: a policy whose routes no request meets limits nothing, and all callers behind
+//! a proxy that is not named share one budget. Either shows in the first requests. Later ones are not looked at, so that this
 //! costs a request no more than to read one number.
 
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::client::ClientAddress;
 use crate::matching::{Matcher, PathForms, Pattern};
 use crate::{Policy, RequestView};
 
-/// How many requests are looked at: enough for every route of most services to be asked for, and few enough to be over in seconds
+/// The number of requests that are looked at: enough for every route of most services to be asked for, and few enough to be over in seconds
 /// on a busy one.
 const FIRST: usize = 1_000;
 
 /// The findings from the first requests of one layer.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// How many requests are still to be looked at.
+    /// The number of requests that are still to be looked at.
     left: AtomicUsize,
-    /// Which of the layer's policies have covered a path, or have no route.
+    /// True for each of the layer's policies that has covered a path, or has no route.
     met: Box<[AtomicBool]>,
 }
 

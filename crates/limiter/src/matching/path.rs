@@ -110,7 +110,7 @@ fn doubtful(word: u64) -> u64 {
     (below | percent | above) & BITS
 }
 
-/// Which of the bytes are slashes, if none is [`doubtful`].
+/// The bytes that are slashes, if none is [`doubtful`].
 fn slashes(word: u64) -> u64 {
     !(word ^ each(b'/')).wrapping_add(each(0x7f)) & BITS
 }

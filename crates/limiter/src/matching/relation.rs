@@ -1,9 +1,9 @@
-//! How patterns lie to each other.
+//! The relation of two patterns.
 
 use super::Pattern;
 use super::pattern::Kind;
 
-/// How what two patterns cover lies to each other.
+/// The relation of the paths that two patterns cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     /// No path is covered by both.

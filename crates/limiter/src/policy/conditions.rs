@@ -1,4 +1,4 @@
-//! Which requests a policy covers.
+//! The conditions under which a policy covers a request.
 
 use std::fmt;
 use std::sync::Arc;

@@ -102,6 +102,9 @@ impl Policy {
         if self.outcome.is_some() {
             return Some("charges by the response, and an interceptor does not see it");
         }
+        if self.waits() {
+            return Some("lets calls wait for their turn, and an interceptor cannot wait");
+        }
         if self.holds() {
             return Some(
                 "limits how many at once, and an interceptor does not see when a call is over",

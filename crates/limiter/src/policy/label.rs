@@ -43,7 +43,7 @@ impl Label {
         &self.rule
     }
 
-    /// Where its states are.
+    /// The scope of its states.
     pub(crate) fn scope(&self) -> Scope {
         self.scope
     }

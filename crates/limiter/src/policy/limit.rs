@@ -9,9 +9,9 @@ use crate::{Concurrent, ConfigError, ParseQuotaError, Quota, QuotaError, Scope};
 /// A quota of a policy.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// How much, and by which rule.
+    /// The quota: how much, and by which rule.
     pub quota: Quota,
-    /// Where the budgets of its callers lie.
+    /// The scope in which the budgets of its callers lie.
     pub scope: Scope,
     /// Its names.
     pub label: Arc<Label>,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use self::cache::{AnswerFuture, DEADLINE, TierCache, TierLookup};
 use super::{Limit, Policy, Quotas};
 use crate::literal::literal;
-use crate::{Algorithm, ConfigError, Key, RequestView, Scope};
+use crate::{Algorithm, ConfigError, Key, Quota, RequestView, Scope};
 
 /// Other quotas for some identities than a policy's own.
 ///
@@ -48,7 +48,7 @@ pub struct Tiers {
     grants: Vec<(String, Option<Quotas>)>,
     source: Source,
     deadline: Option<Duration>,
-    unknown: Option<Unknown>,
+    unknown: Option<OnUnknown>,
 }
 
 #[derive(Clone)]
@@ -60,22 +60,22 @@ enum Source {
 
 type TierNamer = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
 
-/// The rule for an identity whose tier was never known, while it cannot be asked for: see [`Tiers::unknown`].
+/// The rule for an identity whose tier was never known, while it cannot be asked for: see [`Tiers::on_unknown`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Key, Quota, Tiers, Unknown};
+/// use tollgate::{Key, Quota, Tiers, OnUnknown};
 ///
 /// # async fn plan_of(key: Key) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
 /// // While the database is away, a customer that was never seen gets the trial plan.
 /// let tiers = Tiers::by_async(Duration::from_secs(300), plan_of)
 ///     .tier("trial", Quota::per_second(1))
 ///     .tier("gold", Quota::per_second(1_000))
-///     .unknown(Unknown::Tier("trial".into()));
+///     .on_unknown(OnUnknown::Tier("trial".into()));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unknown {
+pub enum OnUnknown {
     /// The policy's own quotas. This is the default: the service goes on, and an outage of the database gives no caller more.
     #[default]
     OwnQuotas,
@@ -134,7 +134,7 @@ impl Tiers {
     ///   identity is not asked for during the next second. After five failures in a row one identity is asked for in each
     ///   second, until there is an answer. The log has a warning when failures begin, at most one a minute, with the error's
     ///   own text, and a line when they end.
-    /// * **An identity that has never been known** and cannot be asked for has what [`unknown`](Self::unknown) says: the policy's
+    /// * **An identity that has never been known** and cannot be asked for has what [`on_unknown`](Self::on_unknown) says: the policy's
     ///   own quotas unless set.
     /// * **A plan that has changed** is told to [`Limiter::forget_tier`](crate::Limiter::forget_tier).
     ///
@@ -163,7 +163,7 @@ impl Tiers {
         Self::of(Source::Later(Arc::new(asks), remember_for))
     }
 
-    /// How long a request waits for the answer of [`by_async`](Self::by_async). 250 ms unless set: longer than a query takes,
+    /// The time that a request waits for the answer of [`by_async`](Self::by_async). 250 ms unless set: longer than a query takes,
     /// and short enough that the callers of a service whose database hangs are still served.
     ///
     /// ```
@@ -184,14 +184,14 @@ impl Tiers {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Key, Quota, Tiers, Unknown};
+    /// use tollgate::{Key, Quota, Tiers, OnUnknown};
     ///
     /// # async fn plan_of(key: Key) -> Result<Option<&'static str>, std::io::Error> { Ok(None) }
     /// let tiers = Tiers::by_async(Duration::from_secs(300), plan_of)
     ///     .tier("gold", Quota::per_second(1_000))
-    ///     .unknown(Unknown::Deny);
+    ///     .on_unknown(OnUnknown::Deny);
     /// ```
-    pub fn unknown(mut self, rule: Unknown) -> Self {
+    pub fn on_unknown(mut self, rule: OnUnknown) -> Self {
         self.unknown = Some(rule);
         self
     }
@@ -270,7 +270,7 @@ impl Policy {
 }
 
 impl Policy {
-    /// Where the states of an identity can be, in whatever tier it is.
+    /// All scopes in which an identity can have states, whatever its tier.
     pub(crate) fn scopes(&self) -> HashSet<Scope> {
         let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
         let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
@@ -317,9 +317,25 @@ impl Policy {
 
     /// True if a request under it may hold something until it is over, in whatever tier it is.
     pub(crate) fn holds(&self) -> bool {
+        self.quotas().any(Quota::is_held)
+    }
+
+    /// True if a request under it may wait for its turn, in whatever tier it is.
+    pub(crate) fn waits(&self) -> bool {
+        self.quotas().any(Quota::waits)
+    }
+
+    /// True if the backend gives the turns: those who wait for a place stand in a queue of their process.
+    pub(crate) fn waits_for_turns(&self) -> bool {
+        let is_turn = |quota: &Quota| quota.waits() && !quota.is_held();
+        self.quotas().any(is_turn)
+    }
+
+    /// The quotas of all tiers.
+    fn quotas(&self) -> impl Iterator<Item = &Quota> {
         let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
-        let mut limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
-        limits.any(|limit| limit.quota.is_held())
+        let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
+        limits.map(|limit| &limit.quota)
     }
 
     /// The most quotas that a request can meet in it.
@@ -472,9 +488,9 @@ impl TierTable {
                 remember_for,
                 deadline: tiers.deadline.unwrap_or(DEADLINE),
                 unknown: match tiers.unknown.unwrap_or_default() {
-                    Unknown::OwnQuotas => Ok(None),
-                    Unknown::Deny => Err(TierUnknown),
-                    Unknown::Tier(tier) => match place(&tier) {
+                    OnUnknown::OwnQuotas => Ok(None),
+                    OnUnknown::Deny => Err(TierUnknown),
+                    OnUnknown::Tier(tier) => match place(&tier) {
                         None => {
                             let reason = match &*tier {
                                 "" => NO_TIER,

@@ -102,7 +102,7 @@ fn a_line_that_is_due_is_written_once_whoever_is_first() {
     });
 }
 
-/// How many seconds a clock has gone since it showed `start`.
+/// The seconds that a clock has gone since it showed `start`.
 fn gone(clock: &OutageClock, start: Timestamp) -> u64 {
     (clock.now().as_micros() - start.as_micros()) / 1_000_000
 }

@@ -22,7 +22,7 @@ fn no_change_of_a_list_is_lost_and_none_is_seen_in_part() {
         });
         let has = |key| list.contains(&Key::from(key));
         let had_b = has("b");
-        // What was there is not gone again.
+        // A key that was there is not gone again.
         assert!(!had_b || has("b"));
         adding.join().unwrap();
         removing.join().unwrap();

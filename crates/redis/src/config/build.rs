@@ -21,7 +21,7 @@ use crate::server;
 use crate::slot::SLOTS;
 use crate::sync::Handle;
 
-/// The leases that heartbeats can keep, and after which nobody has forgotten what has to come back.
+/// The leases that an operator may set. Heartbeats can keep the shortest, and what a dead process held comes back within an hour.
 const HELD_LEASES: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3_600);
 

@@ -250,8 +250,9 @@ fn answers(
     let outcomes = replay(&reply, plan, keys, |position| &jobs[position].request)?;
     if let Some(departure) = departure {
         let held = held_by_caller(&reply, keys);
-        let seen = |request, charge| held.get(plan.key(request, charge)?).copied().flatten();
-        departure.answered(jobs, &outcomes, seen);
+        departure.answered(jobs, &outcomes, &held, |request, charge| {
+            plan.key(request, charge)
+        });
     }
     Ok(outcomes)
 }

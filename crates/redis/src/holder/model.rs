@@ -58,14 +58,18 @@ impl Key {
         self.entries.iter().map(Entry::units).sum()
     }
 
-    /// Brings it to the time of a call.
-    pub(crate) fn at(&mut self, now_ms: u64, from: From) {
+    /// Brings it to the time of a call. Returns the units of other processes that this makes free.
+    pub(crate) fn at(&mut self, now_ms: u64, from: From) -> u64 {
         self.is_touched = false;
         let latest = now_ms + 4 * from.lease_ms;
+        let expired = { self.entries.iter() }.filter(|entry| entry.expires_ms <= now_ms);
+        let of_others = expired.filter(|entry| entry.holder != from.holder);
+        let reclaimed = of_others.map(Entry::units).sum();
         self.entries.retain(|entry| entry.expires_ms > now_ms);
         for entry in &mut self.entries {
             entry.expires_ms = entry.expires_ms.min(latest);
         }
+        reclaimed
     }
 
     pub(crate) fn own(&self, holder: Id) -> Option<Entry> {

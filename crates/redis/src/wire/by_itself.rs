@@ -876,6 +876,7 @@ fn a_value_of_another_type_stands_as_it_was_however_many_ask_for_it() {
     for quota in [
         Quota::per_hour(10),
         Quota::per_hour(7),
+        Quota::per_hour(10).wait_up_to(Duration::from_secs(3_600)),
         Quota::per_hour(10).using(Algorithm::SlidingWindow),
     ] {
         for costs in [&[1][..], &[0], &[1, 1]] {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use redis::{Client, Connection, Value};
-use tollgate_core::{Decision, State, States, Timestamp, Unit, decide};
+use tollgate_core::{Decision, Snapshot, State, States, Timestamp, Unit, decide};
 use tollgate_testkit::Standalone;
 
 use self::expiry::{ends_ms, stated_end_us};
@@ -32,6 +32,8 @@ struct World {
     admitted: usize,
     /// The script's forms of answer to a request that is alone: a number, or a text with `+` or `-` in it.
     alone: HashMap<u8, usize>,
+    /// The states with free places that were compared.
+    with_gaps: usize,
 }
 
 /// The model's states of one request, by number of charge.
@@ -64,6 +66,7 @@ impl World {
             requests: 0,
             admitted: 0,
             alone: HashMap::new(),
+            with_gaps: 0,
         }
     }
 
@@ -206,6 +209,9 @@ impl World {
             "after {requests:?} at {}",
             self.questions.now
         );
+        if let Snapshot::Gcra { queue, .. } = state.snapshot() {
+            self.with_gaps += usize::from(!queue.gaps.is_empty());
+        }
         // The state outlives its meaning.
         let ends = u64::try_from(ends).expect("an expiry") * 1_000;
         assert!(
@@ -240,36 +246,36 @@ fn seed() -> u64 {
     seed
 }
 
-fn run(calls: Calls, steps: u64) -> HashMap<u8, usize> {
+fn run(calls: Calls, steps: u64) -> World {
     let server = Standalone::start();
     let mut world = World::new(&server, seed(), calls);
     for _ in 0..asked_for("TOLLGATE_STEPS").unwrap_or(steps) {
         world.step();
     }
     println!("{} requests, {} admitted", world.requests, world.admitted);
-    world.alone
+    world
 }
 
 #[test]
 fn the_script_decides_what_core_decides() {
-    run(Calls::Any, 2_000);
+    drop(run(Calls::Any, 2_000));
 }
 
 /// A clock that steps back and forth while counts belong to a window or bucket, as often as it can within one of them.
 #[test]
 fn windows_are_decided_as_core_decides_by_a_clock_that_steps_back_and_forth() {
-    run(Calls::AtBoundaries, 4_000);
+    drop(run(Calls::AtBoundaries, 4_000));
 }
 
 /// More credits than are told apart, of charges of all ages.
 #[test]
 fn what_is_given_back_to_busy_buckets_is_what_core_gives_back() {
-    run(Calls::Settled, 3_000);
+    drop(run(Calls::Settled, 3_000));
 }
 
 #[test]
 fn a_request_alone_is_decided_as_core_decides() {
-    let answers = run(Calls::Alone, 10_000);
+    let answers = run(Calls::Alone, 10_000).alone;
 
     // On a full budget, admitted, denied: the lone path has answered, and did not leave the call to others.
     for answer in [b'0', b'+', b'-'] {
@@ -277,4 +283,11 @@ fn a_request_alone_is_decided_as_core_decides() {
         println!("{times} times {:?}", char::from(answer));
         assert!(times > 0, "{answers:?}");
     }
+}
+
+/// Those who wait, those who leave before their turn, and credits after it.
+#[test]
+fn turns_and_free_places_are_those_of_core() {
+    let world = run(Calls::Waiting, 6_000);
+    assert!(world.with_gaps > 500, "{}", world.with_gaps);
 }

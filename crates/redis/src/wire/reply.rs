@@ -194,7 +194,7 @@ impl Slot<'_> {
             (None, Unit::Held) => Slot::Held(held(0), Part::default()),
             (None, _) => Slot::Live(State::empty(unit)),
             (Some(bytes), Unit::Held) => {
-                let Some(HeldDigest { total, own }) = HeldDigest::read(bytes) else {
+                let Some(HeldDigest { total, own, .. }) = HeldDigest::read(bytes) else {
                     return Slot::Barred(FailureKind::ForeignState);
                 };
                 match own {
@@ -298,8 +298,8 @@ pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
         place: Some(0),
         ..Held::default()
     };
-    let held = |slot: Slot<'_>| match slot {
-        Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(|digest| match digest.own {
+    let of = |digest: HeldDigest| {
+        let own = match digest.own {
             OwnEntry::Holds {
                 generation,
                 is_told,
@@ -310,6 +310,7 @@ pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
                 generation,
                 is_told,
                 place: Some(place),
+                ..nothing
             },
             OwnEntry::Missing | OwnEntry::NoRoom => nothing,
             // The reply does not tell it, but it is newer than the call.
@@ -318,8 +319,16 @@ pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
                 generation: u64::MAX,
                 is_told: true,
                 place: None,
+                ..nothing
             },
-        }),
+        };
+        Held {
+            reclaimed: digest.reclaimed,
+            ..own
+        }
+    };
+    let held = |slot: Slot<'_>| match slot {
+        Slot::Found(Some(bytes)) => HeldDigest::read(bytes).map(of),
         Slot::Sum(sum) => Some(Held {
             is_there: sum % 2 == 1,
             ..Held::default()

@@ -103,6 +103,9 @@ const CALLER: u8 = 4;
 const TELL: u8 = 5;
 const RELEASE: u8 = 6;
 
+/// The number of GCRA under which requests may wait. Their states are those of GCRA.
+const WAITING: u8 = 7;
+
 const ENFORCE: u8 = 0;
 const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
@@ -196,7 +199,8 @@ impl Request {
         match &self.work {
             Work::Decide(charges) => (charges.iter())
                 .map(|charge| {
-                    of(charge.scope.unit()) + 2 * usize::from(charge.mode != Mode::Enforce)
+                    let is_usual = charge.mode == Mode::Enforce && !charge.quota.waits();
+                    of(charge.scope.unit()) + 3 * usize::from(!is_usual)
                 })
                 .sum(),
             Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
@@ -340,6 +344,9 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
             let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
             let interval = Interval::of(period_us, quota.limit());
             put_gcra(out, mode, &interval, cost, quota.capacity());
+            if quota.waits() {
+                put_wait(out, quota);
+            }
         }
         unit @ (Unit::FixedWindow { .. }
         | Unit::SlidingWindow { .. }
@@ -411,6 +418,20 @@ fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u6
     put(out, interval.denominator);
     put(out, rest);
     put(out, full_rest);
+}
+
+/// Makes the charge at the end one of a quota under which requests may wait: see `lua/waiting.lua`.
+fn put_wait(out: &mut Words, quota: &Quota) {
+    const WORDS: usize = 43;
+    const TAG: usize = 2 + 8 + 8;
+
+    let (exponent, thirty_seconds) = quota.reach().unwrap_or_default();
+    let start = out.len().saturating_sub(WORDS);
+    out[start] = WAITING;
+    out[start + TAG] = 128 | exponent;
+    let wait_us = quota.longest_wait().as_micros();
+    put(out, u64::try_from(wait_us).unwrap_or(u64::MAX));
+    out.push(thirty_seconds);
 }
 
 fn put_window(out: &mut Words, mode: u8, cost: u64, limit: u64, unit: Unit) {

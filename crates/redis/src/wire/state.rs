@@ -1,6 +1,6 @@
 //! The format of states in Redis, one rule each. The `.lua` files describe them.
 
-use tollgate_core::{CreditMark, Snapshot, State, Unit};
+use tollgate_core::{CreditMark, GapMark, QueueMark, Snapshot, State, Unit};
 
 use super::numbers::{EXACT, Reader};
 
@@ -12,6 +12,10 @@ const GCRA_SHORT: usize = 9;
 const GCRA_LONG: usize = 16;
 const GCRA_HEAD: usize = 23;
 const GCRA_CREDIT: usize = 28;
+/// A GCRA state in whose queue requests wait: the length of its head, and of each free place.
+const GCRA_QUEUED: u8 = 177;
+const QUEUED_HEAD: usize = 27;
+const QUEUED_GAP: usize = 22;
 const FIXED_WINDOW: u8 = 248;
 const SLIDING_WINDOW: u8 = 249;
 const ROLLING_WINDOW: u8 = 250;
@@ -27,12 +31,15 @@ const HELD_HEAD: usize = 21;
 const HELD_ENTRY: usize = 32;
 
 /// The digest of what is held under a key, which a reply has in place of up to 1,024 entries: the head, and behind it the entry of
-/// the process that called, and its number if the state is long; or a byte, if it has none; or nothing, if the call is void.
+/// the process that called, and its number if the state is long; or a byte, if it has none; or nothing, if the call is void. At the
+/// end stand the units that the call reclaimed, if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldDigest {
     /// All that is held.
     pub(super) total: u64,
     pub(super) own: OwnEntry,
+    /// The units of other processes whose leases had run out.
+    pub(super) reclaimed: u64,
 }
 
 /// The part of a key's answer that is about the process that called.
@@ -58,8 +65,17 @@ pub(super) enum OwnEntry {
 
 impl HeldDigest {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        const WITH_BYTE: usize = HELD_HEAD + 1;
         const WITH_ENTRY: usize = HELD_HEAD + HELD_ENTRY;
         const WITH_PLACE: usize = WITH_ENTRY + 2;
+        const RECLAIMED: usize = 6;
+        let (bytes, reclaimed) = match bytes.len().checked_sub(RECLAIMED) {
+            Some(length @ (HELD_HEAD | WITH_BYTE | WITH_ENTRY | WITH_PLACE)) => {
+                let (digest, reclaimed) = bytes.split_at(length);
+                (digest, Reader(reclaimed).u48()?)
+            }
+            _ => (bytes, 0),
+        };
         let (head, mut entry) = (bytes.get(..HELD_HEAD)?, Reader(bytes.get(HELD_HEAD..)?));
         let mut reader = Reader(head);
         let (tag, total) = (reader.byte()?, reader.whole()?);
@@ -84,7 +100,11 @@ impl HeldDigest {
                 _ => return None,
             },
         };
-        (tag == HELD).then_some(Self { total, own })
+        (tag == HELD).then_some(Self {
+            total,
+            own,
+            reclaimed,
+        })
     }
 }
 
@@ -94,6 +114,7 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
     let mut reader = Reader(bytes);
     let tag = reader.byte()?;
     let snapshot = match unit {
+        Unit::Gcra if tag == GCRA_QUEUED => queued(bytes.len(), reader),
         Unit::Gcra => gcra(tag, bytes.len(), reader),
         Unit::FixedWindow { .. } => {
             let (window, count) = (reader.whole()?, reader.whole()?);
@@ -144,6 +165,19 @@ fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
         // The end of the last of them; a decision of the script need not work it out.
         reader.u56().filter(|last_us| *last_us < EXACT)?;
     }
+    Some(Snapshot::Gcra {
+        full_at_us,
+        rest,
+        rest_of,
+        exponent: tag - GCRA_TAGS.start(),
+        thirty_seconds,
+        credits: credit_marks(reader)?,
+        queue: QueueMark::default(),
+    })
+}
+
+/// All credits that are left.
+fn credit_marks(mut reader: Reader<'_>) -> Option<Vec<CreditMark>> {
     let mut credits = Vec::new();
     while !reader.0.is_empty() {
         credits.push(CreditMark {
@@ -153,13 +187,54 @@ fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
             last_us: reader.u56()?,
         });
     }
+    Some(credits)
+}
+
+/// A state in whose queue requests wait: see `lua/waiting.lua`.
+fn queued(length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
+    let tag = reader.byte()?;
+    let full_at_us = reader.whole()?;
+    let (rest, rest_of, thirty_seconds) = (reader.u32()?, reader.u16()?, reader.byte()?);
+    let (until_us, rests_of, count) = (reader.u56()?, reader.u16()?, reader.byte()?.into());
+    let behind = length.checked_sub(QUEUED_HEAD + count * QUEUED_GAP)?;
+    let credits = behind.saturating_sub(GCRA_HEAD - GCRA_LONG);
+    let has_credits = behind > 0;
+    let is_one = !has_credits
+        || credits > 0 && credits.is_multiple_of(GCRA_CREDIT) && credits <= 32 * GCRA_CREDIT;
+    let is_known = GCRA_TAGS.contains(&tag) && thirty_seconds < 32 && count <= 32;
+    if !is_one || !is_known || until_us >= EXACT {
+        return None;
+    }
+    let (mut gaps, mut before) = (Vec::with_capacity(count), None);
+    for _ in 0..count {
+        let gap = GapMark {
+            start_us: reader.u56()?,
+            start_rest: reader.u32()?,
+            end_us: reader.u56()?,
+            end_rest: reader.u32()?,
+        };
+        let (start, end) = ((gap.start_us, gap.start_rest), (gap.end_us, gap.end_rest));
+        if before.is_some_and(|before| before >= start) || start >= end || gap.end_us >= EXACT {
+            return None;
+        }
+        before = Some(end);
+        gaps.push(gap);
+    }
+    if has_credits {
+        reader.u56().filter(|last_us| *last_us < EXACT)?;
+    }
     Some(Snapshot::Gcra {
         full_at_us,
         rest,
-        rest_of,
+        rest_of: if rest == 0 { 0 } else { rest_of },
         exponent: tag - GCRA_TAGS.start(),
         thirty_seconds,
-        credits,
+        credits: credit_marks(reader)?,
+        queue: QueueMark {
+            until_us,
+            rests_of: if gaps.is_empty() { 0 } else { rests_of },
+            gaps,
+        },
     })
 }
 

@@ -99,7 +99,8 @@ pub(crate) mod holder {
             self,
             _jobs: &[Job],
             _outcomes: &[(usize, Outcome)],
-            _seen: impl Fn(usize, usize) -> Option<()>,
+            _held: &[Option<()>],
+            _key: impl Fn(usize, usize) -> Option<usize>,
         ) {
         }
 

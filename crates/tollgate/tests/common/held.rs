@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::key::Global;
 use tollgate::{
-    Backend, Cause, Checked, Concurrent, Key, Limiter, MemoryBackend, Policy, RateLimitLayer,
+    Backend, Cause, CheckOutcome, Concurrent, Key, Limiter, MemoryBackend, Policy, RateLimitLayer,
 };
 
 pub const TWO: Concurrent = Concurrent::at_most(2);
@@ -60,7 +60,7 @@ impl Held {
         Self::under(Policy::new("held", TWO))
     }
 
-    /// How many more would be let in now.
+    /// The number of further requests that would be let in now.
     pub async fn free(&self) -> u64 {
         let probe = self.limiter.check("held", Key::global()).cost(0);
         probe.await.unwrap().remaining()
@@ -77,14 +77,14 @@ impl Held {
         assert!(within.await.is_ok(), "{} are free", self.free().await);
     }
 
-    /// How many places are free, whatever a quota beside them has left.
+    /// The number of free places, whatever a quota beside them has left.
     pub async fn places_free(&self) -> u64 {
         let probe = self.limiter.check("held", Key::global()).cost(0);
         probe.await.unwrap().verdicts()[1].remaining()
     }
 
-    /// Takes a place, as somebody else.
-    pub async fn take(&self) -> Checked {
+    /// Takes a place, as another caller.
+    pub async fn take(&self) -> CheckOutcome {
         let taken = self.limiter.check("held", Key::global()).await.unwrap();
         assert!(taken.is_allowed());
         taken

@@ -15,6 +15,7 @@ pub mod registry;
 pub mod served;
 #[cfg(feature = "tonic")]
 pub mod stream;
+pub mod tokio_clock;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -28,8 +29,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Charge, Decide, Decision, FailureKind,
-    ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, PeerAddr, Quota, Receipt, Scope,
+    Answer, Backend, BackendError, Capabilities, Charge, Decision, FailureKind, ImmediateBackend,
+    Key, ManualClock, MemoryBackend, Mode, PeerAddr, Quota, Receipt, Scope,
 };
 use tower_service::Service;
 
@@ -144,7 +145,7 @@ struct OwnedCharge {
 }
 
 impl Backend for Waiting {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let pending = Counted::new(&self.pending);
         let this = self.clone();
         let owned: Vec<_> = charges

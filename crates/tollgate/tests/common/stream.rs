@@ -42,7 +42,7 @@ pub const RATE: u64 = 100_000;
 /// Ten milliseconds' worth: a timer cannot be more exact than one.
 pub const BURST: u64 = 1_000;
 
-/// How many may have passed.
+/// The number of bytes that may have passed.
 pub fn passes_at(elapsed: Duration) -> u64 {
     BURST + u64::try_from(elapsed.as_nanos()).unwrap() * RATE / 1_000_000_000
 }
@@ -55,7 +55,7 @@ pub fn limiter() -> LimiterBuilder {
 
 /// A message, with the five bytes before it.
 pub const MESSAGE: &[u8] = &[0, 0, 0, 0, 3, 1, 2, 3];
-/// So many come at once.
+/// The number that comes at once.
 pub const PER_CHUNK: u64 = 100;
 
 /// A caller that sends as fast as it is taken.
@@ -82,7 +82,7 @@ impl Body for Source {
     }
 }
 
-/// Where a stream is.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub elapsed: Duration,

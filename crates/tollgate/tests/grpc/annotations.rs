@@ -417,7 +417,7 @@ async fn methods_of_any_form_are_limited() {
     let early = ByHand.boxed(let_in(0)).await.unwrap_err();
     assert_eq!(early.code(), Code::InvalidArgument);
 
-    // A handle that no layer has made lets nobody in.
+    // A handle that no layer has made lets no call in.
     let mut forged = Request::new(1);
     forged.extensions_mut().insert(RateLimitStatus::default());
     for closed in [

@@ -60,7 +60,7 @@ async fn pitfall_health_checks_burn_the_quota_unless_the_operator_exempts_them()
     }
 }
 
-/// How much of a budget of one is left after this call.
+/// The rest of a budget of one after this call.
 async fn left(limiter: LimiterBuilder, call: Request<tonic::body::Body>) -> u64 {
     let limiter = limiter.build().unwrap();
     let service = RateLimitLayer::new(&limiter).layer(tower::service_fn(async |_| {

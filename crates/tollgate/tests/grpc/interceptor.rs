@@ -1,12 +1,12 @@
 //! Limits on one service of a server: by an interceptor, or by the layer around it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::key::{Global, Metadata};
 use tollgate::{
-    ClientIp, GrpcAnswers, Limiter, MemoryBackend, Messages, OnMissing, Policy, Quota,
-    RateLimitInterceptor, RateLimitLayer, Tiers, key,
+    Cause, ClientIp, Event, GrpcAnswers, Limiter, MemoryBackend, Messages, OnMissing, Policy,
+    Quota, RateLimitInterceptor, RateLimitLayer, Tiers, key,
 };
 use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
@@ -50,6 +50,25 @@ async fn an_interceptor_refuses_as_the_layer_does() {
     assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
     let delay = details.retry_info().unwrap().retry_delay.unwrap();
     assert!(delay > Duration::from_secs(3_500), "{delay:?}");
+}
+
+#[tokio::test]
+async fn an_observer_hears_of_the_calls_under_an_interceptor() {
+    let denials = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&denials);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("orders", QUOTA).key(Global))
+        .observe(move |event: &Event<'_>| {
+            let is_denied = event.verdict().unwrap().is_denied();
+            heard.lock().unwrap().push((event.cause(), is_denied));
+        });
+    let mut interceptor = RateLimitInterceptor::new(limiter, MemoryBackend::new()).unwrap();
+
+    interceptor.call(tonic::Request::new(())).unwrap();
+    interceptor.call(tonic::Request::new(())).unwrap_err();
+
+    let expected = [(Cause::Backend, false), (Cause::Backend, true)];
+    assert_eq!(*denials.lock().unwrap(), expected);
 }
 
 #[tokio::test]

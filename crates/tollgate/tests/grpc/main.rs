@@ -26,4 +26,5 @@ mod shared;
 #[cfg(feature = "tls")]
 mod tls;
 mod waiting;
+mod waiting_turns;
 mod web;

@@ -1,4 +1,4 @@
-//! Which calls a policy covers.
+//! The calls that a policy covers.
 
 use tollgate::{ClientAddress, Limiter, Networks, Policy, Quota, RateLimitLayer};
 use tollgate_testkit::shop::Order;

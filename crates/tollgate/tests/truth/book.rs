@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Method, Uri};
 use tollgate::{
-    Answer, Backend, BackendError, Charge, Decide, Decision, ImmediateBackend, Key, ManualClock,
+    Answer, Backend, BackendError, Charge, Decision, ImmediateBackend, Key, ManualClock,
     MemoryBackend, Mode, Receipt, Scope,
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct Run {
     pub(crate) messages: u64,
 }
 
-/// Where a handler stands.
+/// The place of a handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) name: &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct Head {
     pub(crate) uri: Uri,
     pub(crate) matched: Option<String>,
     pub(crate) headers: HeaderMap,
-    /// Whom the extractors take the caller for.
+    /// The callers that the extractors see.
     pub(crate) readings: BTreeMap<Who, Reading>,
 }
 
@@ -131,7 +131,7 @@ impl Recording {
 }
 
 impl Backend for Recording {
-    fn decide(&self, charges: &[Charge<'_>]) -> Decide {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::now(self.decide_now(charges))
     }
 

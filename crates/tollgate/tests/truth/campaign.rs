@@ -38,7 +38,7 @@ pub(crate) struct Case {
     pub(crate) asks: Vec<Ask>,
 }
 
-/// How much was tried.
+/// The counts of what was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) services: usize,
@@ -134,7 +134,7 @@ impl Case {
             let rules = Rule::draw_several(rng, &spec);
             // Policies that contradict themselves are refused when the limiter is built.
             if services::build(&spec, &rules, &Arc::default()).is_some() {
-                // What is no request for the types of `http` no server hands on.
+                // No server hands on a request that the types of `http` cannot hold.
                 let asks = repeat_with(|| Ask::draw(rng, &spec));
                 let asks = asks.filter(|ask| ask.request().is_some());
                 let asks = asks.take(REQUESTS_EACH).collect();
@@ -241,7 +241,7 @@ async fn answer(service: &Service, ask: &Ask) -> Option<bool> {
     let Ok(response) = service.clone().oneshot(request).await;
     let is_denied = response.status() == http::StatusCode::TOO_MANY_REQUESTS;
     let status = response.headers().get("grpc-status").cloned();
-    // What streams answer, their handlers say meanwhile.
+    // The handlers of streams report while the body is read.
     drop(response.into_body().collect().await);
     Some(is_denied || status.is_some_and(|status| status == "8"))
 }

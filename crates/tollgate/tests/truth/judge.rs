@@ -1,4 +1,4 @@
-//! Which policies cover what a handler saw, in the words of the documentation and from the handler's side.
+//! The policies that cover what a handler saw, in the words of the documentation and from the handler's side.
 //!
 //! Nothing here knows how the limiter does it: not its matcher, nor its keys, nor where it looks for a preflight.
 
@@ -71,7 +71,7 @@ pub(crate) struct Judge<'a> {
     passed: HashMap<Caller, Passed>,
 }
 
-/// Whom a policy, by its place, is asked for; nobody, if no handler knows the caller.
+/// The place of a policy, and the caller for whom it is asked; `None` if no handler knows the caller.
 type Caller = (usize, Option<Vec<u8>>);
 
 #[derive(Default)]
@@ -147,7 +147,7 @@ impl<'a> Judge<'a> {
             return None;
         }
         let has_come = !rule.per_message || run.messages > 0;
-        // Who cannot be told is on no list, and shares a budget.
+        // A caller that cannot be identified is on no list, and shares a budget.
         let is_told = !taken.clone().any(|taken| is_shared(&taken.key)) && !reading.contains(&None);
         if rule.favours.is_some() && is_known && is_only(REFUSED) && is_told && has_come {
             return wrong(Kind::Admitted(who), format!("{run:?}"), vec![number]);
@@ -171,7 +171,7 @@ impl<'a> Judge<'a> {
         callers.sort();
         callers.dedup();
         for caller in callers {
-            // A caller whom some handlers know is not nobody, and nobody passes for nothing where that is the rule.
+            // A caller that some handlers know has an identity. Without one, a caller is free where that is the rule.
             if caller.is_none() && (is_known || !must_be_charged) {
                 continue;
             }

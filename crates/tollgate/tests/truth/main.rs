@@ -30,9 +30,9 @@ mod weaknesses;
 
 use campaign::Campaign;
 
-/// So many requests in every run, each of them decided by memory and answered by axum or tonic without a socket.
+/// The requests of every run, each of them decided by memory and answered by axum or tonic without a socket.
 const REQUESTS: usize = 110_000;
-/// So many more over a socket, as hyper reads them: written byte by byte in HTTP/1.1, and frame by frame in HTTP/2.
+/// Further requests over a socket, as hyper reads them: written byte by byte in HTTP/1.1, and frame by frame in HTTP/2.
 const OVER_SOCKETS: usize = 3_000;
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) enum ExemptBy {
     Header,
 }
 
-/// How a policy knows its favourite, and whom it refuses.
+/// The way in which a policy knows its favourite, and the caller that it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Favours {
     Lists,
@@ -128,7 +128,7 @@ impl Rule {
             3..=6 => rule.routes = draw_some(rng, &ROUTES),
             _ => rule.grpc = draw_some(rng, &GRPC),
         }
-        // What stands in a path is known where the policy says which path, and where axum has matched it.
+        // An identity in a path is known where the policy names the path, and where axum has matched it.
         if rule.who == Who::Path {
             rule.routes = if rng.bool() {
                 ITEMS.to_vec()
@@ -176,7 +176,7 @@ impl Rule {
             .iter()
             .map(|name| Self::draw(rng, name))
             .collect();
-        // Callers who are refused show nothing more: in most services nobody is.
+        // Refused callers show nothing more, so most services refuse none.
         if rng.u8(0..4) != 0 {
             for rule in &mut rules {
                 rule.limit = PLENTY;
@@ -206,7 +206,7 @@ impl Rule {
         }
         named.favours = draw_favours(rng, named.who).filter(|_| rng.bool());
         rules.push(named);
-        // Outside of a router nobody knows yet where it leads.
+        // Outside of a router the route is not known yet.
         if spec.around == Around::Service {
             for rule in &mut rules {
                 if rule.who == Who::Path {

@@ -1,6 +1,6 @@
 //! Proxies between callers and the service, and what callers write to be taken for others.
 //!
-//! What the limiter reads out of a header is not asked here: a proxy knows who is connected to it, and says so to the handlers.
+//! The limiter's own reading of a header is not asked here: a proxy knows its peer, and names it to the handlers.
 
 use std::net::IpAddr;
 

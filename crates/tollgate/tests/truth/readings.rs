@@ -1,4 +1,4 @@
-//! Whom the extractors of handlers take a caller for.
+//! The caller as the extractors of handlers see it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -239,7 +239,7 @@ async fn json(parts: &Parts, body: &Bytes) -> Reading {
         Some(Value::Number(user)) if user.is_u64() || user.is_i64() => {
             Some(text(Some(&user.to_string())))
         }
-        // Nobody's name.
+        // No caller has this name.
         Some(_) => None,
     };
     let mut found = Vec::new();
@@ -259,7 +259,7 @@ fn host(said: Option<String>) -> Option<Vec<u8>> {
     text(Some(name.trim_end_matches('.')))
 }
 
-/// The address of whoever is connected, to the service or to a proxy that speaks for it. IPv6 counts by networks of 64 bits.
+/// The address of the peer, of the service or of a proxy that speaks for it. IPv6 counts by networks of 64 bits.
 fn peer(parts: &Parts) -> Vec<u8> {
     let set = parts.extensions.get::<PeerAddr>().map(|peer| peer.0);
     let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>();
@@ -273,7 +273,7 @@ fn peer(parts: &Parts) -> Vec<u8> {
     }
 }
 
-/// Each of the one with each of the other. Whoever has no name in one of them has none at all.
+/// Each of the one with each of the other. A caller without a name in one of them has none at all.
 fn joined(one: &Reading, other: &Reading) -> Reading {
     let pairs = one
         .iter()

@@ -33,7 +33,7 @@ use crate::policies::{NAMED, Rule};
 use crate::proxies::Proxies;
 use crate::readings::{self, Who};
 
-/// How much of a body is read for keys that stand in it.
+/// The bytes of a body that are read for keys that stand in it.
 pub(crate) const BUFFER: usize = 256;
 /// The policies of annotated handlers.
 pub(crate) const ANNOTATED: &str = "annotated";
@@ -49,7 +49,7 @@ pub(crate) struct Spec {
     pub(crate) proxies: Proxies,
 }
 
-/// Where the layer is put.
+/// The place of the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
     /// `router.layer(..)`, which stands around the fallbacks too.
@@ -238,7 +238,7 @@ impl Wiring<'_> {
         };
         if spec.buffers_bodies {
             let buffers = BufferBodyLayer::new(BUFFER);
-            // Inside of a router's own layers nobody else has to be told.
+            // Inside of a router's own layers no other service has to know.
             let service = service.map_request(|request: http::Request<_>| request.map(Body::new));
             return BoxCloneSyncService::new(buffers.layer(service));
         }

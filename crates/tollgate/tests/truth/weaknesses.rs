@@ -13,7 +13,7 @@ use crate::readings;
 /// The faults of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weakness {
-    /// Whatever looks like a preflight is free, a call of gRPC's and a handler that answers it among them.
+    /// A request that looks like a preflight is free, also as a call of gRPC's and if a handler answers it.
     LooksLikeAPreflight,
     /// A POST below the path of gRPC's health service is free, whatever answers it.
     LooksLikeAHealthCheck,

@@ -50,11 +50,11 @@ impl Reach {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "six bits are left")]
-    pub(super) const fn exponent(self) -> u8 {
+    pub(crate) const fn exponent(self) -> u8 {
         (self.0 >> PARTS) as u8
     }
 
-    pub(super) const fn thirty_seconds(self) -> u8 {
+    pub(crate) const fn thirty_seconds(self) -> u8 {
         let [low, _] = self.0.to_le_bytes();
         low & 31
     }

@@ -16,7 +16,7 @@ pub(super) struct Standing {
     pub(super) remaining: u64,
     /// Whole seconds until it is full again or, to a refused caller, until it comes back.
     pub(super) seconds: u64,
-    /// No time can be told: the request costs more than a full budget holds, or nobody knows when what is held is given back.
+    /// No time can be told: the request costs more than a full budget holds, or others hold what it needs.
     pub(super) is_timeless: bool,
     /// The exact time.
     wait: Duration,

@@ -15,21 +15,21 @@ use tokio::time::{Instant, timeout};
 use super::{FoundTier, Tier, TierTable, TierUnknown};
 use crate::Key;
 
-/// How long a request waits for an answer.
+/// The time that a request waits for an answer.
 pub(super) const DEADLINE: Duration = Duration::from_millis(250);
 /// The number of deadlines that an answer may take. No request waits so long, but the next one finds the answer.
 const PATIENCE: u32 = 10;
-/// How long an identity is not asked for after a failure.
+/// The time for which an identity is not asked for after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
 /// The number of failures in a row that are an outage. One identity is then asked for in each [`BACK_OFF`].
 const OUTAGE: u32 = 5;
-/// How long the log hears of no further outage.
+/// The time for which the log hears of no further outage.
 const QUIET: Duration = Duration::from_secs(60);
 /// The most identities that are remembered: about a megabyte.
 const MOST: usize = 10_000;
 /// Of full memory so many are looked at for the one that was asked for longest ago, which goes.
 const SAMPLE: usize = 16;
-/// How many are asked for at a time.
+/// The number of identities that are asked for at a time.
 const MOST_AT_A_TIME: usize = 1_024;
 
 pub(super) type TierLookup = dyn Fn(Key) -> AnswerFuture + Send + Sync;
@@ -51,9 +51,9 @@ pub(super) struct TierCache {
 #[derive(Default)]
 pub(super) struct Memory {
     identities: HashMap<Key, Identity>,
-    /// How many are being asked for.
+    /// The number of identities that are being asked for.
     at_a_time: usize,
-    /// How many have been asked for, ever: each has a number.
+    /// The number of identities that were ever asked for: each has a number.
     asked: u64,
     failures_in_a_row: u32,
     /// While that is so, no other identity is asked for.
@@ -162,7 +162,7 @@ impl TierCache {
             tracing::warn!(
                 policy = self.policy,
                 error,
-                "tiers cannot be asked for: what was known before holds, and for others what `Tiers::unknown` says"
+                "tiers cannot be asked for: what was known before holds, and for others what `Tiers::on_unknown` says"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Which tiers share a state, and which have one of their own.
+//! The tiers that share a state, and those that have one of their own.
 //!
 //! The state of a bucket is a time. One that takes a day to drain looks like a clock that was put back to a quota whose
 //! bucket drains in seconds: that quota would cut it to what it can owe itself, and most of the day would be forgiven. So
@@ -119,7 +119,7 @@ fn in_order(one: &Bucket<'_>, other: &Bucket<'_>, own_us: Option<u128>) -> Order
         .then_with(|| one.tier.cmp(other.tier))
 }
 
-/// How long a full budget takes to refill; nothing of algorithms whose states are counts.
+/// The time in which a full budget refills; `None` for algorithms whose states are counts.
 fn drain_us(limit: &Limit) -> Option<u128> {
     let quota = &limit.quota;
     let takes = || {

@@ -38,6 +38,19 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
     let tag = reader.byte().unwrap();
     let whole = |reader: &mut Reader<'_>| reader.whole().unwrap();
     let ends = match unit {
+        Unit::Gcra if tag == 177 => {
+            let tag = reader.byte().unwrap();
+            let at = whole(&mut reader) + 1;
+            // The rest, its mark and the thirty-seconds of a debt, the last turn, the mark of the gaps, and the gaps.
+            reader.u56().unwrap();
+            reader.u56().unwrap();
+            reader.u16().unwrap();
+            let gaps = usize::from(reader.byte().unwrap());
+            let mut behind = Reader(&reader.0[22 * gaps..]);
+            let last = behind.u56().unwrap_or(0);
+            let cell = 1 << (tag & 63).max(10);
+            (at.max(last) / cell + 1) * cell
+        }
         Unit::Gcra => {
             let at = whole(&mut reader);
             let at = at + u64::from(!reader.0.is_empty());

@@ -89,9 +89,19 @@ impl World {
 
 #[test]
 fn what_is_no_state_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
+    decides_on_garbled_states(Calls::Any);
+}
+
+/// With turns and free places in them.
+#[test]
+fn what_is_no_queue_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
+    decides_on_garbled_states(Calls::Waiting);
+}
+
+fn decides_on_garbled_states(calls: Calls) {
     let server = Standalone::start();
     let seed = super::seed();
-    let mut world = World::new(&server, seed, Calls::Any);
+    let mut world = World::new(&server, seed, calls);
     let mut random = Random::of_seed(seed);
     let (mut taken, mut left) = (0, 0);
     for _ in 0..400 {

@@ -42,7 +42,7 @@ struct Fleet {
 }
 
 /// One request in the words of the model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Wish {
     Decide(Vec<(bool, String, Quota, u64, Mode)>),
     Release(String, u64),
@@ -184,6 +184,31 @@ impl Fleet {
         let quota = Concurrent::at_most(self.random.of(&[3, 20, 20, 20])).into();
         let cost = self.random.of(&[1, 1, 1, 2, 3]);
         Wish::Decide(vec![(true, name, quota, cost, Mode::Enforce)])
+    }
+
+    /// Equal wishes, which travel as one: of one key, in numbers on either side of what a byte can count, or of several keys.
+    fn equal_wishes(&mut self) -> Vec<Wish> {
+        let mut wish = self.usual_wish(1);
+        if let Wish::Decide(wanted) = &mut wish {
+            let (_, _, quota, cost, _) = &mut wanted[0];
+            if self.random.below(2) == 0 {
+                *quota = Concurrent::at_most(1_000).into();
+            }
+            *cost = self.random.of(&[*cost, *cost, *cost, 0]);
+        }
+        if self.random.below(2) == 0 {
+            return vec![wish; self.random.of(&[2, 5, 30, 255, 256, 510, 600])];
+        }
+        let keys = 2 + self.random.index(2);
+        let of = |name: &&str| match wish.clone() {
+            Wish::Decide(mut wanted) => {
+                (*name).clone_into(&mut wanted[0].1);
+                Wish::Decide(wanted)
+            }
+            Wish::Release(_, n) => Wish::Release((*name).to_owned(), n),
+            other => other,
+        };
+        KEYS[..keys].iter().map(of).collect()
     }
 
     fn note(&mut self, what: &'static str) {
@@ -329,12 +354,15 @@ impl Fleet {
                 None => self.wish(),
             })
             .collect();
+        if self.random.below(8) == 0 {
+            wishes = self.equal_wishes();
+        }
         wishes.sort_by_key(|wish| matches!(wish, Wish::Tell(..)));
         self.call(from, &wishes);
     }
 
-    /// The outcomes by the script, with the positions of their requests.
-    fn ask(&mut self, from: From, wishes: &[Wish]) -> Vec<(usize, Outcome)> {
+    /// The outcomes by the script, with the positions of their requests, and the units of others that it made free.
+    fn ask(&mut self, from: From, wishes: &[Wish]) -> (Vec<(usize, Outcome)>, u64) {
         let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
         let (plan, mut call) = Plan::of(&requests);
         let keys = call.keys.len();
@@ -373,29 +401,36 @@ impl Fleet {
         };
         assert!(length < 64 + 64 * keys, "{length} bytes for {keys} keys");
         let reply = Reply::parse(value).unwrap();
+        let mut reclaimed = 0;
         for (name, held) in names.into_iter().zip(held_by_caller(&reply, keys)) {
+            reclaimed += held.map_or(0, |held| held.reclaimed);
             match held.and_then(|held| held.place) {
                 Some(place) => _ = self.places.insert((from.holder, name), place),
                 None if are_told => self.note("usual with a place"),
                 None => {}
             }
         }
-        replay(&reply, &plan, keys, |position| &requests[position]).unwrap()
+        let outcomes = replay(&reply, &plan, keys, |position| &requests[position]).unwrap();
+        (outcomes, reclaimed)
     }
 
     fn call(&mut self, from: From, wishes: &[Wish]) {
-        let outcomes = self.ask(from, wishes);
+        let (outcomes, reclaimed) = self.ask(from, wishes);
         let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
         let names: BTreeSet<String> = { requests.iter() }
             .flat_map(|request| &request.names)
             .map(|name| String::from_utf8(name.clone()).unwrap())
             .filter(|name| !name.starts_with("budget"))
             .collect();
-        let mut working = HashMap::new();
+        let (mut working, mut free) = (HashMap::new(), 0);
         for name in &names {
             let key = self.keys.entry(name.clone()).or_default();
-            key.at(self.now / 1_000, from);
+            free += key.at(self.now / 1_000, from);
             working.insert(name.clone(), key.total());
+        }
+        assert_eq!(reclaimed, free, "{wishes:?} by {from:?}");
+        if free > 0 {
+            self.note("reclaimed");
         }
         for (position, outcome) in outcomes {
             let expected = self.expect(from, &wishes[position], &mut working);
@@ -491,6 +526,7 @@ fn what_is_held_is_what_the_model_holds() {
         "told",
         "void",
         "reset",
+        "reclaimed",
     ] {
         assert!(fleet.happened.contains_key(what), "{what} never happened");
     }
@@ -585,7 +621,7 @@ fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
             // Where the entry of a state would stand, and does in some of these.
             fleet.places.insert((holder, b"one".to_vec()), 1);
 
-            let outcomes = fleet.ask(from, &wishes);
+            let outcomes = fleet.ask(from, &wishes).0;
 
             for (position, outcome) in outcomes {
                 let kind = outcome.map_err(|error| error.kind());
@@ -604,7 +640,7 @@ fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
     for wishes in (0..9).flat_map(|_| [vec![wish("one")], vec![wish("one"), wish("other")]]) {
         fleet.places.insert((holder, b"one".to_vec()), 1);
 
-        let outcomes = fleet.ask(from, &wishes);
+        let outcomes = fleet.ask(from, &wishes).0;
 
         for (position, outcome) in outcomes {
             let kind = outcome.map_err(|error| error.kind()).err();

@@ -365,6 +365,76 @@ fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
     }
 }
 
+/// A special path knows no turns: it would deny who may wait, and forget who waits. So it takes no charge of a quota under which
+/// requests may wait, alone or beside one of a quota that counts the same, and no state with the first byte of a queue.
+#[test]
+fn no_path_takes_a_charge_that_may_wait_or_a_state_in_whose_queue_somebody_waits() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Any);
+    let us = Duration::from_micros;
+    for plain in [
+        Quota::new(1, us(1)).burst(2_000),
+        Quota::new(2, us(3)).burst(1_300),
+    ] {
+        // given budgets that are used up, and others for whose next unit somebody waits already
+        let waits = plain.wait_up_to(us(1_000));
+        let whole = plain.capacity();
+        let one = |quota: Quota, cost, key| request(&[quota], &[cost], Mode::Enforce, &[key]);
+        let both = |quotas: [Quota; 2]| request(&quotas, &[1; 2], Mode::Enforce, &KEYS);
+        let used_up = KEYS.map(|key| one(plain, whole, key));
+        let (_, points) = world.left_by(NOW, &used_up.each_ref(), &[None, None]);
+        let waited = KEYS.map(|key| one(waits, 1, key));
+        let found = |states: Vec<Option<(Vec<u8>, i64)>>| {
+            let bytes = |state: Option<(Vec<u8>, i64)>| state.map(|(bytes, _)| bytes);
+            states.into_iter().map(bytes).collect::<Vec<_>>()
+        };
+        let points = found(points);
+        let (_, queues) = world.left_by(NOW, &waited.each_ref(), &points);
+        let queues = found(queues);
+        let first = |state: &Option<Vec<u8>>| state.as_ref().unwrap()[0];
+        assert_eq!(queues.iter().map(first).collect::<Vec<_>>(), [177; 2]);
+        // And what begins like a queue, and is else the state of a budget that has room.
+        let short = |length: usize| {
+            let mut state = state_of(NOW, None);
+            state[0] = 177;
+            state.resize(length, 0);
+            vec![Some(state); 2]
+        };
+        let foreign = [9, 16].map(short);
+
+        // when charges that may wait, and others, ask in a call of each path: with the number of those that pass
+        let calls = [
+            (1, vec![one(waits, 1, KEYS[0])]),
+            (2, KEYS.map(|key| one(waits, 1, key)).into()),
+            (1, vec![both([waits, waits])]),
+            (2, vec![both([waits, waits]), both([waits, waits])]),
+            (0, vec![both([plain, waits])]),
+            (0, vec![both([waits, plain])]),
+            (1, vec![both([plain, plain]), both([waits, waits])]),
+            (0, vec![one(plain, 1, KEYS[0])]),
+            (0, KEYS.map(|key| one(plain, 1, key)).into()),
+            (0, vec![both([plain, plain])]),
+        ];
+        for (passed, requests) in &calls {
+            for states in [&points, &queues] {
+                let [own, general] = world.by_both_paths(NOW, requests, states);
+
+                assert_eq!(own, general, "{plain}, {requests:?} on {states:?}");
+                assert_eq!(own.0, *passed, "{plain}, {requests:?} on {states:?}");
+            }
+            // then nobody changes what is no state
+            for states in &foreign {
+                let [own, general] = world.by_both_paths(NOW, requests, states);
+
+                assert_eq!(own, general, "{plain}, {requests:?} on {states:?}");
+                assert_eq!(own.0, 0, "{plain}, {requests:?} on {states:?}");
+                let left = own.1.into_iter().map(|state| state.map(|(_, bytes)| bytes));
+                assert_eq!(left.collect::<Vec<_>>(), *states, "{plain}, {requests:?}");
+            }
+        }
+    }
+}
+
 /// Many of them are longer than any charge of a bucket.
 #[test]
 fn many_requests_by_other_rules_are_decided_by_these() {

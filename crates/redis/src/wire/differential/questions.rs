@@ -86,6 +86,12 @@ fn families() -> Vec<Vec<Quota>> {
     }
     let log = |limit| other(limit, 500, Algorithm::SlidingLog);
     families.push(vec![log(4), log(30)]);
+    let wait = us(400);
+    families.push(vec![
+        gcra(7, 1_000, 2).wait_up_to(wait),
+        gcra(10, 1_000, 1).wait_up_to(wait),
+        gcra(7, 1_000, 3),
+    ]);
     families
 }
 
@@ -127,6 +133,8 @@ pub(super) enum Calls {
     AtBoundaries,
     /// For few buckets, most of whose charges are given back while others are still to drain.
     Settled,
+    /// For few buckets whose requests may wait for their turn, and leave before it or are given back after it.
+    Waiting,
 }
 
 pub(super) struct Questions {
@@ -156,6 +164,29 @@ impl Questions {
             families = vec![
                 vec![gcra(10, 1_000_000, 400)],
                 vec![gcra(7, 1_000_000, 300), gcra(7, 1_000_000, 30)],
+            ];
+        }
+        if calls == Calls::Waiting {
+            let waiting = |limit, period, burst, wait| {
+                let quota = Quota::new(limit, Duration::from_micros(period)).burst(burst);
+                quota.wait_up_to(Duration::from_micros(wait))
+            };
+            families = vec![
+                vec![waiting(10, 1_000_000, 1, 3_000_000)],
+                vec![waiting(7, 1_000_000, 5, 20_000_000)],
+                // Others wait for less, or not at all, or count in other fractions.
+                vec![
+                    waiting(7, 1_000_000, 5, 20_000_000),
+                    waiting(7, 1_000_000, 30, 1_000_000),
+                    waiting(7, 1_000_000, 5, 20_000_000).waiting_at_most(Duration::ZERO),
+                    waiting(19, 1_000_000, 3, 9_000_000),
+                    Quota::new(7, Duration::from_secs(1)).burst(5),
+                    Quota::new(10, Duration::from_secs(60)).burst(8),
+                ],
+                vec![
+                    waiting(3, 1, 30, 300),
+                    waiting(1_000_003, 86_400_000_000, 9, 86_000_000),
+                ],
             ];
         }
         let scopes = families
@@ -190,7 +221,7 @@ impl Questions {
         let (size, usual) = self.next_calls();
         if self.calls == Calls::AtBoundaries {
             self.step_over_boundaries();
-        } else if self.calls == Calls::Settled {
+        } else if matches!(self.calls, Calls::Settled | Calls::Waiting) {
             self.step_a_little();
         } else if usual.is_none() || self.random.below(3) == 0 {
             self.move_time();
@@ -205,7 +236,7 @@ impl Questions {
             let is_usual = match self.calls {
                 Calls::Any => self.random.below(2) == 0,
                 Calls::Alone => self.random.below(8) > 0,
-                Calls::AtBoundaries | Calls::Settled => false,
+                Calls::AtBoundaries | Calls::Settled | Calls::Waiting => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -219,7 +250,7 @@ impl Questions {
                 (1, usual)
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
-            Calls::Settled => (self.random.of(&[1, 2, 5]), None),
+            Calls::Settled | Calls::Waiting => (self.random.of(&[1, 2, 5]), None),
         }
     }
 
@@ -256,7 +287,7 @@ impl Questions {
     }
 
     fn request(&mut self, usual: Option<Usual>) -> Request {
-        let is_settled = self.calls == Calls::Settled;
+        let is_settled = matches!(self.calls, Calls::Settled | Calls::Waiting);
         let share = if is_settled { 2 } else { 4 };
         let settle = usual.is_none() && !self.receipts.is_empty() && self.random.below(share) == 0;
         if settle {
@@ -314,7 +345,7 @@ impl Questions {
 
     fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {
         let family = self.random.index(self.families.len());
-        let is_settled = self.calls == Calls::Settled;
+        let is_settled = matches!(self.calls, Calls::Settled | Calls::Waiting);
         let key = Key::from(self.random.below(if is_settled { 1 } else { 3 }));
         let quota = self.random.of(&self.families[family]);
         let cost = self
@@ -326,7 +357,11 @@ impl Questions {
             cost
         };
         let modes = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe];
-        let mode = self.random.of(&modes);
+        let mode = if self.calls == Calls::Waiting && !self.flips(8) {
+            Mode::Enforce
+        } else {
+            self.random.of(&modes)
+        };
         (self.scopes[family], quota, key, cost, mode)
     }
 

@@ -1,4 +1,4 @@
-//! Policies for messages that make no sense, or that nobody enforces.
+//! Policies for messages that make no sense, or that no layer enforces.
 
 use tollgate::key::Global;
 use tollgate::{

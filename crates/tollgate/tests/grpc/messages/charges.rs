@@ -1,7 +1,9 @@
 //! The charges of messages, and the callers that pay.
 
+use std::sync::{Arc, Mutex};
+
 use tollgate::key::{Global, Metadata};
-use tollgate::{Key, Limiter, Messages, OnMissing, Policy, Quota, Tiers, key};
+use tollgate::{Cause, Event, Key, Limiter, Messages, OnMissing, Policy, Quota, Tiers, key};
 use tollgate_testkit::shop::Order;
 use tonic::Code;
 
@@ -66,6 +68,27 @@ async fn calls_and_messages_are_charged_by_whom_they_concern() {
 }
 
 #[tokio::test]
+async fn an_observer_hears_of_each_message() {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&events);
+    let limiter = Limiter::builder()
+        .policy(three(Messages::received().end_stream()))
+        .observe(move |event: &Event<'_>| {
+            let is_denied = event.verdict().unwrap().is_denied();
+            heard.lock().unwrap().push((event.cause(), is_denied));
+        })
+        .build()
+        .unwrap();
+    let (mut client, _, _) = served(&limiter).await;
+
+    client.upload(orders(4)).await.unwrap_err();
+
+    let mut expected = [(Cause::Backend, false); 4];
+    expected[3].1 = true;
+    assert_eq!(*events.lock().unwrap(), expected);
+}
+
+#[tokio::test]
 async fn names_keys_tiers_lists_trial_and_costs_are_as_for_requests() {
     let tenant = |policy: Policy| {
         policy
@@ -105,7 +128,7 @@ async fn names_keys_tiers_lists_trial_and_costs_are_as_for_requests() {
         }
     }
 
-    // Whoever does not say who they are is refused at once.
+    // A caller without an identity is refused at once.
     let limiter = limiter(tenant(three(Messages::received())));
     let (mut client, shop, _) = served(&limiter).await;
     let refused = client.upload(orders(1)).await.unwrap_err();

@@ -51,13 +51,13 @@ async fn a_message_larger_than_a_full_budget_passes_in_parts_or_ends_the_stream(
         Policy::new("bytes", quota).per_message(messages.by_bytes())
     };
 
-    // What is received is paced: 15,000 bytes at 100,000 a second.
+    // Received messages are paced: 15,000 bytes at 100,000 a second.
     let start = Instant::now();
     let (mut client, _, _) = served(&limiter(bytes(Messages::received()))).await;
     assert_eq!(client.place(large()).await.unwrap().into_inner().count, 1);
     assert!(start.elapsed() >= Duration::from_millis(150));
 
-    // What is sent never stops within a message: one of two bytes and five does not fit into six.
+    // Sent messages never stop half-way: one of two bytes and five does not fit into six.
     let policy =
         Policy::new("bytes", Quota::per_second(6)).per_message(Messages::sent().by_bytes());
     let (mut client, _, _) = served(&limiter(policy)).await;
@@ -87,7 +87,7 @@ async fn chat(
 #[tokio::test]
 async fn a_caller_who_goes_away_while_held_back_leaves_nothing_behind() {
     for messages in [Messages::received(), Messages::sent()] {
-        // given a connection on which somebody has spoken
+        // given a connection that has been used
         let limiter = limiter(three(messages));
         let (mut client, _, _) = served(&limiter).await;
         let tasks = || Handle::current().metrics().num_alive_tasks();
@@ -106,7 +106,7 @@ async fn a_caller_who_goes_away_while_held_back_leaves_nothing_behind() {
         assert!(tasks() > before);
         drop((sender, held));
 
-        // then nobody waits any more, and what was held back is not charged
+        // then no task waits any more, and the messages that were held back are not charged
         let gone = async {
             while tasks() > before {
                 yield_now().await;

@@ -1,5 +1,5 @@
 //! Callers that go on sending small messages, each in a frame of its own, into a stream that is held back. h2 closes a connection
-//! with too many small frames that nobody reads, and flow control lets far more of them come.
+//! with too many small frames that are not read, and flow control lets far more of them come.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn small() -> Order {
 }
 const SMALL: usize = 15;
 
-/// So many orders, one after the other as fast as they are taken, and how many were taken.
+/// A stream of `count` orders, one after the other as fast as they are taken, and the number that was taken.
 fn flood(order: Order, count: usize) -> (ReceiverStream<Order>, Arc<AtomicUsize>) {
     let (sender, to_send) = mpsc::channel(1);
     let taken = Arc::new(AtomicUsize::new(0));

@@ -265,7 +265,7 @@ async fn messages_in_base64_are_charged_within_the_layer_that_decodes_them() {
     assert_eq!(answer.headers()["grpc-status"], "8");
     assert_eq!(shop.received(), ALLOWED);
 
-    // What that layer does not take for its own is none of its own for tonic either.
+    // Tonic, too, does not take the content types that this layer leaves alone.
     let headers = [("content-type", "application/grpc-web-TEXT")];
     drop(send(uri, Method::POST, &headers, messages()).await);
     assert_eq!(shop.received(), ALLOWED);

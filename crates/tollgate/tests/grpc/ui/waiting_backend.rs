@@ -1,7 +1,7 @@
 //! An interceptor cannot wait, and a backend that does is refused before anything runs.
 
 use tollgate::{
-    Answer, Backend, Charge, Decide, Key, Limiter, Policy, Quota, RateLimitInterceptor, Receipt,
+    Answer, Backend, Charge, Decision, Key, Limiter, Policy, Quota, RateLimitInterceptor, Receipt,
     Scope,
 };
 
@@ -9,7 +9,7 @@ use tollgate::{
 struct Elsewhere;
 
 impl Backend for Elsewhere {
-    fn decide(&self, _: &[Charge<'_>]) -> Decide {
+    fn decide(&self, _: &[Charge<'_>]) -> Answer<Decision> {
         Answer::later(async { unreachable!() })
     }
 

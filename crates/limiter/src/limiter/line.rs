@@ -1,0 +1,262 @@
+//! Requests that were taken and wait for their turn.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::{Instant, Sleep, sleep};
+use tollgate_core::{Answer, BackendError, Decision, FailureKind, Quota, Receipt};
+
+use super::plan::Entries;
+use super::{Limiter, Plan, Rejection};
+
+/// Most services have fewer requests under way.
+pub(super) const MAX_WAITING: usize = 10_000;
+
+/// The requests of one limiter that wait, or may have to when the backend answers.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    length: AtomicUsize,
+    is_closed: AtomicBool,
+    closing: Arc<Notify>,
+}
+
+impl Line {
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+}
+
+/// A place in the line, which ends with its owner.
+pub(super) struct Place(Limiter);
+
+impl Place {
+    /// `None` if the line is full or closed, or if there is no runtime whose timer could tell the turn.
+    pub(super) fn take(limiter: &Limiter) -> Option<Self> {
+        let line = &limiter.0.line;
+        if line.is_closed() || Handle::try_current().is_err() {
+            return None;
+        }
+        let most = limiter.0.terms.max_waiting;
+        let longer = |length| (length < most).then_some(length + 1);
+        let taken = (line.length).fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+        taken.is_ok().then(|| Self(limiter.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.line.length.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
+    }
+}
+
+/// A request whose charges were taken and that goes on when its turn comes. Dropped before that, it gives the charges back.
+pub(super) struct Turn {
+    plan: Plan,
+    decision: Decision,
+    place: Place,
+    timer: Pin<Box<Sleep>>,
+    closing: Pin<Box<OwnedNotified>>,
+    /// True if the request goes on, so that nothing is given back.
+    is_kept: bool,
+}
+
+impl Turn {
+    /// The wait is counted from now, when the answer has arrived.
+    pub(super) fn new(plan: Plan, decision: Decision, place: Place) -> Self {
+        let closing = Arc::clone(&place.0.0.line.closing).notified_owned();
+        give_back(&place.0, &plan, &decision, Quota::is_held);
+        Self {
+            timer: Box::pin(sleep(decision.wait())),
+            closing: Box::pin(closing),
+            plan,
+            decision,
+            place,
+            is_kept: false,
+        }
+    }
+
+    /// Ready when the turn has come, or when the line was closed and the request is refused.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Rejection>> {
+        if self.timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        // The notice was made before the line is looked at, so that it is not missed.
+        let closes = self.closing.as_mut().poll(cx).is_ready();
+        if closes || self.place.0.0.line.is_closed() {
+            let error = BackendError::new(FailureKind::Unready, "nobody may wait any longer");
+            return Poll::Ready(Err(Rejection::Unavailable(error)));
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Asks for what is held, which was not held while the request waited; `None` if nothing is.
+    pub(super) fn decide_held(&self) -> Option<Answer<Decision>> {
+        let (limiter, entries) = (&self.place.0, self.plan.entries());
+        entries.with_charges(|charges| {
+            let held = charges.iter().filter(|charge| charge.quota.is_held());
+            let held: SmallVec<[_; 4]> = held.copied().collect();
+            (!held.is_empty()).then(|| limiter.0.backend.decide(&held))
+        })
+    }
+
+    /// Enters the decision on what is held in place of the earlier one.
+    pub(super) fn enter_held(&mut self, held: &Decision) {
+        let mut latest = held.verdicts().iter().enumerate();
+        let mut verdicts = Vec::with_capacity(self.decision.verdicts().len());
+        let limits = self.plan.entries().quotas();
+        let decided = limits.zip(self.decision.verdicts()).enumerate();
+        for (position, ((limit, ..), verdict)) in decided {
+            let newer = if limit.quota.is_held() {
+                latest.next()
+            } else {
+                None
+            };
+            verdicts.push(match newer {
+                Some((position, verdict)) => (held.verdict_at(position), *verdict),
+                None => (self.decision.verdict_at(position), *verdict),
+            });
+        }
+        self.decision = Decision::apart(held.is_admitted(), verdicts);
+    }
+
+    /// Lets the request go on.
+    pub(super) fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+/// Gives back the charges under quotas for which `gives` holds.
+#[cold]
+pub(super) fn give_back(
+    limiter: &Limiter,
+    plan: &Plan,
+    decision: &Decision,
+    gives: fn(&Quota) -> bool,
+) {
+    plan.entries().with_charges(|charges| {
+        let decided = charges.iter().zip(decision.verdicts()).enumerate();
+        for (position, (charge, verdict)) in decided.filter(|(_, (charge, _))| gives(charge.quota))
+        {
+            if let Some(receipt) = Receipt::of(charge, verdict, decision.verdict_at(position)) {
+                let taken = receipt.cost();
+                limiter.give_back(receipt, taken);
+            }
+        }
+    });
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let limiter = &self.place.0;
+            give_back(limiter, &self.plan, &self.decision, |quota| {
+                !quota.is_held()
+            });
+            limiter
+                .0
+                .observers
+                .left(self.plan.entries(), &self.decision);
+        }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn")
+            .field("decision", &self.decision)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Limiter {
+    /// The number of requests that wait for their turn, those included whose decision is still under way and may be to wait.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// // For metrics.
+    /// assert_eq!(Limiter::from(Quota::per_second(10)).waiting(), 0);
+    /// ```
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.line.length.load(Ordering::Relaxed)
+    }
+
+    /// Lets nobody wait from now on: a request that waits for its turn is refused at once with 503, and one that waits for a place,
+    /// or comes later and would have to wait, with 429. A server calls it when it shuts down and should not take as long as the longest wait. A server that does not call it
+    /// drains the line: each request goes on when its turn comes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let quota = Quota::per_minute(1).wait_up_to(Duration::from_secs(300));
+    /// let limiter = Limiter::from(Policy::new("mail", quota));
+    /// assert!(limiter.acquire("mail", "alice").await?.is_allowed());
+    ///
+    /// limiter.stop_waiting();
+    /// assert!(!limiter.acquire("mail", "alice").await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    pub fn stop_waiting(&self) {
+        self.0.line.is_closed.store(true, Ordering::Relaxed);
+        self.0.line.closing.notify_waiters();
+        self.0.places.wake_all();
+    }
+
+    /// Asks the backend about a request that has a place in the line, and may wait until `deadline` at the latest.
+    pub(super) fn decide_by(
+        &self,
+        entries: Entries<'_>,
+        deadline: Option<Instant>,
+    ) -> Answer<Decision> {
+        let Some(deadline) = deadline else {
+            return self.decide(entries);
+        };
+        let patience = deadline.saturating_duration_since(Instant::now());
+        entries.with_charges(|charges| {
+            let limited = |quota: &Quota| quota.waiting_at_most(patience);
+            let quotas: Vec<_> = charges.iter().map(|charge| limited(charge.quota)).collect();
+            let mut charges = charges.to_vec();
+            for (charge, quota) in charges.iter_mut().zip(&quotas) {
+                charge.quota = quota;
+            }
+            self.0.backend.decide(&charges)
+        })
+    }
+
+    /// Asks the backend about a request that may wait, if there is room in the line.
+    pub(super) fn decide_in_line(
+        &self,
+        entries: Entries<'_>,
+        deadline: Option<Instant>,
+    ) -> (Answer<Decision>, Option<Place>) {
+        let place = Place::take(self);
+        let now = || Some(Instant::now());
+        let deadline = if place.is_some() { deadline } else { now() };
+        (self.decide_by(entries, deadline), place)
+    }
+}

@@ -1,0 +1,395 @@
+//! Requests that wait for their turn: two processes, one server, and what happens to it meanwhile.
+//!
+//! The server's time stands still where a test counts, so that the turns are exact on a busy machine. Those who wait do so by
+//! their own timers.
+
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::PATIENT;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tollgate::{CheckOutcome, Limiter, Policy};
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::Standalone;
+
+const QUOTA: &str = "20/s burst 1 wait 2s";
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// The requests of a full budget: one at once, and those in line.
+const MOST: u32 = 41;
+
+/// The server's time at first, in µs.
+const NOW_US: u64 = 2_000_000_000_000_000;
+
+/// A process of the fleet.
+struct Process {
+    limiter: Limiter,
+    backend: RedisBackend,
+}
+
+impl Process {
+    async fn start(server: &Standalone, quota: &str, clock: Option<&str>) -> Self {
+        // In order: requests of one process are decided as they come.
+        let builder = RedisBackend::builder(&server.url()).connections(1);
+        let mut builder = builder.deadline(PATIENT);
+        if let Some(clock) = clock {
+            builder = builder.clock(clock);
+        }
+        let backend = builder.connect().await.unwrap();
+        let limiter = Limiter::builder().policy(Policy::new("smooth", quota));
+        let limiter = limiter.backend(backend.clone()).build().unwrap();
+        Self { limiter, backend }
+    }
+
+    async fn acquire(&self) -> CheckOutcome {
+        acquire(&self.limiter).await
+    }
+
+    /// The time for which the next request waits, in intervals of [`QUOTA`].
+    async fn next_waits(&self) -> u128 {
+        let acquired = self.acquire().await;
+        assert!(acquired.is_allowed());
+        intervals(acquired.waited())
+    }
+
+    /// A request that has been decided when this returns, and waits. It ends with the time that it waited.
+    async fn one_waits(&self, server: &Standalone) -> JoinHandle<Duration> {
+        let before = calls(server);
+        let limiter = self.limiter.clone();
+        let waits = tokio::spawn(async move {
+            let (asked_at, acquired) = (Instant::now(), acquire(&limiter).await);
+            assert!(acquired.is_allowed() && acquired.undecided().is_none());
+            assert!(asked_at.elapsed() >= acquired.waited(), "before its turn");
+            acquired.waited()
+        });
+        until(|| calls(server) > before).await;
+        waits
+    }
+
+    /// The number of those that pass, of so many that come at once.
+    async fn pass_of(&self, count: usize) -> u32 {
+        let mut asking = JoinSet::new();
+        for _ in 0..count {
+            let limiter = self.limiter.clone();
+            asking.spawn(async move { acquire(&limiter).await.is_allowed() });
+        }
+        let answers = asking.join_all().await.into_iter();
+        answers.map(u32::from).sum()
+    }
+}
+
+async fn acquire(limiter: &Limiter) -> CheckOutcome {
+    limiter.acquire("smooth", "alice").await.unwrap()
+}
+
+/// Two processes on a server whose time stands still.
+async fn two(server: &Standalone, quota: &str) -> (Process, Process) {
+    set_clock(server, NOW_US);
+    let start = || Process::start(server, quota, Some("clock"));
+    (start().await, start().await)
+}
+
+fn set_clock(server: &Standalone, us: u64) {
+    let answer = server.command(&["SET", "clock", &us.to_string()]);
+    assert_eq!(answer, "+OK\r\n");
+}
+
+/// The calls of the script, by the server's own account.
+fn calls(server: &Standalone) -> u64 {
+    let info = server.command(&["INFO", "commandstats"]);
+    let mut lines = info.lines();
+    let calls = lines.find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENT * 4, waiting).await.expect("it comes");
+}
+
+/// A time as a number of whole intervals.
+fn intervals(time: Duration) -> u128 {
+    assert_eq!(time.as_micros() % INTERVAL.as_micros(), 0, "{time:?}");
+    time.as_micros() / INTERVAL.as_micros()
+}
+
+async fn leaves(waits: JoinHandle<Duration>) {
+    waits.abort();
+    let left = timeout(PATIENT, waits).await.expect("it leaves at once");
+    assert!(left.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn two_processes_share_one_line_in_which_each_turn_is_taken_once() {
+    const ASKED: u32 = 60;
+
+    let server = Standalone::start();
+    let (one, other) = two(&server, QUOTA).await;
+    let mut asking = Vec::new();
+    for n in 0..ASKED {
+        let process = if n % 2 == 0 { &one } else { &other };
+        let limiter = process.limiter.clone();
+        asking.push(tokio::spawn(async move {
+            let (asked_at, acquired) = (Instant::now(), acquire(&limiter).await);
+            assert!(asked_at.elapsed() >= acquired.waited(), "before its turn");
+            acquired
+        }));
+    }
+
+    let (mut turns, mut denied) = ([Vec::new(), Vec::new()], 0);
+    for (n, asked) in asking.into_iter().enumerate() {
+        let acquired = asked.await.unwrap();
+        if acquired.is_allowed() {
+            turns[n % 2].push(intervals(acquired.waited()));
+        } else {
+            assert_eq!(acquired.waited(), Duration::ZERO);
+            assert!(acquired.retry_after().is_some());
+            denied += 1;
+        }
+    }
+
+    // In the order of arrival within each process.
+    assert!(turns.iter().all(|turns| turns.is_sorted()), "{turns:?}");
+    let mut turns = turns.concat();
+    turns.sort_unstable();
+    assert_eq!(turns, (0..u128::from(MOST)).collect::<Vec<_>>());
+    assert_eq!(denied, ASKED - MOST);
+    let requests = one.backend.stats().requests + other.backend.stats().requests;
+    assert_eq!(requests, u64::from(ASKED));
+}
+
+/// By the server's own time. Whatever keeps the machine busy, a turn comes later by it and never earlier.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_passes_before_the_turn_by_the_servers_own_time() {
+    // The server's clock and this process's are told apart in whole milliseconds.
+    const CLOCKS: Duration = Duration::from_millis(2);
+
+    let server = Standalone::start();
+    let start = || Process::start(&server, QUOTA, None);
+    let processes = [start().await, start().await];
+    let began = Instant::now();
+    let mut asking = JoinSet::new();
+    for n in 0..MOST as usize {
+        let limiter = processes[n % 2].limiter.clone();
+        asking.spawn(async move {
+            assert!(acquire(&limiter).await.is_allowed());
+            began.elapsed()
+        });
+    }
+
+    let mut passed = asking.join_all().await;
+
+    passed.sort_unstable();
+    for (turn, at) in (0..).zip(passed) {
+        assert!(at + CLOCKS >= INTERVAL * turn, "turn {turn} at {at:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_costs_one_call_and_leaving_one_more() {
+    let server = Standalone::start();
+    let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
+    let before = calls(&server);
+    assert!(one.acquire().await.is_allowed());
+    let second = one.one_waits(&server).await;
+    let mut leaving = Vec::new();
+    for _ in 0..3 {
+        leaving.push(one.one_waits(&server).await);
+        leaving.push(other.one_waits(&server).await);
+    }
+    assert_eq!(calls(&server) - before, 8);
+
+    let last = leaving.pop().unwrap();
+    leaves(last).await;
+    until(|| calls(&server) - before == 9).await;
+    assert_eq!(second.await.unwrap(), Duration::from_secs(1));
+    assert_eq!(calls(&server) - before, 9);
+    for waits in leaving {
+        leaves(waits).await;
+    }
+    let requests = || one.backend.stats().requests + other.backend.stats().requests;
+    until(|| requests() == 14).await;
+
+    // Those who leave together may travel together.
+    assert!((10..=14).contains(&(calls(&server) - before)));
+}
+
+#[tokio::test]
+async fn a_turn_that_one_process_leaves_goes_to_the_next_request_of_another() {
+    let server = Standalone::start();
+    // Of a second, so that nobody's turn comes while the test arranges things.
+    let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
+    assert!(one.acquire().await.is_allowed());
+    let second = one.one_waits(&server).await;
+    let third = one.one_waits(&server).await;
+    let fourth = other.one_waits(&server).await;
+
+    let before = calls(&server);
+    leaves(third).await;
+    until(|| calls(&server) > before).await;
+    let next = other.one_waits(&server).await;
+    let last = one.one_waits(&server).await;
+
+    let mut waited = Vec::new();
+    for waits in [second, next, fourth, last] {
+        waited.push(waits.await.unwrap().as_millis());
+    }
+    assert_eq!(waited, [1_000, 2_000, 3_000, 4_000]);
+}
+
+#[tokio::test]
+async fn who_waits_keeps_the_turn_when_the_data_are_lost_and_later_ones_find_a_full_budget() {
+    let server = Standalone::start();
+    let (one, other) = two(&server, QUOTA).await;
+    assert!(one.acquire().await.is_allowed());
+    let second = one.one_waits(&server).await;
+    let third = other.one_waits(&server).await;
+
+    assert_eq!(server.command(&["FLUSHALL"]), "+OK\r\n");
+    set_clock(&server, NOW_US);
+
+    assert_eq!(other.next_waits().await, 0);
+    assert_eq!(one.next_waits().await, 1);
+    assert_eq!(intervals(second.await.unwrap()), 1);
+    assert_eq!(intervals(third.await.unwrap()), 2);
+    // A burst and a line, and no more.
+    assert_eq!(other.pass_of(60).await, MOST - 2);
+    assert_eq!(one.pass_of(10).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_needs_the_server_no_more_and_may_leave_without_it() {
+    let mut server = Standalone::start();
+    let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
+    assert!(one.acquire().await.is_allowed());
+    let second = one.one_waits(&server).await;
+    let third = other.one_waits(&server).await;
+    let mut leaving = Vec::new();
+    for _ in 0..5 {
+        leaving.push(one.one_waits(&server).await);
+    }
+
+    server.kill();
+    for waits in leaving {
+        leaves(waits).await;
+    }
+
+    assert_eq!(second.await.unwrap(), Duration::from_secs(1));
+    assert_eq!(third.await.unwrap(), Duration::from_secs(2));
+    assert_eq!((one.limiter.waiting(), other.limiter.waiting()), (0, 0));
+
+    server.restart();
+    set_clock(&server, NOW_US);
+    for process in [&one, &other] {
+        let decided = async {
+            loop {
+                let asked = process.limiter.check("smooth", "alice").probe().await;
+                if asked.is_ok_and(|asked| asked.undecided().is_none()) {
+                    break;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENT * 4, decided).await.expect("decides again");
+    }
+    assert_eq!(one.acquire().await.waited(), Duration::ZERO);
+    assert_eq!(other.acquire().await.waited(), Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn who_waits_keeps_the_turn_when_the_servers_clock_steps() {
+    const STEP_US: u64 = 10_000_000;
+
+    for (step, next) in [
+        // The line stands further ahead than it did.
+        (NOW_US - 30_000, Some(Duration::from_millis(180))),
+        (NOW_US - STEP_US, None),
+        (NOW_US + STEP_US, Some(Duration::ZERO)),
+    ] {
+        let server = Standalone::start();
+        let (one, other) = two(&server, QUOTA).await;
+        assert!(one.acquire().await.is_allowed());
+        let second = one.one_waits(&server).await;
+        let third = other.one_waits(&server).await;
+
+        set_clock(&server, step);
+
+        let acquired = one.acquire().await;
+        assert_eq!(acquired.is_allowed().then(|| acquired.waited()), next);
+        assert_eq!(intervals(second.await.unwrap()), 1);
+        assert_eq!(intervals(third.await.unwrap()), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_forth_lets_a_burst_and_a_line_through_and_its_way_back_nobody() {
+    const STEP_US: u64 = 10_000_000;
+
+    let server = Standalone::start();
+    let (one, other) = two(&server, QUOTA).await;
+    assert_eq!(one.pass_of(60).await, MOST);
+
+    for _ in 0..2 {
+        set_clock(&server, NOW_US + STEP_US);
+        let passed = other.pass_of(60).await;
+        assert!(passed <= MOST, "{passed}");
+        set_clock(&server, NOW_US);
+        assert_eq!(one.pass_of(60).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_reset_by_another_process_keeps_the_turns_of_those_who_wait() {
+    let server = Standalone::start();
+    let (one, other) = two(&server, QUOTA).await;
+    assert!(one.acquire().await.is_allowed());
+    let second = one.one_waits(&server).await;
+    let third = one.one_waits(&server).await;
+
+    other.limiter.reset("smooth", "alice").await.unwrap();
+
+    assert_eq!(other.next_waits().await, 0);
+    assert_eq!(one.next_waits().await, 1);
+    assert_eq!(intervals(second.await.unwrap()), 1);
+    assert_eq!(intervals(third.await.unwrap()), 2);
+}
+
+#[tokio::test]
+async fn a_deploy_that_replaces_the_quota_keeps_the_turns_of_those_who_wait() {
+    for (quota, next) in [
+        ("20/s burst 1 wait 3s", Some(3)),
+        ("20/s burst 1", None),
+        ("40/s burst 1 wait 2s", Some(3)),
+        ("10/s burst 1 wait 3s", Some(3)),
+    ] {
+        let server = Standalone::start();
+        let (one, other) = two(&server, QUOTA).await;
+        assert!(one.acquire().await.is_allowed());
+        let second = one.one_waits(&server).await;
+        let third = other.one_waits(&server).await;
+
+        // The other process comes later.
+        one.limiter.replace([Policy::new("smooth", quota)]).unwrap();
+
+        let asked = one.limiter.check("smooth", "alice").probe().await;
+        assert!(!asked.unwrap().is_allowed(), "{quota}");
+        if let Some(next) = next {
+            assert_eq!(one.next_waits().await, next, "{quota}");
+        }
+        assert_eq!(intervals(second.await.unwrap()), 1, "{quota}");
+        assert_eq!(intervals(third.await.unwrap()), 2, "{quota}");
+        assert!(other.acquire().await.waited() >= INTERVAL * 3, "{quota}");
+    }
+}

@@ -1,0 +1,66 @@
+//! The memory of those who wait.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::alloc::System;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate::{CheckFuture, Limiter, ManualClock, MemoryBackend, Policy, Quota};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Of one key a thousand may wait, which is the longest wait there is.
+const KEYS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+
+const PER_KEY: usize = 1_000;
+
+const MOST_BYTES: usize = 1_024;
+
+/// One test, because what runs beside it would be counted as well.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_behind() {
+    let quota = Quota::per_second(1).wait_up_to(Duration::from_secs(1_000));
+    let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    let limiter = Limiter::builder().policy(Policy::new("slow", quota));
+    let limiter = limiter.backend(backend).build().unwrap();
+    for key in KEYS {
+        let first = limiter.acquire("slow", key).await.unwrap();
+        assert!(first.is_allowed());
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut line: Vec<Pin<Box<CheckFuture<'_>>>> = Vec::with_capacity(KEYS.len() * PER_KEY);
+
+    let region = Region::new(ALLOCATOR);
+    for key in KEYS {
+        for _ in 0..PER_KEY {
+            let mut waits = Box::pin(limiter.acquire("slow", key).into_future());
+            assert!(waits.as_mut().poll(&mut cx).is_pending());
+            line.push(waits);
+        }
+    }
+    let taken = region.change();
+    let bytes = taken.bytes_allocated - taken.bytes_deallocated;
+
+    assert_eq!(limiter.waiting(), KEYS.len() * PER_KEY);
+    let each = bytes / line.len();
+    assert!(each <= MOST_BYTES, "{each} bytes each");
+
+    line.clear();
+    assert_eq!(limiter.waiting(), 0);
+    let left = region.change();
+    let left = left.bytes_allocated - left.bytes_deallocated;
+    // The state of a key remembers that somebody waited.
+    assert!(
+        left <= KEYS.len() * MOST_BYTES,
+        "{left} bytes are left, of {each} each"
+    );
+}

@@ -1,0 +1,152 @@
+//! Credits, resets, failures and other quotas, while others wait for their turn.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use common::tokio_clock::in_tokio_time;
+use common::{Body, Waiting, at_a_standstill, from};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::timeout;
+use tollgate::key::Global;
+use tollgate::{CheckOutcome, FailureKind, Limiter, OnFailure, Policy, RateLimitLayer, Share};
+use tower::{ServiceBuilder, ServiceExt};
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn limiter(policy: Policy) -> Limiter {
+    let limiter = Limiter::builder().policy(policy).backend(in_tokio_time());
+    limiter.build().unwrap()
+}
+
+fn smooth() -> Limiter {
+    limiter(Policy::new("smooth", "10/s burst 1 wait 2s"))
+}
+
+async fn acquire(limiter: &Limiter) -> CheckOutcome {
+    limiter.acquire("smooth", "alice").await.unwrap()
+}
+
+/// A request that has been decided when this returns, and waits.
+async fn one_waits(limiter: &Limiter) -> JoinHandle<Duration> {
+    let before = limiter.waiting();
+    let waiting = limiter.clone();
+    let waits = tokio::spawn(async move { acquire(&waiting).await.waited() });
+    yield_now().await;
+    assert_eq!(limiter.waiting(), before + 1);
+    waits
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_anybody_waits_a_request_that_has_passed_gives_nothing_back() {
+    for somebody_waits in [true, false] {
+        let limiter = smooth();
+        let first = acquire(&limiter).await;
+        let waits = if somebody_waits {
+            Some(one_waits(&limiter).await)
+        } else {
+            None
+        };
+
+        for receipt in first.into_receipts() {
+            limiter.credit(receipt, 1);
+        }
+
+        let next = acquire(&limiter).await.waited();
+        match waits {
+            Some(waits) => {
+                assert_eq!(waits.await.unwrap(), millis(100));
+                assert_eq!(next, millis(200));
+            }
+            None => assert_eq!(next, Duration::ZERO),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_keeps_the_turns_of_those_who_wait_and_lets_others_pass() {
+    let limiter = smooth();
+    assert!(acquire(&limiter).await.is_allowed());
+    let (second, third) = (one_waits(&limiter).await, one_waits(&limiter).await);
+
+    limiter.reset("smooth", "alice").await.unwrap();
+
+    assert_eq!(acquire(&limiter).await.waited(), Duration::ZERO);
+    assert_eq!(second.await.unwrap(), millis(100));
+    assert_eq!(third.await.unwrap(), millis(200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_in_the_local_share_of_a_budget() {
+    let backend = Waiting::new(at_a_standstill().0);
+    backend.fail_with(Some(FailureKind::Unreachable));
+    backend.gate.add_permits(10);
+    let policy = Policy::new("smooth", "10/s burst 1 wait 2s");
+    let limiter = Limiter::builder()
+        .policy(policy.on_failure(OnFailure::Local(Share::WHOLE)))
+        .backend(backend);
+    let limiter = limiter.build().unwrap();
+
+    let answers = [acquire(&limiter).await, acquire(&limiter).await];
+
+    let allowed = answers.each_ref().map(CheckOutcome::is_allowed);
+    assert_eq!(allowed, [true, false]);
+    assert_eq!(answers.map(|answer| answer.waited()), [Duration::ZERO; 2]);
+    assert_eq!(limiter.waiting(), 0);
+}
+
+/// tower finds the service ready before the request is there, so that one right behind the limiter counts those who wait.
+#[tokio::test(start_paused = true)]
+async fn who_waits_holds_a_permit_of_towers_limit_right_behind() {
+    let limiter = limiter(Policy::new("smooth", "10/s burst 1 wait 2s").key(Global));
+    let answer =
+        async |_: http::Request<Body>| Ok::<_, Infallible>(http::Response::new(Body::default()));
+    let service = ServiceBuilder::new()
+        .layer(RateLimitLayer::new(&limiter))
+        .concurrency_limit(1)
+        .service_fn(answer);
+    let get = || service.clone().oneshot(from("203.0.113.7"));
+    drop(get().await.unwrap());
+    let waits = tokio::spawn(get());
+    yield_now().await;
+    assert_eq!(limiter.waiting(), 1);
+
+    assert!(timeout(millis(50), service.clone().ready()).await.is_err());
+    drop(waits.await.unwrap().unwrap());
+    assert!(service.clone().ready().await.is_ok());
+}
+
+/// Those who wait keep their turns, and the next passes behind them, if the new quota lets it wait so long.
+#[tokio::test(start_paused = true)]
+async fn replaced_quotas_keep_the_turns_of_those_who_wait() {
+    for (quota, next) in [
+        ("10/s burst 1 wait 3s", Some(300)),
+        ("10/s burst 1", None),
+        ("20/s burst 1 wait 2s", Some(300)),
+        ("5/s burst 1 wait 3s", Some(300)),
+    ] {
+        let limiter = smooth();
+        assert!(acquire(&limiter).await.is_allowed());
+        let (second, third) = (one_waits(&limiter).await, one_waits(&limiter).await);
+
+        limiter.replace([Policy::new("smooth", quota)]).unwrap();
+
+        let asked = limiter.check("smooth", "alice").probe().await.unwrap();
+        assert!(!asked.is_allowed(), "{quota}");
+        if let Some(next) = next {
+            let acquired = acquire(&limiter).await;
+            assert_eq!(acquired.waited(), millis(next), "{quota}");
+        }
+        assert_eq!(second.await.unwrap(), millis(100), "{quota}");
+        assert_eq!(third.await.unwrap(), millis(200), "{quota}");
+    }
+}

@@ -1,0 +1,259 @@
+//! Requests that wait beside trials, other limits, failures and other limiters.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::tokio_clock::in_tokio_time;
+use common::{Body, from};
+use http::{HeaderName, Request, Response, StatusCode};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep};
+use tollgate::key::{Global, Header};
+use tollgate::{
+    Answer, Backend, BackendError, Capabilities, Charge, Concurrent, Decision, FailureKind, Key,
+    Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Receipt, Scope,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let limiter = Limiter::builder().policies(policies);
+    limiter.backend(in_tokio_time()).build().unwrap()
+}
+
+/// A request of this user whose handler works for so long.
+fn send(limiter: &Limiter, user: &'static str, works: Duration) -> JoinHandle<StatusCode> {
+    let service =
+        RateLimitLayer::new(limiter).layer(service_fn(move |_: Request<Body>| async move {
+            sleep(works).await;
+            Ok::<_, std::convert::Infallible>(Response::new(Body::default()))
+        }));
+    let mut request = from("203.0.113.7");
+    drop(request.headers_mut().insert("user", user.parse().unwrap()));
+    tokio::spawn(async move { service.oneshot(request).await.unwrap().status() })
+}
+
+async fn remaining(limiter: &Limiter, policy: &str) -> u64 {
+    let probe = limiter.check(policy, Key::global()).probe().await.unwrap();
+    probe.remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_a_place_is_charged_once_under_a_policy_on_trial() {
+    let places = Concurrent::at_most(1).wait_up_to(millis(1_000));
+    for leaves in [false, true] {
+        let limiter = limiter([
+            Policy::new("places", places).key(Global),
+            Policy::new("held-on-trial", Concurrent::at_most(50))
+                .key(Global)
+                .shadow(),
+            Policy::new("quota-on-trial", Quota::per_hour(100))
+                .key(Global)
+                .shadow(),
+        ]);
+        let first = send(&limiter, "a", millis(450));
+        yield_now().await;
+        let second = send(&limiter, "a", millis(10));
+        if leaves {
+            sleep(millis(250)).await;
+            second.abort();
+            assert!(second.await.is_err());
+        } else {
+            assert_eq!(second.await.unwrap(), StatusCode::OK);
+        }
+        assert_eq!(first.await.unwrap(), StatusCode::OK);
+        sleep(millis(1_000)).await;
+
+        assert_eq!(limiter.waiting(), 0);
+        assert_eq!(remaining(&limiter, "held-on-trial").await, 50, "{leaves}");
+        let charged = if leaves { 99 } else { 98 };
+        assert_eq!(remaining(&limiter, "quota-on-trial").await, charged);
+    }
+}
+
+/// The request is refused at last, after the backend was asked about it many times.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_found_no_place_is_charged_once_under_a_policy_on_trial() {
+    let places = Concurrent::at_most(1).wait_up_to(millis(300));
+    let limiter = limiter([
+        Policy::new("places", places).key(Global),
+        Policy::new("held-on-trial", Concurrent::at_most(50))
+            .key(Global)
+            .shadow(),
+        Policy::new("quota-on-trial", Quota::per_hour(100))
+            .key(Global)
+            .shadow(),
+    ]);
+    let first = send(&limiter, "a", millis(450));
+    yield_now().await;
+    let second = send(&limiter, "a", millis(10));
+    assert_eq!(second.await.unwrap(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(first.await.unwrap(), StatusCode::OK);
+
+    assert_eq!(remaining(&limiter, "held-on-trial").await, 50);
+    assert_eq!(remaining(&limiter, "quota-on-trial").await, 98);
+}
+
+/// A caller who has used up a limit of its own does not keep others from the places of all.
+#[tokio::test(start_paused = true)]
+async fn who_lacks_a_place_of_its_own_lets_others_pass() {
+    let user = || Header::new("user");
+    let limiter = limiter([
+        Policy::new("all", Concurrent::at_most(2).wait_up_to(millis(5_000))).key(Global),
+        Policy::new("own", Concurrent::at_most(1).wait_up_to(millis(5_000))).key(user()),
+    ]);
+    let began = Instant::now();
+    let first = send(&limiter, "a", millis(2_000));
+    yield_now().await;
+    let other = send(&limiter, "b", millis(100));
+    yield_now().await;
+    let second = send(&limiter, "a", millis(10));
+    yield_now().await;
+    let third = send(&limiter, "c", millis(10));
+    yield_now().await;
+    assert_eq!(limiter.waiting(), 2);
+
+    assert_eq!(other.await.unwrap(), StatusCode::OK);
+    assert_eq!(third.await.unwrap(), StatusCode::OK);
+    assert_eq!(began.elapsed(), millis(110));
+    assert_eq!(first.await.unwrap(), StatusCode::OK);
+    assert_eq!(second.await.unwrap(), StatusCode::OK);
+    assert_eq!(began.elapsed(), millis(2_010));
+    assert_eq!(limiter.waiting(), 0);
+}
+
+/// The wait for a place does not shorten the one that the quota beside it allows.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_found_a_place_may_wait_for_its_turn_as_long_as_others() {
+    let quota = Quota::per_second(1).wait_up_to(millis(5_000));
+    let places = Concurrent::at_most(1).wait_up_to(millis(200));
+    let limiter = limiter([Policy::new("both", (quota, places))]);
+    let began = Instant::now();
+    let first = limiter.acquire("both", "a").await.unwrap();
+    drop(tokio::spawn(async move {
+        sleep(millis(50)).await;
+        drop(first);
+    }));
+    let second = limiter.acquire("both", "a").await.unwrap();
+    assert!(second.is_allowed());
+    assert_eq!(began.elapsed(), millis(1_000));
+    assert_eq!(second.waited(), millis(1_000));
+    assert_eq!(limiter.waiting(), 0);
+}
+
+/// A backend that fails while it is told to.
+#[derive(Debug)]
+struct Failing(MemoryBackend, Arc<AtomicBool>);
+
+impl Backend for Failing {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        if self.1.load(Ordering::Relaxed) {
+            return Answer::now(Err(BackendError::new(FailureKind::Unreachable, "a test")));
+        }
+        self.0.decide(charges)
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+}
+
+/// The backend fails when the turn has come and a place is asked for: who is refused then gives the turn back.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_undecided_gives_its_turn_back() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let quota = Quota::per_second(10).burst(1).wait_up_to(millis(2_000));
+    let policy = Policy::new("both", (quota, Concurrent::at_most(1)));
+    let limiter = Limiter::builder()
+        .policy(policy.on_failure(OnFailure::Deny))
+        .backend(Failing(in_tokio_time(), Arc::clone(&fails)))
+        .build()
+        .unwrap();
+    drop(limiter.acquire("both", "a").await.unwrap());
+    let waits = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire("both", "a").await.is_err() }
+    });
+    sleep(millis(50)).await;
+    fails.store(true, Ordering::Relaxed);
+    assert!(waits.await.unwrap());
+    fails.store(false, Ordering::Relaxed);
+
+    let next = limiter.acquire("both", "a").await.unwrap();
+    assert_eq!(next.waited(), Duration::ZERO);
+}
+
+/// A limiter further in counts the deadline from when the request came, and not from when it reads it.
+#[tokio::test(start_paused = true)]
+async fn limiters_one_in_another_keep_one_deadline() {
+    let header = HeaderName::from_static("x-timeout-ms");
+    let slow = |name| {
+        let quota = Quota::per_second(1).wait_up_to(millis(5_000));
+        let limiter = Limiter::builder().policy(Policy::new(name, quota).key(Global));
+        let limiter = limiter
+            .deadline_header(header.clone())
+            .backend(in_tokio_time());
+        limiter.build().unwrap()
+    };
+    let (outer, inner) = (slow("outer"), slow("inner"));
+    assert!(
+        outer
+            .acquire("outer", Key::global())
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let service = service_fn(|_: Request<Body>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Body::default()))
+    });
+    let service = RateLimitLayer::new(&outer).layer(RateLimitLayer::new(&inner).layer(service));
+    let began = Instant::now();
+    // Taken a little before the turn of the outer one, so that the inner one would wait almost a second more.
+    let spent = tokio::spawn({
+        let inner = inner.clone();
+        async move {
+            sleep(millis(900)).await;
+            inner
+                .acquire("inner", Key::global())
+                .await
+                .unwrap()
+                .is_allowed()
+        }
+    });
+    let mut request = from("203.0.113.7");
+    drop(
+        request
+            .headers_mut()
+            .insert(header, "1200".parse().unwrap()),
+    );
+    let answer = service.oneshot(request).await.unwrap();
+    assert!(spent.await.unwrap());
+    assert_eq!(
+        (answer.status(), began.elapsed()),
+        (StatusCode::TOO_MANY_REQUESTS, millis(1_000))
+    );
+}

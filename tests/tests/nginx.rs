@@ -1,0 +1,215 @@
+//! Requests wait as behind a real nginx with the same settings: the same pass, the same are refused, in the same order.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::Instant;
+use tollgate::{Event, Limiter, Policy, RateLimitLayer, key};
+use tollgate_testkit::Nginx;
+
+/// Ten a second.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// nginx's clock ticks in milliseconds, and is read before a request and before an answer.
+const TICKS: Duration = Duration::from_millis(5);
+
+/// The number of requests that come at once.
+const REQUESTS: usize = 25;
+
+/// `limit_req` with `rate=10r/s`, Tollgate's words for the same, and the numbers of those that pass at once, and that pass at all.
+const FORMS: [(&str, &str, &str, usize, usize); 4] = [
+    ("/none", "", "10/s burst 1", 1, 1),
+    ("/wait", "burst=20", "10/s burst 1 wait 2s", 1, 21),
+    ("/nodelay", "burst=20 nodelay", "10/s burst 21", 21, 21),
+    (
+        "/delay",
+        "burst=20 delay=8",
+        "10/s burst 9 wait 1200ms",
+        9,
+        21,
+    ),
+];
+
+fn nginx() -> Nginx {
+    let location = |(path, form, ..): &(&str, &str, &str, usize, usize)| {
+        format!("location {path} {{ limit_req zone=z {form}; empty_gif; }}")
+    };
+    let locations: Vec<_> = FORMS.iter().map(location).collect();
+    let http = "limit_req_zone $uri$arg_k zone=z:1m rate=10r/s; limit_req_status 429;";
+    Nginx::start(http, &locations.join("\n"))
+}
+
+/// A server, and the number of requests that it has decided, if it tells.
+#[derive(Debug)]
+struct Served {
+    name: &'static str,
+    address: SocketAddr,
+    decided: Option<Arc<AtomicUsize>>,
+}
+
+async fn tollgate() -> Served {
+    let policies = FORMS.map(|(path, _, quota, ..)| {
+        let policy = Policy::new(&path[1..], quota);
+        policy.route(path).key(key::Query::new("k"))
+    });
+    let decided: Arc<AtomicUsize> = Arc::default();
+    let counter = Arc::clone(&decided);
+    let limiter = Limiter::builder().policies(policies);
+    let limiter = limiter.observe(move |_: &Event<'_>| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    let limiter = limiter.build().unwrap();
+    let app = FORMS.iter().fold(Router::new(), |app, (path, ..)| {
+        app.route(path, get(|| async {}))
+    });
+    let app = app.layer(RateLimitLayer::new(limiter));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Served {
+        name: "Tollgate",
+        address,
+        decided: Some(decided),
+    }
+}
+
+/// The number of the request, the status, and the time since the first was sent.
+type Answer = (usize, u16, Duration);
+
+/// The answers to requests that are sent at once, each over a connection of its own, in the order in which they come. nginx reads
+/// them in the order in which they were sent. The tasks of a Rust server need not, so that each request is decided before the next
+/// is sent.
+async fn rush(served: &Served, uri: &str) -> Vec<Answer> {
+    let mut connections = Vec::new();
+    for _ in 0..REQUESTS {
+        connections.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    let request = format!("GET {uri} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let sent_at = Instant::now();
+    for connection in &mut connections {
+        let decided = || {
+            served
+                .decided
+                .as_ref()
+                .map(|all| all.load(Ordering::SeqCst))
+        };
+        let before = decided();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        while before.is_some() && decided() == before {
+            yield_now().await;
+        }
+    }
+    let mut answers = JoinSet::new();
+    for (number, mut connection) in connections.into_iter().enumerate() {
+        answers.spawn(async move {
+            let mut start = [0; "HTTP/1.1 200".len()];
+            connection.read_exact(&mut start).await.unwrap();
+            let at = sent_at.elapsed();
+            let status = std::str::from_utf8(&start[9..]).unwrap();
+            (number, status.parse().unwrap(), at)
+        });
+    }
+    let mut answers = answers.join_all().await;
+    answers.sort_by_key(|(.., at)| *at);
+    answers
+}
+
+/// The results of a rush: who passes at once, who passes later in the order of the answers, and who is refused.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    at_once: Vec<usize>,
+    later: Vec<usize>,
+    refused: Vec<usize>,
+}
+
+impl Outcome {
+    fn of(answers: &[Answer], at_once: usize) -> Self {
+        let with = |wanted: u16| {
+            let answers = answers
+                .iter()
+                .filter(move |(_, status, _)| *status == wanted);
+            answers.map(|(number, ..)| *number)
+        };
+        let mut passed: Vec<_> = with(200).collect();
+        let later = passed.split_off(at_once.min(passed.len()));
+        passed.sort_unstable();
+        let mut refused: Vec<_> = with(429).collect();
+        refused.sort_unstable();
+        Self {
+            at_once: passed,
+            later,
+            refused,
+        }
+    }
+
+    /// The first come first, and those who wait in the order in which they came.
+    fn expected(at_once: usize, all: usize) -> Self {
+        Self {
+            at_once: (0..at_once).collect(),
+            later: (at_once..all).collect(),
+            refused: (all..REQUESTS).collect(),
+        }
+    }
+}
+
+/// When those passed who waited.
+fn turns(answers: &[Answer], at_once: usize) -> Vec<Duration> {
+    let passed = answers.iter().filter(|(_, status, _)| *status == 200);
+    passed.skip(at_once).map(|(.., at)| *at).collect()
+}
+
+/// Says whether three of four answers come about an interval after the one before.
+fn are_spaced(turns: &[Duration]) -> bool {
+    let gaps = turns.windows(2).map(|pair| pair[1] - pair[0]);
+    let good = gaps.filter(|gap| *gap > INTERVAL / 2 && *gap < INTERVAL * 3 / 2);
+    4 * good.count() >= 3 * turns.len().saturating_sub(1)
+}
+
+/// A busy machine may take so long to send a rush that a turn comes meanwhile, and may hear of answers late and in another order.
+/// Such a rush is sent again, as another caller. Nobody may ever pass too early.
+#[tokio::test]
+async fn the_same_requests_pass_in_the_same_order_as_behind_nginx() {
+    let nginx = nginx();
+    let behind_nginx = Served {
+        name: "nginx",
+        address: nginx.address(),
+        decided: None,
+    };
+    for served in [behind_nginx, tollgate().await] {
+        let name = served.name;
+        for (path, form, quota, at_once, all) in FORMS {
+            let mut caller = 0;
+            loop {
+                caller += 1;
+                let answers = rush(&served, &format!("{path}?k={caller}")).await;
+                let turns = turns(&answers, at_once);
+                for (n, turn) in (1..).zip(&turns) {
+                    let earliest = (INTERVAL * n).saturating_sub(TICKS);
+                    assert!(*turn >= earliest, "{name}, {quota}: {turn:?} for turn {n}");
+                }
+                let outcome = Outcome::of(&answers, at_once);
+                let expected = Outcome::expected(at_once, all);
+                if outcome == expected && are_spaced(&turns) {
+                    break;
+                }
+                assert!(
+                    caller < 10,
+                    "{name}, {form:?}, {quota}: {outcome:?} at {turns:?}"
+                );
+            }
+        }
+    }
+}
