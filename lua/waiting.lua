@@ -202,13 +202,12 @@ local function waiting(read, ahead, stands, is_before, less, leave)
       free(state, quota, from, from_rest, now + to, to_rest)
       return true
     end
-    -- Nothing stands behind it: the queue ends earlier, before the gaps that it now ends with.
+    -- Nothing stands behind it: the queue ends earlier, before the gap that it now ends with. No two gaps touch.
     local gaps = gaps_of(state, quota)
     local last = gaps[#gaps]
-    while last and last.to == from and last.to_rest == from_rest do
+    if last and last.to == from and last.to_rest == from_rest then
       from, from_rest = last.from, last.from_rest
       gaps[#gaps] = nil
-      last = gaps[#gaps]
     end
     leave(state, quota, ahead_of(quota, from, from_rest))
     return true

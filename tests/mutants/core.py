@@ -39,6 +39,10 @@ ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "target/mutants/tree"
 EXPLAINED = Path(__file__).with_name("explained.txt")
 SUITES = ["tollgate_core", "oracle", "properties"]
+# The properties of turns, which notice a mutant of these files long before the others have run.
+TURNS, OF_TURNS = ["turns::", "waiting::"], ["waiting.rs", "queue.rs", "notes.rs"]
+# The files, and the part of a mutant's name that limits it to what core's own tests are about: of quotas and verdicts the waits.
+FILES = {"algorithm/**": "", "quota.rs": "wait", "verdict.rs": "wait"}
 
 # A mutant may loop for ever, which counts as noticed: after this many times the duration of the suite without one.
 PATIENCE = 10
@@ -63,8 +67,11 @@ pub(crate) mod mutant {
 
 
 def mutants():
-    command = ["cargo", "mutants", "--package", "tollgate-core", "--file", "crates/core/src/algorithm/**", "--list", "--json"]
+    command = ["cargo", "mutants", "--package", "tollgate-core", "--list", "--json"]
+    for file in FILES:
+        command += ["--file", f"crates/core/src/{file}"]
     listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+    listed = [mutant for mutant in listed if FILES.get(Path(mutant["file"]).name, "") in mutant["name"]]
     for number, mutant in enumerate(listed, 1):
         mutant["number"] = number
     return listed
@@ -187,12 +194,12 @@ def built_alone(mutant):
     return found
 
 
-def is_noticed(program, number, patience):
+def is_noticed(program, number, patience, tests=()):
     """Says whether a test fails (the first is enough), or does not end."""
     environment = dict(os.environ, TOLLGATE_MUTANT=str(number), PROPTEST_FAILURE_PERSISTENCE="off")
     environment["CARGO_MANIFEST_DIR"] = str(COPY / "crates/core")
     run = subprocess.Popen(
-        [program],
+        [program, *tests],
         cwd=COPY / "crates/core",
         env=environment,
         start_new_session=True,
@@ -271,6 +278,10 @@ def main():
         def noticed(suite):
             return is_noticed(programs[suite], mutant["number"], patience[suite])
 
+        if Path(mutant["file"]).name in OF_TURNS and not is_explained(mutant):
+            suite = "properties"
+            if is_noticed(programs[suite], mutant["number"], patience[suite], TURNS):
+                return mutant, suite
         # The properties take a minute, and do not notice explained mutants either.
         suites = SUITES[:2] if is_explained(mutant) else SUITES
         by = next((suite for suite in suites if noticed(suite)), None)

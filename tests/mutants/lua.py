@@ -55,6 +55,7 @@ SUITES = [
     ("tollgate_redis", ("wire::differential::garbled::",), None),
     ("tollgate_redis", ("wire::differential::",), None),
     ("standalone", (), None),
+    ("waiting", (), None),
     ("conformance_redis", (), None),
 ]
 # An explained mutant runs against this many of them: the others take much longer.
@@ -64,6 +65,8 @@ LOOKS = 4
 FIRST, LAST = SUITES[:6], SUITES[6:]
 # What is held has a differential of its own, which the others of the first do not touch.
 HELD = ("tollgate_redis", ("wire::differential::held::",), "2000")
+# And so have turns.
+TURNS = ("tollgate_redis", ("wire::differential::turns_", "wire::differential::lines::"), None)
 
 # A token, and its replacements.
 SWAPS = [
@@ -120,7 +123,8 @@ def changed(line):
 def first_of(mutant):
     """The suites that it runs against first."""
     suites = FIRST[:LOOKS] if is_explained(mutant) else FIRST
-    return [HELD, *suites] if mutant[0].startswith("held") else suites
+    own = {"held": [HELD], "waiting": [TURNS]}
+    return own.get(re.split(r"[._]", mutant[0])[0], []) + suites
 
 
 def mutants(tree, only):
@@ -144,7 +148,8 @@ def script(tree, name, number, mutant):
 def executables(folder):
     """The test programs, built once and taken aside: the script is read when they run."""
     wanted = sorted({program for program, _, _ in SUITES})
-    command = ["cargo", "test", "--workspace", "--all-features", "--no-run", "--message-format=json"]
+    packages = ["--package", "tollgate-redis", "--package", "tollgate-tests"]
+    command = ["cargo", "test", *packages, "--all-features", "--no-run", "--message-format=json"]
     command += ["--lib"] + [word for suite in wanted if suite != "tollgate_redis" for word in ("--test", suite)]
     built = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     found = {}
@@ -249,7 +254,7 @@ def main():
         def twice(mutant, suite):
             return noticed_by(mutant, [suite]) and noticed_by(mutant, [suite])
 
-        prepare([HELD, *FIRST])
+        prepare([HELD, TURNS, *FIRST])
         table, left = {name: Counter() for name in tree}, []
         for done, (mutant, by) in enumerate(pool.map(first, chosen), 1):
             if by:

@@ -13,10 +13,9 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::PATIENT;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
-use tollgate::{CheckOutcome, Limiter, Policy};
+use common::line::{NOW_US, Process, acquire, leaves, set_clock, until};
+use tokio::task::JoinSet;
+use tollgate::Policy;
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -26,80 +25,22 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The requests of a full budget: one at once, and those in line.
 const MOST: u32 = 41;
 
-/// The server's time at first, in µs.
-const NOW_US: u64 = 2_000_000_000_000_000;
-
-/// A process of the fleet.
-struct Process {
-    limiter: Limiter,
-    backend: RedisBackend,
+async fn start(server: &Standalone, quota: &str) -> Process {
+    let builder = RedisBackend::builder(&server.url()).clock("clock");
+    Process::connect(builder, quota).await
 }
 
-impl Process {
-    async fn start(server: &Standalone, quota: &str, clock: Option<&str>) -> Self {
-        // In order: requests of one process are decided as they come.
-        let builder = RedisBackend::builder(&server.url()).connections(1);
-        let mut builder = builder.deadline(PATIENT);
-        if let Some(clock) = clock {
-            builder = builder.clock(clock);
-        }
-        let backend = builder.connect().await.unwrap();
-        let limiter = Limiter::builder().policy(Policy::new("smooth", quota));
-        let limiter = limiter.backend(backend.clone()).build().unwrap();
-        Self { limiter, backend }
-    }
-
-    async fn acquire(&self) -> CheckOutcome {
-        acquire(&self.limiter).await
-    }
-
-    /// The time for which the next request waits, in intervals of [`QUOTA`].
-    async fn next_waits(&self) -> u128 {
-        let acquired = self.acquire().await;
-        assert!(acquired.is_allowed());
-        intervals(acquired.waited())
-    }
-
-    /// A request that has been decided when this returns, and waits. It ends with the time that it waited.
-    async fn one_waits(&self, server: &Standalone) -> JoinHandle<Duration> {
-        let before = calls(server);
-        let limiter = self.limiter.clone();
-        let waits = tokio::spawn(async move {
-            let (asked_at, acquired) = (Instant::now(), acquire(&limiter).await);
-            assert!(acquired.is_allowed() && acquired.undecided().is_none());
-            assert!(asked_at.elapsed() >= acquired.waited(), "before its turn");
-            acquired.waited()
-        });
-        until(|| calls(server) > before).await;
-        waits
-    }
-
-    /// The number of those that pass, of so many that come at once.
-    async fn pass_of(&self, count: usize) -> u32 {
-        let mut asking = JoinSet::new();
-        for _ in 0..count {
-            let limiter = self.limiter.clone();
-            asking.spawn(async move { acquire(&limiter).await.is_allowed() });
-        }
-        let answers = asking.join_all().await.into_iter();
-        answers.map(u32::from).sum()
-    }
-}
-
-async fn acquire(limiter: &Limiter) -> CheckOutcome {
-    limiter.acquire("smooth", "alice").await.unwrap()
+/// The time for which the next request waits, in intervals of [`QUOTA`].
+async fn next_waits(process: &Process) -> u128 {
+    let acquired = process.acquire().await;
+    assert!(acquired.is_allowed());
+    intervals(acquired.waited())
 }
 
 /// Two processes on a server whose time stands still.
 async fn two(server: &Standalone, quota: &str) -> (Process, Process) {
     set_clock(server, NOW_US);
-    let start = || Process::start(server, quota, Some("clock"));
-    (start().await, start().await)
-}
-
-fn set_clock(server: &Standalone, us: u64) {
-    let answer = server.command(&["SET", "clock", &us.to_string()]);
-    assert_eq!(answer, "+OK\r\n");
+    (start(server, quota).await, start(server, quota).await)
 }
 
 /// The calls of the script, by the server's own account.
@@ -110,25 +51,10 @@ fn calls(server: &Standalone) -> u64 {
     calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
 }
 
-async fn until(mut is_so: impl FnMut() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENT * 4, waiting).await.expect("it comes");
-}
-
 /// A time as a number of whole intervals.
 fn intervals(time: Duration) -> u128 {
     assert_eq!(time.as_micros() % INTERVAL.as_micros(), 0, "{time:?}");
     time.as_micros() / INTERVAL.as_micros()
-}
-
-async fn leaves(waits: JoinHandle<Duration>) {
-    waits.abort();
-    let left = timeout(PATIENT, waits).await.expect("it leaves at once");
-    assert!(left.unwrap_err().is_cancelled());
 }
 
 #[tokio::test]
@@ -177,8 +103,8 @@ async fn nobody_passes_before_the_turn_by_the_servers_own_time() {
     const CLOCKS: Duration = Duration::from_millis(2);
 
     let server = Standalone::start();
-    let start = || Process::start(&server, QUOTA, None);
-    let processes = [start().await, start().await];
+    let connect = || Process::connect(RedisBackend::builder(&server.url()), QUOTA);
+    let processes = [connect().await, connect().await];
     let began = Instant::now();
     let mut asking = JoinSet::new();
     for n in 0..MOST as usize {
@@ -203,11 +129,11 @@ async fn a_wait_costs_one_call_and_leaving_one_more() {
     let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
     let before = calls(&server);
     assert!(one.acquire().await.is_allowed());
-    let second = one.one_waits(&server).await;
+    let second = one.one_waits().await;
     let mut leaving = Vec::new();
     for _ in 0..3 {
-        leaving.push(one.one_waits(&server).await);
-        leaving.push(other.one_waits(&server).await);
+        leaving.push(one.one_waits().await);
+        leaving.push(other.one_waits().await);
     }
     assert_eq!(calls(&server) - before, 8);
 
@@ -232,15 +158,15 @@ async fn a_turn_that_one_process_leaves_goes_to_the_next_request_of_another() {
     // Of a second, so that nobody's turn comes while the test arranges things.
     let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
     assert!(one.acquire().await.is_allowed());
-    let second = one.one_waits(&server).await;
-    let third = one.one_waits(&server).await;
-    let fourth = other.one_waits(&server).await;
+    let second = one.one_waits().await;
+    let third = one.one_waits().await;
+    let fourth = other.one_waits().await;
 
     let before = calls(&server);
     leaves(third).await;
     until(|| calls(&server) > before).await;
-    let next = other.one_waits(&server).await;
-    let last = one.one_waits(&server).await;
+    let next = other.one_waits().await;
+    let last = one.one_waits().await;
 
     let mut waited = Vec::new();
     for waits in [second, next, fourth, last] {
@@ -254,14 +180,14 @@ async fn who_waits_keeps_the_turn_when_the_data_are_lost_and_later_ones_find_a_f
     let server = Standalone::start();
     let (one, other) = two(&server, QUOTA).await;
     assert!(one.acquire().await.is_allowed());
-    let second = one.one_waits(&server).await;
-    let third = other.one_waits(&server).await;
+    let second = one.one_waits().await;
+    let third = other.one_waits().await;
 
     assert_eq!(server.command(&["FLUSHALL"]), "+OK\r\n");
     set_clock(&server, NOW_US);
 
-    assert_eq!(other.next_waits().await, 0);
-    assert_eq!(one.next_waits().await, 1);
+    assert_eq!(next_waits(&other).await, 0);
+    assert_eq!(next_waits(&one).await, 1);
     assert_eq!(intervals(second.await.unwrap()), 1);
     assert_eq!(intervals(third.await.unwrap()), 2);
     // A burst and a line, and no more.
@@ -274,11 +200,11 @@ async fn who_waits_needs_the_server_no_more_and_may_leave_without_it() {
     let mut server = Standalone::start();
     let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
     assert!(one.acquire().await.is_allowed());
-    let second = one.one_waits(&server).await;
-    let third = other.one_waits(&server).await;
+    let second = one.one_waits().await;
+    let third = other.one_waits().await;
     let mut leaving = Vec::new();
     for _ in 0..5 {
-        leaving.push(one.one_waits(&server).await);
+        leaving.push(one.one_waits().await);
     }
 
     server.kill();
@@ -292,18 +218,8 @@ async fn who_waits_needs_the_server_no_more_and_may_leave_without_it() {
 
     server.restart();
     set_clock(&server, NOW_US);
-    for process in [&one, &other] {
-        let decided = async {
-            loop {
-                let asked = process.limiter.check("smooth", "alice").probe().await;
-                if asked.is_ok_and(|asked| asked.undecided().is_none()) {
-                    break;
-                }
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENT * 4, decided).await.expect("decides again");
-    }
+    one.decides_again().await;
+    other.decides_again().await;
     assert_eq!(one.acquire().await.waited(), Duration::ZERO);
     assert_eq!(other.acquire().await.waited(), Duration::from_secs(1));
 }
@@ -321,8 +237,8 @@ async fn who_waits_keeps_the_turn_when_the_servers_clock_steps() {
         let server = Standalone::start();
         let (one, other) = two(&server, QUOTA).await;
         assert!(one.acquire().await.is_allowed());
-        let second = one.one_waits(&server).await;
-        let third = other.one_waits(&server).await;
+        let second = one.one_waits().await;
+        let third = other.one_waits().await;
 
         set_clock(&server, step);
 
@@ -355,13 +271,13 @@ async fn a_reset_by_another_process_keeps_the_turns_of_those_who_wait() {
     let server = Standalone::start();
     let (one, other) = two(&server, QUOTA).await;
     assert!(one.acquire().await.is_allowed());
-    let second = one.one_waits(&server).await;
-    let third = one.one_waits(&server).await;
+    let second = one.one_waits().await;
+    let third = one.one_waits().await;
 
     other.limiter.reset("smooth", "alice").await.unwrap();
 
-    assert_eq!(other.next_waits().await, 0);
-    assert_eq!(one.next_waits().await, 1);
+    assert_eq!(next_waits(&other).await, 0);
+    assert_eq!(next_waits(&one).await, 1);
     assert_eq!(intervals(second.await.unwrap()), 1);
     assert_eq!(intervals(third.await.unwrap()), 2);
 }
@@ -377,8 +293,8 @@ async fn a_deploy_that_replaces_the_quota_keeps_the_turns_of_those_who_wait() {
         let server = Standalone::start();
         let (one, other) = two(&server, QUOTA).await;
         assert!(one.acquire().await.is_allowed());
-        let second = one.one_waits(&server).await;
-        let third = other.one_waits(&server).await;
+        let second = one.one_waits().await;
+        let third = other.one_waits().await;
 
         // The other process comes later.
         one.limiter.replace([Policy::new("smooth", quota)]).unwrap();
@@ -386,7 +302,7 @@ async fn a_deploy_that_replaces_the_quota_keeps_the_turns_of_those_who_wait() {
         let asked = one.limiter.check("smooth", "alice").probe().await;
         assert!(!asked.unwrap().is_allowed(), "{quota}");
         if let Some(next) = next {
-            assert_eq!(one.next_waits().await, next, "{quota}");
+            assert_eq!(next_waits(&one).await, next, "{quota}");
         }
         assert_eq!(intervals(second.await.unwrap()), 1, "{quota}");
         assert_eq!(intervals(third.await.unwrap()), 2, "{quota}");

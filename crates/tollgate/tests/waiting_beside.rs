@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use tollgate::key::{Global, Header};
 use tollgate::{
     Answer, Backend, BackendError, Capabilities, Charge, Concurrent, Decision, FailureKind, Key,
-    Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Receipt, Scope,
+    Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Receipt, Scope, Tiers,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -104,6 +104,55 @@ async fn a_request_that_found_no_place_is_charged_once_under_a_policy_on_trial()
 
     assert_eq!(remaining(&limiter, "held-on-trial").await, 50);
     assert_eq!(remaining(&limiter, "quota-on-trial").await, 98);
+}
+
+/// What is only on trial keeps nobody from waiting.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_a_policy_on_trial_would_refuse_waits_for_a_place() {
+    let places = Concurrent::at_most(1).wait_up_to(millis(1_000));
+    let limiter = limiter([
+        Policy::new("on-trial", Quota::per_hour(1))
+            .key(Global)
+            .shadow(),
+        Policy::new("places", places).key(Global),
+    ]);
+    let began = Instant::now();
+    let first = send(&limiter, "a", millis(40));
+    yield_now().await;
+    let second = send(&limiter, "a", millis(10));
+    assert_eq!(first.await.unwrap(), StatusCode::OK);
+    assert_eq!(second.await.unwrap(), StatusCode::OK);
+    assert_eq!(began.elapsed(), millis(50));
+}
+
+/// The tier of a request is looked up first. Others have begun to wait meanwhile, and it stands behind them.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_tier_is_asked_for_stands_behind_those_who_wait_for_a_place() {
+    let asked = |_: Key| async {
+        sleep(millis(10)).await;
+        Ok::<_, &'static str>(Some("any"))
+    };
+    let tiers = Tiers::by_async(Duration::from_secs(60), asked).tier("any", Quota::per_hour(99));
+    let limiter = limiter([
+        Policy::new("all", Concurrent::at_most(2).wait_up_to(millis(1_000))).key(Global),
+        Policy::new("own", Quota::per_hour(9))
+            .key(Header::new("user"))
+            .tiers(tiers),
+    ]);
+    let began = Instant::now();
+    let held = limiter.check("all", Key::global()).await.unwrap();
+    let light = send(&limiter, "a", millis(10));
+    // One place is left, and two are asked for.
+    let heavy = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire("all", Key::global()).cost(2).await.unwrap() }
+    });
+    sleep(millis(100)).await;
+    drop(held);
+
+    assert_eq!(heavy.await.unwrap().waited(), millis(100));
+    assert_eq!(light.await.unwrap(), StatusCode::OK);
+    assert_eq!(began.elapsed(), millis(110));
 }
 
 /// A caller who has used up a limit of its own does not keep others from the places of all.

@@ -23,5 +23,6 @@ mod retry_after;
 #[path = "../support/mod.rs"]
 mod support;
 mod tiers;
+mod turns;
 mod waiting;
 mod worst_case;

@@ -14,7 +14,7 @@ use crate::support::runner::{check, effort, rng, seed};
 
 /// One event of a history.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Event {
     /// Time passes, in sixteenths of the interval.
     Pause(u64),
     Arrive {
@@ -32,24 +32,24 @@ enum Event {
 
 /// A charge that was taken.
 #[derive(Debug)]
-struct Charged {
+pub(crate) struct Charged {
     /// The time at which it passes.
-    turn: u64,
+    pub(crate) turn: u64,
     cost: u64,
     receipt: Option<Receipt>,
 }
 
 /// A bucket with a queue, and what was charged to it.
-struct Line {
-    budget: Budget,
-    now: u64,
+pub(crate) struct Line {
+    pub(crate) budget: Budget,
+    pub(crate) now: u64,
     charged: Vec<Charged>,
     /// The latest turn that was promised to anybody.
     waits_until: u64,
 }
 
 impl Line {
-    fn of(quota: Quota, start: u64) -> Self {
+    pub(crate) fn of(quota: Quota, start: u64) -> Self {
         Self {
             budget: Budget::full(quota),
             now: start,
@@ -59,7 +59,7 @@ impl Line {
     }
 
     /// The turn, if the charge passes.
-    fn arrive(&mut self, cost: u64) -> Option<u64> {
+    pub(crate) fn arrive(&mut self, cost: u64) -> Option<u64> {
         let (verdict, receipt) = self.budget.charge(self.now, cost);
         let turn = self.now + micros(verdict.wait());
         if !verdict.is_allowed() {
@@ -77,7 +77,7 @@ impl Line {
     }
 
     /// Gives back, and says if that was before the turn had come.
-    fn give_back(&mut self, which: usize, cost: u64) -> Option<bool> {
+    pub(crate) fn give_back(&mut self, which: usize, cost: u64) -> Option<bool> {
         let at = self.charged.len().checked_sub(1 + which)?;
         let charged = &mut self.charged[at];
         let receipt = charged.receipt.as_mut()?.split_off(cost);
@@ -93,7 +93,7 @@ impl Line {
         self.budget.debit(self.now, &receipt, cost);
     }
 
-    fn step(&mut self, event: Event) {
+    pub(crate) fn step(&mut self, event: Event) {
         match event {
             Event::Pause(sixteenths) => self.pause(sixteenths),
             Event::Arrive { cost } => {
@@ -112,7 +112,7 @@ impl Line {
     }
 
     /// In no stretch of time does more pass than a burst and what the rate gives in it and in a microsecond.
-    fn is_within_worst_case(&self) -> TestCaseResult {
+    pub(crate) fn is_within_worst_case(&self) -> TestCaseResult {
         let quota = self.budget.quota;
         let period = u128::from(micros(quota.period()));
         let (limit, burst) = (u128::from(quota.limit()), u128::from(quota.capacity()));
@@ -135,7 +135,7 @@ impl Line {
     }
 }
 
-fn events(most: usize) -> impl Strategy<Value = Vec<Event>> {
+pub(crate) fn events(most: usize) -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         3 => prop_oneof![0_u64..40, 0_u64..4].prop_map(Event::Pause),
         6 => costs().prop_map(|cost| Event::Arrive { cost }),
@@ -150,7 +150,7 @@ fn costs() -> impl Strategy<Value = u64> {
 }
 
 /// A small bucket whose charges may wait for some intervals.
-fn waiting() -> impl Strategy<Value = Quota> {
+pub(crate) fn waiting() -> impl Strategy<Value = Quota> {
     let buckets = prop_oneof![
         1 => quotas::tiny_gcra(),
         2 => (1_u64..=9, 1_u64..=7).prop_map(|(limit, burst)| Quota::per_second(limit).burst(burst)),

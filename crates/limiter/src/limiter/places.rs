@@ -254,9 +254,6 @@ async fn stand(
         if limiter.0.line.is_closed() {
             break;
         }
-        if !spot.is_first() {
-            continue;
-        }
         last.withdraw();
         // The wait for a turn is the quota's: only the caller shortens it.
         let answer = limiter.decide_by(last.plan.entries(), deadline).await;

@@ -9,6 +9,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod held;
+pub(crate) mod line;
 pub(crate) mod load;
 pub(crate) mod watch;
 

@@ -118,3 +118,15 @@ impl Parts for u128 {
         (quotient, u64::try_from(self % wide).unwrap_or(0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_more_than_64_bits_is_divided_with_its_rest() {
+        let divisor = NonZero::new(1 << 40).unwrap_or(NonZero::<u64>::MIN);
+        assert_eq!(((1_u128 << 70) + 5).divide(divisor), (1 << 30, 5));
+        assert_eq!(((1_u128 << 50) + 5).divide(divisor), (1 << 10, 5));
+    }
+}

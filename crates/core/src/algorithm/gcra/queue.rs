@@ -197,6 +197,11 @@ mod tests {
     fn gaps_of_another_denominator_and_of_the_past_are_forgotten() {
         let mut queue = freed(&[(10, 20), (30, 40)]);
         assert_eq!(queue.gaps_of(MARK + 1), []);
+        queue.free(MARK, 19, gap(50, 60));
+        assert_eq!(queue.gaps, [gap(10, 20), gap(30, 40), gap(50, 60)]);
+        queue.free(MARK, 20, gap(42, 44));
+        assert_eq!(queue.gaps, [gap(30, 40), gap(42, 44), gap(50, 60)]);
+        let mut queue = freed(&[(10, 20), (30, 40)]);
         queue.free(MARK, 25, gap(50, 60));
         assert_eq!(queue.gaps, [gap(30, 40), gap(50, 60)]);
         queue.free(MARK + 1, 25, gap(70, 80));

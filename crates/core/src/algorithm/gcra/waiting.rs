@@ -99,15 +99,11 @@ impl Gcra {
         };
         let left: u128 = self.left(state, now);
         match end.cmp(&left) {
-            // Nothing stands behind it: the queue ends earlier, before the gaps that it now ends with.
+            // Nothing stands behind it: the queue ends earlier, before the gap that it now ends with. No two gaps touch.
             cmp::Ordering::Equal => {
-                let mut end = gap.start;
-                if let Some(notes) = &mut state.notes {
-                    while let Some(start) = notes.queue.pop_at(self.mark, end) {
-                        end = start;
-                    }
-                }
-                let after = self.ahead(end, now);
+                let notes = state.notes.as_mut();
+                let before = notes.and_then(|notes| notes.queue.pop_at(self.mark, gap.start));
+                let after = self.ahead(before.unwrap_or(gap.start), now);
                 self.leave(state, now, left, after);
             }
             cmp::Ordering::Less => {

@@ -52,7 +52,10 @@ impl World {
         self.call(&requests)
     }
 
-    fn call(&mut self, requests: &[Request]) -> Result<Vec<(usize, Outcome)>, BackendError> {
+    pub(super) fn call(
+        &mut self,
+        requests: &[Request],
+    ) -> Result<Vec<(usize, Outcome)>, BackendError> {
         let (plan, call) = Plan::of(requests);
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.script).arg(call.keys.len());
