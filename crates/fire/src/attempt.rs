@@ -1,7 +1,10 @@
 //! The question and the answer of one attempt, as a client writes them down.
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::{BackendError, Decision, FailureKind, Mode, Verdict};
+use tollgate_core::{
+    BackendError, Charge, Decision, FailureKind, Key, Mode, Quota, Receipt, Scope, Timestamp,
+    Verdict,
+};
 
 /// One budget: a policy of the population, and a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -149,6 +152,9 @@ pub struct AttemptAnswer {
     pub fallback: Option<Fallback>,
     /// The answer over HTTP.
     pub told: Option<HttpAnswer>,
+    /// The time at which it gave its turn back, before that had come.
+    #[serde(default)]
+    pub left_us: Option<u64>,
 }
 
 impl From<Outcome> for AttemptAnswer {
@@ -157,6 +163,7 @@ impl From<Outcome> for AttemptAnswer {
             outcome,
             fallback: None,
             told: None,
+            left_us: None,
         }
     }
 }
@@ -181,6 +188,9 @@ pub struct Attempt {
     pub fallback: Option<Fallback>,
     /// The answer over HTTP.
     pub told: Option<HttpAnswer>,
+    /// The time at which its caller gave the turn back, before that had come. The limiter then credits all that was taken.
+    #[serde(default)]
+    pub left_us: Option<u64>,
 }
 
 impl Attempt {
@@ -192,8 +202,30 @@ impl Attempt {
             outcome: heard.outcome,
             fallback: heard.fallback,
             told: heard.told,
+            left_us: heard.left_us,
             ..self
         }
+    }
+
+    /// The time of the answer, without the wait for its turn. A process that asks the backend itself hears the answer at once.
+    pub(crate) fn answered_us(&self) -> u64 {
+        let wait_us = match self.asker.door {
+            Door::Backend => 0,
+            Door::Limiter | Door::Http => self.wait_us().unwrap_or_default(),
+        };
+        self.heard_us.saturating_sub(wait_us).max(self.sent_us)
+    }
+
+    /// The time for which it waits for its turn once it was decided, if it is decided and admitted: the longest of its enforced
+    /// charges.
+    pub(crate) fn wait_us(&self) -> Option<u64> {
+        let Outcome::Decided(decided) = &self.outcome else {
+            return None;
+        };
+        let charges = self.verb.asked().iter().zip(&decided.verdicts);
+        let enforced = charges.filter(|(asked, _)| asked.manner == Manner::Enforce);
+        let waits = enforced.map(|(_, said)| said.wait_us);
+        decided.admitted.then(|| waits.max().unwrap_or_default())
     }
 }
 
@@ -240,6 +272,13 @@ pub struct VerdictRecord {
     pub retry_after_us: u64,
     /// The time until the budget is full again.
     pub reset_after_us: u64,
+    /// The time until its turn; 0 if it passes at once, or does not pass.
+    #[serde(default)]
+    pub wait_us: u64,
+    /// The time at which the budget was to be full again after this charge, if it was taken from a bucket: microseconds, and a
+    /// rest in parts of the quota.
+    #[serde(default)]
+    pub full_at: (u64, u32),
 }
 
 impl Outcome {
@@ -253,6 +292,11 @@ impl Outcome {
     #[must_use]
     pub fn is_unheard(&self) -> bool {
         matches!(self, Self::Unknown(why) if [Self::KILLED, Self::CLOSED].contains(&why.as_str()))
+    }
+
+    /// Says whether its caller waited for an answer in vain.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::Unknown(_)) && !self.is_unheard()
     }
 
     /// The outcome for a backend's answer.
@@ -300,6 +344,22 @@ impl VerdictRecord {
             remaining: verdict.remaining(),
             retry_after_us: verdict.retry_after().map_or(0, micros),
             reset_after_us: micros(verdict.reset_after()),
+            wait_us: micros(verdict.wait()),
+            full_at: full_at(verdict, at_us),
         }
     }
+}
+
+/// The time that a receipt of this verdict tells: it depends on nothing else of the charge.
+fn full_at(verdict: &Verdict, at_us: u64) -> (u64, u32) {
+    const ANY: Quota = Quota::per_second(1);
+    let charge = Charge {
+        scope: Scope::of("any", 0, &ANY),
+        quota: &ANY,
+        key: &Key::global(),
+        cost: verdict.taken(),
+        mode: Mode::Enforce,
+    };
+    let receipt = Receipt::of(&charge, verdict, Timestamp::from_micros(at_us));
+    receipt.map_or((0, 0), |receipt| receipt.full_at())
 }

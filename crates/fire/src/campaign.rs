@@ -16,7 +16,7 @@ pub use self::report::Report;
 use self::report::report;
 use crate::Result;
 use crate::attempt::{AskedCharge, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
-use crate::client::{Orders, Place, now_us};
+use crate::client::{Orders, Place};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
 use crate::flaw::Flaw;
@@ -27,6 +27,7 @@ use crate::holder::Places;
 use crate::kept::keep;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::stage::Stage;
+use crate::wall::now_us;
 
 /// The deadline of each decision.
 pub const DEADLINE: Duration = Duration::from_millis(250);
@@ -367,6 +368,7 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                     outcome: Outcome::of(&answer),
                     fallback: None,
                     told: None,
+                    left_us: None,
                 });
             }
         }

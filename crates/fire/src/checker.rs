@@ -15,6 +15,8 @@
 //! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
 //! kept the process waiting.
 //!
+//! For each budget under which requests wait: [nobody passes before their turn, and nobody overtakes](turns).
+//!
 //! For each key of a limit on how many at once: [no more than there are places](at_once), and no place refused that was free.
 //!
 //! For each process that asks through a limiter: of its [share](share) of each budget it let through no more than the share
@@ -32,6 +34,7 @@ mod rule;
 mod share;
 mod timeline;
 mod trial;
+mod turns;
 mod worst_case;
 
 use std::cmp::Reverse;
@@ -40,13 +43,14 @@ use std::fmt;
 use self::answers::misreported;
 pub use self::at_once::HeldFindings;
 use self::at_once::check_held;
-use self::attempts::{broken_promise, disagreement};
+use self::attempts::{broken_promise, disagreement, hasty};
 use self::course::Courses;
 pub(crate) use self::patience::Waits;
 use self::patience::belated;
 use self::rule::Rule;
 use self::timeline::{Moment, Step, Timelines};
 use self::trial::{Course, Observation, Trial};
+pub use self::turns::TurnFindings;
 use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
 
@@ -77,6 +81,8 @@ pub struct Findings {
     pub promises: u64,
     /// The findings about limits on how many at once.
     pub held: HeldFindings,
+    /// The findings about requests that wait for their turn.
+    pub turns: TurnFindings,
 }
 
 impl Findings {
@@ -122,6 +128,7 @@ pub fn check(history: &History) -> Findings {
             broken_promise(history, &timelines, attempt, &courses),
             misreported(history, attempt),
             belated(history, &waits, attempt),
+            hasty(&timelines, attempt),
         ];
         let wrongs = reasons.into_iter().flatten().map(|what| Violation {
             attempt: number,
@@ -132,10 +139,19 @@ pub fn check(history: &History) -> Findings {
     }
     findings.wrong.extend(share::overspent(history));
     findings.held = check_held(&history.holds, &history.disturbances, &history.waits);
-    for (budget, course) in courses.into_budgets() {
+    for (budget, (mut seen, course)) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
-            let steps = timelines.of_budget(budget).steps();
-            let wrong = looked_through(course, &Rule::of(quota), &steps);
+            // One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before
+            // those that found fewer.
+            seen.sort_by_key(|(moment, _, seen)| {
+                (*moment, Reverse(seen.said.remaining), seen.said.taken == 0)
+            });
+            let wrong = if quota.longest_wait().is_zero() {
+                let steps = timelines.of_budget(budget).steps();
+                looked_through(&seen, course, &Rule::of(quota), &steps)
+            } else {
+                findings.turns.judge(&quota, &seen, &course)
+            };
             findings
                 .wrong
                 .extend(wrong.into_iter().map(|(attempt, what)| Violation {
@@ -150,16 +166,12 @@ pub fn check(history: &History) -> Findings {
 
 /// The first impossibility of one budget, and a period that let through too much.
 fn looked_through(
-    (mut seen, course): (Vec<(Moment, usize, Observation)>, Course),
+    seen: &[(Moment, usize, Observation)],
+    course: Course,
     rule: &Rule,
     steps: &[Step],
 ) -> Vec<(usize, String)> {
-    // One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before those
-    // that found fewer.
-    seen.sort_by_key(|(moment, _, seen)| {
-        (*moment, Reverse(seen.said.remaining), seen.said.taken == 0)
-    });
-    let exceeded = worst_case::exceeded(rule.quota(), &seen, &course);
+    let exceeded = worst_case::exceeded(rule.quota(), seen, &course);
     let mut trial = Trial::new(rule, steps, course);
     let impossible = seen.iter().find_map(|(moment, number, seen)| {
         let why = trial.see(*moment, seen).err()?;

@@ -1,16 +1,22 @@
 //! One of the asking processes: its actions, and its record.
 
-use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::sync::Arc;
+mod machine;
+mod record;
+
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tollgate_core::{Backend, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
+use self::machine::watch_the_machine;
+pub use self::record::Line;
+use self::record::say;
 use crate::Result;
 use crate::attempt::{
     AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Manner, Outcome,
@@ -18,9 +24,10 @@ use crate::attempt::{
 };
 use crate::door::Entrance;
 use crate::flaw::Flaw;
-use crate::hold::{Grant, Hold, LEASE};
+use crate::hold::{Grant, LEASE};
 use crate::holder::Places;
 use crate::population::{Population, SHARED_CALLERS};
+use crate::wall::now_us;
 
 /// The longest wait of a client for a retry that was promised to pass.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
@@ -31,8 +38,12 @@ const BREATH: Duration = Duration::from_millis(60);
 /// One in this many HTTP requests is abandoned: its connection is closed in the middle of it.
 const HASTY: u8 = 16;
 
-/// The interval at which a process checks that it gets a processor.
-const TICK: Duration = Duration::from_millis(10);
+/// One in this many requests that may wait is abandoned before its turn: by HTTP clients, whose decisions no one hears then, and
+/// by others.
+const LEAVES: [u8; 2] = [16, 2];
+
+/// The number of requests of a client that may wait at a time.
+const MOST_WAITING: u32 = 64;
 
 /// The number of a client's workers that hold places.
 const HOLDERS: u32 = 6;
@@ -92,28 +103,6 @@ impl Place {
     }
 }
 
-/// The record of a client, a line for each entry.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Line {
-    /// An attempt is about to be made: everything but its answer.
-    Ask(u64, Attempt),
-    /// Its outcome and the time.
-    Hear(u64, u64, AttemptAnswer),
-    /// An attempt to hold a place, and once more when the place is given back.
-    Hold(u64, Hold),
-    /// Between these two points in time a thread of the process was to run, and was not given a processor.
-    Late(u64, u64),
-}
-
-/// Now, in µs of the host's clock.
-#[must_use]
-pub fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-    })
-}
-
 /// Asks until its input ends, and records its observations.
 ///
 /// # Errors
@@ -147,6 +136,8 @@ async fn ask(orders: &Orders) -> Result<()> {
         orders: orders.clone(),
         next: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
+        is_silent: AtomicBool::new(false),
+        line: Arc::new(Semaphore::new(MOST_WAITING as usize)),
     });
     let mut workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
@@ -158,40 +149,9 @@ async fn ask(orders: &Orders) -> Result<()> {
     for worker in workers {
         worker.await??;
     }
+    // All who wait have passed or left.
+    let _all = client.line.acquire_many(MOST_WAITING).await?;
     Ok(())
-}
-
-/// Records when a busy machine keeps the process waiting: its lateness is then no defect.
-async fn watch_the_machine() -> std::io::Result<()> {
-    let mut before_us = HashMap::new();
-    loop {
-        let due_at = tokio::time::Instant::now() + TICK;
-        tokio::time::sleep_until(due_at).await;
-        let late_us = u64::try_from(due_at.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let waited_us = waited_us();
-        let since_us =
-            |(thread, us): (&u64, &u64)| us - before_us.get(thread).unwrap_or(us).min(us);
-        // One thread may wait while another ticks.
-        let longest_us = waited_us.iter().map(since_us).max();
-        let kept_us = longest_us.unwrap_or_default().max(late_us);
-        if u128::from(kept_us) > TICK.as_micros() {
-            let to_us = now_us();
-            say(&Line::Late(to_us.saturating_sub(kept_us), to_us))?;
-        }
-        before_us = waited_us;
-    }
-}
-
-/// The time for which each thread of the process was ready to run and did not, if the system tells it.
-fn waited_us() -> HashMap<u64, u64> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let waited = threads.flatten().filter_map(|thread| {
-        let number = thread.file_name().to_str()?.parse().ok()?;
-        let said = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        let nanoseconds: u64 = said.split_whitespace().nth(1)?.parse().ok()?;
-        Some((number, nanoseconds / 1_000))
-    });
-    waited.collect()
 }
 
 struct Client {
@@ -200,13 +160,17 @@ struct Client {
     orders: Orders,
     next: AtomicU64,
     is_over: AtomicBool,
+    /// The places of requests that may wait while their worker goes on.
+    line: Arc<Semaphore>,
+    /// True if a request in the line was not answered, and no worker has noticed yet.
+    is_silent: AtomicBool,
 }
 
 async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
     let orders = &client.orders;
     let own = SHARED_CALLERS + orders.number * orders.workers + worker;
     let mut rng = Rng::with_seed(orders.seed ^ (u64::from(own) << 32));
-    let mut held = Vec::new();
+    let held = Held::default();
     while !client.is_over.load(Ordering::Acquire) {
         let is_own = rng.u8(0..4) == 0;
         let caller = if is_own {
@@ -220,22 +184,26 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
         } else {
             population.ask(&mut rng, caller)
         });
-        let patience = (rng.u8(0..HASTY) == 0).then(|| Duration::from_micros(rng.u64(0..4_000)));
-        let (outcome, taken) = client.ask(asked.clone(), None, patience).await?;
-        if is_own && let Some((promised_us, wait)) = promise(&asked, &outcome) {
-            tokio::time::sleep(wait).await;
-            client.ask(asked, Some(promised_us), None).await?;
-        }
-        held.extend(taken);
-        client.settle(&mut rng, &mut held)?;
+        let patience = client.patience(&mut rng, &asked);
+        let may_wait = !population.longest_wait(&asked).is_zero();
+        let is_silent = if may_wait && !is_own && client.entrance.answers_after_the_wait() {
+            client.ask_in_line(&held, asked, patience).await;
+            client.is_silent.swap(false, Ordering::Relaxed)
+        } else {
+            let (outcome, taken) = client.ask(asked.clone(), None, patience).await?;
+            if is_own && let Some((promised_us, wait)) = promise(&asked, &outcome) {
+                tokio::time::sleep(wait).await;
+                client.ask(asked, Some(promised_us), None).await?;
+            }
+            client.keep(&mut rng, &held, taken).await;
+            outcome.is_silence()
+        };
+        client.settle(&mut rng, &held)?;
         if rng.u8(0..60) == 0 {
             client.reset(&mut rng, caller).await?;
         }
         let pause = Duration::from_micros(rng.u64(0..=orders.pause_us));
-        let breath = match outcome {
-            Outcome::Unknown(_) if !outcome.is_unheard() => BREATH,
-            _ => Duration::ZERO,
-        };
+        let breath = if is_silent { BREATH } else { Duration::ZERO };
         tokio::time::sleep(pause + breath).await;
     }
     Ok(())
@@ -266,7 +234,73 @@ async fn hold(client: Arc<Client>, holder: u32) -> std::io::Result<()> {
 /// A charge that may be corrected.
 type OpenCharge = (Budget, VerdictRecord, Receipt);
 
+/// The charges of a worker that may be corrected some day.
+type Held = Arc<Mutex<Vec<OpenCharge>>>;
+
 impl Client {
+    /// The time after which a request is abandoned, if it is one of those that are.
+    fn patience(&self, rng: &mut Rng, asked: &[AskedCharge]) -> Option<Duration> {
+        let longest = self.entrance.population().longest_wait(asked);
+        let [of_http, of_others] = LEAVES;
+        let one_in = match self.asker.door {
+            Door::Http if longest.is_zero() => HASTY,
+            Door::Http => of_http,
+            Door::Backend | Door::Limiter => of_others,
+        };
+        let most_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        (rng.u8(0..one_in) == 0).then(|| Duration::from_micros(rng.u64(0..most_us.max(4_000))))
+    }
+
+    /// Asks, and does not wait for the answer, which comes when it is the request's turn.
+    async fn ask_in_line(
+        self: &Arc<Self>,
+        held: &Held,
+        asked: Vec<AskedCharge>,
+        patience: Option<Duration>,
+    ) {
+        let (client, held, place) = (Arc::clone(self), Arc::clone(held), self.place().await);
+        tokio::spawn(async move {
+            let (outcome, taken) = client.ask(asked, None, patience).await?;
+            if outcome.is_silence() {
+                client.is_silent.store(true, Ordering::Relaxed);
+            }
+            lock(&held).extend(taken);
+            drop(place);
+            Ok::<_, std::io::Error>(())
+        });
+    }
+
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.line).acquire_owned().await.ok()
+    }
+
+    /// Keeps charges to correct them some day. A process that asks the backend itself waits by itself: some of its requests
+    /// leave before their turn, and some are corrected before it.
+    async fn keep(self: &Arc<Self>, rng: &mut Rng, held: &Held, taken: Vec<OpenCharge>) {
+        let wait_us = taken.iter().map(|(_, said, _)| said.wait_us).max();
+        let wait_us = wait_us.filter(|us| *us > 0 && self.asker.door == Door::Backend);
+        let (Some(wait_us), fate @ 1..) = (wait_us, rng.u8(0..5)) else {
+            lock(held).extend(taken);
+            return;
+        };
+        let leaves = fate <= 2;
+        let us = if leaves { rng.u64(0..wait_us) } else { wait_us };
+        let (client, held, place) = (Arc::clone(self), Arc::clone(held), self.place().await);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_micros(us)).await;
+            if leaves {
+                for charge in taken {
+                    let all = charge.1.taken;
+                    client.credit(charge, all)?;
+                }
+            } else {
+                lock(&held).extend(taken);
+            }
+            drop(place);
+            Ok::<_, std::io::Error>(())
+        });
+    }
+
     async fn ask(
         &self,
         asked: Vec<AskedCharge>,
@@ -291,17 +325,22 @@ impl Client {
     }
 
     /// Corrects some of the charges, sooner or later.
-    fn settle(&self, rng: &mut Rng, held: &mut Vec<OpenCharge>) -> std::io::Result<()> {
-        while held.len() > MOST_HELD || (!held.is_empty() && rng.u8(0..10) == 0) {
-            let (budget, said, receipt) = held.swap_remove(rng.usize(0..held.len()));
+    fn settle(&self, rng: &mut Rng, held: &Held) -> std::io::Result<()> {
+        loop {
+            let mut held = lock(held);
+            if held.is_empty() || held.len() <= MOST_HELD && rng.u8(0..10) > 0 {
+                return Ok(());
+            }
+            let number = rng.usize(0..held.len());
+            let charge = held.swap_remove(number);
+            drop(held);
             match rng.u8(0..8) {
                 0..=2 => {
-                    let n = rng.u64(1..=said.taken);
-                    let number = self.begin(Verb::Credit(budget, said, n), None)?;
-                    self.entrance.backend().credit(receipt, n);
-                    end(number, &Outcome::Told.into())?;
+                    let n = rng.u64(1..=charge.1.taken);
+                    self.credit(charge, n)?;
                 }
                 3..=4 => {
+                    let (budget, _, receipt) = charge;
                     let n = rng.u64(1..=(receipt.quota().capacity() / 4).clamp(1, 12));
                     let number = self.begin(Verb::Debit(budget, n), None)?;
                     self.entrance.backend().debit(&receipt, n);
@@ -311,7 +350,12 @@ impl Client {
                 _ => {}
             }
         }
-        Ok(())
+    }
+
+    fn credit(&self, (budget, said, receipt): OpenCharge, n: u64) -> std::io::Result<()> {
+        let number = self.begin(Verb::Credit(budget, said, n), None)?;
+        self.entrance.backend().credit(receipt, n);
+        end(number, &Outcome::Told.into())
     }
 
     async fn reset(&self, rng: &mut Rng, caller: u32) -> std::io::Result<()> {
@@ -338,6 +382,7 @@ impl Client {
             outcome: Outcome::Unknown(String::new()),
             fallback: None,
             told: None,
+            left_us: None,
         };
         say(&Line::Ask(number, attempt))?;
         Ok(number)
@@ -368,8 +413,6 @@ fn promise(asked: &[AskedCharge], outcome: &Outcome) -> Option<(u64, Duration)> 
     (wait < LONGEST_WAIT).then_some((last.at_us + last.retry_after_us, wait))
 }
 
-fn say(line: &Line) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    std::io::stdout().lock().write_all(&text)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::attempt::{Attempt, Outcome};
-use crate::client::{Line, Orders, now_us};
+use crate::client::{Line, Orders};
 use crate::history::Wait;
 use crate::hold::Hold;
+use crate::wall::now_us;
 
 /// The word that makes this program a client; its orders follow.
 pub const CLIENT: &str = "client";

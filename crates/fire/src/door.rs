@@ -23,6 +23,7 @@ use crate::Result;
 use crate::attempt::{AskedCharge, AttemptAnswer, Door, Fallback, HttpAnswer, Manner, Outcome};
 use crate::flaw::Flaw;
 use crate::population::{CALLER, COST, Population};
+use crate::wall::now_us;
 
 /// The header in which the server tells its backend's decision, so that the checker has all numbers and not only those of the
 /// answer.
@@ -77,6 +78,11 @@ impl Entrance {
         &self.population
     }
 
+    /// True if only the answer to a caller says that its turn has come, and the caller cannot leave before.
+    pub(crate) fn answers_after_the_wait(&self) -> bool {
+        !matches!(self.way, Way::Backend)
+    }
+
     /// The part of an action that can be asked for this way.
     pub(crate) fn fitting(&self, mut asked: Vec<AskedCharge>) -> Vec<AskedCharge> {
         match self.way {
@@ -91,6 +97,10 @@ impl Entrance {
         for asked in &mut asked {
             asked.manner = match (&self.way, asked.manner) {
                 (Way::Limiter(_), Manner::Shadow) | (Way::Http(..), _) => Manner::Enforce,
+                // A check never waits, and so a probe would say that it does not pass where another does.
+                (Way::Limiter(_), _) if !self.population.longest_wait(&[*asked]).is_zero() => {
+                    Manner::Enforce
+                }
                 (_, manner) => manner,
             };
         }
@@ -105,7 +115,7 @@ impl Entrance {
     ) -> (AttemptAnswer, Vec<Receipt>) {
         let (heard, receipts) = match &self.way {
             Way::Backend => self.decide(asked).await,
-            Way::Limiter(limiter) => self.check(limiter, asked).await,
+            Way::Limiter(limiter) => self.check(limiter, asked, patience).await,
             Way::Http(client, server) => {
                 let told = request(client, *server, asked);
                 let heard = match patience {
@@ -134,6 +144,7 @@ impl Entrance {
         &self,
         limiter: &Mutex<Limiter>,
         asked: &[AskedCharge],
+        patience: Option<Duration>,
     ) -> (AttemptAnswer, Vec<Receipt>) {
         let limiter = lock(limiter).clone();
         let nothing = || Outcome::Failed("nothing was asked".to_owned());
@@ -142,13 +153,38 @@ impl Entrance {
         };
         let policy = Population::name(asked.budget.policy);
         let key = self.population.key(asked.budget.caller);
-        let check = limiter.check(&policy, key).cost(asked.cost);
-        let check = match asked.manner {
-            Manner::Probe => check.probe(),
-            _ => check,
+        let check = if self.population.longest_wait(&[*asked]).is_zero() {
+            let check = limiter.check(&policy, key).cost(asked.cost);
+            match asked.manner {
+                Manner::Probe => check.probe().into_future(),
+                _ => check.into_future(),
+            }
+        } else if self.flaw == Some(Flaw::PassesEarly) {
+            return self.decide(&[*asked]).await;
+        } else {
+            limiter.acquire(&policy, key).cost(asked.cost).into_future()
         };
         let slot = Slot::default();
-        let checked = SLOT.scope(Arc::clone(&slot), check.into_future()).await;
+        let mut checking = Box::pin(SLOT.scope(Arc::clone(&slot), check));
+        let checked = match patience {
+            None => checking.await,
+            Some(patience) => match tokio::time::timeout(patience, &mut checking).await {
+                Ok(checked) => checked,
+                Err(_left) => {
+                    let left_us = now_us();
+                    // Which gives the turn back.
+                    drop(checking);
+                    let closed = || Outcome::Unknown(Outcome::CLOSED.to_owned());
+                    let outcome = lock(&slot).take();
+                    let decided = outcome.filter(|it| matches!(it, Outcome::Decided(_)));
+                    let heard = AttemptAnswer {
+                        left_us: Some(left_us),
+                        ..decided.unwrap_or_else(closed).into()
+                    };
+                    return (heard, Vec::new());
+                }
+            },
+        };
         let outcome = lock(&slot).take().unwrap_or_else(nothing);
         let is_decided = matches!(outcome, Outcome::Decided(_));
         let fallback = match &checked {
@@ -327,6 +363,7 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> Atte
         outcome,
         fallback,
         told: Some(told),
+        left_us: None,
     }
 }
 

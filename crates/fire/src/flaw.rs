@@ -1,8 +1,9 @@
-//! A process with a deliberate defect in its own share. It shows that the whole chain from clients to checker would notice.
+//! A process with a deliberate defect in its own share or line. It shows that the whole chain from clients to checker would
+//! notice.
 
 use serde::{Deserialize, Serialize};
 
-/// The defect of a process while the backend fails, or afterwards.
+/// The defect of a process while the backend fails, or afterwards, or while its requests wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flaw {
     /// It lets through a whole budget, and not its share.
@@ -11,11 +12,18 @@ pub enum Flaw {
     FreshShare,
     /// The charges of its share are charged to the budget as well, once that answers again.
     ChargedAgain,
+    /// Its requests do not wait for their turn.
+    PassesEarly,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 3] = [Self::WholeShare, Self::FreshShare, Self::ChargedAgain];
+    pub const ALL: [Self; 4] = [
+        Self::WholeShare,
+        Self::FreshShare,
+        Self::ChargedAgain,
+        Self::PassesEarly,
+    ];
 
     /// The name.
     #[must_use]
@@ -24,6 +32,7 @@ impl Flaw {
             Self::WholeShare => "whole-share",
             Self::FreshShare => "fresh-share",
             Self::ChargedAgain => "charged-again",
+            Self::PassesEarly => "passes-early",
         }
     }
 }

@@ -42,11 +42,23 @@ pub enum Forgery {
     HeldUncounted,
     /// A release is done twice.
     ReleaseTwice,
+    /// A charge that leaves before its turn moves up those who stand behind it.
+    LeaverMovesUp,
+    /// A credit moves others up while somebody waits.
+    CreditMovesUp,
+    /// A turn is promised and not kept.
+    TurnUnkept,
+    /// The place of one who left is given out twice.
+    GapTwice,
+    /// One who does not fit into the place of one who left takes it.
+    GapTooSmall,
+    /// A turn comes earlier than those before it allow.
+    TurnEarly,
 }
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 21] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -62,6 +74,12 @@ impl Forgery {
         Self::HeldOneMore,
         Self::HeldUncounted,
         Self::ReleaseTwice,
+        Self::LeaverMovesUp,
+        Self::CreditMovesUp,
+        Self::TurnUnkept,
+        Self::GapTwice,
+        Self::GapTooSmall,
+        Self::TurnEarly,
     ];
 
     /// The name.
@@ -83,53 +101,74 @@ impl Forgery {
             Self::HeldOneMore => "held-one-more",
             Self::HeldUncounted => "held-uncounted",
             Self::ReleaseTwice => "release-twice",
+            Self::LeaverMovesUp => "leaver-moves-up",
+            Self::CreditMovesUp => "credit-moves-up",
+            Self::TurnUnkept => "turn-unkept",
+            Self::GapTwice => "gap-twice",
+            Self::GapTooSmall => "gap-too-small",
+            Self::TurnEarly => "turn-early",
         }
     }
 
-    /// A few words of the script, and the wrong words for this defect.
-    fn words(self) -> Option<(&'static str, String)> {
+    /// A few words of the script, each with the wrong words for this defect; none if it changes the script's calls.
+    fn words(self) -> Vec<(&'static str, String)> {
         let give_back = "charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)";
         let settles = "if state_of(i, charge) then";
-        Some(match self {
-            Self::TakeInPart => (
+        let moves_up = ("if queue.latest > now then", "if false then");
+        let words: Vec<(_, &str)> = match self {
+            Self::TakeInPart => vec![(
                 "if open and charge.cost > 0 then",
-                "if charge.cost > 0 and charge.rule.passes(states[i], charge) then".to_owned(),
-            ),
-            Self::SkipShadow => ("charge.mode == SHADOW and", "false and".to_owned()),
-            Self::ProbeTakes => ("charge.mode == SHADOW and", String::new()),
-            Self::CreditTwice => (give_back, format!("{give_back} {give_back}")),
-            Self::CreditLost => (
-                settles,
-                "if verb ~= CREDIT and state_of(i, charge) then".to_owned(),
-            ),
-            Self::DebitLost => (
-                settles,
-                "if verb ~= DEBIT and state_of(i, charge) then".to_owned(),
-            ),
-            Self::ResetIdle => (
-                settles,
-                "if verb ~= RESET and state_of(i, charge) then".to_owned(),
-            ),
-            Self::HeldOneMore => (
+                "if charge.cost > 0 and charge.rule.passes(states[i], charge) then",
+            )],
+            Self::SkipShadow => vec![("charge.mode == SHADOW and", "false and")],
+            Self::ProbeTakes => vec![("charge.mode == SHADOW and", "")],
+            Self::CreditTwice => return vec![(give_back, format!("{give_back} {give_back}"))],
+            Self::CreditLost => {
+                vec![(settles, "if verb ~= CREDIT and state_of(i, charge) then")]
+            }
+            Self::DebitLost => vec![(settles, "if verb ~= DEBIT and state_of(i, charge) then")],
+            Self::ResetIdle => vec![(settles, "if verb ~= RESET and state_of(i, charge) then")],
+            Self::HeldOneMore => vec![(
                 "state.total + charge.cost <= charge.quota.limit",
-                "state.total + charge.cost <= charge.quota.limit + 1".to_owned(),
-            ),
-            Self::HeldUncounted => ("count(state, charge.cost)", String::new()),
-            Self::ReleaseTwice => (
-                "count(state, -units)",
-                "count(state, -2 * units)".to_owned(),
-            ),
-            _ => return None,
-        })
+                "state.total + charge.cost <= charge.quota.limit + 1",
+            )],
+            Self::HeldUncounted => vec![("count(state, charge.cost)", "")],
+            Self::ReleaseTwice => vec![("count(state, -units)", "count(state, -2 * units)")],
+            Self::LeaverMovesUp => vec![("(charge.quota.wait and", "(false and"), moves_up],
+            Self::CreditMovesUp => vec![moves_up],
+            Self::TurnUnkept => vec![(
+                "if not charge.gap then",
+                "if charge.wait > 0 then return end if not charge.gap then",
+            )],
+            Self::GapTwice => vec![("table.remove(queue.gaps, charge.gap)", "")],
+            Self::GapTooSmall => vec![(
+                "if not is_before(ends, ends_rest, in_gap, in_gap_rest) then",
+                "if true then",
+            )],
+            Self::TurnEarly => vec![(
+                "return leave(state, quota, charge.to, charge.to_rest)",
+                "return leave(state, quota, charge.wait > 0 and charge.to - 100 or charge.to, charge.to_rest)",
+            )],
+            _ => Vec::new(),
+        };
+        let words = words.into_iter();
+        words
+            .map(|(right, wrong)| (right, wrong.to_owned()))
+            .collect()
     }
 
     /// The script with the defect.
     fn forge(self, script: &str) -> Result<String> {
-        if let Some((right, wrong)) = self.words() {
-            return match script.split_once(right) {
-                Some((before, after)) => Ok([before, &wrong, after].concat()),
-                None => Err(format!("the script does not say {right:?}").into()),
-            };
+        let words = self.words();
+        if !words.is_empty() {
+            let mut forged = script.to_owned();
+            for (right, wrong) in words {
+                forged = match forged.split_once(right) {
+                    Some((before, after)) => [before, &wrong, after].concat(),
+                    None => return Err(format!("the script does not say {right:?}").into()),
+                };
+            }
+            return Ok(forged);
         }
         let write = "words[1] == 'SET' or words[1] == 'SETRANGE'";
         let before = match self {

@@ -58,6 +58,7 @@ mod tests {
             outcome: Outcome::Reset,
             fallback: None,
             told: None,
+            left_us: None,
         };
         let history = History {
             attempts: vec![attempt],

@@ -7,7 +7,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Population`] | policies and callers, from a seed |
-//! | [`Attempt`], [`History`] | what was asked and heard, and what was done meanwhile |
+//! | [`Attempt`], [`History`] | what was asked and heard, who left the line, and what was done meanwhile |
 //! | [`check`] | pure: is this possible? |
 //! | [`client`] | one process that asks |
 //! | [`Fault`], [`Topology`] | what is done to whom, from a seed |
@@ -32,13 +32,14 @@ mod population;
 mod result;
 mod soak;
 mod stage;
+mod wall;
 
 pub use attempt::{
     AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Fallback, HttpAnswer,
     Manner, Outcome, Verb, VerdictRecord,
 };
 pub use campaign::{Campaign, DEADLINE, Report};
-pub use checker::{Findings, HeldFindings, Violation, check};
+pub use checker::{Findings, HeldFindings, TurnFindings, Violation, check};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};

@@ -221,15 +221,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | waited | left before | took a place | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!(
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    );
+    println!("{}|", "| --- ".repeat(24));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -243,6 +241,13 @@ fn print(reports: &[Report]) {
             found.held.held,
             found.held.strict,
             found.held.denied,
+            found.turns.waited,
+            found.turns.left,
+            found.turns.in_gaps,
+            found.turns.strict,
+            found.turns.after_loss,
+            found.turns.after_step,
+            found.turns.in_doubt,
             report.wrongs().len(),
             report.slowest.as_millis(),
             report.kept.as_millis(),

@@ -15,6 +15,9 @@ pub const SHARED_CALLERS: u32 = 3;
 /// The number of parts of a budget. Each process may spend one part by itself while the backend fails.
 pub const ONE_IN: u64 = 4;
 
+/// The number of policies under which requests wait for their turn.
+const WAITING: usize = 5;
+
 /// The start of the header that names the caller under a policy. The policy's number follows, here and below.
 pub(crate) const CALLER: &str = "x-fire-caller-";
 
@@ -34,12 +37,13 @@ pub struct Population {
 }
 
 impl Population {
-    /// The policies of this seed: two of each algorithm, and one that hardly refills during a run, so that a wrong count stays
-    /// visible.
+    /// The policies of this seed: two of each algorithm, some under which requests wait for their turn, and one that hardly
+    /// refills during a run, so that a wrong count stays visible.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut quotas: Vec<Quota> = (0..10).map(|kind| quota(&mut rng, kind % 5)).collect();
+        quotas.extend((0..WAITING).map(|_| waiting_quota(&mut rng)));
         quotas.push(Quota::per_day(50_000));
         Self::with(seed, quotas)
     }
@@ -63,6 +67,13 @@ impl Population {
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The longest time for which these charges may wait for their turn.
+    #[must_use]
+    pub fn longest_wait(&self, asked: &[AskedCharge]) -> Duration {
+        let quotas = asked.iter().map(|asked| &self.quotas[asked.budget.policy]);
+        quotas.map(Quota::longest_wait).max().unwrap_or_default()
     }
 
     /// The name of a policy.
@@ -158,6 +169,8 @@ impl Population {
         // Like a request with a cost of its own and a further cost for its content.
         if rng.u8(0..8) == 0
             && let Some(&first) = asked.first()
+            // Two charges in one line stand one behind the other: core's own tests have them.
+            && self.longest_wait(&[first]).is_zero()
         {
             let cost = rng.u64(0..=3);
             asked.push(AskedCharge { cost, ..first });
@@ -220,4 +233,13 @@ fn quota(rng: &mut Rng, kind: usize) -> Quota {
         }),
         _ => quota.using(Algorithm::SlidingLog),
     }
+}
+
+/// A bucket whose requests wait for their turn, with a rate that a few clients exceed.
+fn waiting_quota(rng: &mut Rng) -> Quota {
+    let limit = rng.u64(2..=8);
+    let period_ms = rng.choice([1_000, 2_000]).unwrap_or(1_000);
+    let wait_ms = rng.u64(500..=2_500);
+    let quota = Quota::new(limit, Duration::from_millis(period_ms)).burst(rng.u64(1..=6));
+    quota.wait_up_to(Duration::from_millis(wait_ms))
 }

@@ -17,11 +17,12 @@ use tollgate_testkit::{
 use self::clocks::Clocks;
 use self::network::{ask_in_vain, weather};
 use crate::Result;
-use crate::client::{Place, now_us};
+use crate::client::Place;
 use crate::clock;
 use crate::fault::{Fault, Topology};
 use crate::forger::{Forger, Forgery};
 use crate::history::{Disturbance, Effect, Home};
+use crate::wall::now_us;
 
 /// The length of a fault that has none of its own.
 const WHILE: Duration = Duration::from_millis(400);

@@ -181,6 +181,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
         outcome,
         fallback: None,
         told: None,
+        left_us: None,
     };
     let (first_ahead_us, ahead_us) = (26_848_073, 5_062_220);
     let quota = population.quotas()[budget.policy];
@@ -430,6 +431,7 @@ fn whoever_is_decided_by_another_s_clock_is_noticed() {
             for (asked, said) in asked.zip(&mut decided.verdicts) {
                 if asked.budget.caller == 1 {
                     said.at_us = said.at_us.saturating_add_signed(ahead_us);
+                    said.full_at.0 = said.full_at.0.saturating_add_signed(ahead_us);
                 }
             }
         }

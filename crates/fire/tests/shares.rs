@@ -168,6 +168,7 @@ impl Simulation {
             outcome: Outcome::Reset,
             fallback: None,
             told: None,
+            left_us: None,
         };
         attempt.heard(self.wall_us, heard)
     }

@@ -68,7 +68,7 @@ fn a_script_that_is_wrong_is_caught() {
         assert!(is_caught, "{forgery:?}");
     };
     // A few at a time: each is a server and four processes.
-    for some in Forgery::ALL.chunks(4) {
+    for some in Forgery::ALL.chunks(6) {
         std::thread::scope(|scope| {
             for &forgery in some {
                 scope.spawn(move || caught(forgery));

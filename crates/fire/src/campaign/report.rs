@@ -51,8 +51,8 @@ pub(super) fn report(
     // A dead client has no deadline any more.
     let attempts = history.attempts.iter();
     let answered = attempts.filter(|attempt| !attempt.outcome.is_unheard());
-    let slowest = answered.max_by_key(|attempt| attempt.heard_us.saturating_sub(attempt.sent_us));
-    let took = |attempt: &Attempt| attempt.heard_us.saturating_sub(attempt.sent_us);
+    let took = |attempt: &Attempt| attempt.answered_us().saturating_sub(attempt.sent_us);
+    let slowest = answered.max_by_key(|attempt| took(attempt));
     let waits = Waits::of(history);
     let kept = |attempt: &Attempt| waits.during_us(attempt).min(took(attempt));
     let findings = check(history);
@@ -112,7 +112,7 @@ fn recovery(history: &History) -> Duration {
     let ends = done.filter(|it| it.to_us > 0).map(|it| it.to_us);
     let mut decided: Vec<_> = (history.attempts.iter())
         .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))
-        .map(|attempt| (attempt.sent_us, attempt.heard_us))
+        .map(|attempt| (attempt.sent_us, attempt.answered_us()))
         .collect();
     decided.sort_unstable();
     let first_after = |end_us: u64| {

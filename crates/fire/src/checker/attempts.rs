@@ -2,8 +2,11 @@
 
 use super::course::Courses;
 use super::timeline::Timelines;
-use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Manner, Outcome, VerdictRecord};
+use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Door, Manner, Outcome, VerdictRecord};
 use crate::history::{Disturbance, Effect, History};
+
+/// The largest error of a process's own timer beside its clock.
+const TIMER_US: u64 = 2_000;
 
 /// The longest wait of a client for a promise.
 const LONGEST_WAIT_US: u64 = 4_000_000;
@@ -44,6 +47,8 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     let is_other = |(one, other): (usize, usize)| {
         let alike = VerdictRecord {
             taken: verdicts[other].taken,
+            // One behind the other.
+            full_at: verdicts[other].full_at,
             ..verdicts[one]
         };
         asked[one].is_one_with(&asked[other]) && alike != verdicts[other]
@@ -98,4 +103,39 @@ pub(super) fn broken_promise(
     });
     let is_broken = !is_void && at_us >= promised_us && !admitted;
     is_broken.then(|| format!("denied at {at_us}, and {promised_us} was promised"))
+}
+
+/// A request that went on before its turn: sooner after its question than it was to wait, or earlier by the server's clock. A
+/// process that asks the backend itself waits by itself.
+pub(super) fn hasty(timelines: &Timelines<'_>, attempt: &Attempt) -> Option<String> {
+    if attempt.asker.door == Door::Backend || attempt.left_us.is_some() {
+        return None;
+    }
+    let wait_us = attempt.wait_us().filter(|us| *us > 0)?;
+    let took_us = attempt.heard_us.saturating_sub(attempt.sent_us);
+    if took_us + TIMER_US < wait_us {
+        return Some(format!(
+            "passed after {took_us} µs, and was to wait for {wait_us}"
+        ));
+    }
+    let Outcome::Decided(decided) = &attempt.outcome else {
+        return None;
+    };
+    let charges = attempt.verb.asked().iter().zip(&decided.verdicts);
+    let early = |(asked, said): (&AskedCharge, &VerdictRecord)| {
+        let timeline = timelines.of_budget(asked.budget);
+        let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
+        let &[era] = eras.as_slice() else {
+            return None;
+        };
+        let passed_us = timeline.latest_in(era, attempt.heard_us);
+        let turn_us = said.at_us + said.wait_us;
+        (asked.manner == Manner::Enforce && passed_us < turn_us).then(|| {
+            let caller = asked.budget.caller;
+            format!(
+                "passed at {passed_us} at the latest, and its turn as caller {caller} is {turn_us}"
+            )
+        })
+    };
+    charges.into_iter().find_map(early)
 }

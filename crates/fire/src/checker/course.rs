@@ -77,6 +77,15 @@ impl Reader<'_> {
     fn read(&self, number: usize, attempt: &Attempt, courses: &mut Courses) {
         match &attempt.verb {
             Verb::Decide(asked) => {
+                if let (Some(left_us), Outcome::Decided(decided)) =
+                    (attempt.left_us, &attempt.outcome)
+                {
+                    let charges = asked.iter().zip(&decided.verdicts);
+                    for (charge, &said) in charges.filter(|(_, said)| said.taken > 0) {
+                        let credit = self.credit(attempt, left_us, charge.budget, said, said.taken);
+                        courses.course(charge.budget).credits.push(credit);
+                    }
+                }
                 for (position, charge) in asked.iter().enumerate() {
                     let mut before = asked[..position].iter();
                     if !before.any(|before| before.is_one_with(charge))
@@ -96,7 +105,7 @@ impl Reader<'_> {
                 }
             }
             &Verb::Credit(budget, said, n) => {
-                let credit = self.credit(attempt, budget, said, n);
+                let credit = self.credit(attempt, attempt.sent_us, budget, said, n);
                 courses.course(budget).credits.push(credit);
             }
             &Verb::Debit(budget, n) => {
@@ -204,11 +213,18 @@ impl Reader<'_> {
         spans.into_iter().map(span).collect()
     }
 
-    fn credit(&self, attempt: &Attempt, budget: Budget, of: VerdictRecord, n: u64) -> Credit {
+    fn credit(
+        &self,
+        attempt: &Attempt,
+        sent_us: u64,
+        budget: Budget,
+        of: VerdictRecord,
+        n: u64,
+    ) -> Credit {
         let timeline = self.timeline(budget);
-        let from = timeline.earliest(attempt.sent_us);
+        let from = timeline.earliest(sent_us);
         let to = timeline.latest(self.lingers_until(attempt));
-        let eras = timeline.eras_of(of.at_us, 0, attempt.sent_us);
+        let eras = timeline.eras_of(of.at_us, 0, sent_us);
         let charged = match eras.as_slice() {
             &[era] if era == from.era && era == to.era => Some(Moment {
                 era,
@@ -221,6 +237,8 @@ impl Reader<'_> {
             to,
             n,
             charged,
+            at_us: of.at_us,
+            full_at: of.full_at,
             // It was rounded up.
             shows_until_us: (of.at_us + of.reset_after_us).saturating_sub(1),
             is_certain: charged.is_some() && self.is_certain(attempt),

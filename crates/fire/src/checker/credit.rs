@@ -10,6 +10,9 @@ pub(super) struct Credit {
     pub(super) n: u64,
     /// The time of its charge, if the clock of that is known.
     pub(super) charged: Option<Moment>,
+    /// The time of its charge by a clock that may be unknown, and the time at which the budget was to be full again after it.
+    pub(super) at_us: u64,
+    pub(super) full_at: (u64, u32),
     /// The time until which the charge surely shows in a bucket.
     pub(super) shows_until_us: u64,
     /// True if it surely was done by the end.

@@ -1,4 +1,4 @@
-//! Says whether each answer came in time.
+//! Says whether each answer came in time, or each request at its turn.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(super) fn belated(history: &History, waits: &Waits, attempt: &Attempt) -> Op
     if attempt.outcome.is_unheard() {
         return None;
     }
-    let took_us = attempt.heard_us.saturating_sub(attempt.sent_us);
+    let took_us = attempt.answered_us().saturating_sub(attempt.sent_us);
     let kept_us = waits.during_us(attempt);
     let most_us = deadline_us + SLACK_US.min(GRACE_US + 2 * kept_us);
     (took_us > most_us).then(|| {

@@ -171,6 +171,11 @@ impl Timeline {
         }
     }
 
+    /// The latest time that the clock of this era showed at `wall_us`, set meanwhile or not.
+    pub(super) fn latest_in(&self, era: usize, wall_us: u64) -> u64 {
+        self.moment(era, wall_us).at_us.saturating_add(TOLERANCE_US)
+    }
+
     fn moment(&self, era: usize, wall_us: u64) -> Moment {
         let ahead_us = self.eras.get(era).map_or(0, |era| era.ahead_us);
         Moment {

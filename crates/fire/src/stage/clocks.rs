@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::client::now_us;
 use crate::clock;
 use crate::history::{Disturbance, Effect, Home};
+use crate::wall::now_us;
 
 /// The clocks of the servers, in their order.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tollgate_testkit::Standalone;
 
 use super::{Servers, Stage, fleet};
-use crate::client::now_us;
 use crate::history::{Disturbance, Effect};
+use crate::wall::now_us;
 
 /// The number of times that a lagging replica is asked. A replica that hears its master never lags for long.
 const TRIES: usize = 5;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use tollgate_core::{Charge, Decision, Mode, Receipt, State, States, Timestamp, decide};
+use tollgate_core::{
+    Charge, Decision, Mode, QueueMark, Receipt, Snapshot, State, States, Timestamp, decide,
+};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Verb,
     VerdictRecord,
@@ -51,10 +53,16 @@ pub(crate) enum Mutation {
     ResetNeighbour,
     /// Only the first cost on a budget that is named twice is taken.
     TakesOnce,
+    /// A wait is a microsecond too short.
+    WaitShort,
+    /// A turn is promised and not kept.
+    TurnUnkept,
+    /// A charge that leaves before its turn moves up those who stand behind it.
+    LeaverMovesUp,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -74,13 +82,20 @@ impl Mutation {
         Self::ResetIdle,
         Self::ResetNeighbour,
         Self::TakesOnce,
+        Self::WaitShort,
+        Self::TurnUnkept,
+        Self::LeaverMovesUp,
     ];
 
     /// Says whether it concerns credits and debits. Any fault may lose these, so they are surely missed only without faults.
     pub(crate) fn is_about_corrections(self) -> bool {
         matches!(
             self,
-            Self::CreditTwice | Self::CreditLost | Self::DebitTwice | Self::DebitLost
+            Self::CreditTwice
+                | Self::CreditLost
+                | Self::DebitTwice
+                | Self::DebitLost
+                | Self::LeaverMovesUp
         )
     }
 }
@@ -301,6 +316,11 @@ impl Simulation {
                         said.retry_after_us = said.retry_after_us.saturating_sub(1);
                     }
                 }
+                if self.mutation == Mutation::WaitShort {
+                    for said in &mut decided.verdicts {
+                        said.wait_us = said.wait_us.saturating_sub(1);
+                    }
+                }
                 let taken = asked.iter().zip(&decided.verdicts);
                 let taken = taken.filter(|(_, said)| said.taken > 0);
                 let held = taken.zip(receipts);
@@ -323,6 +343,7 @@ impl Simulation {
             outcome,
             fallback: None,
             told: None,
+            left_us: None,
         });
     }
 
@@ -331,7 +352,12 @@ impl Simulation {
         if self.held.is_empty() {
             return;
         }
-        let position = self.rng.usize(0..self.held.len());
+        // Mostly a late one, whose turn may not have come.
+        let oldest = match self.rng.u8(0..4) {
+            0 => 0,
+            _ => self.held.len().saturating_sub(12),
+        };
+        let position = self.rng.usize(oldest..self.held.len());
         let (budget, said, receipt) = self.held.swap_remove(position);
         let is_debit = self.rng.u8(0..4) == 0;
         let n = if is_debit {
@@ -430,6 +456,10 @@ impl Simulation {
             let state = self.states.entry(settled.budget).or_insert(full);
             if settled.is_debit {
                 settled.receipt.debit_from(state, now, settled.n);
+            } else if self.mutation == Mutation::LeaverMovesUp
+                && !settled.receipt.quota().longest_wait().is_zero()
+            {
+                *state = moved_up(state, now, &settled);
             } else {
                 settled.receipt.credit_to(state, now, settled.n);
             }
@@ -545,11 +575,39 @@ impl Simulation {
                 let _alone = decide(now, &[charge], std::slice::from_mut(states.state(position)));
             }
         }
-        if !(self.mutation == Mutation::SkipWrite && unlucky) {
+        let is_unkept = self.mutation == Mutation::TurnUnkept && !decision.wait().is_zero();
+        if !(self.mutation == Mutation::SkipWrite && unlucky || is_unkept) {
             self.states.extend(states.into_all());
         }
         let receipts = decision.receipts(&charges).collect();
         (decision, receipts)
+    }
+}
+
+/// The line that ends earlier by what is given back.
+fn moved_up(line: &State, now: Timestamp, settled: &Settled) -> State {
+    let quota = settled.receipt.quota();
+    let drain = quota.period().as_micros() * u128::from(settled.n) / u128::from(quota.limit());
+    match line.snapshot() {
+        Snapshot::Gcra {
+            full_at_us,
+            rest,
+            rest_of,
+            exponent,
+            thirty_seconds,
+            ..
+        } => State::from(Snapshot::Gcra {
+            full_at_us: full_at_us
+                .saturating_sub(u64::try_from(drain).unwrap_or(u64::MAX))
+                .max(now.as_micros().min(full_at_us)),
+            rest,
+            rest_of,
+            exponent,
+            thirty_seconds,
+            credits: Vec::new(),
+            queue: QueueMark::default(),
+        }),
+        _ => line.clone(),
     }
 }
 

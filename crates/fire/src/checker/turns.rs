@@ -1,0 +1,98 @@
+//! Judges budgets under which requests wait for their turn.
+//!
+//! Core has two rules: each charge drains in a *stretch* of time of its own, and a charge that passes at *t* drains between *t* and
+//! *t* and a full drain. A verdict tells the end of its stretch to the part of a microsecond. So nothing is replayed here; for
+//! each budget, in the order of the server's time:
+//!
+//! * [each verdict](numbers) says how long it waits, by its own stretch, and where the line ends;
+//! * [the line](ends) grows from one verdict to the next by what was taken, or may have been unheard, and is shortened only by those
+//!   who leave and by credits;
+//! * [no two stretches overlap](order), but for what was given back. A charge stands behind all that were decided before it, or in
+//!   the stretches of those who left. A credit of a charge that has passed excuses nothing, if somebody waited for as long as it
+//!   may have arrived;
+//! * [no time](passing) lets through more than a burst and its rate, by the times of the turns, and a burst and a line more for each
+//!   loss.
+//!
+//! Between decisions by two clocks, and with a loss between them, nothing is compared; these are counted.
+
+mod ends;
+mod figures;
+mod line;
+mod numbers;
+mod order;
+mod passing;
+
+use tollgate_core::Quota;
+
+use self::line::{Line, Seen};
+use self::order::Ruling;
+use super::timeline::Moment;
+use super::trial::Course;
+
+/// The findings about those who wait, beside the impossible.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TurnFindings {
+    /// The charges that had to wait.
+    pub waited: u64,
+    /// The credits of charges whose turn had not come.
+    pub left: u64,
+    /// The charges that took the place of somebody who left.
+    pub in_gaps: u64,
+    /// The charges of which all of the line before them was judged.
+    pub strict: u64,
+    /// The charges with a loss or a reset between them and some of the line before them.
+    pub after_loss: u64,
+    /// The charges soon after a step of the clock, of which the line before is not compared.
+    pub after_step: u64,
+    /// The charges that may have taken the place of somebody whose request or answer was lost.
+    pub in_doubt: u64,
+}
+
+impl TurnFindings {
+    /// Judges one budget, and returns the first impossibility of each kind. `seen` is sorted.
+    pub(super) fn judge(
+        &mut self,
+        quota: &Quota,
+        seen: &[Seen],
+        course: &Course,
+    ) -> Vec<(usize, String)> {
+        let line = Line::of(quota, seen, course);
+        self.waited += count(line.taken.iter(), |it| it.turn_us > it.moment.at_us);
+        self.left += count(line.given_back.iter(), |it| it.leaves && it.is_of_one_clock);
+        let mut misplaced = None;
+        let mut stepped: Option<Moment> = None;
+        for (position, taken) in line.taken.iter().enumerate() {
+            let before = position
+                .checked_sub(1)
+                .map(|before| line.taken[before].moment);
+            if before.is_some_and(|before| before.era != taken.moment.era) {
+                stepped = Some(taken.moment);
+            }
+            let (ruling, is_after_loss) = order::judge(&line, position);
+            self.in_gaps += u64::from(ruling == Ruling::InGap);
+            let is_after_step =
+                stepped.is_some_and(|it| taken.moment.at_us - it.at_us <= line.figures.span_us());
+            *match ruling {
+                Ruling::Wrong(what) => {
+                    misplaced.get_or_insert((taken.attempt, what));
+                    continue;
+                }
+                Ruling::InDoubt => &mut self.in_doubt,
+                _ if is_after_loss => &mut self.after_loss,
+                _ if is_after_step => &mut self.after_step,
+                _ => &mut self.strict,
+            } += 1;
+        }
+        let numbers = numbers::contradiction(&line, seen);
+        let ends = ends::impossible(&line, seen);
+        let exceeded = passing::exceeded(&line);
+        [numbers, ends, misplaced, exceeded]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+fn count<T>(all: impl Iterator<Item = T>, is_one: impl Fn(&T) -> bool) -> u64 {
+    all.filter(is_one).count() as u64
+}

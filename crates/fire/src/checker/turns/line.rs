@@ -1,0 +1,208 @@
+//! The line of one budget: the charges that were taken, each with its stretch, and whatever may have moved or freed them.
+
+use tollgate_core::Quota;
+
+use super::super::credit::Credit;
+use super::super::timeline::Moment;
+use super::super::trial::{Course, Observation};
+use super::figures::Figures;
+
+/// A verdict, with its attempt.
+pub(super) type Seen = (Moment, usize, Observation);
+
+/// The time in which a charge drains, in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) start: u128,
+    pub(super) end: u128,
+}
+
+/// A charge that was taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) moment: Moment,
+    pub(super) attempt: usize,
+    pub(super) stretch: Stretch,
+    pub(super) turn_us: u64,
+    pub(super) cost: u64,
+}
+
+/// A credit that may have been done, and its possible effects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenBack {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) n: u64,
+    /// The time of the charge, and the end of its stretch.
+    charge: (u64, u128),
+    /// The part of the stretch that is free if the charge left before its turn.
+    pub(super) freed: Stretch,
+    /// True if it may have come before the turn.
+    pub(super) leaves: bool,
+    /// True if its charge was made by the same clock.
+    pub(super) is_of_one_clock: bool,
+    /// True if it may have moved others up: it may have come after the turn, when nobody waited.
+    pub(super) moves_up: bool,
+    /// True if its charge may be one of an earlier clock, or of data that were lost since. It may free what others stand in.
+    pub(super) is_stray: bool,
+}
+
+/// A charge that may have been taken, and may have been given back because its client did not hear of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unheard {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) n: u64,
+    pub(super) moves_up: bool,
+    pub(super) is_stray: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    pub(super) figures: Figures,
+    pub(super) course: &'a Course,
+    /// In the order of the server's time.
+    pub(super) taken: Vec<Taken>,
+    pub(super) given_back: Vec<GivenBack>,
+    pub(super) unheard: Vec<Unheard>,
+}
+
+impl<'a> Line<'a> {
+    /// `seen` is sorted.
+    pub(super) fn of(quota: &Quota, seen: &[Seen], course: &'a Course) -> Self {
+        let figures = Figures::of(quota);
+        let taken = seen.iter().filter(|(.., seen)| seen.said.taken > 0);
+        let taken = taken.map(|(moment, attempt, seen)| {
+            let end = figures.point(seen.said.full_at);
+            Taken {
+                moment: *moment,
+                attempt: *attempt,
+                stretch: Stretch {
+                    start: end.saturating_sub(figures.drain(seen.said.taken)),
+                    end,
+                },
+                turn_us: moment.at_us + seen.said.wait_us,
+                cost: seen.said.taken,
+            }
+        });
+        let mut taken: Vec<_> = taken.collect();
+        taken.sort_by_key(|taken| (taken.moment, taken.stretch.end));
+        let mut line = Self {
+            figures,
+            course,
+            taken,
+            given_back: Vec::new(),
+            unheard: Vec::new(),
+        };
+        let credits = course.credits.iter();
+        line.given_back = credits.map(|credit| line.given_back(credit)).collect();
+        let unheard = course.unsure.iter().filter(|it| !it.doubt.is_debit);
+        let unheard = unheard.map(|it| Unheard {
+            from: it.from,
+            to: it.to,
+            n: it.doubt.n,
+            moves_up: line.may_be_idle(it.from, it.to),
+            is_stray: line.is_lost_between(it.from, it.end),
+        });
+        line.unheard = unheard.collect();
+        line
+    }
+
+    /// Says whether the data may have been lost between two decisions.
+    pub(super) fn is_lost_between(&self, one: Moment, other: Moment) -> bool {
+        let mut losses = self.course.losses.iter();
+        losses.any(|loss| loss.from <= other && loss.to >= one)
+    }
+
+    /// The amount that was given back of a charge before this moment, if that can have had an effect.
+    pub(super) fn returned(&self, of: &Taken, before: Moment) -> u64 {
+        let same = self.given_back.iter().filter(|it| {
+            it.charge == (of.moment.at_us, of.stretch.end)
+                && (it.leaves || it.moves_up)
+                && it.from <= before
+        });
+        same.map(|it| it.n).sum()
+    }
+
+    /// The time by which charges may have moved up between two decisions.
+    pub(super) fn moved_up(&self, since: Moment, until: Moment) -> u128 {
+        let credits = self.given_back.iter().filter(|it| it.moves_up);
+        let credits = credits.map(|it| (it.from, it.to, it.n));
+        let unheard = self.unheard.iter().filter(|it| it.moves_up);
+        let all = credits.chain(unheard.map(|it| (it.from, it.to, it.n)));
+        let between = all.filter(|(from, to, _)| *from <= until && *to >= since);
+        between.map(|(.., n)| self.figures.drain(n)).sum()
+    }
+
+    /// Says whether a credit of something that was lost before may have freed a part of this stretch by now, in which others stand
+    /// or which lies behind the line.
+    pub(super) fn may_be_strayed_into(&self, stretch: Stretch, now: Moment) -> bool {
+        let is_in = |freed: Stretch| freed.start < stretch.end && freed.end > stretch.start;
+        let mut strays = self.given_back.iter().filter(|it| it.is_stray && it.leaves);
+        let mut unheard = self.unheard.iter().filter(|it| it.is_stray);
+        strays.any(|it| it.from <= now && is_in(it.freed))
+            || unheard.any(|it| {
+                it.from <= now && it.to.at_us.saturating_add(self.figures.span_us()) >= now.at_us
+            })
+    }
+
+    fn given_back(&self, credit: &Credit) -> GivenBack {
+        let figures = &self.figures;
+        let end = figures.point(credit.full_at);
+        let turn_us = figures.turn_us(credit.at_us, end);
+        let freed = Stretch {
+            start: end.saturating_sub(figures.drain(credit.n)),
+            end,
+        };
+        let known = credit.charged.filter(|it| it.era == credit.to.era);
+        let at = |at_us: u64| Moment {
+            at_us,
+            ..credit.from
+        };
+        let moves_up = || {
+            // From its turn on, for as long as the charge still shows.
+            let from = credit.from.max(at(turn_us));
+            let to = credit.to.min(at(figures.micros_up(end)));
+            from <= to && self.may_be_idle(from, to)
+        };
+        GivenBack {
+            from: credit.from,
+            to: credit.to,
+            n: credit.n,
+            charge: (credit.at_us, end),
+            freed,
+            leaves: turn_us > credit.at_us && (known.is_none() || credit.from.at_us < turn_us),
+            is_of_one_clock: known.is_some(),
+            moves_up: known.is_none() || moves_up(),
+            is_stray: known.is_none_or(|charged| self.is_lost_between(charged, credit.to)),
+        }
+    }
+
+    /// Says whether there can have been a moment between these two at which nobody waited. A turn that was promised counts, whether
+    /// its caller has left or not.
+    fn may_be_idle(&self, from: Moment, to: Moment) -> bool {
+        if from.era != to.era {
+            return true;
+        }
+        let mut now = from;
+        loop {
+            let since = Moment {
+                at_us: now
+                    .at_us
+                    .saturating_sub(self.figures.longest_wait_us)
+                    .saturating_sub(1),
+                ..now
+            };
+            let first = self.taken.partition_point(|it| it.moment < since);
+            let last = self.taken.partition_point(|it| it.moment < now);
+            let promised = self.taken[first..last]
+                .iter()
+                .filter(|it| it.turn_us > now.at_us && !self.is_lost_between(it.moment, to));
+            match promised.map(|it| it.turn_us).max() {
+                None => return true,
+                Some(until_us) if until_us > to.at_us => return false,
+                Some(until_us) => now.at_us = until_us,
+            }
+        }
+    }
+}

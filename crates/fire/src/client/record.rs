@@ -1,0 +1,28 @@
+//! The record of a client, for its parent.
+
+use std::io::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Attempt, AttemptAnswer};
+use crate::hold::Hold;
+
+/// The record of a client, a line for each entry.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Line {
+    /// An attempt is about to be made: everything but its answer.
+    Ask(u64, Attempt),
+    /// Its outcome and the time.
+    Hear(u64, u64, AttemptAnswer),
+    /// An attempt to hold a place, and once more when the place is given back.
+    Hold(u64, Hold),
+    /// Between these two points in time a thread of the process was to run, and was not given a processor.
+    Late(u64, u64),
+}
+
+/// Records an entry.
+pub(super) fn say(line: &Line) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    std::io::stdout().lock().write_all(&text)
+}
