@@ -1,8 +1,8 @@
 -- All other calls: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
 -- requests one after the other, writes each changed state once.
 -- The seventh is GCRA under which requests may wait: see waiting.lua.
-local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra }
-local ENFORCE, SHADOW = 0, 1
+local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban }
+local ENFORCE, SHADOW, PROBE = 0, 1, 2
 local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
 
 -- By number of key: the state as found, the state now, the last charge that touched it, and true if it was reset.
@@ -68,6 +68,63 @@ local function advance(i, charge, is_decision)
   return state
 end
 
+-- Says whether charge number c is one of those that a ban guards.
+local function guards(charge, c)
+  return floor(charge.quota.guards / 2 ^ (c - 1)) % 2 == 1
+end
+
+-- Asks the bans of a request. Says whether an enforced one is in force. One on trial spares its own charges on trial.
+local function ask_bans(charges, bans)
+  local is_banned = false
+  for c = 1, #charges do
+    charges[c].is_spared, charges[c].is_denied = false, false
+  end
+  for _, b in ipairs(bans) do
+    local charge = charges[b]
+    charge.is_closed = not charge.rule.passes(advance(keys[b], charge, true), charge)
+    is_banned = is_banned or (charge.is_closed and charge.mode == ENFORCE)
+    for c = 1, charge.is_closed and charge.mode == SHADOW and #charges or 0 do
+      charges[c].is_spared = charges[c].is_spared or (charges[c].mode == SHADOW and guards(charge, c))
+    end
+  end
+  return is_banned
+end
+
+-- Says whether the request is a strike of this ban. Who is banned gets no other strike.
+local function is_struck(charge, charges, is_banned, open)
+  if is_banned and charge.mode == ENFORCE then
+    return false
+  end
+  for c = 1, #charges do
+    local other = charges[c]
+    if guards(charge, c) then
+      if other.is_denied then
+        return true
+      elseif other.mode == ENFORCE and not open and not is_banned and not other.rule.passes(states[keys[c]], other) then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+local function punish(charges, bans, is_banned, open)
+  local struck = {}
+  for _, b in ipairs(bans) do
+    struck[b] = is_struck(charges[b], charges, is_banned, open)
+  end
+  for _, b in ipairs(bans) do
+    local charge, state = charges[b], states[keys[b]]
+    if charge.mode == PROBE then
+      -- A question.
+    elseif charge.is_closed then
+      charge.rule.knock(state, charge)
+    elseif struck[b] then
+      charge.rule.debit(state, { rule = charge.rule, quota = charge.quota, cost = 1 })
+    end
+  end
+end
+
 -- One request: charges, and the numbers of their keys from byte `pos` of the run on. All enforced charges are taken, or none;
 -- then each shadow on its own; the probes take nothing. They stand in this order.
 local function decide(charges, run, pos)
@@ -81,6 +138,10 @@ local function decide(charges, run, pos)
   if is_barred then
     return 0
   end
+  local bans, is_banned = charges.bans, false
+  if bans then
+    is_banned = ask_bans(charges, bans)
+  end
   for c = 1, width do
     local charge = charges[c]
     if charge.mode == ENFORCE then
@@ -93,12 +154,24 @@ local function decide(charges, run, pos)
       if open and charge.cost > 0 then
         charge.rule.take(states[i], charge)
       end
-    else
+    elseif not charge.is_spared then
       local state = advance(i, charge, true)
-      if charge.mode == SHADOW and charge.cost > 0 and charge.rule.passes(state, charge) then
-        charge.rule.take(state, charge)
+      if charge.mode == SHADOW and charge.cost > 0 then
+        if charge.rule.passes(state, charge) then
+          charge.rule.take(state, charge)
+        else
+          charge.is_denied = true
+        end
       end
     end
+  end
+  if bans then
+    for c = 1, width do
+      if charges[c].is_spared then
+        advance(keys[c], charges[c], true)
+      end
+    end
+    punish(charges, bans, is_banned, open)
   end
   return open and 1 or 0
 end
@@ -144,6 +217,10 @@ for r = 1, #ARGV do
     local rule = rule_of(algorithm)
     quota, cost, pos = rule.quota(run, pos)
     charges[c] = { rule = rule, quota = quota, mode = mode, cost = cost, to = 0, to_rest = 0 }
+    if quota.guards then
+      charges.bans = charges.bans or {}
+      charges.bans[#charges.bans + 1] = c
+    end
   end
   if verb ~= DECIDE then
     while pos <= #run do

@@ -45,6 +45,7 @@
 //! | [`undo`] | credits, debits and resets do what they say and no more |
 //! | [`held`] | what is held is held until it is released |
 //! | [`waiting`] | turns come in order, and who leaves gives the turn back |
+//! | [`bans`] | strikes are exact, and a ban neither ends early nor feeds itself |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
 //!
@@ -57,6 +58,7 @@
 )]
 
 pub mod amounts;
+pub mod bans;
 pub mod calls;
 pub mod held;
 pub mod identities;
@@ -133,6 +135,12 @@ macro_rules! conformance {
                 a_shadow_says_how_long_it_would_wait_and_a_probe_reserves_nothing
                 a_call_waits_for_the_last_of_its_turns_or_reserves_none
                 a_long_line_stays_as_it_is_under_another_quota;
+            bans: the_last_strike_bans_until_it_was_said
+                a_ban_in_force_charges_nothing_and_does_not_feed_itself
+                a_strike_is_forgotten_after_its_time
+                a_debit_of_a_ban_is_a_strike
+                a_ban_is_imposed_at_once_and_ended_by_a_reset
+                a_ban_on_trial_keeps_nobody_out;
             identities: odd_keys_have_budgets_of_their_own
                 pitfall_key_parts_joined_without_escaping
                 policies_whose_names_look_alike_do_not_mix

@@ -110,8 +110,9 @@ const fn is_listed(unit: Unit) -> bool {
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. }
-        // Has tests of its own, since no time refills it.
-        | Unit::Held => true,
+        // These have tests of their own: no time refills the one, and the other is no budget.
+        | Unit::Held
+        | Unit::Ban => true,
     }
 }
 

@@ -7,6 +7,7 @@ mod fixed_window;
 mod gcra;
 mod held;
 mod packed;
+mod penalty;
 mod rolling_window;
 mod sliding_log;
 mod sliding_window;
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub(crate) use self::fixed_window::FixedWindow;
 pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::held::Held;
+pub(crate) use self::penalty::{Onset, Penalty};
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
@@ -80,6 +82,9 @@ pub enum Algorithm {
     /// A count of the units that are held at this moment: see [`Concurrent`](crate::Concurrent), which builds such a limit. No
     /// period belongs to it. State: two numbers.
     Concurrent,
+    /// A ban after a number of strikes: see [`Ban`](crate::Ban), which builds one. It admits any number until then. State: up to
+    /// a time for each strike.
+    Ban,
 }
 
 /// The state that a backend remembers of one key under one [`Scope`](crate::Scope).
@@ -116,6 +121,7 @@ enum Repr {
     RollingWindow(rolling_window::State),
     SlidingLog(sliding_log::State),
     Held(held::State),
+    Ban(penalty::State),
 }
 
 impl State {
@@ -131,6 +137,7 @@ impl State {
             }
             Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::State::default()),
             Unit::Held => Repr::Held(held::State::default()),
+            Unit::Ban => Repr::Ban(penalty::State::default()),
         })
     }
 
@@ -168,6 +175,10 @@ impl State {
                 Repr::Held(state) => state.meaningless_at(),
                 _ => NOW,
             },
+            Unit::Ban => match &self.0 {
+                Repr::Ban(state) => state.meaningless_at(),
+                _ => NOW,
+            },
         })
     }
 
@@ -181,6 +192,7 @@ impl State {
             Repr::RollingWindow(state) => state.snapshot(),
             Repr::SlidingLog(state) => state.snapshot(),
             Repr::Held(state) => state.snapshot(),
+            Repr::Ban(state) => state.snapshot(),
         }
     }
 }
@@ -224,6 +236,19 @@ impl From<Snapshot> for State {
                 held,
                 generation_us,
             } => Repr::Held(held::State::restore(held, generation_us)),
+            Snapshot::Ban {
+                since_us,
+                until_us,
+                level,
+                strikes_us,
+                kept_until_us,
+            } => Repr::Ban(penalty::State::restore(
+                since_us,
+                until_us,
+                level,
+                strikes_us,
+                kept_until_us,
+            )),
         })
     }
 }
@@ -337,6 +362,7 @@ pub(crate) enum Rule {
     RollingWindow(RollingWindow),
     SlidingLog(SlidingLog),
     Held(Held),
+    Ban(Penalty),
 }
 
 /// Runs one expression with the rule and the state of its algorithm. A state of another algorithm is replaced by that of a new
@@ -353,6 +379,7 @@ macro_rules! with_rule {
             Rule::RollingWindow($rule) => with_rule!(@state RollingWindow $state, |$inner| $body),
             Rule::SlidingLog($rule) => with_rule!(@state SlidingLog $state, |$inner| $body),
             Rule::Held($rule) => with_rule!(@state Held $state, |$inner| $body),
+            Rule::Ban($rule) => with_rule!(@state Ban $state, |$inner| $body),
         }
     }};
     (@state $algorithm:ident $state:expr, |$inner:ident| $body:expr) => {
@@ -376,6 +403,7 @@ impl Rule {
             },
             Self::SlidingLog(_) => Algorithm::SlidingLog,
             Self::Held(_) => Algorithm::Concurrent,
+            Self::Ban(_) => Algorithm::Ban,
         }
     }
 
@@ -398,6 +426,7 @@ impl Rule {
                 period_us: rule.period_us,
             },
             Self::Held(_) => Unit::Held,
+            Self::Ban(_) => Unit::Ban,
         }
     }
 
@@ -412,6 +441,7 @@ impl Rule {
             }
             Self::SlidingLog(_) => matches!(state.0, Repr::SlidingLog(_)),
             Self::Held(_) => matches!(state.0, Repr::Held(_)),
+            Self::Ban(_) => matches!(state.0, Repr::Ban(_)),
         }
     }
 
@@ -507,7 +537,15 @@ impl Rule {
             | Self::SlidingWindow(_)
             | Self::RollingWindow(_)
             | Self::SlidingLog(_)
-            | Self::Held(_) => full_at,
+            | Self::Held(_)
+            | Self::Ban(_) => full_at,
+        }
+    }
+
+    /// Counts a denial of the charges that this ban guards. Other rules count none.
+    pub(crate) fn strike(&self, state: &mut State, now: u64) {
+        if let (Self::Ban(rule), Repr::Ban(inner)) = (self, &mut state.0) {
+            rule.strike_once(inner, now);
         }
     }
 

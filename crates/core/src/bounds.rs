@@ -24,3 +24,6 @@ pub const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The longest time that a request may wait for its turn under a rate, in intervals of that rate: 1,000.
 pub const MAX_WAIT_INTERVALS: u64 = 1_000;
+
+/// The most strikes that a [`Ban`](crate::Ban) counts, each of which is remembered: 64.
+pub const MAX_STRIKES: u64 = 64;

@@ -80,6 +80,30 @@ pub struct Charge<'a> {
 }
 
 impl Charge<'_> {
+    /// Says whether this is a [`Ban`](crate::Ban) whose strikes are the denials of `other`: a charge of the same policy, whatever
+    /// its tier, and of the same key. For backends.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Charge, Key, Mode, Quota, Scope};
+    ///
+    /// let (quota, ban) = (Quota::per_minute(5), Quota::from(Ban::after(3, Duration::from_secs(60))));
+    /// let guarded = Charge {
+    ///     scope: Scope::of("login", 0, &quota),
+    ///     quota: &quota,
+    ///     key: &Key::from("alice"),
+    ///     cost: 1,
+    ///     mode: Mode::Enforce,
+    /// };
+    /// let guard = Charge { scope: Scope::of("login", 1, &ban), quota: &ban, cost: 0, ..guarded };
+    /// assert!(guard.guards(&guarded) && !guarded.guards(&guard));
+    /// ```
+    #[must_use]
+    pub fn guards(&self, other: &Self) -> bool {
+        let is_guard = self.quota.is_ban() && !other.quota.is_ban();
+        is_guard && self.scope.is_of_policy_of(other.scope) && self.key == other.key
+    }
+
     /// Says whether both charges name one state.
     pub(crate) fn shares_state_with(&self, other: &Self) -> bool {
         self.scope == other.scope && self.key == other.key

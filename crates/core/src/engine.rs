@@ -1,5 +1,7 @@
 //! Decides a call: all or nothing over the enforced charges, each other charge on its own.
 
+mod bans;
+
 use smallvec::SmallVec;
 
 use crate::algorithm::{Budget, Passage, Point};
@@ -73,10 +75,23 @@ pub fn decide(
     if are_apart(charges) {
         return decide_apart(now, charges, states);
     }
+    if charges.iter().any(|charge| charge.quota.is_ban()) {
+        return bans::decide_with_bans(now, charges, states);
+    }
+    decide_in_groups(now, charges, states, true)
+}
+
+/// Decides charges of which several may name one state. If the call may not be admitted, the enforced ones are judged alone.
+fn decide_in_groups(
+    now: Timestamp,
+    charges: &[Charge<'_>],
+    states: &mut (impl States + ?Sized),
+    may_admit: bool,
+) -> Decision {
     let mut groups = group(charges);
     let now_us = now.as_micros();
 
-    let mut admitted = true;
+    let mut admitted = may_admit;
     for group in groups.iter().filter(|group| group.mode == Mode::Enforce) {
         let quota = charges[group.first].quota;
         let passage = quota
@@ -130,12 +145,12 @@ pub fn decide(
     Decision::new(now, admitted, verdicts)
 }
 
-/// Says whether no two charges name one state, which is the usual case.
+/// Says whether no two charges name one state and none is a ban, which is the usual case.
 fn are_apart(charges: &[Charge<'_>]) -> bool {
     let mut before = charges.iter().enumerate();
     before.all(|(index, charge)| {
         let mut others = charges[..index].iter();
-        !others.any(|other| other.shares_state_with(charge))
+        !charge.quota.is_ban() && !others.any(|other| other.shares_state_with(charge))
     })
 }
 

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | how much, per how long, by which algorithm | [`Quota`] |
 //! | how much at once | [`Concurrent`] |
+//! | how many denials until a ban, and for how long | [`Ban`] |
 //! | whose budget | [`Key`], within a [`Scope`] |
 //! | one quota of one policy, resolved for one request | [`Charge`] |
 //! | what came out | [`Decision`], one [`Verdict`] per charge |
@@ -47,6 +48,7 @@
 
 mod algorithm;
 mod backend;
+mod ban;
 mod bounds;
 mod capability;
 mod charge;
@@ -67,8 +69,10 @@ pub use algorithm::{
     Algorithm, CreditMark, DEBT_CEILING, GapMark, QueueMark, RetryAfter, Snapshot, State, Unit,
 };
 pub use backend::{Answer, Backend, ImmediateBackend};
+pub use ban::Ban;
 pub use bounds::{
-    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT, MAX_WAIT_INTERVALS,
+    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_STRIKES, MAX_WAIT,
+    MAX_WAIT_INTERVALS,
 };
 pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};

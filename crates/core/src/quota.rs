@@ -1,12 +1,13 @@
 //! Quotas: how much, per how long, by which algorithm.
 
-mod text;
+pub(crate) mod text;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, FixedWindow, Gcra, Held, RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
+    Algorithm, FixedWindow, Gcra, Held, Penalty, RollingWindow, Rule, SlidingLog, SlidingWindow,
+    State, Unit,
 };
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
 use crate::quota_error::QuotaError;
@@ -261,6 +262,7 @@ impl Quota {
         match self.rule {
             Rule::Gcra(_) => {}
             Rule::Held(_) => return Err(QuotaError::NoPeriod),
+            Rule::Ban(_) => return Err(QuotaError::QuotaOfBan),
             _ => return Err(QuotaError::BurstOfWindow { burst }),
         }
         self.with_burst(burst)
@@ -305,6 +307,7 @@ impl Quota {
                 rule: Rule::Held(Held { wait_us, ..*rule }),
                 ..self
             }),
+            Rule::Ban(_) => Err(QuotaError::QuotaOfBan),
             _ => Err(QuotaError::WaitOfWindow),
         }
     }
@@ -325,6 +328,9 @@ impl Quota {
     /// not between 2 and [`MAX_BUCKETS`] or does not divide the period's microseconds, a log's limit above
     /// [`MAX_LOG_LIMIT`].
     pub const fn try_using(self, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        if self.is_ban() {
+            return Err(QuotaError::QuotaOfBan);
+        }
         let wait_us = saturating_micros(self.longest_wait());
         match rule(self.limit, self.period_us, algorithm) {
             Ok(rule) => Self { rule, ..self }.with_wait(wait_us),
@@ -472,6 +478,15 @@ impl Quota {
         })
     }
 
+    /// A ban: see [`Ban`](crate::Ban).
+    pub(crate) const fn banning(penalty: Penalty) -> Self {
+        Self {
+            limit: penalty.strikes as u64,
+            period_us: penalty.within_us,
+            rule: Rule::Ban(penalty),
+        }
+    }
+
     /// The units per period, or the units at once of a [`Concurrent`](crate::Concurrent) limit.
     #[must_use]
     pub const fn limit(&self) -> u64 {
@@ -498,6 +513,21 @@ impl Quota {
         matches!(self.rule, Rule::Held(_))
     }
 
+    /// Says whether this is a [`Ban`](crate::Ban), which counts strikes and has no budget.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Quota};
+    ///
+    /// assert!(Quota::from(Ban::after(5, Duration::from_secs(600))).is_ban());
+    /// assert!(!Quota::per_second(5).is_ban());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn is_ban(&self) -> bool {
+        matches!(self.rule, Rule::Ban(_))
+    }
+
     /// The capacity of a full budget: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
     #[must_use]
     #[inline]
@@ -508,7 +538,8 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
-            | Rule::Held(_) => self.limit,
+            | Rule::Held(_)
+            | Rule::Ban(_) => self.limit,
         }
     }
 
@@ -576,6 +607,7 @@ const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, 
             Rule::SlidingLog(SlidingLog { limit, period_us })
         }
         Algorithm::Concurrent => return Err(QuotaError::NoPeriod),
+        Algorithm::Ban => return Err(QuotaError::QuotaOfBan),
     })
 }
 
@@ -602,7 +634,7 @@ const fn saturating_micros(duration: Duration) -> u32 {
     micros
 }
 
-const fn whole_micros(duration: Duration) -> Option<u64> {
+pub(crate) const fn whole_micros(duration: Duration) -> Option<u64> {
     let micros = duration.as_micros();
     if duration.subsec_nanos().is_multiple_of(1000) && micros <= u64::MAX as u128 {
         #[expect(clippy::cast_possible_truncation, reason = "just checked")]

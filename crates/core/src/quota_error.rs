@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_WAIT_INTERVALS};
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_STRIKES, MAX_WAIT_INTERVALS};
 
 /// The reason why a quota cannot be built.
 ///
@@ -80,6 +80,20 @@ pub enum QuotaError {
     },
     /// Windows and logs have no turns to wait for.
     WaitOfWindow,
+    /// A ban counts 1 to 64 strikes.
+    Strikes {
+        /// The number that was asked for.
+        strikes: u64,
+    },
+    /// A ban whose lengths double is at most as long as this, and lasts longer at first.
+    Doubling {
+        /// The length of the first ban.
+        lasting: Duration,
+        /// The longest that was asked for.
+        most: Duration,
+    },
+    /// A ban is no quota: it has no budget, burst, wait or algorithm. It stands beside the quotas of a policy.
+    QuotaOfBan,
     /// A limit on how many at once has no period, and no algorithm but its own: it is built by
     /// [`Concurrent`](crate::Concurrent).
     NoPeriod,
@@ -118,6 +132,11 @@ impl QuotaError {
             Self::WaitOfWindow => {
                 "requests cannot wait for a window or log, which gives them no turns: use gcra"
             }
+            Self::Strikes { .. } => "a ban counts 1 to 64 strikes",
+            Self::Doubling { .. } => "the longest ban is shorter than the first",
+            Self::QuotaOfBan => {
+                "a ban has no budget, burst, wait or algorithm: it stands beside the quotas of a policy"
+            }
             Self::NoPeriod => {
                 "a limit on how many at once has no period, burst or other algorithm: it is written \"5 at once\""
             }
@@ -133,7 +152,18 @@ impl fmt::Display for QuotaError {
             | Self::ZeroPeriod
             | Self::ZeroWait
             | Self::WaitOfWindow
+            | Self::QuotaOfBan
             | Self::NoPeriod => f.write_str(self.reason()),
+            Self::Strikes { strikes } => {
+                write!(
+                    f,
+                    "a ban after {strikes} strikes: a ban counts 1 to {MAX_STRIKES}"
+                )
+            }
+            Self::Doubling { lasting, most } => write!(
+                f,
+                "a ban that lasts {lasting:?} at first cannot double up to {most:?}, which is less"
+            ),
             Self::WaitTooLong { wait } => write!(
                 f,
                 "a wait of {wait:?} is longer than an hour, or than {MAX_WAIT_INTERVALS} intervals of the rate"

@@ -104,6 +104,12 @@ impl Scope {
         &self.0.name.policy
     }
 
+    /// Says whether both are of one policy, whatever the tiers.
+    pub(crate) fn is_of_policy_of(self, other: Self) -> bool {
+        let base = |scope: Self| scope.policy().split('#').next();
+        base(self) == base(other)
+    }
+
     /// The position of the quota in the policy; the first is 0.
     #[must_use]
     pub fn slot(self) -> u16 {

@@ -44,6 +44,7 @@
 //! also names the policy and the field. A value of the right shape that makes no sense is a [`ConfigError`], which names the
 //! policy, the field and the value.
 
+mod ban;
 mod build;
 mod client;
 mod failure;
@@ -57,6 +58,7 @@ mod read;
 mod registry;
 mod tiers;
 
+pub use self::ban::BanConfig;
 pub use self::client::{ClientAddressConfig, ProxiesConfig};
 pub use self::key::KeyConfig;
 pub use self::limiter::LimiterConfig;

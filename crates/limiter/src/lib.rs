@@ -22,7 +22,7 @@ mod sync;
 pub mod transport;
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Charge, Concurrent, Decision, FailureKind, Key,
+    Algorithm, Answer, Backend, BackendError, Ban, Charge, Concurrent, Decision, FailureKind, Key,
     KeyKind, Mode, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Unit,
     Verdict,
 };

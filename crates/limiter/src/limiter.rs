@@ -1,6 +1,7 @@
 //! Policies, a backend, and the rule for when the backend fails. Every request is decided here.
 
 mod admission;
+mod bans;
 mod builder;
 mod check;
 mod coverage;

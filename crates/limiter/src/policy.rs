@@ -1,5 +1,6 @@
 //! Policies: the requests that they cover, the key, the quotas, and the rules for exceptions.
 
+mod ban;
 mod conditions;
 mod cost;
 mod exemptions;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use tollgate_core::{Capabilities, Capability};
 
+use self::ban::PolicyBan;
 use self::conditions::Conditions;
 pub(crate) use self::cost::Cost;
 use self::exemptions::Exemptions;
@@ -35,6 +37,8 @@ pub(crate) use self::lists::Listing;
 use self::lists::Lists;
 pub use self::messages::Messages;
 use self::name::check_name;
+#[cfg_attr(not(feature = "serde"), allow(unused_imports))]
+pub(crate) use self::outcome::CountIf;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
 pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
@@ -74,6 +78,8 @@ pub struct Policy {
     pub(crate) tiers: Option<Arc<tiers::TierTable>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
+    ban: Option<PolicyBan>,
+    strike_if: Option<Arc<CountIf>>,
     pub(crate) messages: Option<Messages>,
     pub(crate) shadow: bool,
     pub(crate) on_demand: bool,
@@ -163,6 +169,8 @@ impl Policy {
             tiers: None,
             cost: Cost::ONE,
             outcome: None,
+            ban: None,
+            strike_if: None,
             messages: None,
             shadow: false,
             on_demand: false,
@@ -343,6 +351,7 @@ impl Policy {
 
     pub(crate) fn is_plain(&self) -> bool {
         self.tiers.is_none()
+            && self.ban.is_none()
             && self.lists.is_none()
             && self.key.later().is_none()
             && self.cost.fixed().is_some()
@@ -384,12 +393,15 @@ impl Policy {
         if self.waits_for_turns() {
             needed = needed.with(Capability::Waits);
         }
+        if self.ban.is_some() {
+            needed = needed.with(Capability::Bans);
+        }
         needed
     }
 
     /// True if a response under it matters: it may change the cost, or its end gives back what is held.
     pub(crate) fn follows_responses(&self) -> bool {
-        self.outcome.is_some() || self.holds()
+        self.outcome.is_some() || self.strikes_by_response() || self.holds()
     }
 }
 

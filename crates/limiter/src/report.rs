@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_core::{Charge, Mode, Outcome, Receipt, RetryAfter, Timestamp, Verdict};
 
 use crate::Key;
-use crate::policy::Label;
+use crate::policy::{Block, Label};
 
 /// The verdict of one quota of one policy on this request.
 ///
@@ -120,15 +120,30 @@ impl PolicyVerdict {
         self.label.rule().is_held()
     }
 
+    /// True if this is the verdict of a [`Ban`](crate::Ban), which is no quota: its limit are strikes, and nothing is taken of it.
+    ///
+    /// ```
+    /// use tollgate::PolicyVerdict;
+    ///
+    /// fn line(of: &PolicyVerdict) -> String {
+    ///     let left = of.verdict().remaining();
+    ///     if of.is_ban() { format!("{left} strikes until a ban") } else { format!("{left} left") }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn is_ban(&self) -> bool {
+        self.label.ban().is_some()
+    }
+
     /// Corrects the verdict to the real cost.
     pub(crate) fn correct_to(&mut self, cost: u64) {
         self.verdict = self.verdict.corrected_to(cost);
     }
 
-    /// True if the request depended on the quota, and it was asked.
+    /// True if the request depended on the quota, and it was asked. A ban is no quota.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
-        self.is_enforced() && self.verdict.outcome() != Outcome::Unknown
+        self.is_enforced() && self.verdict.outcome() != Outcome::Unknown && !self.is_ban()
     }
 
     /// True if the request was refused because of this verdict.
@@ -213,6 +228,11 @@ impl<'a> Report<'a> {
         let known = self.refusals().filter_map(|one| one.verdict.retry_after());
         let hint = Duration::from_millis(hint.into());
         Some(known.fold(hint, Duration::max))
+    }
+
+    /// The answer to a caller whom a ban keeps out; `None` if none does.
+    pub fn banned(self) -> Option<Block> {
+        self.refusals().find_map(|one| one.label.ban())
     }
 
     /// True if the request was refused and never passes, because it costs more than a full budget holds.

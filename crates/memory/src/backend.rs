@@ -171,6 +171,7 @@ impl Backend for MemoryBackend {
         Capabilities::none()
             .with(Capability::Held)
             .with(Capability::Waits)
+            .with(Capability::Bans)
     }
 }
 

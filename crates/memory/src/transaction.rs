@@ -113,8 +113,10 @@ pub(crate) fn decide_several(
             .any(|(verdict, _)| verdict.taken() > 0)
     };
     for (index, (home, place)) in homes.iter_mut().zip(&places).enumerate() {
+        // A ban remembers strikes, which are no charge that was taken.
+        let counts = |state: &State| state.meaningless_at(place.quota.unit()) > now;
         if let StatePlace::Fresh(state) = home
-            && taken(index)
+            && (taken(index) || place.quota.is_ban() && counts(state))
         {
             let state = mem::replace(state, State::full(&ANY_QUOTA));
             let inserted = locked[place.lock].insert(hashing, now, &place.lookup, state);

@@ -230,6 +230,7 @@ impl Backend for RedisBackend {
         Capabilities::none()
             .with(Capability::Held)
             .with(Capability::Waits)
+            .with(Capability::Bans)
     }
 
     fn place(&self) -> Option<String> {

@@ -20,6 +20,7 @@ const SOURCE: &str = concat!(
     include_str!("../lua/rolling_window.lua"),
     include_str!("../lua/sliding_log.lua"),
     include_str!("../lua/held.lua"),
+    include_str!("../lua/ban.lua"),
     include_str!("../lua/main.lua"),
 );
 

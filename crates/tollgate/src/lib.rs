@@ -166,11 +166,11 @@
 )]
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Concurrent,
-    DEBT_CEILING, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS, MAX_CHARGES,
-    MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, MAX_WAIT, MAX_WAIT_INTERVALS,
-    ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope,
-    Timestamp, Unit, Verdict,
+    Algorithm, Answer, Backend, BackendError, Ban, Capabilities, Capability, Charge, Clock,
+    Concurrent, DEBT_CEILING, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS,
+    MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, MAX_STRIKES,
+    MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
+    Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{
@@ -223,9 +223,10 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The examples of the README and of the pages about limits on how many at once and about waiting, compiled and run with the tests.
+/// The examples of the README and of the pages about limits on how many at once, bans and waiting, compiled and run with the tests.
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
+#[doc = include_str!("../../../docs/bans.md")]
 #[doc = include_str!("../../../docs/waiting.md")]
 pub struct ReadmeExamples;

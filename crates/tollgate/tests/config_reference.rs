@@ -15,8 +15,8 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate::config::{
-    BlockConfig, ClientAddressConfig, DirectionConfig, KeyConfig, LimiterConfig, MessagesConfig,
-    PolicyConfig, ProxiesConfig, Registry, TiersConfig,
+    BanConfig, BlockConfig, ClientAddressConfig, DirectionConfig, KeyConfig, LimiterConfig,
+    MessagesConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
 };
 use tollgate::key::{self, KeyList};
 use tollgate::{LimiterBuilder, NetworkList, OnFailure, OnMissing, Tiers};
@@ -79,6 +79,7 @@ enum Place {
     Policy,
     Tiers,
     BlockKeys,
+    Ban,
     PerMessage,
 }
 
@@ -102,6 +103,9 @@ impl Place {
             Self::BlockKeys => {
                 policy.insert("block_keys".into(), nested(""));
             }
+            Self::Ban => {
+                policy.insert("ban".into(), nested("after = '5 in 10min'"));
+            }
             Self::PerMessage => {
                 policy.insert("per_message".into(), nested("of = 'received'"));
             }
@@ -121,6 +125,7 @@ impl Place {
             Self::Top | Self::Policy => policy,
             Self::Tiers => &mut policy["tiers"],
             Self::BlockKeys => &mut policy["block_keys"],
+            Self::Ban => &mut policy["ban"],
             Self::PerMessage => &mut policy["per_message"],
         };
         table.as_table_mut().unwrap().remove(key).unwrap();
@@ -220,6 +225,7 @@ fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
     hold_keys::<PolicyConfig>("## `[[policies]]`", Place::Policy);
     hold_keys::<TiersConfig>("## `[policies.tiers]`", Place::Tiers);
     hold_keys::<BlockConfig>("## `[policies.block_keys]`", Place::BlockKeys);
+    hold_keys::<BanConfig>("## `[policies.ban]`", Place::Ban);
     hold_keys::<MessagesConfig>("## `[policies.per_message]`", Place::PerMessage);
 }
 

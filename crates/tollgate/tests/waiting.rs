@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use common::quotas_only::QuotasOnly;
 use common::tokio_clock::in_tokio_time;
 use common::{Body, from};
 use http::header::RETRY_AFTER;
@@ -22,9 +23,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::key::Global;
 use tollgate::{
-    Algorithm, Answer, Backend, Cause, Charge, CheckError, Concurrent, Decision, Event, Key,
-    Limiter, LimiterBuilder, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus,
-    Receipt, Scope, Tiers, Verdict,
+    Algorithm, Cause, CheckError, Concurrent, Event, Key, Limiter, LimiterBuilder, Policy, Quota,
+    RateLimitLayer, RateLimitStatus, Tiers, Verdict,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -379,33 +379,11 @@ async fn the_longest_wait_counts() {
     }
 }
 
-/// A backend without any capability.
-#[derive(Debug)]
-struct QuotasOnly(MemoryBackend);
-
-impl Backend for QuotasOnly {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-}
-
 #[test]
 fn a_backend_that_lets_nobody_wait_is_refused_with_the_policy() {
     let refused = Limiter::builder()
         .policy(Policy::new("smooth", SMOOTH))
-        .backend(QuotasOnly(MemoryBackend::new()))
+        .backend(QuotasOnly::new())
         .build();
     assert_eq!(
         refused.unwrap_err().to_string(),

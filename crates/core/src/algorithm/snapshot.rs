@@ -60,6 +60,19 @@ pub enum Snapshot {
         /// The time at which the first of them was taken. Receipts name it.
         generation_us: u64,
     },
+    /// The strikes against an identity, and its last ban.
+    Ban {
+        /// The start of the last ban, in microseconds since the epoch. 0 if there was none.
+        since_us: u64,
+        /// Its end.
+        until_us: u64,
+        /// The number of doublings of the next ban, if nothing is forgiven until then.
+        level: u8,
+        /// The times of the strikes that may count, the oldest first: at most 63.
+        strikes_us: Vec<u64>,
+        /// The time from which all of this means nothing.
+        kept_until_us: u64,
+    },
 }
 
 /// An earlier credit of a GCRA state, as far as later ones must know it: see [`Receipt`](crate::Receipt).

@@ -36,6 +36,7 @@ pub enum Unit {
     RollingWindow { period_us: u64, buckets: u32 },
     SlidingLog { period_us: u64 },
     Held,
+    Ban,
 }
 
 /// The kinds of units, one line each: the number on wires, and the letter in names. Neither is ever given to another kind, since
@@ -72,6 +73,8 @@ kinds! {
     RollingWindow 4 'r',
     SlidingLog 5 'l',
     Held 6 'h',
+    // 7 is GCRA with turns, which shares the units of GCRA.
+    Ban 8 'b',
 }
 
 impl Unit {
@@ -83,6 +86,7 @@ impl Unit {
             Self::RollingWindow { .. } => Kind::RollingWindow,
             Self::SlidingLog { .. } => Kind::SlidingLog,
             Self::Held => Kind::Held,
+            Self::Ban => Kind::Ban,
         }
     }
 
@@ -102,7 +106,7 @@ impl Unit {
     #[must_use]
     pub const fn period_us(self) -> Option<u64> {
         match self {
-            Self::Gcra | Self::Held => None,
+            Self::Gcra | Self::Held | Self::Ban => None,
             Self::FixedWindow { period_us, .. }
             | Self::SlidingWindow { period_us }
             | Self::RollingWindow { period_us, .. }
@@ -117,7 +121,11 @@ impl Unit {
         match self {
             Self::FixedWindow { offset_us, .. } => Some(('+', offset_us)),
             Self::RollingWindow { buckets, .. } => Some(('x', buckets as u64)),
-            Self::Gcra | Self::SlidingWindow { .. } | Self::SlidingLog { .. } | Self::Held => None,
+            Self::Gcra
+            | Self::SlidingWindow { .. }
+            | Self::SlidingLog { .. }
+            | Self::Held
+            | Self::Ban => None,
         }
     }
 
@@ -147,6 +155,7 @@ impl Unit {
                 period_us: numbers.parse().ok()?,
             },
             Kind::Held => Self::Held,
+            Kind::Ban => Self::Ban,
         };
         // Each unit has one text: without a `+` the number is 1.
         (unit.to_string() == text).then_some(unit)
@@ -201,6 +210,7 @@ mod tests {
             ),
             (Unit::SlidingLog { period_us }, 5, "l60000000"),
             (Unit::Held, 6, "h"),
+            (Unit::Ban, 8, "b"),
         ];
         assert_eq!(units.len(), Kind::ALL.len());
         for (unit, number, text) in units {
@@ -216,7 +226,7 @@ mod tests {
     #[test]
     fn a_text_that_no_unit_has_is_none() {
         for text in [
-            "", "g1", "h1", "q5", "f5", "f+5", "f5+", "s+5", "s05", "r5x", "é",
+            "", "g1", "h1", "b1", "q5", "f5", "f+5", "f5+", "s+5", "s05", "r5x", "é",
         ] {
             assert_eq!(Unit::read(text), None, "{text}");
         }

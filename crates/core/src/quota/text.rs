@@ -1,7 +1,7 @@
 //! Quotas as people write them: `"100/min burst 20"`, `"10 requests per minute"`.
 
 mod nearest;
-mod words;
+pub(crate) mod words;
 
 use std::fmt;
 use std::str::FromStr;
@@ -60,7 +60,7 @@ const PERIOD: &str = "a period, such as s, 10s, min, h or day";
 const SHORTER_PERIOD: &str = "a period of at most 366 days";
 
 /// Longer texts are not searched for a quota that may have been meant.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 
 impl FromStr for Quota {
     type Err = ParseQuotaError;
@@ -240,7 +240,7 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
     })
 }
 
-fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
+pub(crate) fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
     let count = words.next_if(Word::is_number).unwrap_or_default();
     let unit = words.next();
     let text = || format!("{count}{unit}");
@@ -260,7 +260,7 @@ fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
 
 /// A decimal number, `_` allowed between its digits. No sign, no fraction. `None` if it is beyond all bounds, because the error
 /// could then only show another number.
-fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaError> {
+pub(crate) fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaError> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     if !text.starts_with(|c: char| c.is_ascii_digit()) || text.ends_with('_') {
         return Err(syntax(text, expected));
@@ -271,7 +271,7 @@ fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaE
     Ok(plain.parse().ok())
 }
 
-fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
+pub(crate) fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
     ParseQuotaError::Syntax {
         found: found.chars().take(40).collect(),
         expected,
@@ -282,6 +282,9 @@ fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
 /// The form that [`FromStr`] reads back to an equal quota.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ban) = self.ban() {
+            return write!(f, "ban {ban}");
+        }
         if self.algorithm() == Algorithm::Concurrent {
             write!(f, "{} at once", self.limit())?;
             return write_wait(f, self);
@@ -304,7 +307,7 @@ impl fmt::Display for Quota {
             Algorithm::SlidingWindow => f.write_str(" sliding-window"),
             Algorithm::RollingWindow { buckets } => write!(f, " rolling-window {buckets} buckets"),
             Algorithm::SlidingLog => f.write_str(" sliding-log"),
-            Algorithm::Concurrent => Ok(()),
+            Algorithm::Concurrent | Algorithm::Ban => Ok(()),
         }
     }
 }
@@ -316,7 +319,7 @@ fn write_wait(f: &mut fmt::Formatter<'_>, quota: &Quota) -> fmt::Result {
     }
 }
 
-struct Period(u64);
+pub(crate) struct Period(pub(crate) u64);
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

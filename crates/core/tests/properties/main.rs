@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod bans;
 mod calls;
 mod clock;
 mod credit;

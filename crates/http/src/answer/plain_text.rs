@@ -37,6 +37,13 @@ impl Respond for PlainText {
                 "The rate limiter cannot decide at the moment.\n".into()
             }
             (RefusalReason::Unidentified(missing), _) => format!("There is {missing}.\n"),
+            (RefusalReason::Banned(_), Some(wait)) => {
+                format!(
+                    "The caller is banned: try again in {} s.\n",
+                    told_seconds(wait)
+                )
+            }
+            (RefusalReason::Banned(_), None) => "The caller is banned.\n".into(),
             (RefusalReason::Blocked(_), _) => "The caller is blocked.\n".into(),
         };
         refusal.response(text)

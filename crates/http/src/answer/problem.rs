@@ -32,8 +32,12 @@ impl Respond for ProblemJson {
             RefusalReason::QuotaExceeded => quota_exceeded(refusal),
             RefusalReason::Undecided => Bytes::from_static(UNDECIDED.as_bytes()),
             RefusalReason::Blocked(Block::Forbidden) => Bytes::from_static(FORBIDDEN.as_bytes()),
+            RefusalReason::Banned(Block::Forbidden) => Bytes::from_static(BANNED.as_bytes()),
             RefusalReason::Blocked(Block::TooManyRequests) => {
                 Bytes::from_static(ABNORMAL_USAGE.as_bytes())
+            }
+            RefusalReason::Banned(Block::TooManyRequests) => {
+                Bytes::from_static(BANNED_FOR_NOW.as_bytes())
             }
             RefusalReason::Unidentified(missing) => {
                 Bytes::from(unidentified(refusal.status(), &missing.to_string()))
@@ -59,6 +63,17 @@ const FORBIDDEN: &str = concat!(
 const ABNORMAL_USAGE: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
     r#""title":"Abnormal usage detected","status":429,"detail":"The caller is blocked."}"#
+);
+
+const BANNED: &str = concat!(
+    r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
+    r#""detail":"The caller is banned."}"#
+);
+
+const BANNED_FOR_NOW: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
+    r#""title":"Abnormal usage detected","status":429,"#,
+    r#""detail":"The caller was refused too often, and is banned for a time."}"#
 );
 
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {
@@ -101,6 +116,8 @@ mod tests {
             UNDECIDED.to_owned(),
             FORBIDDEN.to_owned(),
             ABNORMAL_USAGE.to_owned(),
+            BANNED.to_owned(),
+            BANNED_FOR_NOW.to_owned(),
             unidentified(
                 StatusCode::UNAUTHORIZED,
                 "no header x-api-key in the request",

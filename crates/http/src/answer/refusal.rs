@@ -66,6 +66,8 @@ pub enum RefusalReason<'a> {
     Unidentified(&'a KeyMissing),
     /// The caller is on a policy's block list, or in a tier that a [limit of 0](tollgate_limiter::Quotas::none) refuses.
     Blocked(Block),
+    /// The caller was denied too often: a policy's [ban](tollgate_limiter::Policy::ban) is in force.
+    Banned(Block),
 }
 
 impl<'a> RefusalReason<'a> {
@@ -88,6 +90,10 @@ impl<'a> Refusal<'a> {
         request: RequestView<'a>,
         jitter: Option<JitterDraw>,
     ) -> Self {
+        let reason = match (reason, report.banned()) {
+            (RefusalReason::QuotaExceeded, Some(how)) => RefusalReason::Banned(how),
+            (reason, _) => reason,
+        };
         Self {
             reason,
             report,
@@ -123,7 +129,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             RefusalReason::Unidentified(_) if self.asks_for_credentials => StatusCode::UNAUTHORIZED,
             RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
-            RefusalReason::Blocked(how) => how.status(),
+            RefusalReason::Blocked(how) | RefusalReason::Banned(how) => how.status(),
         }
     }
 
@@ -143,9 +149,13 @@ impl<'a> Refusal<'a> {
 
     /// The wait that the caller is told: the time until the same request would pass if no other arrives, plus the layer's
     /// [`Jitter`](crate::Jitter). That time is unknown if others hold what the request needs. Then the wait is the policy's
-    /// [hint](tollgate_limiter::Policy::retry_hint). `None` if there is no hint, or if the request can never pass.
+    /// [hint](tollgate_limiter::Policy::retry_hint). `None` if there is no hint, if the request can never pass, or if a banned caller
+    /// is told nothing.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
+        if let RefusalReason::Banned(Block::Forbidden) = self.reason {
+            return None;
+        }
         let wait = self.report.told_wait();
         wait.map(|wait| self.told(wait))
     }

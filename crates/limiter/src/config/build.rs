@@ -52,6 +52,9 @@ impl PolicyConfig {
         if let Some(name) = &self.outcome {
             policy.outcome = Some(registry.outcome(&self.name, name)?);
         }
+        if let Some(ban) = &self.ban {
+            policy = ban.build(policy, registry)?;
+        }
         if self.exempt_preflights {
             policy = policy.exempt_preflights();
         }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockConfig, EntryConfig, KeyConfig, MessagesConfig, QuotasConfig, TiersConfig, is_default,
+    BanConfig, BlockConfig, EntryConfig, KeyConfig, MessagesConfig, QuotasConfig, TiersConfig,
+    is_default,
 };
 use crate::{OnFailure, OnMissing};
 
@@ -68,6 +69,9 @@ pub struct PolicyConfig {
     /// The [registered outcome](super::Registry::register_count_if) that corrects the charge by the response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub outcome: Option<String>,
+    /// The ban of those who are denied too often: see [`Policy::ban`](crate::Policy::ban).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ban: Option<BanConfig>,
     /// Other quotas for some identities.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tiers: Option<TiersConfig>,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::refused;
 use crate::key::{AsyncKeyExtractor, KeyExtractor, KeyList, Source};
-use crate::policy::{Cost, Outcome};
+use crate::policy::{Cost, CountIf, Outcome};
 use crate::{ConfigError, NetworkList, RequestView, ResponseView, Tiers};
 
 /// The closures and the lists that a configuration names. Each kind has names of its own. The last of two with one name counts.
@@ -202,6 +203,19 @@ impl Registry {
 
     pub(super) fn outcome(&self, policy: &str, name: &str) -> Result<Outcome, ConfigError> {
         find(&self.outcomes, policy, "outcome", name).cloned()
+    }
+
+    /// The condition of responses of this name, for strikes.
+    pub(super) fn strike_if(&self, policy: &str, name: &str) -> Result<Arc<CountIf>, ConfigError> {
+        match find(&self.outcomes, policy, "strike_if", name)? {
+            Outcome::CountIf(counts) => Ok(Arc::clone(counts)),
+            _ => Err(refused(
+                policy,
+                "strike_if",
+                name,
+                "the outcome of this name sets a cost: a strike is one of `register_count_if`",
+            )),
+        }
     }
 
     pub(super) fn key_list(

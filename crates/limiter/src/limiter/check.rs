@@ -14,7 +14,7 @@ use tollgate_core::{BackendError, Receipt, RetryAfter, Verdict};
 use super::plan::Demand;
 use super::planning;
 use super::{Admission, Judgement, Ledger, Limiter, Pending, Rejection, Ruling};
-use crate::{Block, Key, Policy};
+use crate::{Block, Key, Policy, QuotaError};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
 ///
@@ -366,11 +366,17 @@ impl CheckOutcome {
         if let Outcome::Unlimited = self.outcome {
             return u64::MAX;
         }
-        self.verdicts()
-            .iter()
-            .map(Verdict::remaining)
-            .min()
-            .unwrap_or(0)
+        let Outcome::Decided { ledger, .. } = &self.outcome else {
+            return 0;
+        };
+        let verdicts = ledger.report().verdicts().iter();
+        // Nothing passes for those who are banned.
+        let left = verdicts.filter_map(|one| match (one.is_ban(), one.verdict().is_denied()) {
+            (true, true) => Some(0),
+            (true, false) => None,
+            (false, _) => Some(one.verdict().remaining()),
+        });
+        left.min().unwrap_or(0)
     }
 
     /// The time for which it waited for its turn or for a place: see [`Limiter::acquire`].
@@ -394,7 +400,7 @@ impl CheckOutcome {
         }
     }
 
-    /// One verdict for each quota of the policy, in their order. Empty if nothing was decided: the backend failed, or the
+    /// One verdict for each quota of the policy, in their order, and then that of its [ban](crate::Policy::ban). Empty if nothing was decided: the backend failed, or the
     /// policy's lists or tiers leave nothing to be decided.
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
@@ -480,6 +486,13 @@ pub enum CheckError {
         /// The policy's name.
         policy: String,
     },
+    /// The policy bans nobody.
+    NeverBans {
+        /// The policy's name.
+        policy: String,
+    },
+    /// The length of the ban cannot be.
+    BanLength(QuotaError),
     /// The backend failed, and the policy refuses requests then.
     Unavailable(BackendError),
     /// The tier of the identity could not be found out, and the policy refuses requests then: see
@@ -515,6 +528,10 @@ impl fmt::Display for CheckError {
                 f,
                 "policy {policy:?}: none of its quotas lets anybody wait: use `check`, or add `.wait_up_to(..)` to one"
             ),
+            Self::NeverBans { policy } => {
+                write!(f, "policy {policy:?}: it has no ban: add `.ban(..)`")
+            }
+            Self::BanLength(error) => write!(f, "the length of the ban: {error}"),
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),
             Self::TierUnknown { policy } => {
                 write!(
@@ -532,6 +549,8 @@ impl Error for CheckError {
             Self::UnknownPolicy { .. }
             | Self::WrongKey { .. }
             | Self::NeverWaits { .. }
+            | Self::NeverBans { .. }
+            | Self::BanLength(_)
             | Self::TierUnknown { .. } => None,
             Self::Unavailable(error) => Some(error),
         }

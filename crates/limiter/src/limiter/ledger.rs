@@ -103,7 +103,7 @@ impl Payment {
     fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
         Self {
             verdicts,
-            outcome: payer.policy.outcome.clone(),
+            outcome: payer.policy.outcome(),
             key: payer.key.clone(),
             limiter: limiter.clone(),
             response: 0,
@@ -334,23 +334,35 @@ impl Ledger {
     /// Corrects the charges for a response by what it looks like. Returns true if some depend on its body.
     pub fn settle_by_response(&mut self, response: u32, view: &ResponseView<'_>) -> bool {
         let mut depends_on_body = false;
-        self.correct(&mut |payment, _| match payment.outcome_of(response)? {
-            Outcome::CountIf(counts) => (!counts(view)).then_some(0),
-            Outcome::Cost(cost) => cost(view),
-            Outcome::Sent(_) => {
-                depends_on_body = true;
-                None
+        for payment in self.payments.iter().filter(|payment| !payment.is_local) {
+            if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
+                && let Some(ban) = rule.struck(view)
+            {
+                payment.limiter.strike(ban, &payment.key);
             }
-        });
+        }
+        self.correct(
+            &mut |payment, _| match payment.outcome_of(response)?.cost()? {
+                Outcome::CountIf(counts) => (!counts(view)).then_some(0),
+                Outcome::Cost(cost) => cost(view),
+                Outcome::Sent(_) => {
+                    depends_on_body = true;
+                    None
+                }
+                Outcome::Strike(_) => None,
+            },
+        );
         depends_on_body
     }
 
     /// Corrects the charges for a response by the bytes of its body.
     pub fn settle_by_bytes(&mut self, response: u32, sent: u64) {
-        self.correct(&mut |payment, _| match payment.outcome_of(response)? {
-            Outcome::Sent(cost) => Some(cost(sent)),
-            _ => None,
-        });
+        self.correct(
+            &mut |payment, _| match payment.outcome_of(response)?.cost()? {
+                Outcome::Sent(cost) => Some(cost(sent)),
+                _ => None,
+            },
+        );
     }
 
     /// Credits or debits each charge to the cost that `cost` gives. A charge that was not taken stays as it is, and so does one

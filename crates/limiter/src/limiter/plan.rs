@@ -177,7 +177,7 @@ impl<'a> Entries<'a> {
     fn charges(self) -> SmallVec<[Charge<'a>; 4]> {
         let charges = self.iter().flat_map(|payer| {
             let limits = payer.limits().iter();
-            limits.map(move |limit| payer.charge(limit))
+            limits.map(move |limit| payer.charge_or_ask(limit))
         });
         charges.collect()
     }
@@ -224,6 +224,15 @@ impl<'a> Payer<'a> {
         } else {
             self.policy.mode()
         }
+    }
+
+    /// The charge of a quota, or the question to a ban, which costs nothing.
+    fn charge_or_ask(self, limit: &'a Limit) -> Charge<'a> {
+        let charge = self.charge(limit);
+        if limit.quota.is_ban() {
+            return Charge { cost: 0, ..charge };
+        }
+        charge
     }
 
     #[inline(always)]

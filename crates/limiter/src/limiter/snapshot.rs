@@ -125,6 +125,8 @@ fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
             "charges messages, which cannot wait for their turn: the stream would stand still"
         } else if policy.holds() {
             "charges messages, which cannot hold anything; a limit on calls at once is a policy of its own"
+        } else if policy.ban_limit().is_some() {
+            "charges messages, which ban nobody; a ban belongs to a policy for calls"
         } else {
             continue;
         };

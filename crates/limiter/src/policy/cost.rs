@@ -44,7 +44,8 @@ impl Policy {
         let Some(cost) = self.cost.fixed() else {
             return Ok(());
         };
-        let is_short = |limit: &&Limit| limit.quota.capacity() < cost;
+        // A ban is charged nothing.
+        let is_short = |limit: &&Limit| limit.quota.capacity() < cost && !limit.quota.is_ban();
         if let Some(limit) = self.limits.iter().find(is_short) {
             return Err(ConfigError::Cost {
                 policy: self.name.to_string(),

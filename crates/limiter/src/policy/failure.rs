@@ -82,6 +82,10 @@ impl Share {
     /// This share of `quota`: limit and burst rounded up, so that a share of a small quota is not nothing, and on to the
     /// next round number if the part is not an exact rate.
     pub(crate) fn of(self, quota: &Quota) -> Quota {
+        // A ban is no budget of which a process could have a share.
+        if quota.is_ban() {
+            return *quota;
+        }
         if quota.is_held() {
             let part = Concurrent::try_at_most(quota.limit().div_ceil(self.one_in));
             return part.map_or(*quota, Quota::from);

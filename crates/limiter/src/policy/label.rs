@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::Block;
 use crate::attached::Attached;
 use crate::{Quota, Scope};
 
@@ -14,6 +15,8 @@ pub struct Label {
     quota: Box<str>,
     rule: Quota,
     scope: Scope,
+    /// The answer to those whom it keeps out, if it is a ban.
+    ban: Option<Block>,
     attached: Attached,
 }
 
@@ -24,8 +27,32 @@ impl Label {
             quota: quota.into(),
             rule: *rule,
             scope,
+            ban: None,
             attached: Attached::default(),
         })
+    }
+
+    /// The label of a ban, which answers those whom it keeps out like this.
+    pub(super) fn of_ban(
+        policy: &str,
+        scope: Scope,
+        name: &str,
+        rule: &Quota,
+        answer: Block,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            policy: policy.into(),
+            quota: name.into(),
+            rule: *rule,
+            scope,
+            ban: Some(answer),
+            attached: Attached::default(),
+        })
+    }
+
+    /// The answer to those whom it keeps out, if it is a ban.
+    pub fn ban(&self) -> Option<Block> {
+        self.ban
     }
 
     /// The policy's name.

@@ -23,11 +23,18 @@ pub(crate) struct Lists {
 /// assert_eq!(Block::Forbidden.status(), 403);
 /// assert_eq!(Block::TooManyRequests.status(), 429);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum Block {
     /// 403: the caller has no business here, and need not come back.
     Forbidden,
-    /// 429 without `Retry-After`: the caller has behaved badly, and the block has no stated end.
+    /// 429 without `Retry-After`: the caller has behaved badly, and the block has no stated end. For a ban, the default: 429 with the
+    /// end of the ban.
+    #[default]
     TooManyRequests,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
 
-use super::Policy;
+use super::{Label, Policy};
 
 /// The head of a response, for a policy to look at.
 ///
@@ -58,9 +58,35 @@ pub(crate) enum Outcome {
     Cost(Arc<CostOf>),
     /// The charge becomes the cost of the bytes of the body.
     Sent(Arc<CostOfBytes>),
+    /// The response may be a strike, and may set the cost as well.
+    Strike(Arc<StrikeRule>),
 }
 
-type CountIf = dyn Fn(&ResponseView<'_>) -> bool + Send + Sync;
+/// The rule by which a response is a strike.
+pub(crate) struct StrikeRule {
+    pub(super) strikes: Arc<CountIf>,
+    pub(super) ban: Arc<Label>,
+    pub(super) cost: Option<Outcome>,
+}
+
+impl StrikeRule {
+    /// The ban that counts this response as a strike.
+    pub(crate) fn struck(&self, response: &ResponseView<'_>) -> Option<&Arc<Label>> {
+        (self.strikes)(response).then_some(&self.ban)
+    }
+}
+
+impl Outcome {
+    /// The rule by which the response sets the cost alone.
+    pub(crate) fn cost(&self) -> Option<&Self> {
+        match self {
+            Self::Strike(rule) => rule.cost.as_ref(),
+            cost => Some(cost),
+        }
+    }
+}
+
+pub(crate) type CountIf = dyn Fn(&ResponseView<'_>) -> bool + Send + Sync;
 type CostOf = dyn Fn(&ResponseView<'_>) -> Option<u64> + Send + Sync;
 type CostOfBytes = dyn Fn(u64) -> u64 + Send + Sync;
 
@@ -141,6 +167,7 @@ impl fmt::Debug for Outcome {
             Self::CountIf(_) => "count_if(..)",
             Self::Cost(_) => "settle_by(..)",
             Self::Sent(_) => "settle_by_bytes(..)",
+            Self::Strike(_) => "strike_if(..)",
         })
     }
 }

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use self::cache::{AnswerFuture, DEADLINE, TierCache, TierLookup};
+use super::ban::with_ban;
 use super::{Limit, Policy, Quotas};
 use crate::literal::literal;
 use crate::{Algorithm, ConfigError, Key, Quota, RequestView, Scope};
@@ -265,6 +266,7 @@ impl Policy {
     pub fn try_tiers(mut self, tiers: Tiers) -> Result<Self, ConfigError> {
         let tiers = TierTable::new(&self.name, &self.limits, tiers)?;
         self.tiers = Some(Arc::new(tiers));
+        self.place_ban();
         Ok(self)
     }
 }
@@ -364,10 +366,11 @@ fn log_entries(limits: &[Limit]) -> usize {
 }
 
 /// The tiers of a policy, ready to be asked.
+#[derive(Clone)]
 pub(crate) struct TierTable {
     grants: Vec<(String, Grant)>,
-    source: Finder,
-    warned: AtomicBool,
+    source: Arc<Finder>,
+    warned: Arc<AtomicBool>,
 }
 
 /// The grant of a tier.
@@ -508,9 +511,18 @@ impl TierTable {
         };
         Ok(Self {
             grants,
-            source,
-            warned: AtomicBool::new(false),
+            source: Arc::new(source),
+            warned: Arc::default(),
         })
+    }
+
+    /// Puts a ban behind the quotas of each tier.
+    pub(super) fn place_ban(&mut self, ban: &Limit) {
+        for (_, grant) in &mut self.grants {
+            if let Grant::Limits(limits) = grant {
+                *limits = with_ban(limits, ban);
+            }
+        }
     }
 
     /// True if a closure has to be waited for.
@@ -532,7 +544,7 @@ impl TierTable {
 
     /// The identities whose tiers are stated.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Key> {
-        let stated = match &self.source {
+        let stated = match &*self.source {
             Finder::Map(places) => Some(places.keys()),
             Finder::Now(_) | Finder::Later(_) => None,
         };
@@ -554,7 +566,7 @@ impl TierTable {
 
     /// The tier of an identity.
     fn find(self: &Arc<Self>, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
-        match &self.source {
+        match &*self.source {
             Finder::Map(places) => FoundTier::Now(Ok(places.get(key).copied())),
             Finder::Now(name) => FoundTier::Now(Ok(self.place(name(key, request)))),
             Finder::Later(asked) => asked.find(self, key),
@@ -563,7 +575,7 @@ impl TierTable {
 
     /// The closure that is asked, if there is one.
     fn asked(&self) -> Option<&TierCache> {
-        match &self.source {
+        match &*self.source {
             Finder::Later(asked) => Some(asked),
             Finder::Map(_) | Finder::Now(_) => None,
         }

@@ -36,6 +36,8 @@ struct World {
     alone: HashMap<u8, usize>,
     /// The states with free places that were compared.
     with_gaps: usize,
+    /// The states of bans in force that were compared.
+    banned: usize,
 }
 
 /// The model's states of one request, by number of charge.
@@ -69,6 +71,7 @@ impl World {
             admitted: 0,
             alone: HashMap::new(),
             with_gaps: 0,
+            banned: 0,
         }
     }
 
@@ -222,6 +225,9 @@ impl World {
                 assert_eq!(found[24..26], [0, 0]);
             }
         }
+        if let Snapshot::Ban { until_us, .. } = state.snapshot() {
+            self.banned += usize::from(self.questions.now < until_us);
+        }
         // The state outlives its meaning.
         let ends = u64::try_from(ends).expect("an expiry") * 1_000;
         assert!(
@@ -293,6 +299,14 @@ fn a_request_alone_is_decided_as_core_decides() {
         println!("{times} times {:?}", char::from(answer));
         assert!(times > 0, "{answers:?}");
     }
+}
+
+/// Those who are denied too often, in one call with others, and operators who ban.
+#[test]
+fn bans_are_those_of_core() {
+    let world = run(Calls::Bans, 8_000);
+    println!("{} times somebody was banned", world.banned);
+    assert!(world.banned > 500, "{}", world.banned);
 }
 
 /// Those who wait, those who leave before their turn, and credits after it.

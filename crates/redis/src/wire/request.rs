@@ -1,7 +1,7 @@
 //! A request, and its words for the script.
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
+use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
 use super::numbers::{Words, put};
 use crate::holder::{Caller, Owed, Telling};
@@ -182,7 +182,7 @@ impl Request {
             Unit::SlidingLog { .. } => 32,
             Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
             Unit::Gcra => 1,
-            Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } | Unit::Held => 3,
+            Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } | Unit::Held | Unit::Ban => 3,
         };
         // A charge outside of the special paths.
         let settled = |unit| 2 + of(unit);
@@ -192,7 +192,8 @@ impl Request {
             Unit::FixedWindow { .. }
             | Unit::SlidingWindow { .. }
             | Unit::RollingWindow { .. }
-            | Unit::SlidingLog { .. } => settled(unit),
+            | Unit::SlidingLog { .. }
+            | Unit::Ban => settled(unit),
             // 23,000 to 45,000 instructions, as an acquire.
             Unit::Held => of(unit),
         };
@@ -309,11 +310,22 @@ impl Request {
 
         let mut shape: Words = smallvec![DECIDE, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
         let mut names = SmallVec::new();
-        for (index, mode, cost) in wanted {
+        for &(index, mode, cost) in &wanted {
             let quota = &charges[index].quota;
             // Above the capacity no cost passes, however large.
             let cost = cost.min(quota.capacity() + 1);
             put_charge(&mut shape, mode, cost, quota);
+            if quota.is_ban() {
+                let ban = charges[index].borrow();
+                let is_guarded = |&(other, mode, _): &(usize, u8, u64)| {
+                    mode != PROBE && ban.guards(&charges[other].borrow())
+                };
+                let bits = wanted.iter().take(32).enumerate();
+                let guards = bits.fold(0_u32, |bits, (number, other)| {
+                    bits | u32::from(is_guarded(other)) << number
+                });
+                shape.extend_from_slice(&guards.to_le_bytes());
+            }
             names.push(index);
         }
         Wording {
@@ -330,6 +342,9 @@ fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Wording {
     // A budget owes no more.
     let n = n.min(quota.capacity() * DEBT_CEILING);
     put_charge(&mut shape, PROBE, n, quota);
+    if quota.is_ban() {
+        shape.extend_from_slice(&[0; GUARDS]);
+    }
     Wording {
         shape,
         names: SmallVec::from_slice(&[0]),
@@ -353,6 +368,7 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. }) => put_window(out, mode, cost, quota.limit(), unit),
         Unit::Held => put_held(out, mode, cost, quota.limit()),
+        Unit::Ban => put_ban(out, mode, cost, quota.ban()),
     }
 }
 
@@ -378,6 +394,10 @@ fn put_unit(out: &mut Words, unit: Unit) {
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. } => put_window(out, PROBE, 0, 1, unit),
         Unit::Held => put_held(out, PROBE, 0, 1),
+        Unit::Ban => {
+            put_ban(out, PROBE, 0, None);
+            out.extend_from_slice(&[0; GUARDS]);
+        }
     }
 }
 
@@ -448,6 +468,17 @@ fn put_held(out: &mut Words, mode: u8, cost: u64, limit: u64) {
     out.extend_from_slice(&[Unit::Held.number(), mode]);
     put(out, cost);
     put(out, limit);
+}
+
+/// The length of the bits for the charges that a ban guards, which stand behind it.
+const GUARDS: usize = 4;
+
+fn put_ban(out: &mut Words, mode: u8, cost: u64, ban: Option<Ban>) {
+    out.extend_from_slice(&[Unit::Ban.number(), mode]);
+    put(out, cost);
+    let (strikes, onset, times) = ban.map_or((1, 0, [1; 4]), |ban| ban.figures());
+    out.extend_from_slice(&[strikes, onset]);
+    times.into_iter().for_each(|time| put(out, time));
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {

@@ -25,6 +25,10 @@ const LOG_ENTRY: usize = 12;
 const LOG_ENTRIES: usize = 1_025;
 
 const HELD: u8 = 252;
+const BAN: u8 = 253;
+/// The most strikes of a ban, and the most doublings.
+const BAN_STRIKES: usize = 64;
+const BAN_LEVELS: u8 = 63;
 
 /// The length of its head, and of each entry.
 const HELD_HEAD: usize = 21;
@@ -139,6 +143,7 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
         Unit::SlidingLog { .. } => log(tag, reader),
         // The script does not send these, but a digest: see `HeldDigest`.
         Unit::Held => None,
+        Unit::Ban => ban(tag, reader),
     };
     snapshot.map(State::from)
 }
@@ -235,6 +240,24 @@ fn queued(length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
             rests_of: if gaps.is_empty() { 0 } else { rests_of },
             gaps,
         },
+    })
+}
+
+fn ban(tag: u8, mut reader: Reader<'_>) -> Option<Snapshot> {
+    let level = reader.byte()?;
+    let (since_us, until_us, kept_until_us) = (reader.whole()?, reader.whole()?, reader.whole()?);
+    let mut strikes_us = Vec::new();
+    while !reader.0.is_empty() {
+        strikes_us.push(reader.whole()?);
+    }
+    let is_one = tag == BAN && level <= BAN_LEVELS && since_us <= until_us;
+    let is_log = strikes_us.len() <= BAN_STRIKES && strikes_us.is_sorted();
+    (is_one && is_log).then_some(Snapshot::Ban {
+        since_us,
+        until_us,
+        level,
+        strikes_us,
+        kept_until_us,
     })
 }
 

@@ -9,6 +9,7 @@
 
 #[cfg(feature = "axum")]
 pub mod held;
+pub mod quotas_only;
 #[cfg(feature = "serde")]
 pub mod registry;
 #[cfg(feature = "axum")]

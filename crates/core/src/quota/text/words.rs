@@ -2,24 +2,24 @@
 
 /// A word, a number, or a sign. Words are in lower case, because capitals never mean another unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) String);
+pub(crate) struct Word(pub(crate) String);
 
 impl Word {
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(crate) fn is(&self, text: &str) -> bool {
         self.0 == text
     }
 
-    pub(super) fn is_one_of(&self, texts: &[&str]) -> bool {
+    pub(crate) fn is_one_of(&self, texts: &[&str]) -> bool {
         texts.contains(&self.0.as_str())
     }
 
-    pub(super) fn is_number(&self) -> bool {
+    pub(crate) fn is_number(&self) -> bool {
         self.0.starts_with(|c: char| c.is_ascii_digit())
     }
 }
 
 /// Numbers and words need no blank between them, and a slash stands alone: `10req/5s` is five.
-pub(super) fn words_of(text: &str) -> Vec<Word> {
+pub(crate) fn words_of(text: &str) -> Vec<Word> {
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Kind {
         Blank,
@@ -51,23 +51,23 @@ pub(super) fn words_of(text: &str) -> Vec<Word> {
 }
 
 /// Words that are read one after the other.
-pub(super) struct Words<'a>(&'a [Word]);
+pub(crate) struct Words<'a>(&'a [Word]);
 
 impl<'a> Words<'a> {
-    pub(super) const fn new(words: &'a [Word]) -> Self {
+    pub(crate) const fn new(words: &'a [Word]) -> Self {
         Self(words)
     }
 
-    pub(super) const fn rest(&self) -> &'a [Word] {
+    pub(crate) const fn rest(&self) -> &'a [Word] {
         self.0
     }
 
     /// The next word; `None` at the end.
-    pub(super) fn next(&mut self) -> &'a str {
+    pub(crate) fn next(&mut self) -> &'a str {
         self.next_if(|_| true).unwrap_or_default()
     }
 
-    pub(super) fn next_if(&mut self, is: impl Fn(&Word) -> bool) -> Option<&'a str> {
+    pub(crate) fn next_if(&mut self, is: impl Fn(&Word) -> bool) -> Option<&'a str> {
         let (first, rest) = self.0.split_first()?;
         is(first).then(|| {
             self.0 = rest;
@@ -76,7 +76,7 @@ impl<'a> Words<'a> {
     }
 
     /// Takes the next words if they are these. Says whether they were.
-    pub(super) fn skip_all(&mut self, texts: &[&str]) -> bool {
+    pub(crate) fn skip_all(&mut self, texts: &[&str]) -> bool {
         let is_next = self.0.len() >= texts.len()
             && self.0.iter().zip(texts).all(|(word, text)| word.is(text));
         if is_next {
@@ -86,12 +86,12 @@ impl<'a> Words<'a> {
     }
 
     /// Takes the next word if it is this one. Says whether it was.
-    pub(super) fn skip(&mut self, text: &str) -> bool {
+    pub(crate) fn skip(&mut self, text: &str) -> bool {
         self.next_if(|word| word.is(text)).is_some()
     }
 
     /// Takes the next word if it is one of these. Says whether it was.
-    pub(super) fn skip_one_of(&mut self, texts: &[&str]) -> bool {
+    pub(crate) fn skip_one_of(&mut self, texts: &[&str]) -> bool {
         self.next_if(|word| word.is_one_of(texts)).is_some()
     }
 }

@@ -34,9 +34,11 @@ fn details(refusal: &Refusal<'_>, domain: &str) -> ErrorDetails {
     details.set_error_info(reason(refusal.reason()), domain, metadata);
     if let RefusalReason::QuotaExceeded = refusal.reason() {
         details.set_quota_failure(violations(refusal));
-        if let Some(wait) = refusal.retry_after() {
-            details.set_retry_info(Some(wait));
-        }
+    }
+    if let RefusalReason::QuotaExceeded | RefusalReason::Banned(_) = refusal.reason()
+        && let Some(wait) = refusal.retry_after()
+    {
+        details.set_retry_info(Some(wait));
     }
     details
 }
@@ -48,6 +50,7 @@ fn reason(reason: RefusalReason<'_>) -> &'static str {
         RefusalReason::Undecided => "RATE_LIMITER_UNAVAILABLE",
         RefusalReason::Unidentified(_) => "CALLER_UNIDENTIFIED",
         RefusalReason::Blocked(_) => "CALLER_BLOCKED",
+        RefusalReason::Banned(_) => "CALLER_BANNED",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use tollgate_limiter::Share;
+use tollgate_limiter::{Block, Share};
 
 use crate::answer::Jitter;
 use crate::{Refusal, RefusalReason};
@@ -15,13 +15,16 @@ const NEVER: HeaderValue = HeaderValue::from_static("-1");
 pub(super) fn pushback(refusal: &Refusal<'_>) -> Option<HeaderValue> {
     match refusal.reason() {
         RefusalReason::QuotaExceeded if refusal.never_passes() => Some(NEVER),
-        RefusalReason::QuotaExceeded => refusal.retry_after().map(|wait| {
-            if refusal.has_jitter() {
-                value(wait)
-            } else {
-                value(Jitter::from(Share::one_in(10)).draw().lengthen(wait))
-            }
-        }),
+        RefusalReason::Banned(Block::Forbidden) => Some(NEVER),
+        RefusalReason::QuotaExceeded | RefusalReason::Banned(Block::TooManyRequests) => {
+            refusal.retry_after().map(|wait| {
+                if refusal.has_jitter() {
+                    value(wait)
+                } else {
+                    value(Jitter::from(Share::one_in(10)).draw().lengthen(wait))
+                }
+            })
+        }
         RefusalReason::Undecided => None,
         RefusalReason::Unidentified(_) | RefusalReason::Blocked(_) => Some(NEVER),
     }

@@ -80,6 +80,13 @@ impl GrpcStatus {
             RefusalReason::Blocked(Block::TooManyRequests) => {
                 Self::new(GrpcCode::ResourceExhausted, "the caller is blocked")
             }
+            RefusalReason::Banned(Block::Forbidden) => {
+                Self::new(GrpcCode::PermissionDenied, "the caller is banned")
+            }
+            RefusalReason::Banned(Block::TooManyRequests) => Self::new(
+                GrpcCode::ResourceExhausted,
+                "the caller is banned for a time",
+            ),
             RefusalReason::Unidentified(missing) => {
                 let code = if refusal.asks_for_credentials() {
                     GrpcCode::Unauthenticated

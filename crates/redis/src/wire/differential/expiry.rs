@@ -77,6 +77,12 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
             let mut newest = Reader(&found[found.len() - 12..]);
             whole(&mut newest) + 2 * period_us
         }
+        Unit::Ban => {
+            reader.byte().unwrap();
+            whole(&mut reader);
+            whole(&mut reader);
+            whole(&mut reader)
+        }
         Unit::Held => unreachable!("no state of Redis is of this unit"),
     };
     (ends / 1_000 + 1) * 1_000

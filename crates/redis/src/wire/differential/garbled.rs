@@ -21,7 +21,7 @@ fn garble(random: &mut Random, quota: &Quota, state: &mut Vec<u8>) {
     match random.below(4) {
         0 => state.truncate(at),
         1 => state.extend(std::iter::repeat_n(0, 1 + random.index(40))),
-        _ => state[at] = random.of(&[0, 1, 31, 32, 127, 128, 161, 176, 177, 248, 255]),
+        _ => state[at] = random.of(&[0, 1, 31, 32, 127, 128, 161, 176, 177, 248, 253, 255]),
     }
 }
 
@@ -99,6 +99,12 @@ fn what_is_no_state_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
 #[test]
 fn what_is_no_queue_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     decides_on_garbled_states(Calls::Waiting);
+}
+
+/// With strikes in them.
+#[test]
+fn what_is_no_ban_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
+    decides_on_garbled_states(Calls::Bans);
 }
 
 fn decides_on_garbled_states(calls: Calls) {

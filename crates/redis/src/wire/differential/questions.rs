@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Receipt, Scope};
+use tollgate_core::{Algorithm, Ban, Charge, Key, Mode, Quota, Receipt, Scope};
 
 use crate::name::Name;
 use crate::wire::{Request, Work};
@@ -95,6 +95,32 @@ fn families() -> Vec<Vec<Quota>> {
     families
 }
 
+fn families_with_bans() -> Vec<Vec<Quota>> {
+    let us = Duration::from_micros;
+    let after = |strikes, within, lasting| Ban::after(strikes, us(within)).lasting(us(lasting));
+    let bans = vec![
+        after(1, 300, 700).into(),
+        after(3, 2_000, 500).doubling_to(us(9_000)).into(),
+        after(3, 1_000, 500)
+            .doubling_to(us(9_000))
+            .forgiven_after(us(3_000))
+            .into(),
+        after(64, 100_000, 2_000).into(),
+        after(2, 900, 800).doubling_to(us(3_000)).extending().into(),
+        Ban::try_imposed(us(1_000)).unwrap().into(),
+    ];
+    let log = Quota::new(2, us(500)).using(Algorithm::SlidingLog);
+    vec![
+        vec![
+            Quota::new(10, us(1_000)).burst(2),
+            Quota::new(7, us(1_000)).burst(1),
+        ],
+        bans.clone(),
+        vec![log],
+        bans[1..3].to_vec(),
+    ]
+}
+
 /// The number of families of GCRA; they come first.
 const GCRA_FAMILIES: usize = 7;
 
@@ -135,6 +161,8 @@ pub(super) enum Calls {
     Settled,
     /// For few buckets whose requests may wait for their turn, and leave before it or are given back after it.
     Waiting,
+    /// For few callers, who are banned now and then. Each family of quotas has one of bans behind it.
+    Bans,
 }
 
 pub(super) struct Questions {
@@ -189,10 +217,19 @@ impl Questions {
                 ],
             ];
         }
+        if calls == Calls::Bans {
+            families = families_with_bans();
+        }
         let scopes = families
             .iter()
             .enumerate()
-            .map(|(number, quotas)| Scope::of(&format!("differential-{number}"), 0, &quotas[0]))
+            .map(|(number, quotas)| {
+                let policy = match quotas[0].is_ban() {
+                    true => format!("differential-{}#ban", number - 1),
+                    false => format!("differential-{number}"),
+                };
+                Scope::of(&policy, 0, &quotas[0])
+            })
             .collect();
         Self {
             calls,
@@ -223,6 +260,8 @@ impl Questions {
             self.step_over_boundaries();
         } else if matches!(self.calls, Calls::Settled | Calls::Waiting) {
             self.step_a_little();
+        } else if self.calls == Calls::Bans {
+            self.step_among_bans();
         } else if usual.is_none() || self.random.below(3) == 0 {
             self.move_time();
         }
@@ -236,7 +275,7 @@ impl Questions {
             let is_usual = match self.calls {
                 Calls::Any => self.random.below(2) == 0,
                 Calls::Alone => self.random.below(8) > 0,
-                Calls::AtBoundaries | Calls::Settled | Calls::Waiting => false,
+                Calls::AtBoundaries | Calls::Settled | Calls::Waiting | Calls::Bans => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -250,7 +289,7 @@ impl Questions {
                 (1, usual)
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
-            Calls::Settled | Calls::Waiting => (self.random.of(&[1, 2, 5]), None),
+            Calls::Settled | Calls::Waiting | Calls::Bans => (self.random.of(&[1, 2, 5]), None),
         }
     }
 
@@ -272,6 +311,52 @@ impl Questions {
             1 => self.now += 40 * by,
             _ => self.now += by,
         }
+    }
+
+    /// Advances the clock by less than a ban lasts, mostly. Rarely back.
+    fn step_among_bans(&mut self) {
+        let by = self.random.below(4_000);
+        match self.random.below(60) {
+            0 => self.now -= 10 * by,
+            1 => self.now += 100 * by,
+            2..30 => self.now += by / 10,
+            _ => self.now += by / 200,
+        }
+    }
+
+    /// The charges of one or two policies, each with its ban before, behind or without it.
+    fn guarded_charges(&mut self) -> Vec<(Scope, Quota, Key, u64, Mode)> {
+        let key = Key::from(self.random.below(2));
+        let pairs = self.families.len() / 2;
+        let first = self.random.index(pairs);
+        let mut charges = Vec::new();
+        for pair in [first, (first + 1) % pairs] {
+            let mode = self
+                .random
+                .of(&[Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe]);
+            let (quotas, bans) = (2 * pair, 2 * pair + 1);
+            for _ in 0..self.random.of(&[0, 1, 1, 1, 2]) {
+                let quota = self.random.of(&self.families[quotas]);
+                let other = Key::from(self.random.below(2));
+                let key = if self.flips(8) { other } else { key.clone() };
+                let cost = self.random.of(&[0, 1, 1, 1, 2, 1 << 60]);
+                charges.push((self.scopes[quotas], quota, key, cost, mode));
+            }
+            if !self.flips(8) {
+                let ban = self.random.of(&self.families[bans]);
+                let cost = self.random.of(&[0, 0, 0, 0, 0, 0, 1, 3]);
+                let ban_mode = if self.flips(16) { Mode::Shadow } else { mode };
+                let place = self.random.index(charges.len() + 1);
+                charges.insert(place, (self.scopes[bans], ban, key.clone(), cost, ban_mode));
+            }
+            if !charges.is_empty() && self.flips(2) {
+                break;
+            }
+        }
+        if charges.is_empty() {
+            charges.push((self.scopes[1], self.families[1][0], key, 0, Mode::Enforce));
+        }
+        charges
     }
 
     fn step_over_boundaries(&mut self) {
@@ -319,13 +404,13 @@ impl Questions {
             Some(usual) => usual.charges,
             None => self.random.of(&[1, 1, 1, 2, 2, 3, 5]),
         };
-        let mut keys = Vec::new();
-        for number in 0..count {
-            keys.push(match usual {
-                Some(usual) => self.usual_charge(usual, number),
-                None => self.any_charge(),
-            });
-        }
+        let keys: Vec<_> = match (self.calls, usual) {
+            (Calls::Bans, _) => self.guarded_charges(),
+            (_, Some(usual)) => (0..count)
+                .map(|number| self.usual_charge(usual, number))
+                .collect(),
+            (_, None) => (0..count).map(|_| self.any_charge()).collect(),
+        };
         let charges: Vec<_> = keys
             .iter()
             .map(|(scope, quota, key, cost, mode)| Charge {

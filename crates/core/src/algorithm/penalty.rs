@@ -1,0 +1,369 @@
+//! Strikes, and the ban that follows them.
+//!
+//! A strike counts for a time. Once as many count as the ban allows, the identity is banned, and the strikes are forgotten. The
+//! next ban lasts twice as long, up to a bound, and each quiet spell after a ban takes one doubling back. While a ban is in
+//! force nothing strikes, so that it does not feed itself.
+//!
+//! The time is the server's. A clock that steps back to before a ban began starts it anew, and so it lasts for its own length
+//! and no longer. Strikes ahead of now count as made now.
+
+use super::{Budget, Decider, Passage, Point, Snapshot};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Penalty {
+    pub(crate) strikes: u8,
+    pub(crate) onset: Onset,
+    pub(crate) within_us: u64,
+    pub(crate) lasting_us: u64,
+    pub(crate) longest_us: u64,
+    pub(crate) forgiven_us: u64,
+}
+
+/// The cause of a ban, and the effect of those who knock while it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Onset {
+    /// Strikes. A banned caller who knocks changes nothing.
+    Struck,
+    /// Strikes. A banned caller who knocks begins the ban anew.
+    Extended,
+    /// An operator, at once, and whatever stands there already.
+    Imposed,
+}
+
+/// Nothing is allocated for a key without strikes, which most are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State(Option<Box<Record>>);
+
+#[derive(Clone, Debug, Default)]
+struct Record {
+    /// The start and the end of the last ban; both 0 if there was none.
+    since: u64,
+    until: u64,
+    /// The number of doublings of the next ban, if nothing is forgiven until then.
+    level: u8,
+    /// The times of the strikes that may count, the oldest first.
+    strikes: Vec<u64>,
+    /// The time at which all of this means nothing any more.
+    kept_until: u64,
+}
+
+impl Penalty {
+    /// Adds strikes, and bans if these are enough.
+    fn strike(&self, record: &mut Record, now: u64, strikes: u64) {
+        record.forget(now, self.within_us);
+        for _ in 0..strikes.min(self.strikes.into()) {
+            record.strikes.push(now);
+        }
+        if record.strikes.len() >= self.strikes.into() {
+            self.ban(record, now);
+        }
+    }
+
+    fn ban(&self, record: &mut Record, now: u64) {
+        let spells = now.saturating_sub(record.until) / self.forgiven_us;
+        let level = u8::try_from(u64::from(record.level).saturating_sub(spells)).unwrap_or(0);
+        let length = self.length(level);
+        record.level = level + u8::from(length < self.longest_us);
+        record.strikes.clear();
+        (record.since, record.until) = (now, now + length);
+    }
+
+    /// The length of a ban after this many doublings.
+    fn length(&self, level: u8) -> u64 {
+        (0..level).fold(self.lasting_us, |length, _| {
+            length.saturating_mul(2).min(self.longest_us)
+        })
+    }
+
+    /// The time at which the record means nothing any more: strikes have expired, the ban is over and its doublings forgiven.
+    fn kept_until(&self, record: &Record) -> u64 {
+        let newest = record.strikes.last();
+        let counts = newest.map_or(0, |at| at.saturating_add(self.within_us));
+        let forgiven = u64::from(record.level).saturating_mul(self.forgiven_us);
+        counts.max(record.until.saturating_add(forgiven))
+    }
+
+    /// Counts a denial of the charges that this ban guards, unless it is in force.
+    pub(super) fn strike_once(&self, state: &mut State, now: u64) {
+        self.step(state, now, 1, true);
+    }
+
+    /// Begins a ban in force anew, if it is one that those who knock extend.
+    fn knock(&self, state: &mut State, now: u64) {
+        if let Some(record) = &mut state.0
+            && self.onset == Onset::Extended
+        {
+            let length = record.until - record.since;
+            (record.since, record.until) = (now, now + length);
+            record.kept_until = self.kept_until(record);
+        }
+    }
+}
+
+impl Decider for Penalty {
+    type State = State;
+
+    fn advance(&self, state: &mut State, now: u64) {
+        let Some(record) = &mut state.0 else { return };
+        if now < record.since {
+            // The clock stepped back.
+            let length = record.until - record.since;
+            (record.since, record.until) = (now, now + length);
+        }
+        for strike in &mut record.strikes {
+            *strike = (*strike).min(now);
+        }
+    }
+
+    /// Asks if the identity is free, whatever the cost: a cost of 0 asks, and a cost adds as many strikes.
+    fn passage(&self, state: &mut State, now: u64, _cost: u64) -> Passage {
+        match &state.0 {
+            Some(record) if now < record.until && self.onset != Onset::Imposed => {
+                Passage::after(record.until - now)
+            }
+            _ => Passage::Open,
+        }
+    }
+
+    fn take(&self, state: &mut State, now: u64, cost: u64) {
+        let record = state.0.get_or_insert_default();
+        if self.onset == Onset::Imposed {
+            if now + self.lasting_us > record.until {
+                (record.since, record.until) = (now, now + self.lasting_us);
+            }
+            record.strikes.clear();
+        } else {
+            self.strike(record, now, cost);
+        }
+        record.kept_until = self.kept_until(record);
+    }
+
+    /// A ban in force hears the knock.
+    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+        self.advance(state, now);
+        let mut passage = self.passage(state, now, cost);
+        if take && passage != Passage::Open {
+            self.knock(state, now);
+            passage = self.passage(state, now, cost);
+        } else if take && cost > 0 {
+            self.take(state, now, cost);
+        }
+        (passage, Point::ZERO, self.budget(state, now))
+    }
+
+    fn debit(&self, state: &mut State, now: u64, cost: u64) {
+        self.step(state, now, cost, true);
+    }
+
+    /// Does nothing: no strike is taken back.
+    fn give_back(&self, _state: &mut State, _now: u64, _at: u64, _full_at: Point, _cost: u64) {}
+
+    /// The strikes that are left, and the time after which none counts.
+    fn budget(&self, state: &State, now: u64) -> Budget {
+        let most = u64::from(self.strikes);
+        let Some(record) = &state.0 else {
+            return Budget {
+                remaining: most,
+                reset_after_us: 0,
+            };
+        };
+        if now < record.until {
+            return Budget {
+                remaining: 0,
+                reset_after_us: record.until - now,
+            };
+        }
+        let live = record.live(now, self.within_us);
+        Budget {
+            remaining: most.saturating_sub(live.len() as u64),
+            reset_after_us: live.last().map_or(0, |at| at + self.within_us - now),
+        }
+    }
+}
+
+impl Record {
+    /// The strikes that count now. A strike counts for the time (at, at + within].
+    fn live(&self, now: u64, within_us: u64) -> &[u64] {
+        let expired = self.strikes.partition_point(|at| at + within_us <= now);
+        &self.strikes[expired..]
+    }
+
+    fn forget(&mut self, now: u64, within_us: u64) {
+        let expired = self.strikes.len() - self.live(now, within_us).len();
+        self.strikes.drain(..expired);
+    }
+}
+
+impl State {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let record = self.0.as_deref();
+        let of = |read: fn(&Record) -> u64| record.map_or(0, read);
+        Snapshot::Ban {
+            since_us: of(|record| record.since),
+            until_us: of(|record| record.until),
+            level: record.map_or(0, |record| record.level),
+            strikes_us: record.map_or_else(Vec::new, |record| record.strikes.clone()),
+            kept_until_us: of(|record| record.kept_until),
+        }
+    }
+
+    pub(super) fn restore(
+        since: u64,
+        until: u64,
+        level: u8,
+        strikes: Vec<u64>,
+        kept_until: u64,
+    ) -> Self {
+        let is_empty = until == 0 && level == 0 && strikes.is_empty();
+        Self((!is_empty).then(|| {
+            Box::new(Record {
+                since,
+                until,
+                level,
+                strikes,
+                kept_until,
+            })
+        }))
+    }
+
+    pub(super) fn meaningless_at(&self) -> u64 {
+        self.0.as_ref().map_or(0, |record| record.kept_until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000_000;
+    const NOW: u64 = 1_000 * MINUTE;
+    /// Three within ten minutes, for 15 minutes, up to two hours, forgiven after a day.
+    const RULE: Penalty = Penalty {
+        strikes: 3,
+        onset: Onset::Struck,
+        within_us: 10 * MINUTE,
+        lasting_us: 15 * MINUTE,
+        longest_us: 120 * MINUTE,
+        forgiven_us: 1_440 * MINUTE,
+    };
+
+    fn is_banned(rule: &Penalty, state: &mut State, now: u64) -> bool {
+        rule.advance(state, now);
+        rule.passage(state, now, 0) != Passage::Open
+    }
+
+    fn banned_at(rule: &Penalty, state: &mut State, now: u64) -> u64 {
+        for _ in 0..rule.strikes {
+            rule.strike_once(state, now);
+        }
+        match rule.passage(state, now, 0) {
+            Passage::Closed(super::super::RetryAfter::Micros(us)) => us,
+            passage => panic!("{passage:?}"),
+        }
+    }
+
+    #[test]
+    fn strikes_count_for_their_time_and_the_last_one_bans() {
+        let mut state = State::default();
+        RULE.strike_once(&mut state, NOW);
+        RULE.strike_once(&mut state, NOW + MINUTE);
+        // The first is just too old.
+        RULE.strike_once(&mut state, NOW + 10 * MINUTE);
+        assert!(!is_banned(&RULE, &mut state, NOW + 10 * MINUTE));
+        RULE.strike_once(&mut state, NOW + 11 * MINUTE - 1);
+        assert!(is_banned(&RULE, &mut state, NOW + 11 * MINUTE));
+        let ends = NOW + 26 * MINUTE - 1;
+        assert!(is_banned(&RULE, &mut state, ends - 1));
+        assert!(!is_banned(&RULE, &mut state, ends));
+        assert_eq!(RULE.budget(&state, ends).remaining, 3);
+    }
+
+    #[test]
+    fn each_ban_lasts_twice_as_long_up_to_the_longest_and_a_quiet_spell_takes_one_doubling_back() {
+        let (mut state, mut now) = (State::default(), NOW);
+        for minutes in [15, 30, 60, 120, 120] {
+            let length = banned_at(&RULE, &mut state, now);
+            assert_eq!(length, minutes * MINUTE);
+            now += length;
+        }
+        // Just short of a spell, and then one, and then many.
+        now += RULE.forgiven_us - 1;
+        assert_eq!(banned_at(&RULE, &mut state, now), 120 * MINUTE);
+        now += 120 * MINUTE + RULE.forgiven_us;
+        assert_eq!(banned_at(&RULE, &mut state, now), 60 * MINUTE);
+        assert_eq!(
+            state.meaningless_at(),
+            now + 60 * MINUTE + 3 * RULE.forgiven_us
+        );
+        now += 60 * MINUTE + 3 * RULE.forgiven_us;
+        assert_eq!(banned_at(&RULE, &mut state, now), 15 * MINUTE);
+    }
+
+    #[test]
+    fn a_ban_does_not_feed_itself_unless_it_is_to() {
+        for (onset, ends) in [(Onset::Struck, 15), (Onset::Extended, 29)] {
+            let rule = Penalty { onset, ..RULE };
+            let mut state = State::default();
+            banned_at(&rule, &mut state, NOW);
+            for minute in 1..15 {
+                rule.step(&mut state, NOW + minute * MINUTE, 0, false);
+                rule.step(&mut state, NOW + minute * MINUTE, 0, true);
+            }
+            let ends = NOW + ends * MINUTE;
+            assert!(is_banned(&rule, &mut state, ends - 1), "{onset:?}");
+            assert!(!is_banned(&rule, &mut state, ends), "{onset:?}");
+            assert_eq!(rule.budget(&state, ends).remaining, 3, "{onset:?}");
+        }
+    }
+
+    #[test]
+    fn an_operator_bans_at_once_and_shortens_no_ban() {
+        let imposed = |minutes| Penalty {
+            onset: Onset::Imposed,
+            lasting_us: minutes * MINUTE,
+            longest_us: minutes * MINUTE,
+            strikes: 1,
+            ..RULE
+        };
+        let mut state = State::default();
+        imposed(60).step(&mut state, NOW, 1, true);
+        imposed(5).step(&mut state, NOW, 1, true);
+        assert!(is_banned(&RULE, &mut state, NOW + 60 * MINUTE - 1));
+        imposed(60).step(&mut state, NOW + MINUTE, 1, true);
+        assert!(is_banned(&RULE, &mut state, NOW + 61 * MINUTE - 1));
+        assert!(!is_banned(&RULE, &mut state, NOW + 61 * MINUTE));
+        // It doubles nothing.
+        assert_eq!(banned_at(&RULE, &mut state, NOW + 61 * MINUTE), 15 * MINUTE);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_lengthens_a_ban_by_its_own_length_and_no_more() {
+        let mut state = State::default();
+        banned_at(&RULE, &mut state, NOW);
+        let now = NOW - 900 * MINUTE;
+        assert!(is_banned(&RULE, &mut state, now));
+        assert!(is_banned(&RULE, &mut state, now + 15 * MINUTE - 1));
+        assert!(!is_banned(&RULE, &mut state, now + 15 * MINUTE));
+    }
+
+    #[test]
+    fn strikes_ahead_of_a_clock_that_stepped_back_count_as_made_now() {
+        let mut state = State::default();
+        RULE.strike_once(&mut state, NOW);
+        RULE.strike_once(&mut state, NOW);
+        let now = NOW / 2;
+        RULE.advance(&mut state, now);
+        assert_eq!(RULE.budget(&state, now).remaining, 1);
+        assert_eq!(RULE.budget(&state, now).reset_after_us, 10 * MINUTE);
+        assert_eq!(RULE.budget(&state, now + 10 * MINUTE).remaining, 3);
+    }
+
+    #[test]
+    fn a_state_without_strikes_allocates_nothing_and_means_nothing() {
+        let mut state = State::default();
+        assert!(!is_banned(&RULE, &mut state, NOW));
+        RULE.step(&mut state, NOW, 0, true);
+        assert!(state.0.is_none());
+        assert_eq!(state.meaningless_at(), 0);
+    }
+}

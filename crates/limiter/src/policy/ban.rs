@@ -1,0 +1,145 @@
+//! Bans beside the quotas of a policy.
+
+use std::sync::Arc;
+
+use super::outcome::{CountIf, Outcome, StrikeRule};
+use super::{Block, Label, Limit, Policy};
+use crate::{Ban, Quota, ResponseView, Scope};
+
+impl Policy {
+    /// Bans callers who are denied too often: see [`Ban`]. Each request that a quota of this policy denies is a strike, in whatever
+    /// tier the caller is. A banned caller is refused with 429 and the exact end of the ban, or as
+    /// [`answer_banned`](Self::answer_banned) says, and charged nothing.
+    ///
+    /// Choose the key with care. A ban by account alone lets anybody lock out the account's owner, by failing on purpose in the
+    /// owner's name; a pair of address and account does not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Policy, Quota};
+    ///
+    /// let guesses = Ban::after(5, Duration::from_secs(600)).lasting(Duration::from_secs(900));
+    /// let login = Policy::new("login", Quota::per_minute(10)).ban(guesses);
+    /// ```
+    ///
+    /// The last one on a policy counts. On a policy on trial the ban is on trial as well: it would hold, and keeps nobody out.
+    #[must_use]
+    pub fn ban(mut self, ban: Ban) -> Self {
+        let quota = Quota::from(ban);
+        let scope = Scope::of(&self.name, 0, &quota);
+        let name = format!("{}-ban", self.name);
+        let answer = self
+            .ban
+            .as_ref()
+            .map_or(Block::TooManyRequests, |ban| ban.answer);
+        self.ban = Some(PolicyBan {
+            limit: Limit {
+                quota,
+                scope,
+                label: Label::of_ban(&self.name, scope, &name, &quota, answer),
+            },
+            answer,
+        });
+        self.place_ban();
+        self
+    }
+
+    /// Chooses the answer to a banned caller: [`Block::TooManyRequests`], the default, is 429 with the end of the ban as
+    /// `Retry-After`, and [`Block::Forbidden`] is 403, which says nothing of it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Block, Policy, Quota};
+    ///
+    /// let scanners = Policy::new("scan", Quota::per_minute(30))
+    ///     .ban(Ban::after(3, Duration::from_secs(3600)))
+    ///     .answer_banned(Block::Forbidden);
+    /// ```
+    ///
+    /// Without a [ban](Self::ban) before it this has no effect.
+    #[must_use]
+    pub fn answer_banned(mut self, answer: Block) -> Self {
+        let ban = self.ban.as_mut().and_then(|ban| {
+            ban.answer = answer;
+            ban.limit.quota.ban()
+        });
+        match ban {
+            Some(ban) => self.ban(ban),
+            None => self,
+        }
+    }
+
+    /// Makes a response a strike of the policy's [ban](Self::ban), as a denial is: a failed login, a path that only a scanner asks
+    /// for. The strike counts when the response is there, so that as many requests as are in flight pass before it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Policy, Quota};
+    ///
+    /// let login = Policy::new("login", Quota::per_minute(30))
+    ///     .route("/login")
+    ///     .ban(Ban::after(5, Duration::from_secs(600)).lasting(Duration::from_secs(900)))
+    ///     .strike_if(|response| response.status() == 401);
+    /// ```
+    ///
+    /// The last one on a policy counts. Without a ban it has no effect.
+    #[must_use]
+    pub fn strike_if(
+        self,
+        strikes: impl Fn(&ResponseView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.striking(Arc::new(strikes))
+    }
+
+    pub(crate) fn striking(mut self, strikes: Arc<CountIf>) -> Self {
+        self.strike_if = Some(strikes);
+        self
+    }
+
+    /// The quotas of every tier, with the ban behind them.
+    pub(super) fn place_ban(&mut self) {
+        let Some(PolicyBan { limit, .. }) = &self.ban else {
+            return;
+        };
+        self.limits = with_ban(&self.limits, limit);
+        if let Some(tiers) = &mut self.tiers {
+            Arc::make_mut(tiers).place_ban(limit);
+        }
+    }
+
+    /// The rule by which the response sets the cost, and whether it is a strike.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        let (Some(strike_if), Some(ban)) = (&self.strike_if, &self.ban) else {
+            return self.outcome.clone();
+        };
+        Some(Outcome::Strike(Arc::new(StrikeRule {
+            strikes: Arc::clone(strike_if),
+            ban: Arc::clone(&ban.limit.label),
+            cost: self.outcome.clone(),
+        })))
+    }
+
+    /// The ban's limit, if there is one.
+    pub(crate) fn ban_limit(&self) -> Option<&Limit> {
+        self.ban.as_ref().map(|ban| &ban.limit)
+    }
+
+    /// True if responses may be strikes.
+    pub(super) fn strikes_by_response(&self) -> bool {
+        self.strike_if.is_some() && self.ban.is_some()
+    }
+}
+
+/// The ban of a policy, and the answer to those whom it keeps out.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyBan {
+    limit: Limit,
+    answer: Block,
+}
+
+/// These quotas with the ban behind them, in place of an earlier one. A limit of 0 refuses everybody already.
+pub(super) fn with_ban(limits: &[Limit], ban: &Limit) -> Arc<[Limit]> {
+    let quotas = limits.iter().filter(|limit| !limit.quota.is_ban());
+    let ban = (!limits.is_empty()).then_some(ban);
+    quotas.chain(ban).cloned().collect()
+}

@@ -1,0 +1,341 @@
+//! Bans, behind a real axum server and in code without requests.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use common::at_a_standstill;
+use common::quotas_only::QuotasOnly;
+use common::served::Served;
+use http::{HeaderMap, Request, StatusCode};
+use tollgate::key::{Global, Header};
+use tollgate::{
+    Ban, Block, Cause, CheckError, Event, Limiter, ManualClock, OnMissing, Policy, Quota,
+    RateLimitLayer, RateLimitStatus, Tiers, Verdict,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Three strikes within ten minutes ban for a quarter of an hour, and then for half an hour.
+const BAN: Ban = Ban::after(3, Duration::from_secs(600))
+    .lasting(Duration::from_secs(900))
+    .doubling_to(Duration::from_secs(3_600));
+
+/// Two a minute for each account.
+fn login() -> Policy {
+    Policy::new("login", Quota::per_minute(2))
+        .key(Header::new("account"))
+        .on_missing(OnMissing::Deny)
+}
+
+/// A server, the clock of its limiter, and the number of requests that reached the handler.
+struct Server {
+    served: Served,
+    clock: ManualClock,
+    handled: Arc<AtomicUsize>,
+    limiter: Limiter,
+}
+
+impl Server {
+    /// Every request is answered with the status in its path.
+    async fn start(policies: impl IntoIterator<Item = Policy>) -> Self {
+        let (backend, clock) = at_a_standstill();
+        let limiter = Limiter::builder().policies(policies).backend(backend);
+        let limiter = limiter.build().unwrap();
+        let handled = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&handled);
+        let answer = |path: axum::extract::Path<u16>| async move {
+            seen.fetch_add(1, Ordering::Relaxed);
+            StatusCode::from_u16(path.0).unwrap()
+        };
+        let app = Router::new().route("/{status}", get(answer));
+        let app = app.layer(RateLimitLayer::new(&limiter));
+        Self {
+            served: Served::new(app).await,
+            clock,
+            handled,
+            limiter,
+        }
+    }
+
+    async fn get(&self, account: &str, status: u16) -> Answer {
+        let request = Request::get(format!("http://{}/{status}", self.served.0));
+        let request = request.header("account", account).body(Body::empty());
+        let (parts, body) = self.served.request(request.unwrap()).await.into_parts();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        }
+    }
+
+    async fn statuses<const N: usize>(&self, account: &str) -> [u16; N] {
+        let mut statuses = [0; N];
+        for status in &mut statuses {
+            *status = self.get(account, 200).await.status;
+        }
+        statuses
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn retry_after(&self) -> Option<u64> {
+        let value = self.headers.get("retry-after")?;
+        Some(value.to_str().unwrap().parse().unwrap())
+    }
+
+    fn is_ban(&self) -> bool {
+        self.body.contains("abnormal-usage-detected")
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_is_denied_too_often_is_banned_and_comes_back_when_it_was_said() {
+    let server = Server::start([login().ban(BAN)]).await;
+    assert_eq!(server.statuses("mallory").await, [200, 200, 429, 429]);
+    // The third denial is the strike that bans, and says so.
+    let struck = server.get("mallory", 200).await;
+    assert!(struck.is_ban(), "{}", struck.body);
+    assert_eq!((struck.status, struck.retry_after()), (429, Some(900)));
+
+    // Knocking changes nothing, and reaches no handler.
+    server.clock.advance(10 * MINUTE);
+    for _ in 0..20 {
+        let knock = server.get("mallory", 200).await;
+        assert_eq!((knock.status, knock.retry_after()), (429, Some(300)));
+    }
+    assert_eq!(server.handled.load(Ordering::Relaxed), 2);
+    // Others are not concerned.
+    assert_eq!(server.statuses("alice").await, [200, 200, 429]);
+
+    server.clock.advance(5 * MINUTE - Duration::from_micros(1));
+    assert_eq!(server.get("mallory", 200).await.retry_after(), Some(1));
+    server.clock.advance(Duration::from_micros(1));
+    // The budget was not charged meanwhile, and no strike is left.
+    assert_eq!(server.statuses("mallory").await, [200, 200, 429, 429]);
+    // The second ban lasts twice as long.
+    assert_eq!(server.get("mallory", 200).await.retry_after(), Some(1_800));
+}
+
+#[tokio::test]
+async fn the_headers_of_those_who_are_not_banned_are_those_of_the_quota_alone() {
+    let server = Server::start([login().ban(BAN)]).await;
+    let plain = Server::start([login()]).await;
+    for status in [200, 200, 200] {
+        let (with, without) = (server.get("a", status).await, plain.get("a", status).await);
+        for name in ["ratelimit", "ratelimit-policy", "retry-after"] {
+            assert_eq!(with.headers.get(name), without.headers.get(name), "{name}");
+        }
+        assert_eq!((with.status, with.body), (without.status, without.body));
+    }
+}
+
+#[tokio::test]
+async fn a_banned_caller_may_be_answered_with_403_that_tells_no_time() {
+    let policy = login().ban(BAN).answer_banned(Block::Forbidden);
+    let server = Server::start([policy]).await;
+    assert_eq!(
+        server.statuses("mallory").await,
+        [200, 200, 429, 429, 403, 403]
+    );
+    let banned = server.get("mallory", 200).await;
+    assert_eq!(banned.retry_after(), None);
+    assert!(!banned.body.contains("abnormal") && banned.headers["cache-control"] == "no-store");
+}
+
+#[tokio::test]
+async fn responses_may_be_strikes() {
+    let policy = Policy::new("login", Quota::per_minute(100)).key(Header::new("account"));
+    let policy = policy
+        .strike_if(|response| response.status() == 401)
+        .free_if(|response| response.status() == 304)
+        .ban(BAN);
+    let server = Server::start([policy]).await;
+    for status in [401, 200, 401, 304, 401] {
+        assert_eq!(server.get("mallory", status).await.status, status);
+    }
+    assert!(server.get("mallory", 200).await.is_ban());
+    assert_eq!(server.handled.load(Ordering::Relaxed), 5);
+    // The response that is free is, all the same.
+    let probe = server.limiter.check("login", "mallory").probe().await;
+    assert_eq!(probe.unwrap().verdicts()[0].remaining(), 96);
+}
+
+#[tokio::test]
+async fn a_ban_holds_in_every_tier_and_whatever_the_order_in_which_the_policy_was_built() {
+    let tiers = || Tiers::by_key([("gold", "gold")]).tier("gold", Quota::per_minute(3));
+    for policy in [
+        login().tiers(tiers()).ban(BAN),
+        login().ban(BAN).tiers(tiers()),
+    ] {
+        let server = Server::start([policy]).await;
+        assert_eq!(
+            server.statuses("gold").await,
+            [200, 200, 200, 429, 429, 429]
+        );
+        assert!(server.get("gold", 200).await.is_ban());
+        assert_eq!(server.statuses("iron").await, [200, 200, 429, 429, 429]);
+        assert!(server.get("iron", 200).await.is_ban());
+    }
+    // The clone has the ban, and the policy that it was cloned from has none.
+    let without = login().tiers(tiers());
+    let with = without.clone().ban(BAN);
+    for (policy, is_banned) in [(without, false), (with, true)] {
+        let server = Server::start([policy]).await;
+        server.statuses::<6>("gold").await;
+        assert_eq!(server.get("gold", 200).await.is_ban(), is_banned);
+    }
+}
+
+#[tokio::test]
+async fn a_ban_on_trial_is_reported_and_keeps_nobody_out() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let (backend, clock) = at_a_standstill();
+    let limiter = Limiter::builder()
+        .policy(login().shadow().ban(BAN))
+        .backend(backend)
+        .observe(move |event: &Event<'_>| {
+            let denied = event.verdict().is_some_and(Verdict::is_denied);
+            if denied && event.cause() == Cause::Backend {
+                ear.lock().unwrap().push(event.quota().unwrap().to_owned());
+            }
+        });
+    let limiter = limiter.build().unwrap();
+    for _ in 0..6 {
+        assert!(
+            limiter
+                .check("login", "mallory")
+                .await
+                .unwrap()
+                .is_allowed()
+        );
+    }
+    let heard = || std::mem::take(&mut *heard.lock().unwrap());
+    let [quota, ban] = ["login", "login-ban"];
+    // Of those who would be banned the quota is asked, and not charged.
+    assert_eq!(heard(), [quota, quota, quota, ban, quota, ban]);
+    clock.advance(10 * MINUTE);
+    limiter.check("login", "mallory").await.unwrap();
+    assert_eq!(heard(), [ban]);
+    clock.advance(5 * MINUTE);
+    limiter.check("login", "mallory").await.unwrap();
+    assert!(heard().is_empty());
+}
+
+#[tokio::test]
+async fn operators_ban_and_unban() {
+    let server = Server::start([login().ban(BAN), Policy::new("other", "10/s").key(Global)]).await;
+    let limiter = &server.limiter;
+    assert_eq!(limiter.banned("login", "eve").await.unwrap(), None);
+    limiter.ban("login", "eve", 10 * SECOND).await.unwrap();
+    assert_eq!(
+        limiter.banned("login", "eve").await.unwrap(),
+        Some(10 * SECOND)
+    );
+    assert_eq!(server.get("eve", 200).await.retry_after(), Some(10));
+    // A shorter ban shortens nothing, and a longer one counts.
+    limiter.ban("login", "eve", SECOND).await.unwrap();
+    assert_eq!(
+        limiter.banned("login", "eve").await.unwrap(),
+        Some(10 * SECOND)
+    );
+    limiter.ban("login", "eve", MINUTE).await.unwrap();
+    assert_eq!(limiter.banned("login", "eve").await.unwrap(), Some(MINUTE));
+    limiter.unban("login", "eve").await.unwrap();
+    assert_eq!(server.statuses("eve").await, [200, 200, 429]);
+    // A reset forgives strikes as well.
+    limiter.reset("login", "eve").await.unwrap();
+    assert_eq!(server.statuses("eve").await, [200, 200, 429, 429]);
+    assert!(server.get("eve", 200).await.is_ban());
+
+    let error = limiter
+        .ban("other", tollgate::Key::global(), SECOND)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "policy \"other\": it has no ban: add `.ban(..)`"
+    );
+    let error = limiter.ban("nothing", "eve", SECOND).await.unwrap_err();
+    assert!(matches!(error, CheckError::UnknownPolicy { .. }));
+    let error = limiter
+        .ban("login", "eve", Duration::ZERO)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the length of the ban: a period of 0 has no rate"
+    );
+}
+
+#[tokio::test]
+async fn a_check_tells_the_ban_and_what_is_left_of_the_quota() {
+    let (backend, _clock) = at_a_standstill();
+    let limiter = Limiter::builder().policy(login().ban(BAN)).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let first = limiter.check("login", "mallory").await.unwrap();
+    assert_eq!((first.remaining(), first.verdicts().len()), (1, 2));
+    // A credit gives back the quota's charge, and no strike.
+    assert_eq!(first.into_receipts().len(), 1);
+    for _ in 0..4 {
+        limiter.check("login", "mallory").await.unwrap();
+    }
+    let banned = limiter.check("login", "mallory").await.unwrap();
+    assert_eq!((banned.is_allowed(), banned.remaining()), (false, 0));
+    assert_eq!(banned.retry_after(), Some(15 * MINUTE));
+}
+
+#[tokio::test]
+async fn a_handler_sees_the_strikes_that_are_left() {
+    let (backend, _clock) = at_a_standstill();
+    let limiter = Limiter::builder().policy(login().ban(BAN)).backend(backend);
+    let seen = |status: RateLimitStatus| async move {
+        let verdicts = status.verdicts();
+        let ban = verdicts.iter().find(|one| one.is_ban()).unwrap();
+        ban.verdict().remaining().to_string()
+    };
+    let app = Router::new().route("/", get(seen));
+    let app = app.layer(RateLimitLayer::new(limiter.build().unwrap()));
+    let request = Request::get("/").header("account", "a");
+    let request = request.body(Body::empty()).unwrap();
+    let response = tower::ServiceExt::oneshot(app, request).await.unwrap();
+    let body = axum::body::to_bytes(response.into_body(), 10)
+        .await
+        .unwrap();
+    assert_eq!(&body[..], b"3");
+}
+
+#[test]
+fn a_backend_without_bans_and_a_policy_for_messages_refuse_them() {
+    let builder = Limiter::builder().policy(login().ban(BAN));
+    let error = builder.backend(QuotasOnly::new()).build();
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "policy \"login\": the backend does not support bans"
+    );
+    let messages = login().ban(BAN).per_message(tollgate::Messages::received());
+    let error = Limiter::builder().policy(messages).build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "policy \"login\": charges messages, which ban nobody; a ban belongs to a policy for calls"
+    );
+}
