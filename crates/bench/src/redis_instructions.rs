@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate_core::{
-    Algorithm, Answer, Backend, Charge, Concurrent, Decision, Key, Mode, Quota, Scope,
+    Algorithm, Answer, Backend, Ban, Charge, Concurrent, Decision, Key, Mode, Quota, Scope,
 };
 use tollgate_redis::RedisBackend;
 
@@ -36,6 +36,8 @@ struct Case {
     requests: u32,
     one_key: bool,
     shared: bool,
+    /// True if the policy has a ban. On the denied side the callers are banned.
+    bans: bool,
     quotas: [Quota; 2],
     bounds: [Option<u64>; 2],
 }
@@ -45,6 +47,7 @@ const CASE: Case = Case {
     requests: 64,
     one_key: false,
     shared: false,
+    bans: false,
     quotas: [PLENTY, LITTLE],
     bounds: [None, None],
 };
@@ -88,6 +91,23 @@ const CASES: &[Case] = &[
         name: "alone, own + global",
         requests: 1,
         shared: true,
+        ..CASE
+    },
+    Case {
+        name: "64 keys with a ban",
+        bans: true,
+        ..CASE
+    },
+    Case {
+        name: "64 for one hot key with a ban",
+        one_key: true,
+        bans: true,
+        ..CASE
+    },
+    Case {
+        name: "alone, with a ban",
+        requests: 1,
+        bans: true,
         ..CASE
     },
     Case {
@@ -262,6 +282,8 @@ impl Bench {
             .map(|caller| Key::from(format!("caller-{caller:02}")))
             .collect();
         let shared = Key::from("everybody");
+        let ban = Quota::from(Ban::after(1, Duration::from_secs(86_400)));
+        let ban_scope = Scope::of(policy, 0, &ban);
         let charge = |scope, key| Charge {
             scope,
             quota,
@@ -273,7 +295,12 @@ impl Bench {
             .map(|key| {
                 let own = charge(own, key);
                 let global = case.shared.then(|| charge(global, &shared));
-                [own].into_iter().chain(global).collect()
+                let ban = case.bans.then(|| Charge {
+                    quota: &ban,
+                    cost: 0,
+                    ..charge(ban_scope, key)
+                });
+                [own].into_iter().chain(global).chain(ban).collect()
             })
             .collect();
         let (round, calls) = per_round(&self.server, &self.backend, &requests).await?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) use self::fixed_window::FixedWindow;
 pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::held::Held;
-pub(crate) use self::penalty::{Onset, Penalty};
+pub(crate) use self::penalty::{Onset, Penalty, Span};
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
 pub(crate) use self::sliding_window::SlidingWindow;
@@ -570,6 +570,12 @@ mod tests {
     #[test]
     fn a_state_is_24_bytes() {
         assert_eq!(size_of::<State>(), 24);
+    }
+
+    /// It is copied with each receipt and each verdict that is shown.
+    #[test]
+    fn a_rule_is_32_bytes() {
+        assert_eq!(size_of::<Rule>(), 32);
     }
 
     /// A state from a backend may belong to another algorithm, though scopes rule this out.

@@ -5,7 +5,7 @@ mod text;
 use std::fmt;
 use std::time::Duration;
 
-use crate::algorithm::{Onset, Penalty, Rule};
+use crate::algorithm::{Onset, Penalty, Rule, Span};
 use crate::bounds::{MAX_PERIOD, MAX_STRIKES};
 use crate::quota::whole_micros;
 use crate::{Quota, QuotaError};
@@ -76,8 +76,8 @@ impl Ban {
         if strikes == 0 || strikes > MAX_STRIKES {
             return Err(QuotaError::Strikes { strikes });
         }
-        let within_us = match micros(within) {
-            Ok(us) => us,
+        let within = match span(within) {
+            Ok(within) => within,
             Err(error) => return Err(error),
         };
         #[expect(clippy::cast_possible_truncation, reason = "just checked")]
@@ -85,10 +85,10 @@ impl Ban {
         Ok(Self(Penalty {
             strikes,
             onset: Onset::Struck,
-            within_us,
-            lasting_us: within_us,
-            longest_us: within_us,
-            forgiven_us: within_us,
+            within,
+            lasting: within,
+            longest: within,
+            forgiven: within,
         }))
     }
 
@@ -155,11 +155,11 @@ impl Ban {
     ///
     /// If the length is zero, longer than [`MAX_PERIOD`], or not a whole number of microseconds.
     pub const fn try_lasting(self, length: Duration) -> Result<Self, QuotaError> {
-        match micros(length) {
-            Ok(lasting_us) => Ok(Self(Penalty {
-                lasting_us,
-                longest_us: lasting_us,
-                forgiven_us: lasting_us,
+        match span(length) {
+            Ok(lasting) => Ok(Self(Penalty {
+                lasting,
+                longest: lasting,
+                forgiven: lasting,
                 ..self.0
             })),
             Err(error) => Err(error),
@@ -193,17 +193,17 @@ impl Ban {
     ///
     /// If `most` is less than the first length, or no length.
     pub const fn try_doubling_to(self, most: Duration) -> Result<Self, QuotaError> {
-        let longest_us = match micros(most) {
-            Ok(us) => us,
+        let longest = match span(most) {
+            Ok(longest) => longest,
             Err(error) => return Err(error),
         };
-        if longest_us < self.0.lasting_us {
-            let lasting = Duration::from_micros(self.0.lasting_us);
+        if longest.us() < self.0.lasting.us() {
+            let lasting = Duration::from_micros(self.0.lasting.us());
             return Err(QuotaError::Doubling { lasting, most });
         }
         Ok(Self(Penalty {
-            longest_us,
-            forgiven_us: longest_us,
+            longest,
+            forgiven: longest,
             ..self.0
         }))
     }
@@ -232,11 +232,8 @@ impl Ban {
     ///
     /// If the time is zero, longer than [`MAX_PERIOD`], or not a whole number of microseconds.
     pub const fn try_forgiven_after(self, quiet: Duration) -> Result<Self, QuotaError> {
-        match micros(quiet) {
-            Ok(forgiven_us) => Ok(Self(Penalty {
-                forgiven_us,
-                ..self.0
-            })),
+        match span(quiet) {
+            Ok(forgiven) => Ok(Self(Penalty { forgiven, ..self.0 })),
             Err(error) => Err(error),
         }
     }
@@ -266,10 +263,10 @@ impl Ban {
         let Penalty {
             strikes,
             onset,
-            within_us,
-            lasting_us,
-            longest_us,
-            forgiven_us,
+            within,
+            lasting,
+            longest,
+            forgiven,
         } = self.0;
         let onset = match onset {
             Onset::Struck => 0,
@@ -279,7 +276,7 @@ impl Ban {
         (
             strikes,
             onset,
-            [within_us, lasting_us, longest_us, forgiven_us],
+            [within.us(), lasting.us(), longest.us(), forgiven.us()],
         )
     }
 
@@ -319,7 +316,7 @@ impl fmt::Debug for Ban {
     }
 }
 
-const fn micros(time: Duration) -> Result<u64, QuotaError> {
+const fn span(time: Duration) -> Result<Span, QuotaError> {
     if time.is_zero() {
         return Err(QuotaError::ZeroPeriod);
     }
@@ -327,7 +324,7 @@ const fn micros(time: Duration) -> Result<u64, QuotaError> {
         return Err(QuotaError::PeriodTooLong { period: time });
     }
     match whole_micros(time) {
-        Some(us) => Ok(us),
+        Some(us) => Ok(Span::of_us(us)),
         None => Err(QuotaError::PeriodNotWhole { period: time }),
     }
 }

@@ -482,7 +482,7 @@ impl Quota {
     pub(crate) const fn banning(penalty: Penalty) -> Self {
         Self {
             limit: penalty.strikes as u64,
-            period_us: penalty.within_us,
+            period_us: penalty.within.us(),
             rule: Rule::Ban(penalty),
         }
     }

@@ -401,7 +401,7 @@ impl Policy {
 
     /// True if a response under it matters: it may change the cost, or its end gives back what is held.
     pub(crate) fn follows_responses(&self) -> bool {
-        self.outcome.is_some() || self.strikes_by_response() || self.holds()
+        self.outcome.is_some() || self.holds()
     }
 }
 

@@ -7,16 +7,20 @@
 //! The time is the server's. A clock that steps back to before a ban began starts it anew, and so it lasts for its own length
 //! and no longer. Strikes ahead of now count as made now.
 
+mod span;
+
+pub(crate) use self::span::Span;
+
 use super::{Budget, Decider, Passage, Point, Snapshot};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Penalty {
     pub(crate) strikes: u8,
     pub(crate) onset: Onset,
-    pub(crate) within_us: u64,
-    pub(crate) lasting_us: u64,
-    pub(crate) longest_us: u64,
-    pub(crate) forgiven_us: u64,
+    pub(crate) within: Span,
+    pub(crate) lasting: Span,
+    pub(crate) longest: Span,
+    pub(crate) forgiven: Span,
 }
 
 /// The cause of a ban, and the effect of those who knock while it lasts.
@@ -50,7 +54,7 @@ struct Record {
 impl Penalty {
     /// Adds strikes, and bans if these are enough.
     fn strike(&self, record: &mut Record, now: u64, strikes: u64) {
-        record.forget(now, self.within_us);
+        record.forget(now, self.within.us());
         for _ in 0..strikes.min(self.strikes.into()) {
             record.strikes.push(now);
         }
@@ -60,26 +64,26 @@ impl Penalty {
     }
 
     fn ban(&self, record: &mut Record, now: u64) {
-        let spells = now.saturating_sub(record.until) / self.forgiven_us;
+        let spells = now.saturating_sub(record.until) / self.forgiven.us();
         let level = u8::try_from(u64::from(record.level).saturating_sub(spells)).unwrap_or(0);
         let length = self.length(level);
-        record.level = level + u8::from(length < self.longest_us);
+        record.level = level + u8::from(length < self.longest.us());
         record.strikes.clear();
         (record.since, record.until) = (now, now + length);
     }
 
     /// The length of a ban after this many doublings.
     fn length(&self, level: u8) -> u64 {
-        (0..level).fold(self.lasting_us, |length, _| {
-            length.saturating_mul(2).min(self.longest_us)
+        (0..level).fold(self.lasting.us(), |length, _| {
+            length.saturating_mul(2).min(self.longest.us())
         })
     }
 
     /// The time at which the record means nothing any more: strikes have expired, the ban is over and its doublings forgiven.
     fn kept_until(&self, record: &Record) -> u64 {
         let newest = record.strikes.last();
-        let counts = newest.map_or(0, |at| at.saturating_add(self.within_us));
-        let forgiven = u64::from(record.level).saturating_mul(self.forgiven_us);
+        let counts = newest.map_or(0, |at| at.saturating_add(self.within.us()));
+        let forgiven = u64::from(record.level).saturating_mul(self.forgiven.us());
         counts.max(record.until.saturating_add(forgiven))
     }
 
@@ -128,8 +132,8 @@ impl Decider for Penalty {
     fn take(&self, state: &mut State, now: u64, cost: u64) {
         let record = state.0.get_or_insert_default();
         if self.onset == Onset::Imposed {
-            if now + self.lasting_us > record.until {
-                (record.since, record.until) = (now, now + self.lasting_us);
+            if now + self.lasting.us() > record.until {
+                (record.since, record.until) = (now, now + self.lasting.us());
             }
             record.strikes.clear();
         } else {
@@ -173,10 +177,10 @@ impl Decider for Penalty {
                 reset_after_us: record.until - now,
             };
         }
-        let live = record.live(now, self.within_us);
+        let live = record.live(now, self.within.us());
         Budget {
             remaining: most.saturating_sub(live.len() as u64),
-            reset_after_us: live.last().map_or(0, |at| at + self.within_us - now),
+            reset_after_us: live.last().map_or(0, |at| at + self.within.us() - now),
         }
     }
 }
@@ -241,10 +245,10 @@ mod tests {
     const RULE: Penalty = Penalty {
         strikes: 3,
         onset: Onset::Struck,
-        within_us: 10 * MINUTE,
-        lasting_us: 15 * MINUTE,
-        longest_us: 120 * MINUTE,
-        forgiven_us: 1_440 * MINUTE,
+        within: Span::of_us(10 * MINUTE),
+        lasting: Span::of_us(15 * MINUTE),
+        longest: Span::of_us(120 * MINUTE),
+        forgiven: Span::of_us(1_440 * MINUTE),
     };
 
     fn is_banned(rule: &Penalty, state: &mut State, now: u64) -> bool {
@@ -287,15 +291,15 @@ mod tests {
             now += length;
         }
         // Just short of a spell, and then one, and then many.
-        now += RULE.forgiven_us - 1;
+        now += RULE.forgiven.us() - 1;
         assert_eq!(banned_at(&RULE, &mut state, now), 120 * MINUTE);
-        now += 120 * MINUTE + RULE.forgiven_us;
+        now += 120 * MINUTE + RULE.forgiven.us();
         assert_eq!(banned_at(&RULE, &mut state, now), 60 * MINUTE);
         assert_eq!(
             state.meaningless_at(),
-            now + 60 * MINUTE + 3 * RULE.forgiven_us
+            now + 60 * MINUTE + 3 * RULE.forgiven.us()
         );
-        now += 60 * MINUTE + 3 * RULE.forgiven_us;
+        now += 60 * MINUTE + 3 * RULE.forgiven.us();
         assert_eq!(banned_at(&RULE, &mut state, now), 15 * MINUTE);
     }
 
@@ -320,8 +324,8 @@ mod tests {
     fn an_operator_bans_at_once_and_shortens_no_ban() {
         let imposed = |minutes| Penalty {
             onset: Onset::Imposed,
-            lasting_us: minutes * MINUTE,
-            longest_us: minutes * MINUTE,
+            lasting: Span::of_us(minutes * MINUTE),
+            longest: Span::of_us(minutes * MINUTE),
             strikes: 1,
             ..RULE
         };

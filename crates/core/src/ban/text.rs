@@ -57,14 +57,8 @@ impl FromStr for Ban {
 /// The form that [`FromStr`] reads back to an equal ban.
 impl fmt::Display for Ban {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Penalty {
-            strikes,
-            onset,
-            within_us,
-            lasting_us,
-            longest_us,
-            forgiven_us,
-        } = *self.penalty();
+        let Penalty { strikes, onset, .. } = *self.penalty();
+        let (_, _, [within_us, lasting_us, longest_us, forgiven_us]) = self.figures();
         if onset == Onset::Imposed {
             return write!(f, "at once for {}", Period(lasting_us));
         }

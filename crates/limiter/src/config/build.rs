@@ -50,7 +50,7 @@ impl PolicyConfig {
             CostConfig::Registered(name) => registry.cost(&self.name, name)?,
         };
         if let Some(name) = &self.outcome {
-            policy.outcome = Some(registry.outcome(&self.name, name)?);
+            policy = policy.corrected_by(Some(registry.outcome(&self.name, name)?));
         }
         if let Some(ban) = &self.ban {
             policy = ban.build(policy, registry)?;

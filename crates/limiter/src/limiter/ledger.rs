@@ -103,7 +103,7 @@ impl Payment {
     fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
         Self {
             verdicts,
-            outcome: payer.policy.outcome(),
+            outcome: payer.policy.outcome.clone(),
             key: payer.key.clone(),
             limiter: limiter.clone(),
             response: 0,

@@ -41,7 +41,7 @@ impl Policy {
             answer,
         });
         self.place_ban();
-        self
+        self.with_outcome_anew()
     }
 
     /// Chooses the answer to a banned caller: [`Block::TooManyRequests`], the default, is 429 with the end of the ban as
@@ -93,7 +93,7 @@ impl Policy {
 
     pub(crate) fn striking(mut self, strikes: Arc<CountIf>) -> Self {
         self.strike_if = Some(strikes);
-        self
+        self.with_outcome_anew()
     }
 
     /// The quotas of every tier, with the ban behind them.
@@ -107,26 +107,28 @@ impl Policy {
         }
     }
 
-    /// The rule by which the response sets the cost, and whether it is a strike.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        let (Some(strike_if), Some(ban)) = (&self.strike_if, &self.ban) else {
-            return self.outcome.clone();
+    /// This policy, whose responses set the cost by this rule, and are strikes by its own.
+    pub(crate) fn corrected_by(mut self, cost: Option<Outcome>) -> Self {
+        self.outcome = match (&self.strike_if, &self.ban) {
+            (Some(strike_if), Some(ban)) => Some(Outcome::Strike(Arc::new(StrikeRule {
+                strikes: Arc::clone(strike_if),
+                ban: Arc::clone(&ban.limit.label),
+                cost,
+            }))),
+            _ => cost,
         };
-        Some(Outcome::Strike(Arc::new(StrikeRule {
-            strikes: Arc::clone(strike_if),
-            ban: Arc::clone(&ban.limit.label),
-            cost: self.outcome.clone(),
-        })))
+        self
+    }
+
+    /// The rule of the responses anew, after a change of the ban or of its strikes.
+    fn with_outcome_anew(self) -> Self {
+        let cost = self.outcome.as_ref().and_then(Outcome::cost).cloned();
+        self.corrected_by(cost)
     }
 
     /// The ban's limit, if there is one.
     pub(crate) fn ban_limit(&self) -> Option<&Limit> {
         self.ban.as_ref().map(|ban| &ban.limit)
-    }
-
-    /// True if responses may be strikes.
-    pub(super) fn strikes_by_response(&self) -> bool {
-        self.strike_if.is_some() && self.ban.is_some()
     }
 }
 

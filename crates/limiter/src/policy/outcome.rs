@@ -107,11 +107,10 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn count_if(
-        mut self,
+        self,
         counts: impl Fn(&ResponseView<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.outcome = Some(Outcome::CountIf(Arc::new(counts)));
-        self
+        self.corrected_by(Some(Outcome::CountIf(Arc::new(counts))))
     }
 
     /// Credits requests with such a response: a server's own errors are free.
@@ -140,11 +139,10 @@ impl Policy {
     /// `RateLimitStatus::settle`.
     #[must_use]
     pub fn settle_by(
-        mut self,
+        self,
         cost: impl Fn(&ResponseView<'_>) -> Option<u64> + Send + Sync + 'static,
     ) -> Self {
-        self.outcome = Some(Outcome::Cost(Arc::new(cost)));
-        self
+        self.corrected_by(Some(Outcome::Cost(Arc::new(cost))))
     }
 
     /// Charges `cost` of the number of bytes that were sent, when the body has ended or the caller has gone.
@@ -155,9 +153,8 @@ impl Policy {
     /// let traffic = Policy::new("kilobytes", Quota::per_hour(100_000)).settle_by_bytes(|bytes| bytes.div_ceil(1024));
     /// ```
     #[must_use]
-    pub fn settle_by_bytes(mut self, cost: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
-        self.outcome = Some(Outcome::Sent(Arc::new(cost)));
-        self
+    pub fn settle_by_bytes(self, cost: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+        self.corrected_by(Some(Outcome::Sent(Arc::new(cost))))
     }
 }
 
