@@ -8,7 +8,7 @@ use tollgate_core::{
 };
 
 use crate::support::runner::check;
-use crate::waiting::{Line, events, waiting};
+use crate::waiting::{Event, Line, events, waiting};
 
 const START: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000;
@@ -58,6 +58,58 @@ fn a_line_goes_on_from_what_was_written_down_of_it() {
             let by_itself = line.budget.if_charged(line.now, 1);
             line.budget.state = read;
             prop_assert_eq!(line.budget.if_charged(line.now, 1), by_itself);
+        }
+        Ok(())
+    });
+}
+
+/// What is decided between two steps keeps the worst case, whatever line the steps before have left.
+#[test]
+fn between_two_steps_of_the_clock_the_worst_case_is_kept() {
+    let spells = prop::collection::vec((events(20), any::<bool>(), 0_u64..400), 1..4);
+    check(5_000, &(waiting(), spells), |(quota, spells)| {
+        let mut line = Line::of(quota, 1_000 * 3_600 * SECOND);
+        for (events, is_back, sixteenths) in spells {
+            let first = line.taken();
+            for event in events {
+                // A credit of a charge from before a step may free a place in which others stand by now.
+                let is_of_before =
+                    matches!(event, Event::GiveBack { which, .. } if which >= line.taken() - first);
+                if !is_of_before {
+                    line.step(event);
+                }
+            }
+            line.is_within_worst_case_since(first)?;
+            let by = sixteenths * SECOND / 16;
+            line.now = if is_back {
+                line.now - by
+            } else {
+                line.now + by
+            };
+        }
+        Ok(())
+    });
+}
+
+/// A request that comes after a step back passes no earlier than without it, if none has left: a free place that was over may be to
+/// come once more.
+#[test]
+fn a_step_back_of_the_clock_lets_nobody_pass_earlier() {
+    let histories = (waiting(), events(40), 1_u64..400);
+    check(4_000, &histories, |(quota, events, sixteenths)| {
+        let mut line = Line::of(quota, 1_000 * 3_600 * SECOND);
+        for event in events {
+            if !matches!(event, Event::GiveBack { .. }) {
+                line.step(event);
+            }
+        }
+        let stepped = line.now - sixteenths * SECOND / 16;
+        for cost in 1..=quota.capacity() {
+            let before = line.budget.if_charged(line.now, cost);
+            let after = line.budget.if_charged(stepped, cost);
+            if after.is_allowed() {
+                prop_assert!(before.is_allowed() && after.wait() >= before.wait());
+            }
         }
         Ok(())
     });

@@ -113,10 +113,23 @@ impl Line {
 
     /// In no stretch of time does more pass than a burst and what the rate gives in it and in a microsecond.
     pub(crate) fn is_within_worst_case(&self) -> TestCaseResult {
+        self.is_within_worst_case_since(0)
+    }
+
+    /// The number of charges that were taken.
+    pub(crate) const fn taken(&self) -> usize {
+        self.charged.len()
+    }
+
+    /// The same, of all but so many of the earliest charges.
+    pub(crate) fn is_within_worst_case_since(&self, first: usize) -> TestCaseResult {
         let quota = self.budget.quota;
         let period = u128::from(micros(quota.period()));
         let (limit, burst) = (u128::from(quota.limit()), u128::from(quota.capacity()));
-        let mut passed: Vec<_> = self.charged.iter().map(|it| (it.turn, it.cost)).collect();
+        let mut passed: Vec<_> = self.charged[first..]
+            .iter()
+            .map(|it| (it.turn, it.cost))
+            .collect();
         passed.sort_unstable();
         for (first, (from, _)) in passed.iter().enumerate() {
             let mut sum = 0;
