@@ -46,6 +46,7 @@
 //! | [`held`] | what is held is held until it is released |
 //! | [`waiting`] | turns come in order, and who leaves gives the turn back |
 //! | [`bans`] | strikes are exact, and a ban neither ends early nor feeds itself |
+//! | [`shares`] | what is kept for the important is spent by no other |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
 //!
@@ -64,6 +65,7 @@ pub mod held;
 pub mod identities;
 pub mod model;
 pub mod promises;
+pub mod shares;
 mod subject;
 pub mod undo;
 pub mod waiting;
@@ -141,6 +143,8 @@ macro_rules! conformance {
                 a_debit_of_a_ban_is_a_strike
                 a_ban_is_imposed_at_once_and_ended_by_a_reset
                 a_ban_on_trial_keeps_nobody_out;
+            shares: a_class_leaves_what_is_kept_and_the_important_may_use_it
+                whatever_is_credited_no_class_spends_what_is_kept_from_it;
             identities: odd_keys_have_budgets_of_their_own
                 pitfall_key_parts_joined_without_escaping
                 policies_whose_names_look_alike_do_not_mix

@@ -138,7 +138,7 @@ pub async fn any_sequence_of_calls_is_decided_as_the_model_does(subject: &dyn Su
 }
 
 /// SplitMix64: small, and the same sequence for a seed on every machine.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
@@ -149,11 +149,11 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn upto(&mut self, most: u64) -> u64 {
+    pub(crate) fn upto(&mut self, most: u64) -> u64 {
         self.next() % (most + 1)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap_or(0)
     }
 }

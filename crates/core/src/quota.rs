@@ -416,6 +416,62 @@ impl Quota {
         }
     }
 
+    /// This quota as a caller sees it who leaves `kept` units to others: its budget is that much smaller, and everything else is the
+    /// same. Both quotas share their states, so that a charge under this one passes only if `kept` units are left after it.
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    ///
+    /// assert_eq!(Quota::per_minute(100).keeping(30), Quota::per_minute(100).burst(70));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if that is no quota: see [`try_keeping`](Self::try_keeping).
+    #[must_use]
+    #[track_caller]
+    pub const fn keeping(self, kept: u64) -> Self {
+        built(self.try_keeping(kept))
+    }
+
+    /// This quota, of which `kept` units are [left](Self::keeping) to others: the burst of [`Gcra`](Algorithm::Gcra) is smaller by
+    /// them and the rate is the same; of all others the limit is smaller.
+    ///
+    /// ```
+    /// use tollgate::{Algorithm, Quota, QuotaError};
+    ///
+    /// let quota = Quota::per_second(10).burst(50);
+    /// assert_eq!(quota.keeping(20), Quota::per_second(10).burst(30));
+    /// let window = Quota::per_day(100).using(Algorithm::SlidingWindow);
+    /// assert_eq!(window.keeping(20), Quota::per_day(80).using(Algorithm::SlidingWindow));
+    /// assert_eq!(window.try_keeping(100), Err(QuotaError::KeepsAll { kept: 100, capacity: 100 }));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If nothing would be left, or if requests [wait](Self::wait_up_to) for their turn.
+    pub const fn try_keeping(self, kept: u64) -> Result<Self, QuotaError> {
+        let capacity = self.capacity();
+        if kept >= capacity {
+            return Err(QuotaError::KeepsAll { kept, capacity });
+        }
+        let limit = capacity - kept;
+        let rule = match self.rule {
+            Rule::Gcra(_) if self.waits() => return Err(QuotaError::KeptOfTurns),
+            Rule::Gcra(_) => return self.with_burst(limit),
+            Rule::Held(held) => Ok(Rule::Held(Held { limit, ..held })),
+            _ => rule(limit, self.period_us, self.algorithm()),
+        };
+        match rule {
+            Ok(rule) => Ok(Self {
+                limit,
+                rule,
+                ..self
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The longest time that a request may wait for its turn. Zero if a request that does not fit is refused at once.
     ///
     /// ```
@@ -664,6 +720,37 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_that_keeps_units_for_others_differs_in_its_capacity_alone() {
+        let wait = Duration::from_secs(2);
+        let offset = Duration::from_secs(20);
+        let minute = |limit| Quota::per_minute(limit);
+        let alike =
+            |algorithm: Algorithm| (minute(100).using(algorithm), minute(70).using(algorithm));
+        let cases = [
+            (minute(100), minute(100).burst(70)),
+            (minute(5).burst(100), minute(5).burst(70)),
+            alike(Algorithm::FixedWindow { offset }),
+            alike(Algorithm::SlidingWindow),
+            alike(Algorithm::RollingWindow { buckets: 6 }),
+            alike(Algorithm::SlidingLog),
+            (
+                Concurrent::at_most(100).into(),
+                Concurrent::at_most(70).into(),
+            ),
+            (
+                Concurrent::at_most(100).wait_up_to(wait).into(),
+                Concurrent::at_most(70).wait_up_to(wait).into(),
+            ),
+        ];
+        for (whole, expected) in cases {
+            assert_eq!(whole.keeping(30), expected, "{whole}");
+            assert_eq!(whole.keeping(30).unit(), whole.unit());
+            assert_eq!(whole.keeping(0), whole);
+            assert!(whole.try_keeping(99).is_ok() && whole.try_keeping(100).is_err());
+        }
+    }
+
+    #[test]
     fn ordinary_and_awkward_rates_are_exact() {
         for (limit, secs) in [
             (7, 1),
@@ -750,6 +837,14 @@ mod tests {
             (
                 Quota::from(Concurrent::at_most(5)).try_using(Algorithm::Gcra),
                 "a limit on how many at once has no period",
+            ),
+            (
+                quota.try_keeping(10),
+                "10 kept of a full budget of 10 leave nothing that ever passes",
+            ),
+            (
+                quota.wait_up_to(second).try_keeping(1),
+                "one line of turns has no classes",
             ),
             (
                 Quota::per_day(1025).try_using(Algorithm::SlidingLog),

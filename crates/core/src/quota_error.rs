@@ -94,6 +94,15 @@ pub enum QuotaError {
     },
     /// A ban is no quota: it has no budget, burst, wait or algorithm. It stands beside the quotas of a policy.
     QuotaOfBan,
+    /// The units that are kept for others are all that a full budget holds, or more.
+    KeepsAll {
+        /// The units that are kept.
+        kept: u64,
+        /// The units that a full budget holds.
+        capacity: u64,
+    },
+    /// Units cannot be kept for others where requests wait for their turn: all turns are one line, and a point in it has no classes.
+    KeptOfTurns,
     /// A limit on how many at once has no period, and no algorithm but its own: it is built by
     /// [`Concurrent`](crate::Concurrent).
     NoPeriod,
@@ -137,6 +146,12 @@ impl QuotaError {
             Self::QuotaOfBan => {
                 "a ban has no budget, burst, wait or algorithm: it stands beside the quotas of a policy"
             }
+            Self::KeepsAll { .. } => {
+                "a full budget holds no more than is kept, so that nothing ever passes"
+            }
+            Self::KeptOfTurns => {
+                "where requests wait for their turn no share is kept: one line of turns has no classes"
+            }
             Self::NoPeriod => {
                 "a limit on how many at once has no period, burst or other algorithm: it is written \"5 at once\""
             }
@@ -153,6 +168,7 @@ impl fmt::Display for QuotaError {
             | Self::ZeroWait
             | Self::WaitOfWindow
             | Self::QuotaOfBan
+            | Self::KeptOfTurns
             | Self::NoPeriod => f.write_str(self.reason()),
             Self::Strikes { strikes } => {
                 write!(
@@ -167,6 +183,10 @@ impl fmt::Display for QuotaError {
             Self::WaitTooLong { wait } => write!(
                 f,
                 "a wait of {wait:?} is longer than an hour, or than {MAX_WAIT_INTERVALS} intervals of the rate"
+            ),
+            Self::KeepsAll { kept, capacity } => write!(
+                f,
+                "{kept} kept of a full budget of {capacity} leave nothing that ever passes"
             ),
             Self::LimitTooLarge { limit } => {
                 write!(f, "{limit} is above the largest limit, {MAX_LIMIT}")

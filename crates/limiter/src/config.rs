@@ -46,6 +46,7 @@
 
 mod ban;
 mod build;
+mod classes;
 mod client;
 mod failure;
 mod key;
@@ -59,6 +60,7 @@ mod registry;
 mod tiers;
 
 pub use self::ban::BanConfig;
+pub use self::classes::ClassesConfig;
 pub use self::client::{ClientAddressConfig, ProxiesConfig};
 pub use self::key::KeyConfig;
 pub use self::limiter::LimiterConfig;

@@ -134,6 +134,24 @@ pub enum ConfigError {
         /// The reason.
         reason: String,
     },
+    /// The classes of a policy make no sense.
+    #[error("policy {policy:?}: classes: {reason}")]
+    Classes {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A class of a policy is invalid.
+    #[error("policy {policy:?}: class {class:?}: {reason}")]
+    Class {
+        /// The policy's name.
+        policy: String,
+        /// The class, shortened if its name is long.
+        class: String,
+        /// The reason.
+        reason: String,
+    },
     /// Every request costs more than a full budget of the policy.
     #[error(
         "policy {policy:?}: a cost of {cost} never passes: a full budget of {quota:?} holds {capacity}"

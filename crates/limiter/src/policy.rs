@@ -1,6 +1,7 @@
 //! Policies: the requests that they cover, the key, the quotas, and the rules for exceptions.
 
 mod ban;
+mod classes;
 mod conditions;
 mod cost;
 mod exemptions;
@@ -22,11 +23,13 @@ use std::time::Duration;
 use tollgate_core::{Capabilities, Capability};
 
 use self::ban::PolicyBan;
+use self::classes::Classes;
 use self::conditions::Conditions;
 pub(crate) use self::cost::Cost;
 use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};
 pub use self::label::Label;
+pub(crate) use self::label::Rank;
 pub use self::limit::Limit;
 pub use self::limit::Quotas;
 pub use self::limit::is_none;
@@ -41,7 +44,7 @@ use self::name::check_name;
 pub(crate) use self::outcome::CountIf;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
-pub(crate) use self::tiers::{FoundTier, Grant, TierUnknown};
+pub(crate) use self::tiers::{FoundTier, TierUnknown};
 pub use self::tiers::{OnUnknown, Tiers};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
@@ -75,6 +78,7 @@ pub struct Policy {
     conditions: Option<Arc<Conditions>>,
     pub(crate) exemptions: Exemptions,
     lists: Option<Arc<Lists>>,
+    classes: Option<Arc<Classes>>,
     pub(crate) tiers: Option<Arc<tiers::TierTable>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
@@ -166,6 +170,7 @@ impl Policy {
             conditions: None,
             exemptions: Exemptions::default(),
             lists: None,
+            classes: None,
             tiers: None,
             cost: Cost::ONE,
             outcome: None,
@@ -349,6 +354,11 @@ impl Policy {
         &self.limits
     }
 
+    /// True if requests have classes.
+    pub(crate) fn has_classes(&self) -> bool {
+        self.classes.is_some()
+    }
+
     pub(crate) fn is_plain(&self) -> bool {
         self.tiers.is_none()
             && self.ban.is_none()
@@ -420,6 +430,7 @@ impl fmt::Debug for Policy {
             .field("conditions", &self.conditions)
             .field("exemptions", &self.exemptions)
             .field("tiers", &self.tiers)
+            .field("classes", &self.classes)
             .field("cost", &self.cost)
             .field("outcome", &self.outcome)
             .field("messages", &self.messages)

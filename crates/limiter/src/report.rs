@@ -79,6 +79,41 @@ impl PolicyVerdict {
         &self.verdict
     }
 
+    /// The limit that callers are told: the policy's, also where a share of it is [kept](crate::Policy::keep_for) from the class of
+    /// this request. The [verdict](Self::verdict) has what is not kept from it.
+    ///
+    /// ```
+    /// use tollgate::PolicyVerdict;
+    ///
+    /// fn line(of: &PolicyVerdict) -> String {
+    ///     format!("{} of {} left, class {}", of.verdict().remaining(), of.limit(), of.class().unwrap_or("none"))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        let seen = self.verdict.limit();
+        // A budget of this process may be a part of the quota, and says so.
+        if seen == self.label.rule().capacity() {
+            self.label.whole().capacity()
+        } else {
+            seen
+        }
+    }
+
+    /// The [class](crate::Policy::keep_for) of the request under this policy, if it has one of its classes.
+    ///
+    /// ```
+    /// use tollgate::PolicyVerdict;
+    ///
+    /// fn is_batch(of: &PolicyVerdict) -> bool {
+    ///     of.class() == Some("batch")
+    /// }
+    /// ```
+    #[must_use]
+    pub fn class(&self) -> Option<&str> {
+        self.label.class()
+    }
+
     /// The names of the quota and its policy.
     #[doc(hidden)]
     #[must_use]

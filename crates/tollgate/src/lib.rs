@@ -34,6 +34,7 @@
 //! | How do paying customers get more? | [`Tiers`] |
 //! | How do I charge what a request really cost? | [`Policy::count_if`], [`Policy::settle_by`], [`RateLimitStatus::settle`] |
 //! | How do I limit how many uploads, streams or sockets a caller has at once? | [`Concurrent`], [`Lease`] |
+//! | How do important requests pass when a budget runs short? | [`Policy::keep_for`] |
 //! | How do I limit a job that is no request? | [`Limiter::check`] |
 //! | How do I try a limit before it is enforced? | [`Policy::shadow`], [`LimiterBuilder::observe`] |
 //! | How do I change limits while the service runs? | [`Limiter::replace`] |
@@ -228,5 +229,6 @@ pub mod __frames {
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
 #[doc = include_str!("../../../docs/bans.md")]
+#[doc = include_str!("../../../docs/classes.md")]
 #[doc = include_str!("../../../docs/waiting.md")]
 pub struct ReadmeExamples;

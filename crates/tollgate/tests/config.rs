@@ -87,7 +87,7 @@ type Case = (Value, fn() -> Request<Body>, usize);
 
 #[tokio::test]
 async fn what_is_written_about_a_policy_holds() {
-    let cases: [Case; 44] = [
+    let cases: [Case; 47] = [
         (json!({}), || get("/"), 2),
         (json!({ "quotas": "3/h" }), || get("/"), 3),
         (
@@ -213,6 +213,21 @@ async fn what_is_written_about_a_policy_holds() {
                     "tiers": { "by": "plan", "quotas": { "gold": ["4/h", "3/day"] } } }),
             || with("x-user", "a"),
             3,
+        ),
+        (
+            json!({ "quotas": "4/h", "classes": { "by": { "header": "x-class" }, "keep_for": ["high 25%", "fair  50 %"] } }),
+            || with("x-class", "high"),
+            4,
+        ),
+        (
+            json!({ "quotas": "4/h", "classes": { "by": { "header": "x-class" }, "keep_for": ["high 25%", "fair  50 %"] } }),
+            || with("x-class", "fair"),
+            3,
+        ),
+        (
+            json!({ "quotas": "4/h", "classes": { "by": { "header": "x-class" }, "keep_for": ["high 25%", "fair  50 %"] } }),
+            || with("x-class", "low"),
+            1,
         ),
         (
             json!({ "key": { "header": "x-user" }, "exempt_keys": ["a"] }),

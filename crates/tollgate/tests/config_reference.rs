@@ -15,8 +15,8 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate::config::{
-    BanConfig, BlockConfig, ClientAddressConfig, DirectionConfig, KeyConfig, LimiterConfig,
-    MessagesConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
+    BanConfig, BlockConfig, ClassesConfig, ClientAddressConfig, DirectionConfig, KeyConfig,
+    LimiterConfig, MessagesConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
 };
 use tollgate::key::{self, KeyList};
 use tollgate::{LimiterBuilder, NetworkList, OnFailure, OnMissing, Tiers};
@@ -78,6 +78,7 @@ enum Place {
     Top,
     Policy,
     Tiers,
+    Classes,
     BlockKeys,
     Ban,
     PerMessage,
@@ -99,6 +100,10 @@ impl Place {
             Self::Tiers => {
                 let base = "by = 'plans'\nquotas = { gold = '20/s' }";
                 policy.insert("tiers".into(), nested(base));
+            }
+            Self::Classes => {
+                let base = "by = 'method'\nkeep_for = ['critical 30%']";
+                policy.insert("classes".into(), nested(base));
             }
             Self::BlockKeys => {
                 policy.insert("block_keys".into(), nested(""));
@@ -124,6 +129,7 @@ impl Place {
         let table = match self {
             Self::Top | Self::Policy => policy,
             Self::Tiers => &mut policy["tiers"],
+            Self::Classes => &mut policy["classes"],
             Self::BlockKeys => &mut policy["block_keys"],
             Self::Ban => &mut policy["ban"],
             Self::PerMessage => &mut policy["per_message"],
@@ -224,6 +230,7 @@ fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
     hold_keys::<LimiterConfig>("## Top level", Place::Top);
     hold_keys::<PolicyConfig>("## `[[policies]]`", Place::Policy);
     hold_keys::<TiersConfig>("## `[policies.tiers]`", Place::Tiers);
+    hold_keys::<ClassesConfig>("## `[policies.classes]`", Place::Classes);
     hold_keys::<BlockConfig>("## `[policies.block_keys]`", Place::BlockKeys);
     hold_keys::<BanConfig>("## `[policies.ban]`", Place::Ban);
     hold_keys::<MessagesConfig>("## `[policies.per_message]`", Place::PerMessage);

@@ -108,6 +108,26 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             "policy \"p\": tier \"gold\": quota \"x\": ",
         ),
         (
+            json!({ "classes": { "by": { "registered": "x" }, "keep_for": ["high 20%"] } }),
+            "policy \"p\": classes.by \"x\": is not registered; registered are session, user",
+        ),
+        (
+            json!({ "classes": { "by": { "registered": "session" }, "keep_for": ["high 20%"] } }),
+            "policy \"p\": classes.by \"registered\": has to be waited for, and a class is found at once",
+        ),
+        (
+            json!({ "classes": { "by": "method", "keep_for": ["high 20"] } }),
+            "policy \"p\": keep_for \"high 20\": expected a class and its share in whole percent, such as \"critical 20%\"",
+        ),
+        (
+            json!({ "classes": { "by": "method", "keep_for": ["20%"] } }),
+            "policy \"p\": keep_for \"20%\": expected a class and its share",
+        ),
+        (
+            json!({ "classes": { "by": "method", "keep_for": ["high 120%"] } }),
+            "policy \"p\": keep_for \"high 120%\": expected a class and its share",
+        ),
+        (
             json!({ "exempt_keys": ["x"] }),
             "policy \"p\": exempt_keys \"x\": not an address, but the key is client-ip",
         ),
@@ -218,6 +238,10 @@ fn what_has_the_wrong_shape_is_refused_with_the_field_and_what_was_expected() {
         (
             r#"{ "name": "p", "on_failure": { "local-one-in": 0 } }"#,
             "invalid value: integer `0`",
+        ),
+        (
+            r#"{ "name": "p", "on_failure": { "local-percent": 0 } }"#,
+            "local-percent 0: is not between 1 and 100",
         ),
         (
             r#"{ "name": "p", "tiers": { "by": 1 } }"#,

@@ -44,6 +44,7 @@ fn everything() -> Vec<Value> {
                 "cost": 2,
                 "outcome": "failed",
                 "tiers": { "by": "plan", "quotas": { "gold": ["40/day"], "staff": "unlimited" } },
+                "classes": { "by": "method", "keep_for": ["critical 20%", "normal 10%"] },
                 "shadow": true,
                 "on_demand": true,
                 "on_missing": "deny",
@@ -58,7 +59,7 @@ fn everything() -> Vec<Value> {
                 "block_keys": { "forbidden": ["b"], "too_many_requests": ["c"] },
                 "per_message": { "of": "both", "by_bytes": true, "end_stream": true },
                 "on_missing": "pass",
-                "on_failure": "local",
+                "on_failure": { "local-percent": 30 },
             }],
         }),
         json!({ "client_address": { "forwarded": { "hops": 2 } }, "policies": [] }),
@@ -220,6 +221,8 @@ fn fields() -> impl Strategy<Value = (&'static str, Value)> {
         1 => any::<u64>().prop_map(|cost| ("cost", cost.into())),
         1 => (1_u64..).prop_map(|n| ("on_failure", json!({ "local-one-in": n }))),
         1 => (prop_oneof![words(), map()], map()).prop_map(|(by, quotas)| ("tiers", json!({ "by": by, "quotas": quotas }))),
+        1 => (keys(), prop::collection::vec("[a-z]{0,3} ?[0-9]{0,3}%?", 0..3))
+            .prop_map(|(by, keep_for)| ("classes", json!({ "by": by, "keep_for": keep_for }))),
         1 => prop::collection::vec(words(), 0..3).prop_map(|keys| ("block_keys", json!({ "forbidden": keys }))),
     ]
 }

@@ -108,7 +108,8 @@ impl<'a> Build<'a> {
             ),
         };
         let policy = Policy::try_new(&name, own.quotas).map_err(MisuseKind::Config)?;
-        let policy = (own.finish)(policy);
+        let mut policy = (own.finish)(policy);
+        policy.share_out().map_err(MisuseKind::Config)?;
         policy.check_key().map_err(MisuseKind::Config)?;
         self.limiter
             .check_fit(&policy)

@@ -30,7 +30,7 @@ pub(super) fn write_fields(
     let verdict = tightest.verdict();
     if let Some(share) = chosen.below
         && !tightest.refuses()
-        && !share.is_more_than(verdict.remaining(), verdict.limit())
+        && !share.is_more_than(verdict.remaining(), tightest.limit())
     {
         return false;
     }

@@ -25,7 +25,7 @@ pub(super) struct Texts {
 
 impl Texts {
     fn of(label: &Label) -> Self {
-        let (name, quota) = (label.quota(), label.rule());
+        let (name, quota) = (label.quota(), label.whole());
         let member = policy_member(name, quota);
         let number = HeaderValue::from_static("");
         let headers = [

@@ -45,6 +45,9 @@ impl PolicyConfig {
             let tiers = tiers.build(&self.name, &self.identities(), registry, client)?;
             policy = policy.try_tiers(tiers)?;
         }
+        if let Some(classes) = &self.classes {
+            policy = classes.build(policy, registry)?;
+        }
         policy.cost = match &self.cost {
             CostConfig::Fixed(cost) => Cost::Fixed(*cost),
             CostConfig::Registered(name) => registry.cost(&self.name, name)?,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{OnFailure, Share};
 
@@ -14,6 +14,7 @@ enum FailureConfig {
     Deny,
     Local,
     LocalOneIn(NonZeroU64),
+    LocalPercent(u64),
 }
 
 impl Serialize for OnFailure {
@@ -24,7 +25,13 @@ impl Serialize for OnFailure {
 
 impl<'de> Deserialize<'de> for OnFailure {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        FailureConfig::deserialize(deserializer).map(Self::from)
+        match FailureConfig::deserialize(deserializer)? {
+            FailureConfig::LocalPercent(percent) if !(1..=100).contains(&percent) => {
+                let reason = format!("local-percent {percent}: is not between 1 and 100");
+                Err(de::Error::custom(reason))
+            }
+            rule => Ok(Self::from(rule)),
+        }
     }
 }
 
@@ -35,6 +42,7 @@ impl From<FailureConfig> for OnFailure {
             FailureConfig::Deny => Self::Deny,
             FailureConfig::Local => Self::Local(Share::WHOLE),
             FailureConfig::LocalOneIn(n) => Self::Local(Share::one_in(n.get())),
+            FailureConfig::LocalPercent(percent) => Self::Local(Share::percent(percent)),
         }
     }
 }
@@ -44,9 +52,10 @@ impl From<OnFailure> for FailureConfig {
         match rule {
             OnFailure::Allow => Self::Allow,
             OnFailure::Deny => Self::Deny,
-            OnFailure::Local(share) => match NonZeroU64::new(share.parts()) {
-                Some(n) if n > NonZeroU64::MIN => Self::LocalOneIn(n),
-                _ => Self::Local,
+            OnFailure::Local(Share::WHOLE) => Self::Local,
+            OnFailure::Local(share) => match share.one_of().and_then(NonZeroU64::new) {
+                Some(n) => Self::LocalOneIn(n),
+                None => Self::LocalPercent(share.in_percent()),
             },
         }
     }

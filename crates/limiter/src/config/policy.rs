@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BanConfig, BlockConfig, EntryConfig, KeyConfig, MessagesConfig, QuotasConfig, TiersConfig,
-    is_default,
+    BanConfig, BlockConfig, ClassesConfig, EntryConfig, KeyConfig, MessagesConfig, QuotasConfig,
+    TiersConfig, is_default,
 };
 use crate::{OnFailure, OnMissing};
 
@@ -75,6 +75,9 @@ pub struct PolicyConfig {
     /// Other quotas for some identities.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tiers: Option<TiersConfig>,
+    /// Classes of requests, for which a share of every budget is kept.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub classes: Option<ClassesConfig>,
     /// The identities that the policy does not charge.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exempt_keys: Vec<EntryConfig>,
@@ -99,7 +102,7 @@ pub struct PolicyConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_missing: OnMissing,
     /// The rule while the backend cannot decide: `"allow"`, `"deny"`, `"local"`, or `{ local-one-in = 4 }` for a quarter of each
-    /// quota.
+    /// quota, or `{ local-percent = 30 }`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 }

@@ -299,7 +299,7 @@ impl Limiter {
                 if let Some(sole) = policies.requests.sole()
                     && let Some(key) = sole.key(&request)
                 {
-                    let payer = sole.paid_by(&key);
+                    let payer = sole.asked_by(&key, &request);
                     return self.ask(Entries::Sole(&payer), deadline, conclude);
                 }
                 policies.requests.plan(&request, terms, observers)

@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{BackendError, Receipt, RetryAfter, Verdict};
+use tollgate_core::{BackendError, MAX_NAME_LEN, Receipt, RetryAfter, Verdict};
 
 use super::plan::Demand;
 use super::planning;
 use super::{Admission, Judgement, Ledger, Limiter, Pending, Rejection, Ruling};
+use crate::policy::Rank;
 use crate::{Block, Key, Policy, QuotaError};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
@@ -36,6 +37,7 @@ pub struct Check<'a> {
     limiter: &'a Limiter,
     policy: Result<Arc<Policy>, CheckError>,
     key: Key,
+    class: Rank,
     cost: Option<u64>,
     probe: bool,
     patience: Patience,
@@ -60,6 +62,7 @@ impl<'a> Check<'a> {
         let policy = policy.and_then(|policy| limiter.fits(&policy, &key).map(|()| policy));
         Self {
             limiter,
+            class: policy.as_ref().map_or(0, |policy| policy.least_class()),
             policy,
             key,
             cost: None,
@@ -71,6 +74,33 @@ impl<'a> Check<'a> {
     /// Asks for this cost rather than the policy's own, which is 1 if it depends on requests. 0 always passes and reports the truth.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
+        self
+    }
+
+    /// Asks as a request of this [class](Policy::keep_for) of the policy. Without it a check is one of all others, the least
+    /// important. A class that the policy does not have is an error.
+    ///
+    /// ```
+    /// use tollgate::{CheckError, Limiter, Policy, Quota, Share, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mail = Policy::new("mail", Quota::per_hour(10)).class_by(key::Method).keep_for("receipt", Share::percent(30));
+    /// let limiter = Limiter::builder().policy(mail).build()?;
+    /// assert_eq!(limiter.check("mail", "alice").probe().await?.remaining(), 7);
+    /// assert_eq!(limiter.check("mail", "alice").class("receipt").probe().await?.remaining(), 10);
+    /// let unknown = limiter.check("mail", "alice").class("recipe").await;
+    /// assert!(matches!(unknown, Err(CheckError::UnknownClass { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn class(mut self, class: &str) -> Self {
+        self.policy = self.policy.and_then(|policy| {
+            let known = policy.class_named(class);
+            self.class = known.ok_or_else(|| CheckError::UnknownClass {
+                policy: policy.name().into(),
+                class: class.chars().take(MAX_NAME_LEN).collect(),
+            })?;
+            Ok(policy)
+        });
         self
     }
 
@@ -92,7 +122,8 @@ impl<'a> IntoFuture for Check<'a> {
                 Err(error) => Step::Unknown(error),
                 Ok(policy) => Step::Asked {
                     demand: Demand {
-                        tier: None,
+                        seat: 0,
+                        class: self.class,
                         cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
                         probe: self.probe,
                     },
@@ -145,6 +176,19 @@ impl<'a> Acquire<'a> {
     /// Asks for this cost rather than the policy's own, which is 1 if it depends on requests.
     pub fn cost(self, cost: u64) -> Self {
         Self(self.0.cost(cost))
+    }
+
+    /// Asks as a request of this class of the policy: see [`Check::class`].
+    ///
+    /// ```
+    /// use tollgate::{Acquire, Limiter};
+    ///
+    /// fn urgent(limiter: &Limiter) -> Acquire<'_> {
+    ///     limiter.acquire("exports", "alice").class("urgent")
+    /// }
+    /// ```
+    pub fn class(self, class: &str) -> Self {
+        Self(self.0.class(class))
     }
 
     /// Waits at most this long. The wait that the quota allows is never made longer.
@@ -400,7 +444,8 @@ impl CheckOutcome {
         }
     }
 
-    /// One verdict for each quota of the policy, in their order, and then that of its [ban](crate::Policy::ban). Empty if nothing was decided: the backend failed, or the
+    /// One verdict for each quota of the policy, in their order, as the [class](Check::class) sees it, and then that of its
+    /// [ban](crate::Policy::ban). Empty if nothing was decided: the backend failed, or the
     /// policy's lists or tiers leave nothing to be decided.
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
@@ -473,6 +518,13 @@ pub enum CheckError {
         /// The name.
         policy: String,
     },
+    /// The policy has no class of this name.
+    UnknownClass {
+        /// The policy's name.
+        policy: String,
+        /// The class, shortened if its name is long.
+        class: String,
+    },
     /// No request under the policy ever has this kind of identity: text, where the policy's key is an address. The keys of
     /// closures may be anything.
     WrongKey {
@@ -523,6 +575,10 @@ impl fmt::Display for CheckError {
             Self::UnknownPolicy { policy } => {
                 write!(f, "policy {policy:?}: there is no policy of this name")
             }
+            Self::UnknownClass { policy, class } => write!(
+                f,
+                "policy {policy:?}: class {class:?}: there is no class of this name"
+            ),
             Self::WrongKey { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
             Self::NeverWaits { policy } => write!(
                 f,
@@ -547,6 +603,7 @@ impl Error for CheckError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::UnknownPolicy { .. }
+            | Self::UnknownClass { .. }
             | Self::WrongKey { .. }
             | Self::NeverWaits { .. }
             | Self::NeverBans { .. }

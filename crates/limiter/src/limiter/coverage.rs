@@ -51,8 +51,10 @@ impl Sole {
         if !policy.is_plain() {
             return None;
         }
-        let is_by_peer =
-            policy.key.is_client_ip() && terms.client.is_peer() && !policy.has_conditions();
+        let is_by_peer = policy.key.is_client_ip()
+            && terms.client.is_peer()
+            && !policy.has_conditions()
+            && !policy.has_classes();
         let by_peer = match &policy.limits[..] {
             [limit] if is_by_peer && !limit.quota.waits() => Some(limit.clone()),
             _ => None,
@@ -90,11 +92,23 @@ impl Sole {
             policy: &self.policy,
             key,
             demand: Demand {
-                tier: None,
+                seat: 0,
+                class: 0,
                 cost: self.cost,
                 probe: false,
             },
         }
+    }
+
+    /// All of the plan, for a request that may have a class.
+    #[inline]
+    pub(super) fn asked_by<'a>(&'a self, key: &'a Key, request: &RequestView<'_>) -> Payer<'a> {
+        let mut payer = self.paid_by(key);
+        if self.policy.has_classes() {
+            payer.demand.class = self.policy.class_of(request);
+            payer.demand.seat = self.policy.seat(None, payer.demand.class);
+        }
+        payer
     }
 }
 
@@ -170,4 +184,39 @@ pub(super) fn plan_at_handler(
     let found = FoundClient::new();
     let request = request.remembering(&found);
     planning::plan(policies.iter(), &request, None, Site::Handler, observers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Global, Header};
+    use crate::limiter::Limiter;
+    use crate::{Quota, Share, Tiers};
+
+    fn ways(policy: Policy) -> (bool, bool) {
+        let limiter = Limiter::from(policy);
+        let snapshot = limiter.snapshot();
+        let sole = snapshot.requests.sole();
+        (
+            sole.is_some(),
+            sole.is_some_and(|sole| sole.by_peer.is_some()),
+        )
+    }
+
+    #[test]
+    fn a_sole_policy_is_asked_without_a_plan_with_classes_and_without() {
+        let api = || Policy::new("api", Quota::per_second(10));
+        let classed = |policy: Policy| {
+            let class = Header::new("x-class");
+            policy
+                .class_by(class)
+                .keep_for("critical", Share::percent(20))
+        };
+        assert_eq!(ways(api()), (true, true));
+        assert_eq!(ways(api().key(Global)), (true, false));
+        assert_eq!(ways(classed(api())), (true, false));
+        assert_eq!(ways(classed(api().key(Global))), (true, false));
+        let tiers = Tiers::by(|_, _| None::<String>).tier("gold", Quota::per_second(20));
+        assert_eq!(ways(classed(api().tiers(tiers))), (false, false));
+    }
 }

@@ -78,6 +78,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 pub struct Event<'a> {
     policy: &'a str,
     quota: Option<&'a str>,
+    class: Option<&'a str>,
     key: Option<&'a Key>,
     verdict: Option<&'a Verdict>,
     is_enforced: bool,
@@ -136,6 +137,21 @@ impl<'a> Event<'a> {
     #[must_use]
     pub fn quota(&self) -> Option<&'a str> {
         self.quota
+    }
+
+    /// The [class](crate::Policy::keep_for) of the request, if the event is about a quota and the request has a class of its policy.
+    ///
+    /// ```
+    /// use tollgate::Event;
+    ///
+    /// /// A label of a metric: the operator names the classes, so that there are few.
+    /// fn class<'a>(event: &Event<'a>) -> &'a str {
+    ///     event.class().unwrap_or("other")
+    /// }
+    /// ```
+    #[must_use]
+    pub fn class(&self) -> Option<&'a str> {
+        self.class
     }
 
     /// The identity whose budget it is, if it was found. It may be a secret, such as an API key.
@@ -205,6 +221,7 @@ impl Observers {
             self.tell(&Event {
                 policy: limit.label.policy(),
                 quota: Some(limit.label.quota()),
+                class: limit.label.class(),
                 key: Some(key),
                 verdict: Some(verdict),
                 is_enforced: mode == Mode::Enforce,
@@ -235,6 +252,7 @@ impl Observers {
             self.tell(&Event {
                 policy: policy.name(),
                 quota: None,
+                class: None,
                 key,
                 verdict: None,
                 is_enforced: !policy.shadow,
@@ -249,6 +267,7 @@ impl Observers {
             self.tell(&Event {
                 policy: verdict.policy(),
                 quota: Some(verdict.quota()),
+                class: verdict.class(),
                 key: Some(key),
                 verdict: Some(verdict.verdict()),
                 is_enforced: verdict.is_enforced(),
@@ -320,6 +339,7 @@ impl DenialLog {
         tracing::debug!(
             policy = event.policy,
             quota = event.quota,
+            class = event.class,
             limit = verdict.limit(),
             retry_after = ?verdict.retry_after(),
             enforced = event.is_enforced,
@@ -353,7 +373,7 @@ impl DebtLog {
     }
 
     fn look_at(&self, limit: &Limit, verdict: &Verdict) {
-        if verdict.is_denied() && owes_more_than_a_budget(&limit.quota, verdict) {
+        if verdict.is_denied() && owes_more_than_a_budget(limit.label.whole(), verdict) {
             self.write(limit.label.policy(), limit.label.quota(), verdict);
         }
     }

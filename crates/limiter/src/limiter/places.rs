@@ -1,4 +1,5 @@
-//! Requests that wait for a place under a limit on how many at once: first come, first served, within this process.
+//! Requests that wait for a place under a limit on how many at once: the more important class first, and within one first come,
+//! first served, within this process.
 //!
 //! Only the first of a queue asks the backend again: when something of its key was given back in this process, and otherwise
 //! every [`PAUSE`], since another process may have given back. A heavy request at the head keeps those behind it waiting, who
@@ -23,6 +24,7 @@ use tollgate_core::{
 use super::line::give_back;
 use super::plan::Entries;
 use super::{Limiter, Plan};
+use crate::policy::{Limit, Rank};
 
 /// The time after which the first of a queue asks again, if nobody gave back in this process.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -38,14 +40,37 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Queue {
     /// The first comes first.
-    waiting: VecDeque<(u64, Arc<Notify>)>,
+    waiting: VecDeque<Waiting>,
     next: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    rank: Rank,
+    number: u64,
+    woken: Arc<Notify>,
 }
 
 impl Queue {
     fn wake_first(&self) {
-        if let Some((_, first)) = self.waiting.front() {
-            first.notify_one();
+        if let Some(first) = self.waiting.front() {
+            first.woken.notify_one();
+        }
+    }
+}
+
+/// The queue in which a request waits, or would, and the class in which it does.
+#[derive(Clone, Debug)]
+pub(super) struct Goal {
+    of: (Scope, Key),
+    rank: Rank,
+}
+
+impl Goal {
+    fn of(limit: &Limit, key: &Key) -> Self {
+        Self {
+            of: (limit.scope, key.clone()),
+            rank: limit.label.rank(),
         }
     }
 }
@@ -58,10 +83,7 @@ impl Places {
     /// Wakes all who wait, to look whether there is any sense in it.
     pub(super) fn wake_all(&self) {
         for queue in self.lock().values() {
-            queue
-                .waiting
-                .iter()
-                .for_each(|(_, woken)| woken.notify_one());
+            queue.waiting.iter().for_each(|one| one.woken.notify_one());
         }
     }
 
@@ -78,26 +100,32 @@ impl Places {
 /// A place in the queue of one key. Dropped, it makes room for the next.
 struct Spot {
     limiter: Limiter,
-    of: (Scope, Key),
+    goal: Goal,
     number: u64,
     woken: Arc<Notify>,
 }
 
 impl Spot {
-    /// The last place of the queue.
-    fn behind_all(limiter: &Limiter, of: (Scope, Key)) -> Self {
+    /// The last place of its class in the queue, before those of less important classes.
+    fn behind_all(limiter: &Limiter, goal: Goal) -> Self {
         let places = &limiter.0.places;
         let woken = Arc::new(Notify::new());
         let mut queues = places.lock();
-        let queue = queues.entry(of.clone()).or_default();
+        let queue = queues.entry(goal.of.clone()).or_default();
         let number = queue.next;
         queue.next += 1;
-        queue.waiting.push_back((number, Arc::clone(&woken)));
+        let place = queue.waiting.partition_point(|one| one.rank <= goal.rank);
+        let one = Waiting {
+            rank: goal.rank,
+            number,
+            woken: Arc::clone(&woken),
+        };
+        queue.waiting.insert(place, one);
         places.count.store(queues.len(), Ordering::Release);
         drop(queues);
         Self {
             limiter: limiter.clone(),
-            of,
+            goal,
             number,
             woken,
         }
@@ -105,8 +133,16 @@ impl Spot {
 
     fn is_first(&self) -> bool {
         let queues = self.limiter.0.places.lock();
-        let first = queues.get(&self.of).and_then(|queue| queue.waiting.front());
-        first.is_some_and(|(number, _)| *number == self.number)
+        let queue = queues.get(&self.goal.of);
+        let first = queue.and_then(|queue| queue.waiting.front());
+        first.is_some_and(|first| first.number == self.number)
+    }
+
+    /// Tells the first of the queue that it may be worth to ask again.
+    fn wake_first(&self) {
+        if let Some(queue) = self.limiter.0.places.lock().get(&self.goal.of) {
+            queue.wake_first();
+        }
     }
 
     /// Until it may be worth to ask again.
@@ -124,10 +160,10 @@ impl Drop for Spot {
     fn drop(&mut self) {
         let places = &self.limiter.0.places;
         let mut queues = places.lock();
-        if let Some(queue) = queues.get_mut(&self.of) {
-            queue.waiting.retain(|(number, _)| *number != self.number);
+        if let Some(queue) = queues.get_mut(&self.goal.of) {
+            queue.waiting.retain(|one| one.number != self.number);
             if queue.waiting.is_empty() {
-                drop(queues.remove(&self.of));
+                drop(queues.remove(&self.goal.of));
             } else {
                 queue.wake_first();
             }
@@ -146,14 +182,14 @@ pub(super) struct Standing {
 pub(super) type Placed = (Plan, Result<Decision, BackendError>);
 
 impl Standing {
-    /// The request stands behind those that wait in this queue already.
+    /// The request stands behind those that wait in this queue already and are no less important.
     pub(super) fn behind(
         limiter: &Limiter,
         entries: Entries<'_>,
         deadline: Option<Instant>,
-        of: (Scope, Key),
+        goal: Goal,
     ) -> Self {
-        Self::new(limiter, entries, deadline, of, None)
+        Self::new(limiter, entries, deadline, goal, None)
     }
 
     /// The request waits, if it was refused for want of a place and may wait for one.
@@ -163,12 +199,12 @@ impl Standing {
         deadline: Option<Instant>,
         refused: &Decision,
     ) -> Option<Self> {
-        let of = lacks_place(entries, refused).filter(|_| !is_over(deadline))?;
+        let goal = lacks_place(entries, refused).filter(|_| !is_over(deadline))?;
         Some(Self::new(
             limiter,
             entries,
             deadline,
-            of,
+            goal,
             Some(refused.clone()),
         ))
     }
@@ -177,7 +213,7 @@ impl Standing {
         limiter: &Limiter,
         entries: Entries<'_>,
         deadline: Option<Instant>,
-        of: (Scope, Key),
+        goal: Goal,
         refused: Option<Decision>,
     ) -> Self {
         let longest = entries.with_charges(|charges| {
@@ -186,7 +222,7 @@ impl Standing {
         });
         let until = Instant::now() + longest.unwrap_or_default();
         let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let spot = Spot::behind_all(limiter, of);
+        let spot = Spot::behind_all(limiter, goal);
         Self {
             began: Instant::now(),
             placed: Box::pin(stand(spot, entries.to_plan(), until, deadline, refused)),
@@ -254,6 +290,11 @@ async fn stand(
         if limiter.0.line.is_closed() {
             break;
         }
+        if !spot.is_first() {
+            // The first when it was woken, and overtaken since by one who is more important and does not know of it.
+            spot.wake_first();
+            continue;
+        }
         last.withdraw();
         // The wait for a turn is the quota's: only the caller shortens it.
         let answer = limiter.decide_by(last.plan.entries(), deadline).await;
@@ -261,13 +302,13 @@ async fn stand(
             Ok(decision) => lacks_place(last.plan.entries(), decision),
             Err(_) => None,
         };
-        let (Some(of), Ok(decision)) = (lacked, &answer) else {
+        let (Some(goal), Ok(decision)) = (lacked, &answer) else {
             return last.end_with(answer);
         };
         last.decision = Some(decision.clone());
-        if of != spot.of {
+        if goal.of != spot.goal.of {
             // Those behind it may pass: they do not wait for what it lacks now.
-            spot = Spot::behind_all(&limiter, of);
+            spot = Spot::behind_all(&limiter, goal);
         }
     }
     let refused = last.decision.take();
@@ -286,11 +327,11 @@ fn waits_for_place(charge: &Charge<'_>) -> bool {
 }
 
 /// The first limit on how many at once whose places a request may wait for, if such limits alone refuse it, for now.
-fn lacks_place(entries: Entries<'_>, refused: &Decision) -> Option<(Scope, Key)> {
+fn lacks_place(entries: Entries<'_>, refused: &Decision) -> Option<Goal> {
     if refused.is_admitted() {
         return None;
     }
-    let mut of = None;
+    let mut goal = None;
     for ((limit, key, mode), verdict) in entries.quotas().zip(refused.verdicts()) {
         if !verdict.is_denied() || mode != Mode::Enforce {
             continue;
@@ -299,23 +340,26 @@ fn lacks_place(entries: Entries<'_>, refused: &Decision) -> Option<(Scope, Key)>
         if !(limit.quota.waits() && limit.quota.is_held() && is_for_now) {
             return None;
         }
-        of = of.or_else(|| Some((limit.scope, key.clone())));
+        goal = goal.or_else(|| Some(Goal::of(limit, key)));
     }
-    of
+    goal
 }
 
-/// The queue of a place that the request asks for, if somebody waits in it.
-pub(super) fn queue_ahead(limiter: &Limiter, entries: Entries<'_>) -> Option<(Scope, Key)> {
+/// The queue of a place that the request asks for, if somebody waits in it who is no less important. One who is more important than
+/// all asks at once: places may be free that are kept for it.
+pub(super) fn queue_ahead(limiter: &Limiter, entries: Entries<'_>) -> Option<Goal> {
     let places = &limiter.0.places;
     if places.count.load(Ordering::Acquire) == 0 {
         return None;
     }
     let queues = places.lock();
     entries.with_charges(|charges| {
-        let mut sought = charges.iter().filter(|charge| waits_for_place(charge));
-        sought.find_map(|charge| {
-            let of = (charge.scope, charge.key.clone());
-            queues.contains_key(&of).then_some(of)
+        let asked = charges.iter().zip(entries.quotas());
+        let mut sought = asked.filter(|(charge, _)| waits_for_place(charge));
+        sought.find_map(|(_, (limit, key, _))| {
+            let goal = Goal::of(limit, key);
+            let first = queues.get(&goal.of)?.waiting.front()?;
+            (first.rank <= goal.rank).then_some(goal)
         })
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Mode};
 
-use crate::policy::{Grant, Limit};
+use crate::policy::{Limit, Rank};
 use crate::{Key, Policy};
 
 /// The policies that cover a request, with their keys. Nearly always one.
@@ -27,7 +27,9 @@ pub struct Entry {
 /// The question that a policy is asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    pub(super) tier: Option<usize>,
+    /// The place of the quotas that hold: see [`Policy::limits_at`].
+    pub(super) seat: usize,
+    pub(super) class: Rank,
     pub(super) cost: u64,
     /// True for a probe, which takes nothing.
     pub(super) probe: bool,
@@ -36,7 +38,8 @@ pub(super) struct Demand {
 #[cfg(test)]
 impl Demand {
     pub(super) const ONCE: Self = Self {
-        tier: None,
+        seat: 0,
+        class: 0,
         cost: 1,
         probe: false,
     };
@@ -207,14 +210,10 @@ impl<'a> Payer<'a> {
         Entry::new(self.policy, self.key.clone(), self.demand)
     }
 
-    /// The quotas of the tier that the key is in.
+    /// The quotas of the tier that the key is in, as the class of the request sees them.
     #[inline]
     pub(super) fn limits(self) -> &'a [Limit] {
-        match self.policy.grant(self.demand.tier) {
-            Some(Grant::Limits(limits)) => limits,
-            // A tier without limits is in no plan.
-            _ => &self.policy.limits,
-        }
+        self.policy.limits_at(self.demand.seat)
     }
 
     #[inline]

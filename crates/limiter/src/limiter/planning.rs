@@ -176,7 +176,8 @@ fn with_key(
         key,
         Some(request),
         Demand {
-            tier: None,
+            seat: 0,
+            class: policy.class_of(request),
             cost: policy.cost.of(request),
             probe: false,
         },
@@ -238,7 +239,10 @@ fn with_tier(
     Ok(Finding::Entry(Entry::new(
         policy,
         key,
-        Demand { tier, ..demand },
+        Demand {
+            seat: policy.seat(tier, demand.class),
+            ..demand
+        },
     )))
 }
 

@@ -45,6 +45,7 @@ impl Snapshot {
             if policy.messages.is_some() {
                 policy.exemptions.charge_preflights();
             }
+            policy.share_out()?;
             policy.check_cost()?;
             policy.check_coverage()?;
             policy.check_key()?;

@@ -8,7 +8,7 @@ use http::Method;
 use super::Policy;
 use super::host::{HostPattern, is_any_host};
 use crate::client::NetworkList;
-use crate::key::{KeyExtractor, KeyList};
+use crate::key::{KeyExtractor, KeyList, Source};
 use crate::literal::literal;
 use crate::matching::{Pattern, Patterns};
 use crate::{ConfigError, RequestView};
@@ -302,13 +302,18 @@ impl Policy {
     /// Refuses a key that finds no identity in any request.
     #[doc(hidden)]
     pub fn check_key(&self) -> Result<(), ConfigError> {
-        match self.key.flaw(self.only_params().as_deref()) {
+        match self.flaw_of(&self.key) {
             None => Ok(()),
             Some(reason) => Err(ConfigError::Key {
                 policy: self.name.to_string(),
                 reason,
             }),
         }
+    }
+
+    /// The reason why an extractor finds nothing in any request under this policy.
+    pub(super) fn flaw_of(&self, source: &Source) -> Option<String> {
+        source.flaw(self.only_params().as_deref())
     }
 
     /// The parameters of this policy's paths. `None` if a route of axum's may have others: the policy has no routes, one of them

@@ -56,13 +56,29 @@ impl Policy {
         }
         let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
         match tiers.into_iter().find(|(_, limit)| is_short(limit)) {
-            None => Ok(()),
+            None => self.check_cost_of_classes(cost),
             Some((tier, _)) => Err(ConfigError::Tier {
                 policy: self.name.to_string(),
                 tier: tier.to_owned(),
                 reason:
                     "a full budget holds less than a request costs, so that none would ever pass"
                         .to_owned(),
+            }),
+        }
+    }
+
+    fn check_cost_of_classes(&self, cost: u64) -> Result<(), ConfigError> {
+        let mut limits = self.limits_of_classes();
+        match limits.find(|(_, limit)| !limit.quota.is_ban() && limit.quota.capacity() < cost) {
+            None => Ok(()),
+            Some((class, limit)) => Err(ConfigError::Class {
+                policy: self.name.to_string(),
+                class: class.to_owned(),
+                reason: format!(
+                    "a cost of {cost} never passes: {} of {:?} are left to it",
+                    limit.quota.capacity(),
+                    limit.label.quota()
+                ),
             }),
         }
     }

@@ -1,5 +1,7 @@
 //! The rule while the backend cannot decide.
 
+use std::fmt;
+
 use crate::{Algorithm, Concurrent, Quota, QuotaError};
 
 /// The rule for a request while the backend cannot decide about it.
@@ -36,47 +38,105 @@ pub enum OnFailure {
     Local(Share),
 }
 
-/// The whole of an amount, or one part in `n` of it: the part of a quota that one process may spend, for example.
+/// A part of an amount: one part in `n`, or so many percent. Of a quota it is what one process may spend, or what is kept for
+/// important requests.
 ///
 /// ```
 /// use tollgate::{OnFailure, Share};
 ///
 /// let alone = OnFailure::Local(Share::WHOLE);
 /// let one_of_ten = OnFailure::Local(Share::one_in(10));
+/// assert_eq!(Share::percent(10), Share::one_in(10));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    one_in: u64,
+    /// In lowest terms.
+    parts: u64,
+    of: u64,
 }
 
 impl Share {
     /// All of it.
-    pub const WHOLE: Self = Self { one_in: 1 };
+    pub const WHOLE: Self = Self { parts: 1, of: 1 };
 
     /// One part in `n`: of a quota for each process, `n` is the number of processes, as a rule. 0 is taken as 1.
     #[must_use]
     pub const fn one_in(n: u64) -> Self {
         Self {
-            one_in: if n == 0 { 1 } else { n },
+            parts: 1,
+            of: if n == 0 { 1 } else { n },
         }
     }
 
-    /// The number of parts of the whole.
+    /// So many hundredths. More than 100 is taken as 100.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, Share, key};
+    ///
+    /// # #[derive(Clone)] struct Job { class: &'static str }
+    /// let api = Policy::new("api", Quota::per_minute(100))
+    ///     .class_by(key::Extension::new(|job: &Job| job.class))
+    ///     .keep_for("critical", Share::percent(15));
+    /// ```
+    #[must_use]
+    pub const fn percent(percent: u64) -> Self {
+        let (mut parts, mut of) = (if percent > 100 { 100 } else { percent }, 100);
+        while of % 2 == 0 && parts % 2 == 0 {
+            (parts, of) = (parts / 2, of / 2);
+        }
+        while of % 5 == 0 && parts % 5 == 0 {
+            (parts, of) = (parts / 5, of / 5);
+        }
+        Self { parts, of }
+    }
+
+    /// The number of parts of the whole, if this is one of them.
     #[cfg(feature = "serde")]
-    pub(crate) fn parts(self) -> u64 {
-        self.one_in
+    pub(crate) fn one_of(self) -> Option<u64> {
+        (self.parts == 1).then_some(self.of)
+    }
+
+    /// This share in percent, rounded down.
+    #[cfg(feature = "serde")]
+    pub(crate) fn in_percent(self) -> u64 {
+        self.parts * 100 / self.of
+    }
+
+    pub(crate) const fn is_nothing(self) -> bool {
+        self.parts == 0
+    }
+
+    pub(crate) const fn is_whole(self) -> bool {
+        self.parts == self.of
     }
 
     /// True if this share of `whole` is more than `part`. The comparison does not divide.
     #[doc(hidden)]
     pub fn is_more_than(self, part: u64, whole: u64) -> bool {
-        u128::from(part) * u128::from(self.one_in) < u128::from(whole)
+        u128::from(part) * u128::from(self.of) < u128::from(whole) * u128::from(self.parts)
     }
 
     /// This share of a number, rounded down.
     #[doc(hidden)]
     pub fn part_of(self, whole: u128) -> u128 {
-        whole / u128::from(self.one_in)
+        whole * u128::from(self.parts) / u128::from(self.of)
+    }
+
+    /// This share of a number of units, rounded down.
+    pub(crate) fn units_of(self, whole: u64) -> u64 {
+        // No more than the whole.
+        u64::try_from(self.part_of(whole.into())).unwrap_or(whole)
+    }
+
+    /// This share of a number of units, rounded up, and never nothing.
+    fn at_least_one_of(self, whole: u64) -> u64 {
+        self.part_rounded_up(whole).max(1)
+    }
+
+    /// This share of a number of units, rounded up.
+    pub(crate) fn part_rounded_up(self, whole: u64) -> u64 {
+        let part = (u128::from(whole) * u128::from(self.parts)).div_ceil(self.of.into());
+        u64::try_from(part).unwrap_or(whole)
     }
 
     /// This share of `quota`: limit and burst rounded up, so that a share of a small quota is not nothing, and on to the
@@ -87,13 +147,13 @@ impl Share {
             return *quota;
         }
         if quota.is_held() {
-            let part = Concurrent::try_at_most(quota.limit().div_ceil(self.one_in));
+            let part = Concurrent::try_at_most(self.at_least_one_of(quota.limit()));
             return part.map_or(*quota, Quota::from);
         }
-        let burst = quota.capacity().div_ceil(self.one_in);
+        let burst = self.at_least_one_of(quota.capacity());
         let mut step = 1_u64;
         loop {
-            let limit = quota.limit().div_ceil(self.one_in).next_multiple_of(step);
+            let limit = self.at_least_one_of(quota.limit()).next_multiple_of(step);
             if limit >= quota.limit() {
                 return Self::resized(quota, quota.limit(), burst).unwrap_or(*quota);
             }
@@ -110,6 +170,12 @@ impl Share {
             Algorithm::Gcra => resized.try_burst(burst),
             _ => Ok(resized),
         }
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Share({}/{})", self.parts, self.of)
     }
 }
 
@@ -142,5 +208,26 @@ mod tests {
         for (whole, n, expected) in cases {
             assert_eq!(Share::one_in(n).of(&whole), expected);
         }
+    }
+
+    #[test]
+    fn percent_are_parts_in_a_hundred_and_never_more_than_the_whole() {
+        assert_eq!(Share::percent(100), Share::WHOLE);
+        assert_eq!(Share::percent(250), Share::WHOLE);
+        for (percent, n) in [(1, 100), (4, 25), (20, 5), (25, 4), (50, 2)] {
+            assert_eq!(Share::percent(percent), Share::one_in(n));
+        }
+        let thirty = Share::percent(30);
+        assert_eq!(
+            [0, 3, 10, 99].map(|whole| thirty.units_of(whole)),
+            [0, 0, 3, 29]
+        );
+        assert!(thirty.is_more_than(29, 100) && !thirty.is_more_than(30, 100));
+        assert_eq!(thirty.of(&Quota::per_second(10)), Quota::per_second(3));
+        // Nothing, of which a process would admit nothing for ever.
+        assert_eq!(
+            Share::percent(0).of(&Quota::per_second(10)),
+            Quota::per_second(1)
+        );
     }
 }

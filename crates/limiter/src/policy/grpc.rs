@@ -90,6 +90,11 @@ impl Policy {
                 "has a key in the path, host or body, and an interceptor does not see them",
             );
         }
+        if self.class_needs_whole_request() {
+            return Some(
+                "has classes by the path, host or body, and an interceptor does not see them",
+            );
+        }
         if self.key.later().is_some() {
             return Some("has an async key, and an interceptor cannot wait");
         }

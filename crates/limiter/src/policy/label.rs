@@ -17,7 +17,20 @@ pub struct Label {
     scope: Scope,
     /// The answer to those whom it keeps out, if it is a ban.
     ban: Option<Block>,
+    class: Option<ClassLabel>,
     attached: Attached,
+}
+
+/// The place of a class among its policy's; 0 is the most important, and the only one of a policy without classes.
+pub(crate) type Rank = u8;
+
+/// The class that a quota is for.
+struct ClassLabel {
+    /// Nothing for the requests of no class.
+    name: Option<Arc<str>>,
+    rank: Rank,
+    /// The policy's quota, of which a share may be kept from this class.
+    whole: Quota,
 }
 
 impl Label {
@@ -28,6 +41,24 @@ impl Label {
             rule: *rule,
             scope,
             ban: None,
+            class: None,
+            attached: Attached::default(),
+        })
+    }
+
+    /// The names of the same quota as a class sees it.
+    pub(super) fn of_class(&self, name: Option<Arc<str>>, rank: Rank, rule: &Quota) -> Arc<Self> {
+        Arc::new(Self {
+            policy: self.policy.clone(),
+            quota: self.quota.clone(),
+            rule: *rule,
+            scope: self.scope,
+            ban: self.ban,
+            class: Some(ClassLabel {
+                name,
+                rank,
+                whole: self.rule,
+            }),
             attached: Attached::default(),
         })
     }
@@ -46,6 +77,7 @@ impl Label {
             rule: *rule,
             scope,
             ban: Some(answer),
+            class: None,
             attached: Attached::default(),
         })
     }
@@ -65,7 +97,22 @@ impl Label {
         &self.quota
     }
 
-    /// The quota itself.
+    /// The quota as the policy states it, whatever is kept from the class that this is for.
+    pub fn whole(&self) -> &Quota {
+        self.class.as_ref().map_or(&self.rule, |class| &class.whole)
+    }
+
+    /// The class that it is for; nothing for a policy without classes, and for the requests of no class.
+    pub fn class(&self) -> Option<&str> {
+        self.class.as_ref()?.name.as_deref()
+    }
+
+    /// The place of that class among its policy's, the most important of which is 0.
+    pub(crate) fn rank(&self) -> Rank {
+        self.class.as_ref().map_or(0, |class| class.rank)
+    }
+
+    /// The quota that is charged.
     pub fn rule(&self) -> &Quota {
         &self.rule
     }

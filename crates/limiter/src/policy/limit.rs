@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::label::Label;
+use super::label::{Label, Rank};
 use super::name::check_name;
 use crate::{Concurrent, ConfigError, ParseQuotaError, Quota, QuotaError, Scope};
 
@@ -18,6 +18,15 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// The limit as requests of a class see it: with this quota, out of the same states.
+    pub(super) fn of_class(&self, class: Option<Arc<str>>, rank: Rank, quota: Quota) -> Self {
+        Self {
+            quota,
+            scope: self.scope,
+            label: self.label.of_class(class, rank, &quota),
+        }
+    }
+
     /// The limit with states of this family, which belongs to no other policy: its name has a character that no policy's name
     /// has.
     pub(super) fn in_family(&self, family: &str) -> Self {

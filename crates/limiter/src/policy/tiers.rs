@@ -382,7 +382,7 @@ pub(crate) enum Grant {
 }
 
 impl Grant {
-    fn limits(&self) -> &[Limit] {
+    pub(super) fn limits(&self) -> &[Limit] {
         match self {
             Self::Limits(limits) => limits,
             Self::Unlimited | Self::Nothing => &[],
@@ -532,6 +532,12 @@ impl TierTable {
 
     fn grant(&self, tier: usize) -> Option<&Grant> {
         self.grants.get(tier).map(|(_, grant)| grant)
+    }
+
+    /// The tiers in their order, each with its name and quotas.
+    pub(super) fn grants(&self) -> impl Iterator<Item = (Option<&str>, &[Limit])> {
+        let grants = self.grants.iter();
+        grants.map(|(name, grant)| (Some(name.as_str()), grant.limits()))
     }
 
     /// The quotas of all tiers, by their tier's name.

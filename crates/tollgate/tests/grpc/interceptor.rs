@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::key::{Global, Metadata};
 use tollgate::{
     Cause, ClientIp, Event, GrpcAnswers, Limiter, MemoryBackend, Messages, OnMissing, Policy,
-    Quota, RateLimitInterceptor, RateLimitLayer, Tiers, key,
+    Quota, RateLimitInterceptor, RateLimitLayer, Share, Tiers, key,
 };
 use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
@@ -158,6 +158,12 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
         ),
         (policy().key((Global, key::Host)), "has a key in the path"),
         (
+            Policy::new("orders", Quota::per_hour(10))
+                .class_by(key::MatchedRoute)
+                .keep_for("a", Share::percent(20)),
+            "has classes by the path",
+        ),
+        (
             policy().per_message(Messages::received()),
             "charges messages",
         ),
@@ -188,6 +194,25 @@ fn what_an_interceptor_can_do_is_not_refused() {
         let built = RateLimitInterceptor::new(limiter, MemoryBackend::new());
         assert!(built.is_ok(), "{built:?}");
     }
+}
+
+#[test]
+fn a_call_under_an_interceptor_has_the_class_that_its_metadata_names() {
+    let policy = Policy::new("orders", Quota::per_hour(4)).key(Global);
+    let policy = policy.class_by(Metadata::new("class"));
+    let mut interceptor = of(policy.keep_for("urgent", Share::percent(50)));
+    let mut code = |class: Option<&str>| {
+        let mut call = tonic::Request::new(());
+        if let Some(class) = class {
+            call.metadata_mut().insert("class", class.parse().unwrap());
+        }
+        interceptor.call(call).err().map(|refused| refused.code())
+    };
+
+    assert_eq!([code(None), code(None)], [None, None]);
+    assert_eq!(code(None), Some(Code::ResourceExhausted));
+    assert_eq!([code(Some("urgent")), code(Some("urgent"))], [None, None]);
+    assert_eq!(code(Some("urgent")), Some(Code::ResourceExhausted));
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ impl Standing {
     pub(super) fn of(one: &PolicyVerdict, told: Option<u64>) -> Self {
         let verdict = one.verdict();
         let stands = |remaining, wait| Self {
-            limit: verdict.limit(),
+            limit: one.limit(),
             remaining,
             seconds: whole_seconds(wait),
             is_timeless: one.is_held(),

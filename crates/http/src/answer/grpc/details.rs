@@ -64,7 +64,7 @@ fn violations(refusal: &Refusal<'_>) -> Vec<QuotaViolation> {
     let violation = |(policy, verdicts): (&str, Vec<&PolicyVerdict>)| {
         let quotas: Vec<_> = verdicts
             .iter()
-            .map(|one| one.label().rule().to_string())
+            .map(|one| one.label().whole().to_string())
             .collect();
         QuotaViolation {
             quota_id: policy.to_owned(),
@@ -80,7 +80,7 @@ fn violations(refusal: &Refusal<'_>) -> Vec<QuotaViolation> {
 
 /// The capacity of the smallest full budget among them.
 fn smallest(verdicts: &[&PolicyVerdict]) -> i64 {
-    let limits = verdicts.iter().map(|one| one.verdict().limit());
+    let limits = verdicts.iter().map(|one| one.limit());
     limits
         .min()
         .and_then(|limit| i64::try_from(limit).ok())
