@@ -143,6 +143,7 @@ impl Departure {
         let mut has_twin = false;
         let mut identity = self.holder.identity();
         let present = identity.books.generation();
+        let mut is_lost = false;
         for (position, outcome) in outcomes {
             let Some(request) = jobs.get(*position).map(|job| &job.request) else {
                 continue;
@@ -161,6 +162,14 @@ impl Departure {
             }
             match (&request.work, outcome) {
                 (Work::Decide(_), Ok(Some(decision))) => {
+                    for index in request.held() {
+                        let is_missing = |held: Held| !held.is_there;
+                        if let Some(name) = request.names.get(index)
+                            && seen(*position, index).is_some_and(is_missing)
+                        {
+                            is_lost |= identity.books.has_no_entry(name);
+                        }
+                    }
                     for index in request.held() {
                         let verdict = decision.verdicts().get(index);
                         let taken = verdict.map_or(0, Verdict::taken);
@@ -187,6 +196,9 @@ impl Departure {
             self.holder.doubt.notify_one();
         }
         drop(identity);
+        if is_lost {
+            self.holder.doubt.notify_one();
+        }
         self.is_over = true;
         self.ends();
     }

@@ -176,6 +176,34 @@ async fn pitfall_an_emptied_server_is_told_again_within_one_heartbeat() {
     settles(&other, &uploads, 2).await;
 }
 
+/// Otherwise each release of a place that was lost would count against one that was acquired since, below nothing and for as long as
+/// no heartbeat finds anything held.
+#[tokio::test]
+async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
+    let server = Standalone::start();
+    // No heartbeat comes while the test runs.
+    let long = || RedisBackend::builder(&server.url()).held_lease(Duration::from_secs(3_000));
+    let one = long().deadline(PATIENT).connect().await.unwrap();
+    let other = long().deadline(PATIENT).connect().await.unwrap();
+    let uploads = at_once("gone", 3);
+    let lost = hold(&one, &uploads, 1).await.unwrap();
+    assert_eq!(
+        server.command(&["DEL", "tollgate:gone:0/h:=alice"]),
+        ":1\r\n"
+    );
+
+    let since = hold(&one, &uploads, 1).await.unwrap();
+
+    settles(&other, &uploads, 2).await;
+    one.credit(lost, 1);
+    settles(&other, &uploads, 1).await;
+    one.credit(since, 1);
+    settles(&other, &uploads, 0).await;
+    let [first, second, third] = [1; 3].map(|units| hold(&one, &uploads, units));
+    assert!(first.await.is_some() && second.await.is_some() && third.await.is_some());
+    assert!(hold(&one, &uploads, 1).await.is_none());
+}
+
 #[tokio::test]
 async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
     let server = Standalone::start();

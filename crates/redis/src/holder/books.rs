@@ -101,6 +101,17 @@ impl Books {
         self.rows.entry(name).or_default().in_doubt = true;
     }
 
+    /// Notes that a server has no entry for a key. If anything is held of it, its lease is lost: the key has to be told at once.
+    /// Otherwise the releases of what was lost would count against what is acquired later. Says whether anything is.
+    pub(crate) fn has_no_entry(&mut self, name: &Name) -> bool {
+        let row = self.rows.get_mut(name).filter(|row| row.old + row.new > 0);
+        let is_lost = row.as_ref().is_some_and(|row| !row.in_doubt);
+        if let Some(row) = row {
+            row.in_doubt = true;
+        }
+        is_lost
+    }
+
     pub(crate) fn doubt_all(&mut self) {
         self.rows.values_mut().for_each(|row| row.in_doubt = true);
     }
