@@ -7,7 +7,7 @@
 -- `level` is the number of doublings of the next ban, `since` and `ends` are those of the last one, and at `kept` all of this means
 -- nothing any more. A cost is as many strikes. Of the charges of its request a ban guards those whose bits are set in `guards`, the
 -- first is 1: each request of which one is denied is a strike. The onset is 0 for strikes, 1 if those who knock while banned begin
--- the ban anew, and 2 for an operator, who bans at once and whatever stands there.
+-- the ban anew, 2 for an operator, who bans at once and whatever stands there, and 3 for who asks without a knock and guards nothing.
 local function ban()
   local TAG, HEAD, STRIKE, MOST, HIGHEST = 253, 26, 8, 64, 63
   local EXTENDED, IMPOSED = 1, 2
@@ -69,9 +69,14 @@ local function ban()
     state.changed = true
   end
 
-  local function begin(state, terms)
+  -- The doublings that no quiet spell has taken back.
+  local function doublings(state, terms)
     local spells = floor(max(now - state.ends, 0) / terms.forgiven)
-    local level, length = max(state.level - spells, 0), terms.lasting
+    return max(state.level - spells, 0)
+  end
+
+  local function begin(state, terms)
+    local level, length = doublings(state, terms), terms.lasting
     for _ = 1, level do
       length = min(2 * length, terms.longest)
     end
@@ -102,6 +107,7 @@ local function ban()
       return strike(state, terms, charge.cost)
     end
     if now + terms.lasting > state.ends then
+      state.level = doublings(state, terms)
       state.since, state.ends = now, now + terms.lasting
     end
     state.strikes = {}

@@ -170,7 +170,8 @@ pub async fn a_ban_is_imposed_at_once_and_ended_by_a_reset(subject: &dyn Subject
     }
     let gate = Gate::of("imposed");
     for (length, ends) in [(10, 10), (5, 10), (20, 20)] {
-        let imposed = Quota::from(Ban::try_imposed(length * SECOND).unwrap());
+        let terms = gate.ban.ban().unwrap();
+        let imposed = Quota::from(terms.try_imposed(length * SECOND).unwrap());
         let charge = Charge {
             cost: 1,
             ..gate.charge(&imposed, Mode::Shadow)

@@ -92,15 +92,16 @@ impl Ban {
         }))
     }
 
-    /// A ban by an operator: it begins at once, whatever the strikes, and shortens no ban that is in force already. It doubles
-    /// nothing.
+    /// A ban by an operator under the terms of this one: it begins at once, whatever the strikes, and shortens no ban that is in
+    /// force already. It doubles nothing and forgives nothing.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Ban, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
     ///
     /// let backend = MemoryBackend::new();
-    /// let hour = Quota::from(Ban::try_imposed(Duration::from_secs(3600))?);
+    /// let terms = Ban::after(5, Duration::from_secs(600));
+    /// let hour = Quota::from(terms.try_imposed(Duration::from_secs(3600))?);
     /// let ban = Charge {
     ///     scope: Scope::of("login", 1, &hour),
     ///     quota: &hour,
@@ -110,7 +111,7 @@ impl Ban {
     /// };
     /// let _decision = backend.decide_now(&[ban])?;
     ///
-    /// let guard = Quota::from(Ban::after(5, Duration::from_secs(600)));
+    /// let guard = Quota::from(terms);
     /// let knock = Charge { quota: &guard, cost: 0, mode: Mode::Enforce, ..ban };
     /// let decision = backend.decide_now(&[knock])?;
     /// assert!(!decision.is_admitted() && decision.retry_after() > Some(Duration::from_secs(3590)));
@@ -120,11 +121,12 @@ impl Ban {
     /// # Errors
     ///
     /// As for [`try_lasting`](Self::try_lasting).
-    pub const fn try_imposed(lasting: Duration) -> Result<Self, QuotaError> {
-        match Self::try_after(1, lasting) {
-            Ok(ban) => Ok(Self(Penalty {
+    pub const fn try_imposed(self, lasting: Duration) -> Result<Self, QuotaError> {
+        match span(lasting) {
+            Ok(lasting) => Ok(Self(Penalty {
                 onset: Onset::Imposed,
-                ..ban.0
+                lasting,
+                ..self.0
             })),
             Err(error) => Err(error),
         }
@@ -272,12 +274,20 @@ impl Ban {
             Onset::Struck => 0,
             Onset::Extended => 1,
             Onset::Imposed => 2,
+            Onset::Unheard => 3,
         };
         (
             strikes,
             onset,
             [within.us(), lasting.us(), longest.us(), forgiven.us()],
         )
+    }
+
+    /// True if those who knock while it lasts begin it anew.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn is_extending(&self) -> bool {
+        matches!(self.0.onset, Onset::Extended)
     }
 
     pub(crate) const fn penalty(&self) -> &Penalty {
@@ -300,6 +310,20 @@ impl Quota {
         match self.rule() {
             Rule::Ban(penalty) => Some(Ban(*penalty)),
             _ => None,
+        }
+    }
+
+    /// This quota; of a ban, one that is in force as ever, and of which no denial of the same call is a strike. For a request that
+    /// asks several times before it is refused.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn unheard(&self) -> Self {
+        match self.rule() {
+            Rule::Ban(penalty) => Self::banning(Penalty {
+                onset: Onset::Unheard,
+                ..*penalty
+            }),
+            _ => *self,
         }
     }
 }

@@ -100,7 +100,7 @@ impl Charge<'_> {
     /// ```
     #[must_use]
     pub fn guards(&self, other: &Self) -> bool {
-        let is_guard = self.quota.is_ban() && !other.quota.is_ban();
+        let is_guard = self.quota.hears_denials() && !other.quota.is_ban();
         is_guard && self.scope.is_of_policy_of(other.scope) && self.key == other.key
     }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, FixedWindow, Gcra, Held, Penalty, RollingWindow, Rule, SlidingLog, SlidingWindow,
-    State, Unit,
+    Algorithm, FixedWindow, Gcra, Held, Onset, Penalty, RollingWindow, Rule, SlidingLog,
+    SlidingWindow, State, Unit,
 };
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
 use crate::quota_error::QuotaError;
@@ -582,6 +582,14 @@ impl Quota {
     #[inline]
     pub const fn is_ban(&self) -> bool {
         matches!(self.rule, Rule::Ban(_))
+    }
+
+    /// True if this is a ban of which denials of the same call are strikes.
+    pub(crate) const fn hears_denials(&self) -> bool {
+        match &self.rule {
+            Rule::Ban(penalty) => !matches!(penalty.onset, Onset::Unheard),
+            _ => false,
+        }
     }
 
     /// The capacity of a full budget: the burst, or the limit of a window or log. No request of a higher cost can ever pass.

@@ -162,6 +162,7 @@ impl RateLimitStatus {
         let mut ledger = self.ledger();
         ledger.give_back();
         ledger.append(refusal, self.response());
+        ledger.refuse();
     }
 
     /// Corrects the charges of the nearest layer by the response. Returns true if some depend on its body.

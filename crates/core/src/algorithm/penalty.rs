@@ -32,6 +32,8 @@ pub(crate) enum Onset {
     Extended,
     /// An operator, at once, and whatever stands there already.
     Imposed,
+    /// No denial of the same call, and no knock: those who ask add their strike later.
+    Unheard,
 }
 
 /// Nothing is allocated for a key without strikes, which most are.
@@ -64,12 +66,17 @@ impl Penalty {
     }
 
     fn ban(&self, record: &mut Record, now: u64) {
-        let spells = now.saturating_sub(record.until) / self.forgiven.us();
-        let level = u8::try_from(u64::from(record.level).saturating_sub(spells)).unwrap_or(0);
+        let level = self.level(record, now);
         let length = self.length(level);
         record.level = level + u8::from(length < self.longest.us());
         record.strikes.clear();
         (record.since, record.until) = (now, now + length);
+    }
+
+    /// The doublings that no quiet spell has taken back.
+    fn level(&self, record: &Record, now: u64) -> u8 {
+        let spells = now.saturating_sub(record.until) / self.forgiven.us();
+        u8::try_from(u64::from(record.level).saturating_sub(spells)).unwrap_or(0)
     }
 
     /// The length of a ban after this many doublings.
@@ -133,6 +140,7 @@ impl Decider for Penalty {
         let record = state.0.get_or_insert_default();
         if self.onset == Onset::Imposed {
             if now + self.lasting.us() > record.until {
+                record.level = self.level(record, now);
                 (record.since, record.until) = (now, now + self.lasting.us());
             }
             record.strikes.clear();
@@ -320,15 +328,39 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_operator_bans_at_once_and_shortens_no_ban() {
-        let imposed = |minutes| Penalty {
+    fn imposed(minutes: u64) -> Penalty {
+        Penalty {
             onset: Onset::Imposed,
             lasting: Span::of_us(minutes * MINUTE),
-            longest: Span::of_us(minutes * MINUTE),
-            strikes: 1,
             ..RULE
+        }
+    }
+
+    #[test]
+    fn an_operators_ban_forgives_no_doubling_and_takes_back_no_quiet_spell() {
+        let after_two = || {
+            let mut state = State::default();
+            for _ in 0..2 {
+                banned_at(&RULE, &mut state, NOW);
+                state.0.as_mut().unwrap().until = NOW;
+            }
+            state
         };
+        // A short one in between, however short: both doublings are remembered for two days from its end.
+        let mut state = after_two();
+        imposed(1).step(&mut state, NOW, 1, true);
+        let ends = NOW + MINUTE;
+        assert_eq!(state.meaningless_at(), ends + 2 * RULE.forgiven.us());
+        assert_eq!(banned_at(&RULE, &mut state, ends), 60 * MINUTE);
+        // After a quiet day one of them is forgiven, whatever an operator does then.
+        let mut state = after_two();
+        let day = NOW + RULE.forgiven.us();
+        imposed(1).step(&mut state, day, 1, true);
+        assert_eq!(banned_at(&RULE, &mut state, day + MINUTE), 30 * MINUTE);
+    }
+
+    #[test]
+    fn an_operator_bans_at_once_and_shortens_no_ban() {
         let mut state = State::default();
         imposed(60).step(&mut state, NOW, 1, true);
         imposed(5).step(&mut state, NOW, 1, true);

@@ -107,8 +107,7 @@ impl Books {
         if self.live(terms, now) < terms.strikes {
             return;
         }
-        let quiet = self.last.map_or(0, |(_, end)| now - end);
-        self.doublings -= self.doublings.min(quiet / terms.forgiven);
+        self.forgive(terms, now);
         let length = (terms.lasting << self.doublings).min(terms.longest);
         if length < terms.longest {
             self.doublings += 1;
@@ -117,8 +116,14 @@ impl Books {
         self.strikes.clear();
     }
 
-    fn impose(&mut self, now: u64, length: u64) {
+    fn forgive(&mut self, terms: &Terms, now: u64) {
+        let quiet = self.last.map_or(0, |(_, end)| now.saturating_sub(end));
+        self.doublings -= self.doublings.min(quiet / terms.forgiven);
+    }
+
+    fn impose(&mut self, terms: &Terms, now: u64, length: u64) {
         if self.last.is_none_or(|(_, end)| end < now + length) {
+            self.forgive(terms, now);
             self.last = Some((now, now + length));
         }
         self.strikes.clear();
@@ -188,9 +193,10 @@ fn run(quota: Quota, terms: Terms, mode: Mode, events: &[Event]) -> TestCaseResu
                 books.strike(&terms, now, n);
             }
             Event::Impose(length) => {
-                let imposed = Ban::try_imposed(Duration::from_micros(length)).unwrap();
+                let ban = terms.quota().ban().unwrap();
+                let imposed = ban.try_imposed(Duration::from_micros(length)).unwrap();
                 gate.alone(&imposed.into(), 1);
-                books.impose(now, length);
+                books.impose(&terms, now, length);
             }
             Event::Probe(cost) => {
                 let before = gate.states[1].snapshot();

@@ -192,6 +192,7 @@ impl Pending {
                         turn.keep();
                     } else {
                         limiter.hear(turn.plan().entries(), turn.decision());
+                        limiter.strike_refused(turn.plan().entries(), turn.decision());
                     }
                     let (entries, decision) = (turn.plan().entries(), turn.decision());
                     let waited = micros(self.waited);
@@ -382,7 +383,12 @@ impl Limiter {
             (Ok(decision), Some(place)) if !decision.is_admitted() => {
                 match Standing::after(self, entries, deadline, &decision) {
                     Some(standing) => Ok(Step::Standing(standing, place)),
-                    None => Err(Box::new(Ok(decision))),
+                    None => {
+                        if entries.may_stand() {
+                            self.strike_refused(entries, &decision);
+                        }
+                        Err(Box::new(Ok(decision)))
+                    }
                 }
             }
             (answer, _) => Err(Box::new(answer)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{Backend, Ban, Charge, Decision, Mode, Receipt, Scope, Timestamp, Verdict};
 
+use super::plan::Entries;
 use super::{CheckError, Limiter};
 use crate::policy::Label;
 use crate::{Key, Quota};
@@ -43,8 +44,8 @@ impl Limiter {
         lasting: Duration,
     ) -> Result<(), CheckError> {
         let key = key.into();
-        let (scope, _) = self.ban_of(policy, &key)?;
-        let imposed = Ban::try_imposed(lasting).map_err(CheckError::BanLength)?;
+        let (scope, ban) = self.ban_of(policy, &key)?;
+        let imposed = ban.try_imposed(lasting).map_err(CheckError::BanLength)?;
         self.ask_ban(scope, &imposed.into(), &key, 1).await?;
         Ok(())
     }
@@ -92,19 +93,19 @@ impl Limiter {
     ) -> Result<Option<Duration>, CheckError> {
         let key = key.into();
         let (scope, ban) = self.ban_of(policy, &key)?;
-        let decision = self.ask_ban(scope, &ban, &key, 0).await?;
+        let decision = self.ask_ban(scope, &ban.into(), &key, 0).await?;
         let verdict = decision.verdicts().first();
         Ok(verdict.and_then(Verdict::retry_after))
     }
 
-    fn ban_of(&self, policy: &str, key: &Key) -> Result<(Scope, Quota), CheckError> {
+    fn ban_of(&self, policy: &str, key: &Key) -> Result<(Scope, Ban), CheckError> {
         let name = || policy.into();
         let policy = self.policy(policy);
         let policy = policy.ok_or_else(|| CheckError::UnknownPolicy { policy: name() })?;
         self.fits(&policy, key)?;
-        let limit = policy.ban_limit();
-        let limit = limit.ok_or_else(|| CheckError::NeverBans { policy: name() })?;
-        Ok((limit.scope, limit.quota))
+        let ban = policy.ban_limit();
+        let ban = ban.and_then(|limit| Some((limit.scope, limit.quota.ban()?)));
+        ban.ok_or_else(|| CheckError::NeverBans { policy: name() })
     }
 
     /// Adds strikes under a ban, or asks it. No other budget has a say in it.
@@ -130,8 +131,32 @@ impl Limiter {
         decided.await.map_err(CheckError::Unavailable)
     }
 
-    /// Adds a strike, and waits for no answer.
-    pub(super) fn strike(&self, ban: &Arc<Label>, key: &Key) {
+    /// Adds the strikes of a request that waited and is refused in the end. While it waited, no denial was one, since it asked
+    /// several times.
+    #[cold]
+    pub(super) fn strike_refused(&self, entries: Entries<'_>, refused: &Decision) {
+        let mut verdicts = refused.verdicts().iter();
+        for payer in entries.iter().filter(|_| !refused.is_admitted()) {
+            let mut is_denied = false;
+            for (limit, verdict) in payer.limits().iter().zip(verdicts.by_ref()) {
+                // The ban stands behind the quotas. One in force counts no strike, and may hear the knock.
+                if let Some(ban) = limit.quota.ban()
+                    && payer.mode() == Mode::Enforce
+                    && if verdict.is_denied() {
+                        ban.is_extending()
+                    } else {
+                        is_denied
+                    }
+                {
+                    self.strike(&limit.label, payer.key, false);
+                }
+                is_denied |= verdict.is_denied();
+            }
+        }
+    }
+
+    /// Adds a strike, and waits for no answer. If `is_local`, a budget of this process decided, and its ban hears of it.
+    pub(super) fn strike(&self, ban: &Arc<Label>, key: &Key, is_local: bool) {
         let charge = Charge {
             scope: ban.scope(),
             quota: ban.rule(),
@@ -142,7 +167,11 @@ impl Limiter {
         // A debit is what a backend takes without an answer.
         let taken = Verdict::allowed(&charge, 1, 0);
         if let Some(receipt) = Receipt::of(&charge, &taken, Timestamp::default()) {
-            self.0.backend.debit(&receipt, 1);
+            if is_local {
+                self.0.local.debit(&receipt, 1);
+            } else {
+                self.0.backend.debit(&receipt, 1);
+            }
         }
     }
 }

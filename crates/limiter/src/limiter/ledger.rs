@@ -27,6 +27,8 @@ pub struct Ledger {
     leases: u32,
     /// The time for which the request waited, here and further in.
     waited_us: u32,
+    /// True if a limit further in refused the request.
+    is_refused: bool,
 }
 
 /// Nearly always one.
@@ -165,6 +167,7 @@ impl Ledger {
                 responses: 0,
                 leases: 0,
                 waited_us: 0,
+                is_refused: false,
             };
         }
         Self::of_several(limiter, entries, decision, is_local)
@@ -188,6 +191,7 @@ impl Ledger {
             responses: 0,
             leases: 0,
             waited_us: 0,
+            is_refused: false,
         }
     }
 
@@ -288,6 +292,7 @@ impl Ledger {
 
     /// Adds a decision from further in about the same request, for this response.
     pub fn append(&mut self, mut inner: Self, response: u32) {
+        self.is_refused = false;
         self.holds |= mem::take(&mut inner.holds);
         self.waited_us = self.waited_us.saturating_add(inner.waited_us);
         self.verdicts.extend(mem::take(&mut inner.verdicts));
@@ -304,6 +309,11 @@ impl Ledger {
     /// layer again, or have asked it twice.
     pub fn give_back(&mut self) {
         self.correct(&mut |_, _| Some(0));
+    }
+
+    /// The latest decision from further in refuses the request.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
     }
 
     /// Gives back what is held, because no service is called for it.
@@ -334,11 +344,14 @@ impl Ledger {
     /// Corrects the charges for a response by what it looks like. Returns true if some depend on its body.
     pub fn settle_by_response(&mut self, response: u32, view: &ResponseView<'_>) -> bool {
         let mut depends_on_body = false;
-        for payment in self.payments.iter().filter(|payment| !payment.is_local) {
+        // The answer of a limit further in says nothing of the caller's guesses.
+        let payments = self.payments.iter().filter(|_| !self.is_refused);
+        for payment in payments {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
                 && let Some(ban) = rule.struck(view)
             {
-                payment.limiter.strike(ban, &payment.key);
+                let limiter = &payment.limiter;
+                limiter.strike(ban, &payment.key, payment.is_local);
             }
         }
         self.correct(

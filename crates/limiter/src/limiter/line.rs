@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep, sleep};
-use tollgate_core::{Answer, BackendError, Decision, FailureKind, Quota, Receipt};
+use tollgate_core::{Answer, BackendError, Charge, Decision, FailureKind, Mode, Quota, Receipt};
 
 use super::plan::Entries;
 use super::{Limiter, Plan, Rejection};
@@ -32,6 +33,15 @@ impl Line {
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
+}
+
+/// How often a request asks the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Once,
+    /// For the first time, and perhaps again.
+    First,
+    Again,
 }
 
 /// A place in the line, which ends with its owner.
@@ -227,19 +237,31 @@ impl Limiter {
         self.0.places.wake_all();
     }
 
-    /// Asks the backend about a request that has a place in the line, and may wait until `deadline` at the latest.
+    /// Asks the backend about a request that has a place in the line, and may wait until `deadline` at the latest. A request
+    /// that may ask again hears of its strike when it is refused in the end, and so its bans are
+    /// [unheard](Quota::unheard) until then.
     pub(super) fn decide_by(
         &self,
         entries: Entries<'_>,
         deadline: Option<Instant>,
+        asks: Asks,
     ) -> Answer<Decision> {
-        let Some(deadline) = deadline else {
+        if deadline.is_none() && asks == Asks::Once {
             return self.decide(entries);
-        };
-        let patience = deadline.saturating_duration_since(Instant::now());
+        }
+        let patience = deadline.map_or(Duration::MAX, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
         entries.with_charges(|charges| {
-            let limited = |quota: &Quota| quota.waiting_at_most(patience);
-            let quotas: Vec<_> = charges.iter().map(|charge| limited(charge.quota)).collect();
+            let limited = |charge: &Charge<'_>| {
+                let quota = charge.quota.waiting_at_most(patience);
+                match asks {
+                    Asks::Again => quota.unheard(),
+                    Asks::First if charge.mode == Mode::Enforce => quota.unheard(),
+                    Asks::First | Asks::Once => quota,
+                }
+            };
+            let quotas: Vec<_> = charges.iter().map(limited).collect();
             let mut charges = charges.to_vec();
             for (charge, quota) in charges.iter_mut().zip(&quotas) {
                 charge.quota = quota;
@@ -257,6 +279,11 @@ impl Limiter {
         let place = Place::take(self);
         let now = || Some(Instant::now());
         let deadline = if place.is_some() { deadline } else { now() };
-        (self.decide_by(entries, deadline), place)
+        let asks = if place.is_some() && entries.may_stand() {
+            Asks::First
+        } else {
+            Asks::Once
+        };
+        (self.decide_by(entries, deadline, asks), place)
     }
 }

@@ -39,6 +39,13 @@ impl LocalBudgets {
         budgets.is_some_and(|budgets| budgets.clock.is_running())
     }
 
+    /// Takes more of a budget of this process.
+    pub(super) fn debit(&self, receipt: &Receipt, n: u64) {
+        if let Some(budgets) = self.budgets.get() {
+            budgets.backend.debit(receipt, n);
+        }
+    }
+
     /// Gives back what is held in a budget of this process.
     pub(super) fn credit(&self, receipt: Receipt, n: u64) {
         if let Some(budgets) = self.budgets.get() {

@@ -21,8 +21,8 @@ use tollgate_core::{
     BackendError, Charge, Decision, Key, Mode, Outcome, RetryAfter, Scope, Timestamp, Verdict,
 };
 
-use super::line::give_back;
-use super::plan::Entries;
+use super::line::{Asks, give_back};
+use super::plan::{Entries, waits_for_place};
 use super::{Limiter, Plan};
 use crate::policy::{Limit, Rank};
 
@@ -297,12 +297,16 @@ async fn stand(
         }
         last.withdraw();
         // The wait for a turn is the quota's: only the caller shortens it.
-        let answer = limiter.decide_by(last.plan.entries(), deadline).await;
+        let entries = last.plan.entries();
+        let answer = limiter.decide_by(entries, deadline, Asks::Again).await;
         let lacked = match &answer {
             Ok(decision) => lacks_place(last.plan.entries(), decision),
             Err(_) => None,
         };
         let (Some(goal), Ok(decision)) = (lacked, &answer) else {
+            if let Ok(decision) = &answer {
+                limiter.strike_refused(last.plan.entries(), decision);
+            }
             return last.end_with(answer);
         };
         last.decision = Some(decision.clone());
@@ -313,17 +317,15 @@ async fn stand(
     }
     let refused = last.decision.take();
     let refused = refused.unwrap_or_else(|| refusal(last.plan.entries()));
+    if !limiter.0.line.is_closed() {
+        limiter.strike_refused(last.plan.entries(), &refused);
+    }
     last.end_with(Ok(refused))
 }
 
 /// True if the caller does not wait at all.
 pub(super) fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| deadline <= Instant::now())
-}
-
-fn waits_for_place(charge: &Charge<'_>) -> bool {
-    let waits = charge.quota.is_held() && charge.quota.waits();
-    waits && charge.cost > 0 && charge.mode == Mode::Enforce
 }
 
 /// The first limit on how many at once whose places a request may wait for, if such limits alone refuse it, for now.

@@ -167,6 +167,11 @@ impl<'a> Entries<'a> {
         }
     }
 
+    /// True if the request may wait for a place, and so ask more than once.
+    pub(super) fn may_stand(self) -> bool {
+        self.with_charges(|charges| charges.iter().any(waits_for_place))
+    }
+
     /// Calls `f` with a charge for each quota of each policy of the plan.
     #[inline(always)]
     pub(super) fn with_charges<T>(self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
@@ -184,6 +189,12 @@ impl<'a> Entries<'a> {
         });
         charges.collect()
     }
+}
+
+/// True if a request may wait for the place that it is charged.
+pub(super) fn waits_for_place(charge: &Charge<'_>) -> bool {
+    let waits = charge.quota.is_held() && charge.quota.waits();
+    waits && charge.cost > 0 && charge.mode == Mode::Enforce
 }
 
 impl Entry {

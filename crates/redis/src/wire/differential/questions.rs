@@ -98,16 +98,18 @@ fn families() -> Vec<Vec<Quota>> {
 fn families_with_bans() -> Vec<Vec<Quota>> {
     let us = Duration::from_micros;
     let after = |strikes, within, lasting| Ban::after(strikes, us(within)).lasting(us(lasting));
+    let doubling = after(3, 2_000, 500).doubling_to(us(9_000));
     let bans = vec![
         after(1, 300, 700).into(),
-        after(3, 2_000, 500).doubling_to(us(9_000)).into(),
+        doubling.into(),
         after(3, 1_000, 500)
             .doubling_to(us(9_000))
             .forgiven_after(us(3_000))
             .into(),
         after(64, 100_000, 2_000).into(),
         after(2, 900, 800).doubling_to(us(3_000)).extending().into(),
-        Ban::try_imposed(us(1_000)).unwrap().into(),
+        doubling.try_imposed(us(1_000)).unwrap().into(),
+        Quota::from(doubling).unheard(),
     ];
     let log = Quota::new(2, us(500)).using(Algorithm::SlidingLog);
     vec![
