@@ -247,8 +247,8 @@ impl Ban {
     /// use std::time::Duration;
     /// use tollgate::Ban;
     ///
-    /// let ban = Ban::after(5, Duration::from_secs(60)).extending();
-    /// assert_eq!(ban.to_string(), "5 in 1min for 1min extending");
+    /// let ban = Ban::after(5, Duration::from_secs(600)).extending();
+    /// assert_eq!(ban.to_string(), "5 in 10min for 10min extending");
     /// ```
     #[must_use]
     pub const fn extending(self) -> Self {
