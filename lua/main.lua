@@ -83,7 +83,8 @@ local function ask_bans(charges, bans)
     local charge = charges[b]
     charge.is_closed = not charge.rule.passes(advance(keys[b], charge, true), charge)
     is_banned = is_banned or (charge.is_closed and charge.mode == ENFORCE)
-    for c = 1, charge.is_closed and charge.mode == SHADOW and #charges or 0 do
+    local is_trial = charge.mode == SHADOW
+    for c = 1, charge.is_closed and is_trial and #charges or 0 do
       charges[c].is_spared = charges[c].is_spared or (charges[c].mode == SHADOW and guards(charge, c))
     end
   end

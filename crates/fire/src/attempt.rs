@@ -218,7 +218,8 @@ impl Attempt {
 
     /// The time for which it waits for its turn once it was decided, if it is decided and admitted: the longest of its enforced
     /// charges.
-    pub(crate) fn wait_us(&self) -> Option<u64> {
+    #[must_use]
+    pub fn wait_us(&self) -> Option<u64> {
         let Outcome::Decided(decided) = &self.outcome else {
             return None;
         };

@@ -170,7 +170,10 @@ impl Simulation {
             told: None,
             left_us: None,
         };
-        attempt.heard(self.wall_us, heard)
+        let mut attempt = attempt.heard(self.wall_us, heard);
+        // It goes on when its turn comes, while the others are served.
+        attempt.heard_us += attempt.wait_us().unwrap_or(0);
+        attempt
     }
 
     /// The backend's answer.
