@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ptr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Quota, Unit};
 
@@ -48,6 +48,52 @@ struct Numbered {
     number: u32,
 }
 
+impl Name {
+    fn of(policy: &str, slot: u16, quota: &Quota) -> Self {
+        Self {
+            policy: policy.into(),
+            slot,
+            unit: quota.unit(),
+        }
+    }
+}
+
+/// All scopes by their names.
+#[derive(Default)]
+struct Names(HashMap<&'static Name, Scope>);
+
+fn names() -> MutexGuard<'static, Names> {
+    static NAMES: OnceLock<Mutex<Names>> = OnceLock::new();
+
+    let names = NAMES.get_or_init(Mutex::default).lock();
+    names.unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Names {
+    fn scope(&mut self, name: Name) -> Scope {
+        if let Some(scope) = self.0.get(&name) {
+            return *scope;
+        }
+        // Each takes memory for good, and the memory is full long before the numbers are used up.
+        let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let numbered: &'static Numbered = Box::leak(Box::new(Numbered { name, number }));
+        let scope = Scope(numbered);
+        let (list, place) = list_and_place(number);
+        let list = NUMBERED[list].get_or_init(|| {
+            let empty = (0..1_u32 << list).map(|_| OnceLock::new());
+            empty.collect()
+        });
+        list[place].get_or_init(|| scope);
+        self.0.insert(&numbered.name, scope);
+        scope
+    }
+
+    fn of_policy(&self, policy: &str) -> impl Iterator<Item = Scope> {
+        let scopes = self.0.values().copied();
+        scopes.filter(move |scope| scope.policy() == policy)
+    }
+}
+
 /// All scopes by their numbers, in lists of one, two, four and so on. They are read without a lock, and never move.
 static NUMBERED: [OnceLock<Box<[OnceLock<Scope>]>>; 32] = [const { OnceLock::new() }; 32];
 
@@ -55,32 +101,24 @@ impl Scope {
     /// The scope of quota number `slot` (the first is 0) of the policy named `policy`.
     #[must_use]
     pub fn of(policy: &str, slot: u16, quota: &Quota) -> Self {
-        static NAMES: OnceLock<Mutex<HashMap<&Name, Scope>>> = OnceLock::new();
+        names().scope(Name::of(policy, slot, quota))
+    }
 
-        let name = Name {
-            policy: policy.into(),
-            slot,
-            unit: quota.unit(),
-        };
-        let mut names = NAMES
-            .get_or_init(Mutex::default)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(scope) = names.get(&name) {
-            return *scope;
-        }
-        // Each takes memory for good, and the memory is full long before the numbers are used up.
-        let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
-        let numbered: &'static Numbered = Box::leak(Box::new(Numbered { name, number }));
-        let scope = Self(numbered);
-        let (list, place) = list_and_place(number);
-        let list = NUMBERED[list].get_or_init(|| {
-            let empty = (0..1_u32 << list).map(|_| OnceLock::new());
-            empty.collect()
-        });
-        list[place].get_or_init(|| scope);
-        names.insert(&numbered.name, scope);
-        scope
+    /// The scope, unless it would be one more than `most` of this policy: for quotas that are not bounded by what was configured.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_few(policy: &str, slot: u16, quota: &Quota, most: usize) -> Option<Self> {
+        let name = Name::of(policy, slot, quota);
+        let mut names = names();
+        let known = names.0.contains_key(&name) || names.of_policy(policy).count() < most;
+        known.then(|| names.scope(name))
+    }
+
+    /// All scopes of the policy named `policy` in this process.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn all_of(policy: &str) -> Vec<Self> {
+        names().of_policy(policy).collect()
     }
 
     /// The number of this scope in this process, small if scopes are few. For backends that have no room for a word.

@@ -134,6 +134,14 @@ pub enum ConfigError {
         /// The reason.
         reason: String,
     },
+    /// The quotas that are asked for make no sense, or an answer does not.
+    #[error("policy {policy:?}: quota_by_async: {reason}")]
+    QuotaLookup {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: String,
+    },
     /// The classes of a policy make no sense.
     #[error("policy {policy:?}: classes: {reason}")]
     Classes {

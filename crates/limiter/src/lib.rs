@@ -35,7 +35,8 @@ pub use self::limiter::{
     Observer,
 };
 pub use self::policy::{
-    Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, Quotas, ResponseView, Share, Tiers,
+    Allowance, Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, QuotaLookup, Quotas,
+    ResponseView, Share, Tiers,
 };
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};

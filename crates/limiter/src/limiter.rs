@@ -185,7 +185,8 @@ impl Limiter {
         self.0.backend.debit(receipt, n);
     }
 
-    /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full.
+    /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full. Under a policy whose [quotas are
+    /// asked for](crate::Policy::quota_by_async) these are the budgets of all kinds of quotas that this process has heard of.
     ///
     /// A policy whose [key](Policy::key) was never stated takes any text, because [`check`](Self::check) charges any text. If the
     /// key is stated to be the client's address, text is an error.
@@ -245,13 +246,42 @@ impl Limiter {
     ///
     /// If there is no policy of that name, or no request under it ever has an identity such as `key`.
     pub fn forget_tier(&self, policy: &str, key: impl Into<Key>) -> Result<(), CheckError> {
+        self.forget(policy, &key.into())
+    }
+
+    /// Forgets the quotas of the identity `key` under a policy whose [quotas are asked for](crate::Policy::quota_by_async). Call it when
+    /// they have changed: the next request of the identity waits for a new answer. An answer that is under way is dropped. Budgets go
+    /// on. Each process has a cache of its own and has to be told.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Key, Limiter, Policy, Quota, QuotaLookup};
+    ///
+    /// # async fn quota_of(key: Key) -> Result<Option<Quota>, std::io::Error> { Ok(Some(Quota::per_minute(250))) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let lookup = QuotaLookup::new(Duration::from_secs(300), quota_of);
+    /// let limiter = Limiter::from(Policy::new("api", Quota::per_minute(60)).quota_by_async(lookup));
+    /// assert_eq!(limiter.check("api", "4711").await?.remaining(), 249);
+    ///
+    /// // Sales has changed the row of customer 4711.
+    /// limiter.forget_quota("api", "4711")?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of that name, or no request under it ever has an identity such as `key`.
+    pub fn forget_quota(&self, policy: &str, key: impl Into<Key>) -> Result<(), CheckError> {
+        self.forget(policy, &key.into())
+    }
+
+    fn forget(&self, policy: &str, key: &Key) -> Result<(), CheckError> {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
-        let key = key.into();
-        self.fits(&policy, &key)?;
-        policy.forget_tier(&key);
+        self.fits(&policy, key)?;
+        policy.forget_entitlement(key);
         Ok(())
     }
 

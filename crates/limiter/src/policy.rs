@@ -1,5 +1,6 @@
 //! Policies: the requests that they cover, the key, the quotas, and the rules for exceptions.
 
+mod asked;
 mod ban;
 mod classes;
 mod conditions;
@@ -11,6 +12,7 @@ mod host;
 mod label;
 mod limit;
 mod lists;
+mod lookup;
 mod messages;
 mod name;
 mod outcome;
@@ -22,6 +24,8 @@ use std::time::Duration;
 
 use tollgate_core::{Capabilities, Capability};
 
+use self::asked::Asked;
+pub(crate) use self::asked::{Entitlement, FoundEntitlement, NotKnown};
 use self::ban::PolicyBan;
 use self::classes::Classes;
 use self::conditions::Conditions;
@@ -38,13 +42,13 @@ pub(crate) use self::limit::why_no_quota;
 pub use self::lists::Block;
 pub(crate) use self::lists::Listing;
 use self::lists::Lists;
+pub use self::lookup::{Allowance, QuotaLookup};
 pub use self::messages::Messages;
 use self::name::check_name;
 #[cfg_attr(not(feature = "serde"), allow(unused_imports))]
 pub(crate) use self::outcome::CountIf;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
-pub(crate) use self::tiers::{FoundTier, TierUnknown};
 pub use self::tiers::{OnUnknown, Tiers};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
@@ -80,6 +84,9 @@ pub struct Policy {
     lists: Option<Arc<Lists>>,
     classes: Option<Arc<Classes>>,
     pub(crate) tiers: Option<Arc<tiers::TierTable>>,
+    lookup: Option<Arc<QuotaLookup>>,
+    /// The quotas that are asked for. Nothing, until the limiter is built.
+    asked: Option<Arc<Asked<Allowance>>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
     ban: Option<PolicyBan>,
@@ -172,6 +179,8 @@ impl Policy {
             lists: None,
             classes: None,
             tiers: None,
+            lookup: None,
+            asked: None,
             cost: Cost::ONE,
             outcome: None,
             ban: None,
@@ -361,6 +370,7 @@ impl Policy {
 
     pub(crate) fn is_plain(&self) -> bool {
         self.tiers.is_none()
+            && self.lookup.is_none()
             && self.ban.is_none()
             && self.lists.is_none()
             && self.key.later().is_none()
@@ -430,6 +440,7 @@ impl fmt::Debug for Policy {
             .field("conditions", &self.conditions)
             .field("exemptions", &self.exemptions)
             .field("tiers", &self.tiers)
+            .field("lookup", &self.lookup)
             .field("classes", &self.classes)
             .field("cost", &self.cost)
             .field("outcome", &self.outcome)

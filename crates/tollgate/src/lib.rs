@@ -32,6 +32,7 @@
 //! | How do I limit a route, a method, a host? | [`Policy::route`], [`Policy::method`], [`Policy::host`] |
 //! | How do I limit one handler where it stands? | [`rate_limit`], [`MethodRouterExt`] |
 //! | How do paying customers get more? | [`Tiers`] |
+//! | How does each customer get the quota that the database states? | [`QuotaLookup`] |
 //! | How do I charge what a request really cost? | [`Policy::count_if`], [`Policy::settle_by`], [`RateLimitStatus::settle`] |
 //! | How do I limit how many uploads, streams or sockets a caller has at once? | [`Concurrent`], [`Lease`] |
 //! | How do important requests pass when a budget runs short? | [`Policy::keep_for`] |
@@ -189,10 +190,10 @@ pub use tollgate_http::{
 #[cfg(feature = "axum")]
 pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};
 pub use tollgate_limiter::{
-    Acquire, Block, Cause, Check, CheckError, CheckFuture, CheckOutcome, ClientAddress, ClientIp,
-    ConfigError, Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks, Observer,
-    OnFailure, OnMissing, OnUnknown, PeerAddr, Policy, PolicyVerdict, Quotas, RequestView,
-    ResponseView, Share, Tiers, TrustedProxies,
+    Acquire, Allowance, Block, Cause, Check, CheckError, CheckFuture, CheckOutcome, ClientAddress,
+    ClientIp, ConfigError, Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks,
+    Observer, OnFailure, OnMissing, OnUnknown, PeerAddr, Policy, PolicyVerdict, QuotaLookup,
+    Quotas, RequestView, ResponseView, Share, Tiers, TrustedProxies,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]

@@ -109,7 +109,7 @@ impl<'a> Build<'a> {
         };
         let policy = Policy::try_new(&name, own.quotas).map_err(MisuseKind::Config)?;
         let mut policy = (own.finish)(policy);
-        policy.share_out().map_err(MisuseKind::Config)?;
+        policy.complete().map_err(MisuseKind::Config)?;
         policy.check_key().map_err(MisuseKind::Config)?;
         self.limiter
             .check_fit(&policy)

@@ -70,7 +70,7 @@ pub struct Pending {
 
 #[derive(Debug)]
 enum Step {
-    /// The identity of the request is not known yet, or its tier.
+    /// The identity of the request is not known yet, or its tier or quotas.
     Resolving(PendingPlan),
     /// The backend was asked. The place is that of a request that may have to wait for its turn.
     Deciding(Answer<Decision>, Plan, Option<Place>),

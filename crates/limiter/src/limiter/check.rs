@@ -547,7 +547,7 @@ pub enum CheckError {
     BanLength(QuotaError),
     /// The backend failed, and the policy refuses requests then.
     Unavailable(BackendError),
-    /// The tier of the identity could not be found out, and the policy refuses requests then: see
+    /// The tier or quota of the identity could not be found out, and the policy refuses requests then: see
     /// [`OnUnknown::Deny`](crate::OnUnknown::Deny).
     TierUnknown {
         /// The policy's name.
@@ -592,7 +592,7 @@ impl fmt::Display for CheckError {
             Self::TierUnknown { policy } => {
                 write!(
                     f,
-                    "policy {policy:?}: the tier of the identity is not known"
+                    "policy {policy:?}: the tier or quota of the identity is not known"
                 )
             }
         }

@@ -114,7 +114,7 @@ pub enum Cause {
     Exempt,
     /// The request has no identity, and the policy refuses it.
     Unidentified,
-    /// The caller's tier is not known, and the policy refuses the request.
+    /// The caller's tier or quota is not known, and the policy refuses the request.
     TierUnknown,
     /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
     /// how full the budget is then.

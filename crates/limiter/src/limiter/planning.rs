@@ -1,4 +1,4 @@
-//! From a request to a plan: the policies that cover it, the identity, and its tier.
+//! From a request to a plan: the policies that cover it, the identity, and its tier or quotas.
 
 use std::fmt;
 use std::mem;
@@ -11,7 +11,7 @@ use super::observer::{Cause, Observers};
 use super::plan::{Demand, Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{FoundTier, Listing, TierUnknown};
+use crate::policy::{Entitlement, FoundEntitlement, Listing, NotKnown};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RequestView};
 
@@ -22,7 +22,7 @@ pub enum Rejection {
     Unidentified(KeyMissing),
     /// The caller is on a policy's block list, or a limit of 0 refuses it.
     Blocked(Block),
-    /// The caller's tier is not known, and a policy insists on it.
+    /// The caller's tier or quota is not known, and a policy insists on it.
     TierUnknown,
     /// The backend failed, and a policy refuses then.
     Unavailable(BackendError),
@@ -33,7 +33,7 @@ pub enum Rejection {
 pub enum Planning {
     /// The plan.
     Now(Plan),
-    /// The identity or the tier has to be asked for.
+    /// The identity, the tier or the quota has to be asked for.
     Later(PendingPlan),
 }
 
@@ -51,8 +51,8 @@ pub(super) enum Finding {
     Entry(Entry),
     /// The policy waits for the key,
     Key(Arc<Policy>, KeyFuture),
-    /// or for the key's tier.
-    Tier(Arc<Policy>, Key, FoundTier, Demand),
+    /// or for the key's tier or quotas.
+    Entitlement(Arc<Policy>, Key, FoundEntitlement, Demand),
 }
 
 /// The place of a limit, which decides what is exempt from it.
@@ -206,24 +206,31 @@ fn with_payer(
             }
         }
     }
-    match policy.tier_of(&key, request) {
-        FoundTier::Now(tier) => with_tier(policy, tier, key, demand, observers),
-        later @ FoundTier::Later(_) => Ok(Finding::Tier(Arc::clone(policy), key, later, demand)),
+    match policy.entitlement_of(&key, request) {
+        FoundEntitlement::Now(found) => with_entitlement(policy, &found, key, demand, observers),
+        later @ FoundEntitlement::Later(_) => {
+            Ok(Finding::Entitlement(Arc::clone(policy), key, later, demand))
+        }
     }
 }
 
-fn with_tier(
+fn with_entitlement(
     policy: &Arc<Policy>,
-    tier: Result<Option<usize>, TierUnknown>,
+    found: &Result<Entitlement, NotKnown>,
     key: Key,
     demand: Demand,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
-    let tier = match tier {
-        Ok(tier) => tier,
+    let (policy, tier) = match found {
+        Ok(Entitlement::Tier(tier)) => (policy, *tier),
+        Ok(Entitlement::Stated(stated)) => (stated, None),
+        Ok(Entitlement::Unlimited) => {
+            observers.untouched(policy, Some(&key), Cause::Exempt);
+            return Ok(Finding::Nothing);
+        }
         // A policy on trial refuses nothing.
-        Err(TierUnknown) if policy.shadow => None,
-        Err(TierUnknown) => {
+        Err(NotKnown) if policy.shadow => (policy, None),
+        Err(NotKnown) => {
             observers.untouched(policy, Some(&key), Cause::TierUnknown);
             return Err(Rejection::TierUnknown);
         }
@@ -265,9 +272,9 @@ impl PendingPlan {
                         }
                         _ => break waits = true,
                     },
-                    Finding::Tier(policy, key, tier, demand) => match tier.poll(cx) {
-                        Poll::Ready(tier) => {
-                            with_tier(policy, tier, key.clone(), *demand, observers)
+                    Finding::Entitlement(policy, key, later, demand) => match later.poll(cx) {
+                        Poll::Ready(found) => {
+                            with_entitlement(policy, &found, key.clone(), *demand, observers)
                         }
                         Poll::Pending => break waits = true,
                     },

@@ -45,7 +45,7 @@ impl Snapshot {
             if policy.messages.is_some() {
                 policy.exemptions.charge_preflights();
             }
-            policy.share_out()?;
+            policy.complete()?;
             policy.check_cost()?;
             policy.check_coverage()?;
             policy.check_key()?;
@@ -92,6 +92,20 @@ fn check_names(policies: &[Policy]) -> Result<(), ConfigError> {
             return Err(ConfigError::DuplicatePolicy {
                 policy: policy.name().into(),
             });
+        }
+    }
+    for asking in policies.iter().filter(|policy| policy.asks_for_quotas()) {
+        let others = policies
+            .iter()
+            .filter(|other| other.name() != asking.name());
+        for quota in asking.names_of_answers() {
+            let has_it = |other: &&Policy| other.calls_a_quota(&quota);
+            if let Some(other) = others.clone().find(has_it) {
+                return Err(ConfigError::DuplicateQuota {
+                    policies: [asking.name().into(), other.name().into()],
+                    quota,
+                });
+            }
         }
     }
     let mut labels = HashMap::new();

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::asked::Tier;
 use super::label::Rank;
-use super::tiers::{Grant, Tier};
+use super::tiers::Grant;
 use super::{Limit, Policy, Share};
 use crate::key::{KeyExtractor, Source};
 use crate::{ConfigError, QuotaError, RequestView};
@@ -97,8 +98,7 @@ impl Policy {
     /// # Errors
     ///
     /// If the classes make no sense: see [`keep_for`](Self::keep_for).
-    #[doc(hidden)]
-    pub fn share_out(&mut self) -> Result<(), ConfigError> {
+    pub(super) fn share_out(&mut self) -> Result<(), ConfigError> {
         let Some(classes) = &self.classes else {
             return Ok(());
         };

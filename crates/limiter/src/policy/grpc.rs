@@ -101,6 +101,9 @@ impl Policy {
         if self.tiers.as_ref().is_some_and(|tiers| tiers.is_later()) {
             return Some("has tiers that are asked for, and an interceptor cannot wait");
         }
+        if self.asks_for_quotas() {
+            return Some("has quotas that are asked for, and an interceptor cannot wait");
+        }
         if self.messages.is_some() {
             return Some("charges messages, and an interceptor sees none");
         }

@@ -27,6 +27,14 @@ impl Limit {
         }
     }
 
+    /// The name in headers of a quota that has none of its own, by its position in a policy.
+    pub(super) fn name(policy: &str, index: usize) -> String {
+        match index {
+            0 => policy.to_owned(),
+            _ => format!("{policy}-{}", index + 1),
+        }
+    }
+
     /// The limit with states of this family, which belongs to no other policy: its name has a character that no policy's name
     /// has.
     pub(super) fn in_family(&self, family: &str) -> Self {
@@ -92,6 +100,19 @@ impl Quotas {
     #[must_use]
     pub const fn none() -> Self {
         Self(QuotaInput::None)
+    }
+
+    /// True if they are the text for no limit, which is an answer about an identity and no quota of a policy.
+    pub(super) fn says_unlimited(&self) -> bool {
+        matches!(&self.0, QuotaInput::Wrong { text, .. } if text == NO_LIMIT[0])
+    }
+
+    /// The number of quotas.
+    pub(super) const fn len(&self) -> usize {
+        match &self.0 {
+            QuotaInput::These(quotas) => quotas.len(),
+            QuotaInput::None | QuotaInput::Wrong { .. } => 0,
+        }
     }
 
     pub(super) const fn is_none(&self) -> bool {
@@ -239,6 +260,15 @@ pub(crate) fn why_no_quota(text: &str, error: &ParseQuotaError) -> String {
 impl Quotas {
     /// None, if every request is refused.
     pub(super) fn into_limits(self, policy: &str) -> Result<Arc<[Limit]>, ConfigError> {
+        self.into_limits_in(policy, |slot, quota| Ok(Scope::of(policy, slot, quota)))
+    }
+
+    /// None, if every request is refused. `scope` gives each quota its scope, by its position.
+    pub(super) fn into_limits_in(
+        self,
+        policy: &str,
+        scope: impl Fn(u16, &Quota) -> Result<Scope, ConfigError>,
+    ) -> Result<Arc<[Limit]>, ConfigError> {
         let quotas = match self.0 {
             QuotaInput::These(quotas) => quotas,
             QuotaInput::None => return Ok(Arc::default()),
@@ -266,12 +296,12 @@ impl Quotas {
                         check_name(&name)?;
                         are_several.then(|| format!("{policy}-{name}"))
                     }
-                    None => (index > 0).then(|| format!("{policy}-{}", index + 1)),
+                    None => (index > 0).then(|| Limit::name(policy, index)),
                 };
                 let name = name.unwrap_or_else(|| policy.to_owned());
                 // A policy of more quotas than that is refused with its limiter, for having too many.
                 let slot = u16::try_from(index).unwrap_or(u16::MAX);
-                let scope = Scope::of(policy, slot, &quota);
+                let scope = scope(slot, &quota)?;
                 Ok(Limit {
                     quota,
                     scope,

@@ -1,19 +1,18 @@
 //! Quotas that depend on who is asking.
 
-mod cache;
 mod states;
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::cache::{AnswerFuture, DEADLINE, TierCache, TierLookup};
+use super::asked::{
+    AnswerFuture, Asked, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Tier, Words,
+};
 use super::ban::with_ban;
 use super::{Limit, Policy, Quotas};
 use crate::literal::literal;
@@ -56,7 +55,7 @@ pub struct Tiers {
 enum Source {
     Map(HashMap<Key, String>),
     Now(Arc<TierNamer>),
-    Later(Arc<TierLookup>, Duration),
+    Later(Arc<Lookup<Option<String>>>, Duration),
 }
 
 type TierNamer = dyn Fn(&Key, Option<&RequestView<'_>>) -> Option<String> + Send + Sync;
@@ -154,7 +153,7 @@ impl Tiers {
         T: Into<String>,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let asks = move |key: Key| -> AnswerFuture {
+        let asks = move |key: Key| -> AnswerFuture<Option<String>> {
             let name = name(key);
             Box::pin(async move {
                 let name = name.await.map_err(Into::into)?;
@@ -272,27 +271,12 @@ impl Policy {
 }
 
 impl Policy {
-    /// All scopes in which an identity can have states, whatever its tier.
+    /// All scopes in which an identity can have states, whatever its tier or what is stated for it.
     pub(crate) fn scopes(&self) -> HashSet<Scope> {
         let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
         let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
-        limits.map(|limit| limit.scope).collect()
-    }
-
-    /// The tier of an identity.
-    pub(crate) fn tier_of(&self, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
-        match &self.tiers {
-            Some(tiers) => tiers.find(key, request),
-            None => FoundTier::Now(Ok(None)),
-        }
-    }
-
-    /// Forgets which tier an identity is in, if that was asked for.
-    pub(crate) fn forget_tier(&self, key: &Key) {
-        let asked = self.tiers.as_ref().and_then(|tiers| tiers.asked());
-        if let Some(asked) = asked {
-            asked.forget(key);
-        }
+        let stated = limits.map(|limit| limit.scope);
+        stated.chain(self.scopes_of_answers()).collect()
     }
 
     /// The grant of a tier; `None` for the policy's own quotas.
@@ -344,7 +328,7 @@ impl Policy {
     #[doc(hidden)]
     pub fn most_limits(&self) -> usize {
         let of_tiers = self.tiers.as_ref().map_or(0, |tiers| tiers.most_limits());
-        self.limits.len().max(of_tiers)
+        self.limits.len().max(of_tiers).max(self.most_stated())
     }
 
     /// The most entries of sliding logs that a request can meet in it.
@@ -354,11 +338,12 @@ impl Policy {
             .tiers
             .as_ref()
             .map_or(0, |tiers| tiers.most_log_entries());
-        log_entries(&self.limits).max(of_tiers)
+        let own = log_entries(&self.limits);
+        own.max(of_tiers).max(self.most_stated_log_entries())
     }
 }
 
-fn log_entries(limits: &[Limit]) -> usize {
+pub(super) fn log_entries(limits: &[Limit]) -> usize {
     let logs = limits.iter().map(|limit| limit.quota);
     let logs = logs.filter(|quota| quota.algorithm() == Algorithm::SlidingLog);
     logs.map(|quota| usize::try_from(quota.capacity()).unwrap_or(usize::MAX))
@@ -397,30 +382,15 @@ const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are t
 enum Finder {
     Map(HashMap<Key, usize>),
     Now(Arc<TierNamer>),
-    Later(TierCache),
+    Later(Arc<Asked<Option<String>>>),
 }
 
-/// The place of a tier among its policy's; nothing for the policy's own quotas.
-pub(crate) type Tier = Option<usize>;
-
-/// The tier of an identity is not known, and a policy says that its requests are refused then.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TierUnknown;
-
-/// A tier that is known now, or will be.
-pub(crate) enum FoundTier {
-    Now(Result<Tier, TierUnknown>),
-    Later(Pin<Box<dyn Future<Output = Result<Tier, TierUnknown>> + Send>>),
-}
-
-impl FoundTier {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tier, TierUnknown>> {
-        match self {
-            Self::Now(tier) => Poll::Ready(*tier),
-            Self::Later(tier) => tier.as_mut().poll(cx),
-        }
-    }
-}
+/// The lines of the log about tiers that are asked for. Each name means something: one that no tier has, the policy's own quotas.
+const WORDS: Words = Words {
+    fails: "tiers cannot be asked for: what was known before holds, and for others what `Tiers::on_unknown` says",
+    is_back: "tiers can be asked for again",
+    is_flawed: "an answer is no tier",
+};
 
 impl TierTable {
     fn new(policy: &str, own: &[Limit], tiers: Tiers) -> Result<Self, ConfigError> {
@@ -485,14 +455,14 @@ impl TierTable {
             }
             Source::Now(name) => Finder::Now(name),
             // Clones may have got other tiers since: what is remembered are places among these.
-            Source::Later(asks, remember_for) => Finder::Later(TierCache {
+            Source::Later(asks, remember_for) => Finder::Later(Arc::new(Asked {
                 policy: policy.to_owned(),
                 asks,
                 remember_for,
                 deadline: tiers.deadline.unwrap_or(DEADLINE),
                 unknown: match tiers.unknown.unwrap_or_default() {
-                    OnUnknown::OwnQuotas => Ok(None),
-                    OnUnknown::Deny => Err(TierUnknown),
+                    OnUnknown::OwnQuotas => Ok(Entitlement::OWN),
+                    OnUnknown::Deny => Err(NotKnown),
                     OnUnknown::Tier(tier) => match place(&tier) {
                         None => {
                             let reason = match &*tier {
@@ -503,11 +473,12 @@ impl TierTable {
                             };
                             return refuse(&tier, reason);
                         }
-                        place => Ok(place),
+                        place => Ok(Entitlement::Tier(place)),
                     },
                 },
+                words: WORDS,
                 memory: Mutex::default(),
-            }),
+            })),
         };
         Ok(Self {
             grants,
@@ -571,19 +542,35 @@ impl TierTable {
     }
 
     /// The tier of an identity.
-    fn find(self: &Arc<Self>, key: &Key, request: Option<&RequestView<'_>>) -> FoundTier {
-        match &*self.source {
-            Finder::Map(places) => FoundTier::Now(Ok(places.get(key).copied())),
-            Finder::Now(name) => FoundTier::Now(Ok(self.place(name(key, request)))),
-            Finder::Later(asked) => asked.find(self, key),
-        }
+    pub(super) fn find(
+        self: &Arc<Self>,
+        key: &Key,
+        request: Option<&RequestView<'_>>,
+    ) -> FoundEntitlement {
+        let tier = match &*self.source {
+            Finder::Map(places) => places.get(key).copied(),
+            Finder::Now(name) => self.place(name(key, request)),
+            Finder::Later(asked) => {
+                return asked.find(key, self, |tiers, name| {
+                    Ok(Entitlement::Tier(tiers.place(name)))
+                });
+            }
+        };
+        FoundEntitlement::Now(Ok(Entitlement::Tier(tier)))
     }
 
     /// The closure that is asked, if there is one.
-    fn asked(&self) -> Option<&TierCache> {
+    fn asked(&self) -> Option<&Asked<Option<String>>> {
         match &*self.source {
             Finder::Later(asked) => Some(asked),
             Finder::Map(_) | Finder::Now(_) => None,
+        }
+    }
+
+    /// Forgets which tier an identity is in, if that was asked for.
+    pub(super) fn forget(&self, key: &Key) {
+        if let Some(asked) = self.asked() {
+            asked.forget(key);
         }
     }
 

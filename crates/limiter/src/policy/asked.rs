@@ -1,4 +1,4 @@
-//! Tiers that a closure is asked for: the cache, the questions under way, and the rule when no answer comes.
+//! Tiers and quotas that a closure is asked for: the cache, the questions under way, and the rule when no answer comes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,14 +6,15 @@ use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::{FoundTier, Tier, TierTable, TierUnknown};
-use crate::Key;
+use super::Policy;
+use crate::{ConfigError, Key};
 
 /// The time that a request waits for an answer.
 pub(super) const DEADLINE: Duration = Duration::from_millis(250);
@@ -25,27 +26,74 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 const OUTAGE: u32 = 5;
 /// The time for which the log hears of no further outage.
 const QUIET: Duration = Duration::from_secs(60);
-/// The most identities that are remembered: about a megabyte.
+/// The most identities that are remembered: with their tiers about a megabyte, and with a quota of each about 22.
 const MOST: usize = 10_000;
 /// Of full memory so many are looked at for the one that was asked for longest ago, which goes.
 const SAMPLE: usize = 16;
 /// The number of identities that are asked for at a time.
 const MOST_AT_A_TIME: usize = 1_024;
 
-pub(super) type TierLookup = dyn Fn(Key) -> AnswerFuture + Send + Sync;
-pub(super) type AnswerFuture =
-    Pin<Box<dyn Future<Output = Result<Option<String>, BoxError>> + Send>>;
+pub(super) type Lookup<R> = dyn Fn(Key) -> AnswerFuture<R> + Send + Sync;
+pub(super) type AnswerFuture<R> = Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>>;
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The closure that is asked, its answers, and the rules.
-pub(super) struct TierCache {
+/// The place of a tier among its policy's; nothing for the policy's own quotas.
+pub(crate) type Tier = Option<usize>;
+
+/// The quotas that hold for an identity.
+#[derive(Clone, Debug)]
+pub(crate) enum Entitlement {
+    /// Those of a tier, or the policy's own.
+    Tier(Tier),
+    /// None: nothing limits it.
+    Unlimited,
+    /// Those that a database states for it, with the rest of the policy.
+    Stated(Arc<Policy>),
+}
+
+impl Entitlement {
+    /// The policy's own quotas.
+    pub(crate) const OWN: Self = Self::Tier(None);
+}
+
+/// The quotas of an identity are not known, and a policy says that its requests are refused then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotKnown;
+
+/// The quotas of an identity, which are known now or will be.
+pub(crate) enum FoundEntitlement {
+    Now(Result<Entitlement, NotKnown>),
+    Later(Pin<Box<dyn Future<Output = Result<Entitlement, NotKnown>> + Send>>),
+}
+
+impl FoundEntitlement {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Entitlement, NotKnown>> {
+        match self {
+            Self::Now(entitlement) => Poll::Ready(entitlement.clone()),
+            Self::Later(entitlement) => entitlement.as_mut().poll(cx),
+        }
+    }
+}
+
+/// The closure that is asked, whose answers are of type `R`, the cache of them, and the rules.
+pub(super) struct Asked<R> {
     pub(super) policy: String,
-    pub(super) asks: Arc<TierLookup>,
+    pub(super) asks: Arc<Lookup<R>>,
     pub(super) remember_for: Duration,
     pub(super) deadline: Duration,
-    /// The rule for an identity whose tier is unknown and cannot be asked for.
-    pub(super) unknown: Result<Tier, TierUnknown>,
+    /// The rule for an identity that is unknown and cannot be asked for.
+    pub(super) unknown: Result<Entitlement, NotKnown>,
+    pub(super) words: Words,
     pub(super) memory: Mutex<Memory>,
+}
+
+/// The lines of the log.
+#[derive(Clone, Copy)]
+pub(super) struct Words {
+    pub(super) fails: &'static str,
+    pub(super) is_back: &'static str,
+    /// An answer that means nothing.
+    pub(super) is_flawed: &'static str,
 }
 
 #[derive(Default)]
@@ -61,54 +109,63 @@ pub(super) struct Memory {
     /// True if the log has heard of failures, and not yet of their end.
     is_failing: bool,
     warned_at: Option<Instant>,
+    /// The time at which the log heard of an answer that means nothing.
+    flaw_told_at: Option<Instant>,
 }
 
 /// The cached knowledge about one identity.
 struct Identity {
-    tier: Option<(Tier, Instant)>,
+    known: Option<(Entitlement, Instant)>,
     /// The number of the question that is under way, and where its answer will be.
     under_way: Option<(u64, watch::Receiver<Progress>)>,
     not_before: Option<Instant>,
     touched: Instant,
 }
 
-#[derive(Clone, Copy)]
 enum Progress {
     None,
-    Tier(Tier),
+    Known(Entitlement),
     /// There was no answer, or none in time.
     Nothing,
 }
 
-impl TierCache {
-    /// The tier that is known, or will be. A stale tier is served while it is asked for again.
-    pub(super) fn find(&self, tiers: &Arc<TierTable>, key: &Key) -> FoundTier {
+impl<R: Send + 'static> Asked<R> {
+    /// The quotas that are known, or will be. What is stale is served while it is asked for again. `place` says what an answer
+    /// means to `subject`.
+    pub(super) fn find<S: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        key: &Key,
+        subject: &Arc<S>,
+        place: fn(&Arc<S>, R) -> Result<Entitlement, ConfigError>,
+    ) -> FoundEntitlement {
         let now = Instant::now();
         let memory = self.memory();
         let identity = memory.identities.get(key);
-        let known = identity.and_then(|identity| identity.tier);
-        if let Some((tier, at)) = known
-            && now.saturating_duration_since(at) < self.remember_for
+        let known = identity.and_then(|identity| identity.known.clone());
+        if let Some((entitlement, at)) = &known
+            && now.saturating_duration_since(*at) < self.remember_for
         {
-            return FoundTier::Now(Ok(tier));
+            return FoundEntitlement::Now(Ok(entitlement.clone()));
         }
         let news = match identity.and_then(|identity| identity.under_way.as_ref()) {
             Some((_, news)) => Some(news.clone()),
-            None => self.ask(memory, tiers, key, now),
+            None => self.ask(memory, key, now, subject, place),
         };
         match (known, news) {
-            // A tier that is remembered for no time is never served again.
-            (Some((tier, _)), _) if !self.remember_for.is_zero() => FoundTier::Now(Ok(tier)),
-            (_, None) => FoundTier::Now(self.unknown),
+            // What is remembered for no time is never served again.
+            (Some((entitlement, _)), _) if !self.remember_for.is_zero() => {
+                FoundEntitlement::Now(Ok(entitlement))
+            }
+            (_, None) => FoundEntitlement::Now(self.unknown.clone()),
             (_, Some(mut news)) => {
-                let unknown = self.unknown;
-                FoundTier::Later(Box::pin(async move {
+                let unknown = self.unknown.clone();
+                FoundEntitlement::Later(Box::pin(async move {
                     match news
                         .wait_for(|news| !matches!(news, Progress::None))
                         .await
                         .as_deref()
                     {
-                        Ok(Progress::Tier(tier)) => Ok(*tier),
+                        Ok(Progress::Known(entitlement)) => Ok(entitlement.clone()),
                         _ => unknown,
                     }
                 }))
@@ -116,18 +173,14 @@ impl TierCache {
         }
     }
 
-    /// Forgets an identity. An answer that is under way is not remembered either: it may be from before.
-    pub(super) fn forget(&self, key: &Key) {
-        self.memory().identities.remove(key);
-    }
-
     /// Asks, unless it has been in vain a moment ago. The lock is let go before anything else is called.
-    fn ask(
-        &self,
+    fn ask<S: Send + Sync + 'static>(
+        self: &Arc<Self>,
         mut memory: MutexGuard<'_, Memory>,
-        tiers: &Arc<TierTable>,
         key: &Key,
         now: Instant,
+        subject: &Arc<S>,
+        place: fn(&Arc<S>, R) -> Result<Entitlement, ConfigError>,
     ) -> Option<watch::Receiver<Progress>> {
         if memory.is_at_rest(key, now) {
             return None;
@@ -142,28 +195,34 @@ impl TierCache {
         let (number, identity) = memory.ask(key, &news, now);
         drop(memory);
         let question = Question {
-            tiers: Arc::clone(tiers),
+            asked: Arc::clone(self),
             key: identity,
             number,
             tells,
             is_late: false,
             is_over: false,
         };
-        let (asks, key, deadline) = (Arc::clone(&self.asks), key.clone(), self.deadline);
+        let (asks, key, subject) = (Arc::clone(&self.asks), key.clone(), Arc::clone(subject));
         runtime.spawn(async move {
-            question.put(async move { asks(key).await }, deadline).await;
+            let answer = async move { asks(key).await };
+            question
+                .put(answer, move |answer| place(&subject, answer))
+                .await;
         });
         Some(news)
+    }
+}
+
+impl<R> Asked<R> {
+    /// Forgets an identity. An answer that is under way is not remembered either: it may be from before.
+    pub(super) fn forget(&self, key: &Key) {
+        self.memory().identities.remove(key);
     }
 
     /// The log hears of the first failure of a spell, in the error's own words and without the identity.
     fn warn(&self, tells: bool, error: &str) {
         if tells {
-            tracing::warn!(
-                policy = self.policy,
-                error,
-                "tiers cannot be asked for: what was known before holds, and for others what `Tiers::on_unknown` says"
-            );
+            tracing::warn!(policy = self.policy, error, "{}", self.words.fails);
         }
     }
 
@@ -187,7 +246,7 @@ impl Memory {
             Entry::Occupied(identity) => identity.into_mut().touched = now,
             Entry::Vacant(place) => {
                 place.insert(Identity {
-                    tier: None,
+                    known: None,
                     under_way: None,
                     not_before: None,
                     touched: now,
@@ -234,6 +293,15 @@ impl Memory {
         tells
     }
 
+    /// True if the log is to hear that an answer means nothing.
+    fn tells_flaw(&mut self, now: Instant) -> bool {
+        let told_lately = self.flaw_told_at.is_some_and(|at| now < at + QUIET);
+        if !told_lately {
+            self.flaw_told_at = Some(now);
+        }
+        !told_lately
+    }
+
     /// True if a spell of failures is over.
     fn answered(&mut self, in_time: bool) -> bool {
         self.failures_in_a_row = 0;
@@ -245,8 +313,8 @@ impl Memory {
 }
 
 /// A question under way. It is dropped without an answer if the closure panics or the runtime ends.
-struct Question {
-    tiers: Arc<TierTable>,
+struct Question<R> {
+    asked: Arc<Asked<R>>,
     key: Key,
     number: u64,
     tells: watch::Sender<Progress>,
@@ -254,12 +322,13 @@ struct Question {
     is_over: bool,
 }
 
-impl Question {
+impl<R> Question<R> {
     async fn put(
         mut self,
-        answer: impl Future<Output = Result<Option<String>, BoxError>>,
-        deadline: Duration,
+        answer: impl Future<Output = Result<R, BoxError>>,
+        place: impl FnOnce(R) -> Result<Entitlement, ConfigError>,
     ) {
+        let deadline = self.asked.deadline;
         let mut answer = std::pin::pin!(answer);
         let mut answered = timeout(deadline, &mut answer).await;
         if answered.is_err() {
@@ -267,47 +336,69 @@ impl Question {
             self.failed("no answer within the deadline");
             answered = timeout(deadline.saturating_mul(PATIENCE - 1), answer).await;
         }
+        let placed = answered.map(|answer| answer.map(place));
         self.is_over = true;
-        match answered {
-            Ok(Ok(name)) => self.answered(name),
+        match placed {
+            Ok(Ok(Ok(entitlement))) => self.answered(entitlement),
+            Ok(Ok(Err(flaw))) => self.flawed(&flaw),
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(_) => self.failed("no answer at all"),
         }
     }
 
-    fn answered(&self, name: Option<String>) {
-        let Some(asked) = self.tiers.asked() else {
-            return;
-        };
-        let tier = self.tiers.place(name);
-        let mut memory = asked.memory();
+    fn answered(&self, entitlement: Entitlement) {
+        let mut memory = self.asked.memory();
         let recovers = memory.answered(!self.is_late);
         if let Some(identity) = self.identity(&mut memory) {
-            identity.tier = Some((tier, Instant::now()));
+            identity.known = Some((entitlement.clone(), Instant::now()));
             (identity.not_before, identity.under_way) = (None, None);
         }
         drop(memory);
-        self.tells.send_replace(Progress::Tier(tier));
-        if recovers {
-            tracing::info!(policy = asked.policy, "tiers can be asked for again");
-        }
+        self.tells.send_replace(Progress::Known(entitlement));
+        self.tell_of_recovery(recovers);
     }
 
     fn failed(&self, error: &str) {
-        let Some(asked) = self.tiers.asked() else {
-            return;
-        };
         let now = Instant::now();
-        let mut memory = asked.memory();
+        let mut memory = self.asked.memory();
         let tells = memory.failed(now);
         if self.is_over
             && let Some(identity) = self.identity(&mut memory)
         {
-            (identity.not_before, identity.under_way) = (Some(now + BACK_OFF), None);
+            identity.rest(now);
         }
         drop(memory);
         self.tells.send_replace(Progress::Nothing);
-        asked.warn(tells, error);
+        self.asked.warn(tells, error);
+    }
+
+    /// An answer came, so that others are asked for as before. It means nothing, so that nothing is known of this identity.
+    fn flawed(&self, flaw: &ConfigError) {
+        let now = Instant::now();
+        let mut memory = self.asked.memory();
+        let recovers = memory.answered(!self.is_late);
+        let tells = memory.tells_flaw(now);
+        if let Some(identity) = self.identity(&mut memory) {
+            identity.rest(now);
+        }
+        drop(memory);
+        self.tells.send_replace(Progress::Nothing);
+        self.tell_of_recovery(recovers);
+        if tells {
+            let error = flaw.to_string();
+            tracing::warn!(
+                policy = self.asked.policy,
+                error,
+                "{}",
+                self.asked.words.is_flawed
+            );
+        }
+    }
+
+    fn tell_of_recovery(&self, recovers: bool) {
+        if recovers {
+            tracing::info!(policy = self.asked.policy, "{}", self.asked.words.is_back);
+        }
     }
 
     /// The entry of the identity, unless it was forgotten since.
@@ -318,14 +409,19 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Identity {
+    /// It is not asked for during the next time.
+    fn rest(&mut self, now: Instant) {
+        (self.not_before, self.under_way) = (Some(now + BACK_OFF), None);
+    }
+}
+
+impl<R> Drop for Question<R> {
     fn drop(&mut self) {
         if !self.is_over {
             self.is_over = true;
             self.failed("who is asked has given up");
         }
-        if let Some(asked) = self.tiers.asked() {
-            asked.memory().at_a_time -= 1;
-        }
+        self.asked.memory().at_a_time -= 1;
     }
 }

@@ -1,0 +1,98 @@
+//! The memory of quotas that a database states.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate::key::Header;
+use tollgate::{Key, Limiter, Policy, Quota, QuotaLookup, RateLimitLayer};
+use tower::{Layer, ServiceExt, service_fn};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The number of identities that are remembered, and the bytes that each may take, as `QuotaLookup` states them.
+const REMEMBERED: u64 = 10_000;
+const BYTES_EACH: usize = 2_300;
+
+/// A limiter under which each identity, a number, has that many a minute.
+fn limiter(remember_for: Duration) -> Limiter {
+    let quota = async |identity: Key| {
+        let limit = identity.text().unwrap_or_default().parse::<u64>()?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Some(Quota::per_minute(limit)))
+    };
+    let lookup = QuotaLookup::new(remember_for, quota);
+    // A peek leaves no state, which would count.
+    let policy = Policy::new("api", Quota::per_minute(1)).cost(0);
+    Limiter::from(policy.key(Header::new("x-customer")).quota_by_async(lookup))
+}
+
+/// Sends a request of each identity, whose answer states its quota.
+async fn ask(limiter: &Limiter, identities: impl Iterator<Item = u64>) {
+    let answer = async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()));
+    let service = RateLimitLayer::new(limiter).layer(service_fn(answer));
+    for identity in identities {
+        let request = Request::get("/").header("x-customer", identity.to_string());
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        let response = service.clone().oneshot(request).await.unwrap();
+        let stated = response.headers()["ratelimit-policy"].to_str().unwrap();
+        assert_eq!(stated, format!("\"api\";q={identity};w=60"));
+    }
+}
+
+/// The bytes that are in use since the region began.
+fn in_use(region: &Region<'_, System>) -> usize {
+    let change = region.change();
+    change
+        .bytes_allocated
+        .saturating_sub(change.bytes_deallocated)
+}
+
+/// One test, because what runs beside it would be counted as well.
+#[tokio::test]
+async fn ever_other_identities_and_quotas_take_no_more_memory_than_the_cache_and_give_it_back() {
+    // given the parts of the process that are made once
+    let warm = limiter(Duration::from_secs(600));
+    ask(&warm, 1..100).await;
+    drop(warm);
+    tokio::task::yield_now().await;
+    let region = Region::new(ALLOCATOR);
+
+    // when ten thousand identities have ten thousand different quotas
+    let known = limiter(Duration::from_secs(600));
+    ask(&known, 1..=REMEMBERED).await;
+    let full = in_use(&region);
+    let bound = usize::try_from(REMEMBERED).unwrap() * BYTES_EACH;
+    assert!(full > bound / 4, "{full} bytes: the test counts nothing");
+    assert!(full <= bound, "{} bytes for each", full / 10_000);
+    println!("{full}");
+
+    // then thirty thousand more take none
+    ask(&known, REMEMBERED + 1..=4 * REMEMBERED).await;
+    let later = in_use(&region);
+    assert!(later <= full + full / 20, "{full} and later {later}");
+
+    // and neither do ever other quotas of the same identities,
+    let changing = limiter(Duration::ZERO);
+    ask(&changing, 1..=REMEMBERED).await;
+    let first = in_use(&region);
+    ask(&changing, 1..=REMEMBERED).await;
+    let again = in_use(&region);
+    assert!(again <= first + first / 50, "{first} and later {again}");
+
+    // and all of it comes back.
+    drop((known, changing));
+    tokio::task::yield_now().await;
+    let rest = in_use(&region);
+    assert!(rest < 50_000, "{rest} bytes stay");
+}

@@ -1,0 +1,116 @@
+//! Customers whose quota a database states and changes, in memory and in a real Redis.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate::key::Header;
+use tollgate::{Key, Limiter, ManualClock, MemoryBackend, Policy, QuotaLookup, RedisBackend};
+use tollgate_conformance::FAR_AHEAD_US;
+use tollgate_testkit::Standalone;
+
+/// A limiter whose time stands still, and the quota that is stated for every customer.
+struct Stated {
+    limiter: Limiter,
+    quota: Arc<Mutex<String>>,
+    /// A server lives as long as its handle.
+    _server: Option<Standalone>,
+}
+
+impl Stated {
+    fn of(server: Option<(Standalone, RedisBackend)>) -> Self {
+        let quota = Arc::new(Mutex::new(String::new()));
+        let row = Arc::clone(&quota);
+        let lookup = QuotaLookup::new(Duration::ZERO, move |_: Key| {
+            let quota = row.lock().unwrap().clone();
+            async move { Ok::<_, String>(quota) }
+        });
+        let policy = Policy::new("api", "1/min").key(Header::new("x-user"));
+        let builder = Limiter::builder().policy(policy.quota_by_async(lookup));
+        let (builder, server) = match server {
+            Some((server, backend)) => (builder.backend(backend), Some(server)),
+            None => {
+                let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+                (builder.backend(backend), None)
+            }
+        };
+        Self {
+            limiter: builder.build().unwrap(),
+            quota,
+            _server: server,
+        }
+    }
+
+    async fn on_both_backends() -> [Self; 2] {
+        let server = Standalone::start();
+        let answer = server.command(&["SET", "clock", &FAR_AHEAD_US.to_string()]);
+        assert_eq!(answer, "+OK\r\n");
+        let backend = RedisBackend::builder(&server.url())
+            .clock("clock")
+            .deadline(Duration::from_secs(20));
+        let backend = backend.connect().await.unwrap();
+        [Self::of(None), Self::of(Some((server, backend)))]
+    }
+
+    /// The amount that is left once the database states this quota.
+    async fn left_of(&self, quota: &str) -> u64 {
+        quota.clone_into(&mut self.quota.lock().unwrap());
+        let checked = self.limiter.check("api", "4711").cost(0).await;
+        checked.unwrap().remaining()
+    }
+
+    async fn spends(&self, cost: u64) -> bool {
+        let checked = self.limiter.check("api", "4711").cost(cost).await;
+        checked.unwrap().is_allowed()
+    }
+}
+
+#[tokio::test]
+async fn a_stated_quota_that_changes_keeps_what_was_used() {
+    for stated in Stated::on_both_backends().await {
+        for (algorithm, of_larger) in [
+            ("", 300),
+            (" sliding-window", 400),
+            (" sliding-log", 400),
+            (" fixed-window", 400),
+            (" rolling-window", 400),
+        ] {
+            let quota = |limit: u64| format!("{limit}/min{algorithm}");
+            assert_eq!(stated.left_of(&quota(250)).await, 250, "{algorithm}");
+            assert!(stated.spends(100).await);
+
+            let mut left = Vec::new();
+            for limit in [500, 250, 125, 250] {
+                left.push(stated.left_of(&quota(limit)).await);
+            }
+            let of_smaller = if algorithm.is_empty() { 75 } else { 25 };
+            assert_eq!(left, [of_larger, 150, of_smaller, 150], "{algorithm}");
+
+            // All of it is spent, and no change gives more.
+            assert!(stated.spends(150).await);
+            for limit in [125, 250] {
+                assert_eq!(stated.left_of(&quota(limit)).await, 0, "{algorithm}");
+                assert!(!stated.spends(1).await);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_algorithm_or_window_of_a_stated_quota_gives_one_full_budget_at_most() {
+    let quotas = ["3/h", "5/h sliding-window", "7/day sliding-window"];
+    for stated in Stated::on_both_backends().await {
+        let mut left = Vec::new();
+        for quota in quotas.iter().chain(&quotas) {
+            let budget = stated.left_of(quota).await;
+            assert!(stated.spends(budget).await);
+            left.push(budget);
+        }
+        assert_eq!(left, [3, 5, 7, 0, 0, 0]);
+    }
+}
