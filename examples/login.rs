@@ -1,8 +1,14 @@
-//! How do I limit failed logins, and only those?
+//! How do I limit failed logins, and only those? And how do I ban the guesser?
 //!
 //! `cargo run --example login`. Every attempt is charged before the password is checked, and credited if it was right: so a
 //! thousand simultaneous attempts find no gap. An attacker has few addresses or few accounts, so both are limited. `Ali` and `
 //! ali` are one account in the database, so they are one budget too.
+//!
+//! Five failed logins ban the pair of address and account for a quarter of an hour, and even the right password does not pass
+//! then. A ban of the account alone would be a weapon: anybody who knows a name could lock its owner out. The pair bans the guesser
+//! and no one else, and the budget of the account slows down a guesser with many addresses.
+
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Form;
@@ -11,7 +17,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use tollgate::key::{FormField, KeyExtractor, KeyMissing};
 use tollgate::{
-    BufferBodyLayer, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RequestView,
+    Ban, BufferBodyLayer, ClientIp, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer,
+    RequestView, ResponseView,
 };
 use tollgate_examples::serve;
 use tower::ServiceBuilder;
@@ -22,7 +29,7 @@ fn account(user: &str) -> String {
 }
 
 /// The account whose password is guessed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Account(FormField);
 
 impl KeyExtractor for Account {
@@ -52,17 +59,23 @@ async fn login(Form(login): Form<Login>) -> (StatusCode, String) {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let is_wrong = |response: &ResponseView<'_>| response.status() == StatusCode::UNAUTHORIZED;
     let failed = |name, quota| {
         Policy::new(name, quota)
-            .count_if(|response| response.status() == StatusCode::UNAUTHORIZED)
+            .count_if(is_wrong)
             // Better no logins than unlimited guesses.
             .on_failure(OnFailure::Deny)
     };
+    let account = Account(FormField::new("user"));
+    let five_in_ten_minutes = Ban::after(5, Duration::from_secs(600));
     let limiter = Limiter::builder()
-        .policy(failed("guesses-of-an-address", Quota::per_minute(5)))
+        .policy(failed("guesses-of-an-address", Quota::per_minute(10)))
+        .policy(failed("guesses-at-an-account", Quota::per_hour(20)).key(account.clone()))
         .policy(
-            failed("guesses-at-an-account", Quota::per_hour(20))
-                .key(Account(FormField::new("user"))),
+            failed("guesser", Quota::per_minute(10))
+                .key((ClientIp, account))
+                .ban(five_in_ten_minutes.lasting(Duration::from_secs(900)))
+                .strike_if(is_wrong),
         )
         .build()?;
 
@@ -76,7 +89,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let tries = [
         "curl -i -d 'user=ali&password=open sesame' URL/login    # as often as you like",
-        "curl -i -d 'user=ali&password=guess' URL/login          # five times a minute",
+        "curl -i -d 'user=ali&password=guess' URL/login          # five times, and then not for a quarter of an hour",
     ];
-    serve(app, "failed logins are limited", &tries).await
+    serve(
+        app,
+        "failed logins are limited, and guessers are banned",
+        &tries,
+    )
+    .await
 }

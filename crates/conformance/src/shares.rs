@@ -81,7 +81,7 @@ pub async fn whatever_is_credited_no_class_spends_what_is_kept_from_it(subject: 
             let verdict = decision.verdicts()[0];
             let now = decision.at().as_micros();
 
-            // What the important find is what tells the others.
+            // The important see the whole budget. The others are told what is left of it above their share.
             assert_eq!(decision.is_admitted(), left >= kept + cost, "{context}");
             let taken = if decision.is_admitted() { cost } else { 0 };
             let remains = left.saturating_sub(kept) - taken;

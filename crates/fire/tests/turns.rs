@@ -49,7 +49,7 @@ impl Story {
         }
     }
 
-    /// So many requests in line, of which the first passes at once.
+    /// A number of requests in line, of which the first passes at once.
     fn of(requests: usize) -> Self {
         let mut story = Self::new();
         for _ in 0..requests {

@@ -8,7 +8,7 @@ use tollgate_core::{
 };
 use tollgate_http::{GrpcAnswers, RateLimitLayer};
 use tollgate_limiter::transport::{Admission, PolicySet};
-use tollgate_limiter::{ConfigError, LimiterBuilder, Policy};
+use tollgate_limiter::{ConfigError, Limiter, LimiterBuilder, Policy};
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
@@ -78,9 +78,29 @@ impl RateLimitInterceptor {
         self
     }
 
+    /// The limiter behind it, to [check](Limiter::check), to reset or to [replace](Limiter::replace) its policies. A policy that
+    /// could not be an interceptor's is refused then as well.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryBackend, Policy, Quota, RateLimitInterceptor};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let policies = Limiter::builder().policy(Policy::new("orders", Quota::per_second(10)));
+    /// let interceptor = RateLimitInterceptor::new(policies, MemoryBackend::new())?;
+    ///
+    /// let limiter = interceptor.limiter();
+    /// limiter.replace([Policy::new("orders", Quota::per_second(20))])?;
+    /// assert!(limiter.replace([Policy::new("orders", "5 at once")]).is_err());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.layer.config().limiter
+    }
+
     fn decide(&self, request: &mut Request<()>) -> Result<(), Status> {
-        let config = &self.layer.config();
-        let limiter = &config.limiter;
+        let config = self.layer.config();
+        let limiter = self.limiter();
         let mut answer = None;
         let admission = limiter.admit(&limiter.view(request), PolicySet::Covering, |ruling| {
             config.conclude(request, &ruling, &mut answer)

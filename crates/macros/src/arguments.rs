@@ -6,12 +6,13 @@ use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitInt, LitStr, Path, Result, Token, Type};
 
-const KNOWN: &str = "burst, cost, crate, key, name, policy and shadow";
+const KNOWN: &str = "ban, burst, cost, crate, key, name, policy and shadow";
 
 /// The content of the parentheses: each argument at most once. Nothing else is checked.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) quota: Option<LitStr>,
+    pub(crate) ban: Option<Argument<LitStr>>,
     pub(crate) burst: Option<Argument<Number>>,
     pub(crate) cost: Option<Argument<Number>>,
     pub(crate) key: Option<Argument<Type>>,
@@ -61,6 +62,7 @@ impl Arguments {
         }
         let name = input.call(Ident::parse_any)?;
         match name.to_string().as_str() {
+            "ban" => set(&mut self.ban, &name, after_equals(input, text)?),
             "burst" => set(&mut self.burst, &name, after_equals(input, whole_number)?),
             "cost" => set(&mut self.cost, &name, after_equals(input, cost)?),
             "key" => set(&mut self.key, &name, after_equals(input, key)?),

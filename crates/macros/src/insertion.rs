@@ -59,18 +59,18 @@ fn limit_type(krate: &Path, limit: &Limit) -> TokenStream {
             quotas,
             name,
             key,
+            ban,
             shadow,
         } => {
             let quotas: Vec<_> = quotas.iter().map(ToString::to_string).collect();
             let quota = text(krate, &quotas.join("; "));
-            let name = match name {
-                Some(name) => text(krate, name),
-                None => quote!(()),
-            };
+            let maybe_text =
+                |it: &Option<String>| it.as_ref().map_or_else(|| quote!(()), |it| text(krate, it));
+            let (name, ban) = (maybe_text(name), maybe_text(ban));
             let key = key
                 .as_ref()
                 .map_or_else(|| quote!(#krate::ClientIp), ToTokens::to_token_stream);
-            quote!(#private::Inline<#quota, #name, #key, #cost, #shadow>)
+            quote!(#private::Inline<#quota, #name, #key, #cost, #ban, #shadow>)
         }
     }
 }

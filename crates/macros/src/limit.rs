@@ -2,7 +2,7 @@
 
 use proc_macro2::Span;
 use syn::{Error, LitStr, Path, Result, Type};
-use tollgate_core::{MAX_NAME_LEN, Quota, is_name};
+use tollgate_core::{Ban, MAX_NAME_LEN, Quota, is_name};
 
 use crate::arguments::{Argument, Arguments, Number};
 
@@ -23,6 +23,7 @@ pub(crate) enum Rule {
         quotas: Vec<Quota>,
         name: Option<String>,
         key: Option<Box<Type>>,
+        ban: Option<String>,
         shadow: bool,
     },
 }
@@ -56,6 +57,7 @@ impl Limit {
                         quotas,
                         name: arguments.name.map(|one| name(&one.value)).transpose()?,
                         key: arguments.key.map(|key| Box::new(key.value)),
+                        ban: arguments.ban.map(|text| ban(&text.value)).transpose()?,
                         shadow: arguments.shadow.is_some(),
                     },
                     krate,
@@ -67,6 +69,7 @@ impl Limit {
 
 fn refuse_what_is_the_policys(arguments: &Arguments) -> Result<()> {
     let others = [
+        ("ban", arguments.ban.as_ref().map(|one| one.span)),
         ("burst", arguments.burst.as_ref().map(|one| one.span)),
         ("key", arguments.key.as_ref().map(|one| one.span)),
         ("name", arguments.name.as_ref().map(|one| one.span)),
@@ -104,6 +107,14 @@ fn quotas(text: &LitStr, burst: Option<&Argument<Number>>) -> Result<Vec<Quota>>
     quota
         .map(|quota| vec![quota])
         .map_err(|error| Error::new(burst.value.span, error))
+}
+
+/// The text of a ban, in the form that a ban prints.
+fn ban(text: &LitStr) -> Result<String> {
+    let written = text.value();
+    let ban: Ban = { written.parse() }
+        .map_err(|error| Error::new(text.span(), format!("ban {written:?}: {error}")))?;
+    Ok(ban.to_string())
 }
 
 fn cost_within(quotas: &[Quota], cost: Option<&Argument<Number>>) -> Result<Option<u64>> {

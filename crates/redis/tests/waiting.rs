@@ -17,7 +17,7 @@ use common::line::{NOW_US, Process, acquire, leaves, set_clock, until};
 use tokio::task::JoinSet;
 use tollgate::Policy;
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::Standalone;
+use tollgate_testkit::{Fault, Proxy, Standalone};
 
 const QUOTA: &str = "20/s burst 1 wait 2s";
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -173,6 +173,45 @@ async fn a_turn_that_one_process_leaves_goes_to_the_next_request_of_another() {
         waited.push(waits.await.unwrap().as_millis());
     }
     assert_eq!(waited, [1_000, 2_000, 3_000, 4_000]);
+}
+
+/// The caller has stopped waiting for the answer, which says that it has a turn. That goes to the next request, unless the turn
+/// has come by then: a request that has passed gives nothing back while anybody waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_too_late_gives_its_turn_to_the_next() {
+    const LATE: Duration = Duration::from_secs(2);
+
+    for (step_us, next) in [
+        (0, Duration::from_secs(1)),
+        (1_500_000, Duration::from_millis(1_500)),
+    ] {
+        let server = Standalone::start();
+        set_clock(&server, NOW_US);
+        let proxy = Proxy::before(server.port());
+        let near = start(&server, "1/s burst 1 wait 60s").await;
+        let builder = RedisBackend::builder(&proxy.url()).clock("clock");
+        let far = Process::of(builder.deadline(LATE / 2), "1/s burst 1 wait 60s").await;
+        assert!(near.acquire().await.is_allowed());
+        let taken = calls(&server);
+
+        proxy.fail_with(Fault::Delay(LATE));
+        let passes = tokio::spawn({
+            let limiter = far.limiter.clone();
+            async move { acquire(&limiter).await }
+        });
+        until(|| calls(&server) > taken).await;
+        let behind = near.one_waits().await;
+        set_clock(&server, NOW_US + step_us);
+        let passed = passes.await.unwrap();
+        assert!(passed.is_allowed() && passed.undecided().is_some());
+        assert_eq!(passed.waited(), Duration::ZERO);
+        until(|| calls(&server) == taken + 3).await;
+
+        let acquired = near.acquire().await;
+
+        assert_eq!(acquired.waited(), next, "{step_us}");
+        assert_eq!(behind.await.unwrap(), Duration::from_secs(2));
+    }
 }
 
 #[tokio::test]

@@ -56,6 +56,12 @@ impl Nginx {
         self.address
     }
 
+    /// The number of its process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
     fn spawn(http: &str, server: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("tollgate-").tempdir();
         let folder = folder.expect("a folder");
@@ -75,7 +81,7 @@ impl Nginx {
         let process = match process {
             Ok(process) => process,
             Err(error) if error.kind() == ErrorKind::NotFound => panic!(
-                "this test compares with a real nginx, and there is no `nginx`: `apt-get install nginx-light`, or another \
+                "a real nginx is compared with, and there is no `nginx`: `apt-get install nginx-light`, or another \
                  package that has it"
             ),
             Err(error) => panic!("cannot start nginx: {error}"),

@@ -36,6 +36,29 @@ async fn hello() -> &'static str {
     "hello"
 }
 
+#[rate_limit("2/hour", ban = "3 in 10min for 15min")]
+async fn guess() -> &'static str {
+    "wrong"
+}
+
+#[tokio::test]
+async fn a_handler_bans_whom_its_quota_denies_too_often() {
+    let app = Router::new()
+        .route("/guess", get(guess))
+        .route("/hello", get(hello))
+        .layer(layer());
+    let server = Served::new(app).await;
+
+    let statuses = server.statuses(["/guess"; 5]).await;
+
+    assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    let banned = server.get("/guess").await;
+    assert!(banned.body().contains("abnormal-usage-detected"));
+    // The ban ends sooner, and the quota refuses until then.
+    assert_eq!(header(&banned, "retry-after"), "1800");
+    assert_eq!(server.get("/hello").await.status(), 200);
+}
+
 #[tokio::test]
 async fn a_handler_is_limited_wherever_it_is_mounted_and_each_route_has_its_own_budget() {
     let app = Router::new()

@@ -249,7 +249,7 @@ async fn a_check_says_its_class() {
     assert!(matches!(unknown, Err(CheckError::UnknownClass { .. })));
 }
 
-/// What the backend is asked.
+/// The charges that the backend is asked for.
 #[derive(Debug, Default)]
 struct Recorder {
     inner: MemoryBackend,

@@ -159,6 +159,22 @@ async fn an_option_lets_calls_wait_and_not_messages() {
     assert!(refused.to_string().starts_with(says), "{refused}");
 }
 
+#[tokio::test]
+async fn an_option_bans_callers_who_are_denied_too_often() {
+    let ban = r#"quota: "1/h" ban: "2 in 10min for 1day""#;
+    let limiter = Limiter::builder().policies(contract("", &limit(ban)).policies().unwrap());
+    let limiter = limiter.build().unwrap();
+    let name = "shop.v1.orders/place";
+
+    for is_banned in [false, false, true] {
+        let _checked = limiter.check(name, "mallory").await.unwrap();
+        let banned = limiter.banned(name, "mallory").await.unwrap();
+        assert_eq!(banned.is_some(), is_banned);
+    }
+    let checked = limiter.check(name, "mallory").await.unwrap();
+    assert!(checked.retry_after() > Some(Duration::from_secs(86_000)));
+}
+
 #[test]
 fn a_contract_without_limits_has_no_policies() {
     assert!(contract("", "").policies().unwrap().is_empty());
@@ -256,6 +272,10 @@ fn a_wrong_option_names_its_method() {
             "shop.v1.Orders/Place: ",
         ),
         (r#"quota: "1/s" name: "Not A Name""#, "invalid name"),
+        (
+            r#"quota: "1/s" ban: "0 in 1min for 1h""#,
+            "ban \"0 in 1min for 1h\": a ban after 0 strikes: a ban counts 1 to 64",
+        ),
     ];
     for (fields, expected) in cases {
         let error = contract("", &limit(fields)).policies().unwrap_err();

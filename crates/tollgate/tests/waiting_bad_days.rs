@@ -9,15 +9,19 @@
 mod common;
 
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::tokio_clock::in_tokio_time;
 use common::{Body, Waiting, at_a_standstill, from};
+use http::{Request, Response};
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tollgate::key::Global;
-use tollgate::{CheckOutcome, FailureKind, Limiter, OnFailure, Policy, RateLimitLayer, Share};
-use tower::{ServiceBuilder, ServiceExt};
+use tollgate::{
+    CheckOutcome, FailureKind, Limiter, OnFailure, Policy, RateLimitLayer, RateLimitStatus, Share,
+};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -72,6 +76,53 @@ async fn while_anybody_waits_a_request_that_has_passed_gives_nothing_back() {
     }
 }
 
+/// Two requests of five tokens each. The first states afterwards that it has cost one.
+#[tokio::test(start_paused = true)]
+async fn while_anybody_waits_a_request_that_is_settled_gives_nothing_back_and_what_it_lacks_is_charged()
+ {
+    // The next request of five waits until as many tokens are there.
+    for (somebody_waits, real_cost, next) in [
+        (false, 1, 100),
+        (true, 1, 1_000),
+        (false, 7, 700),
+        (true, 7, 1_200),
+    ] {
+        let tokens = Policy::new("smooth", "10/s burst 5 wait 2s")
+            .key(Global)
+            .cost(5);
+        let limiter = limiter(tokens);
+        let states: Arc<Mutex<Option<RateLimitStatus>>> = Arc::default();
+        let handed = Arc::clone(&states);
+        let service =
+            RateLimitLayer::new(&limiter).layer(service_fn(move |request: Request<Body>| {
+                let status = request.extensions().get::<RateLimitStatus>().cloned();
+                *handed.lock().unwrap() = status;
+                async { Ok::<_, Infallible>(Response::new(Body::default())) }
+            }));
+        drop(service.clone().oneshot(from("203.0.113.7")).await.unwrap());
+        let first = states.lock().unwrap().take().unwrap();
+        let ask = || tokio::spawn(service.clone().oneshot(from("203.0.113.7")));
+        let began = Instant::now();
+        let waits = somebody_waits.then(ask);
+        yield_now().await;
+        assert_eq!(limiter.waiting(), usize::from(somebody_waits));
+
+        first.settle("smooth", real_cost).unwrap();
+
+        let last = ask();
+        if let Some(waits) = waits {
+            drop(waits.await.unwrap().unwrap());
+            assert_eq!(began.elapsed(), millis(500), "{real_cost}");
+        }
+        drop(last.await.unwrap().unwrap());
+        assert_eq!(
+            began.elapsed(),
+            millis(next),
+            "{somebody_waits} {real_cost}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reset_keeps_the_turns_of_those_who_wait_and_lets_others_pass() {
     let limiter = smooth();
@@ -108,8 +159,7 @@ async fn nobody_waits_in_the_local_share_of_a_budget() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_holds_a_permit_of_towers_limit_right_behind() {
     let limiter = limiter(Policy::new("smooth", "10/s burst 1 wait 2s").key(Global));
-    let answer =
-        async |_: http::Request<Body>| Ok::<_, Infallible>(http::Response::new(Body::default()));
+    let answer = async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::default()));
     let service = ServiceBuilder::new()
         .layer(RateLimitLayer::new(&limiter))
         .concurrency_limit(1)

@@ -12,16 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::failing::Failing;
 use common::tokio_clock::in_tokio_time;
 use common::{Body, from};
 use http::{HeaderName, Request, Response, StatusCode};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate::key::{Global, Header};
-use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Charge, Concurrent, Decision, FailureKind, Key,
-    Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Receipt, Scope, Tiers,
-};
+use tollgate::{Concurrent, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Tiers};
 use tower::{Layer, ServiceExt, service_fn};
 
 const fn millis(millis: u64) -> Duration {
@@ -50,19 +48,21 @@ async fn remaining(limiter: &Limiter, policy: &str) -> u64 {
     probe.remaining()
 }
 
+/// These places, with a held limit and a quota that are on trial.
+fn beside_trials(places: Concurrent) -> [Policy; 3] {
+    let on_trial = |policy: Policy| policy.key(Global).shadow();
+    [
+        Policy::new("places", places).key(Global),
+        on_trial(Policy::new("held-on-trial", Concurrent::at_most(50))),
+        on_trial(Policy::new("quota-on-trial", Quota::per_hour(100))),
+    ]
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_a_place_is_charged_once_under_a_policy_on_trial() {
     let places = Concurrent::at_most(1).wait_up_to(millis(1_000));
     for leaves in [false, true] {
-        let limiter = limiter([
-            Policy::new("places", places).key(Global),
-            Policy::new("held-on-trial", Concurrent::at_most(50))
-                .key(Global)
-                .shadow(),
-            Policy::new("quota-on-trial", Quota::per_hour(100))
-                .key(Global)
-                .shadow(),
-        ]);
+        let limiter = limiter(beside_trials(places));
         let first = send(&limiter, "a", millis(450));
         yield_now().await;
         let second = send(&limiter, "a", millis(10));
@@ -87,15 +87,7 @@ async fn a_request_that_waits_for_a_place_is_charged_once_under_a_policy_on_tria
 #[tokio::test(start_paused = true)]
 async fn a_request_that_found_no_place_is_charged_once_under_a_policy_on_trial() {
     let places = Concurrent::at_most(1).wait_up_to(millis(300));
-    let limiter = limiter([
-        Policy::new("places", places).key(Global),
-        Policy::new("held-on-trial", Concurrent::at_most(50))
-            .key(Global)
-            .shadow(),
-        Policy::new("quota-on-trial", Quota::per_hour(100))
-            .key(Global)
-            .shadow(),
-    ]);
+    let limiter = limiter(beside_trials(places));
     let first = send(&limiter, "a", millis(450));
     yield_now().await;
     let second = send(&limiter, "a", millis(10));
@@ -106,7 +98,7 @@ async fn a_request_that_found_no_place_is_charged_once_under_a_policy_on_trial()
     assert_eq!(remaining(&limiter, "quota-on-trial").await, 98);
 }
 
-/// What is only on trial keeps nobody from waiting.
+/// A policy on trial keeps nobody from waiting.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_a_policy_on_trial_would_refuse_waits_for_a_place() {
     let places = Concurrent::at_most(1).wait_up_to(millis(1_000));
@@ -200,35 +192,6 @@ async fn a_request_that_found_a_place_may_wait_for_its_turn_as_long_as_others() 
     assert_eq!(began.elapsed(), millis(1_000));
     assert_eq!(second.waited(), millis(1_000));
     assert_eq!(limiter.waiting(), 0);
-}
-
-/// A backend that fails while it is told to.
-#[derive(Debug)]
-struct Failing(MemoryBackend, Arc<AtomicBool>);
-
-impl Backend for Failing {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        if self.1.load(Ordering::Relaxed) {
-            return Answer::now(Err(BackendError::new(FailureKind::Unreachable, "a test")));
-        }
-        self.0.decide(charges)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
 }
 
 /// The backend fails when the turn has come and a place is asked for: who is refused then gives the turn back.

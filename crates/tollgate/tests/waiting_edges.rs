@@ -15,13 +15,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::Waiting;
+use common::failing::Failing;
 use common::tokio_clock::in_tokio_time;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Cause, Charge, CheckError, CheckOutcome,
-    Concurrent, Decision, Event, FailureKind, Key, Limiter, LimiterBuilder, MemoryBackend,
-    OnFailure, Policy, Quota, Receipt, Scope, Tiers, Verdict,
+    Cause, CheckError, CheckOutcome, Concurrent, Event, Key, Limiter, LimiterBuilder, OnFailure,
+    Policy, Quota, Tiers, Verdict,
 };
 
 const fn millis(millis: u64) -> Duration {
@@ -89,7 +89,7 @@ async fn a_line_that_closes_while_the_backend_is_asked_lets_nobody_wait() {
     assert!(acquire(&limiter).await.is_allowed());
 }
 
-/// Who leaves while the backend is asked leaves the line as well.
+/// A request that leaves while the backend is asked leaves the line as well.
 #[tokio::test(start_paused = true)]
 async fn who_leaves_while_the_backend_is_asked_has_no_place_in_line_any_more() {
     let backend = Waiting::new(in_tokio_time());
@@ -166,35 +166,6 @@ async fn a_request_that_passes_undecided_keeps_its_turn() {
 
     let next = acquire(&limiter).await;
     assert_eq!(next.waited(), millis(100));
-}
-
-/// A backend that fails while it is told to.
-#[derive(Debug)]
-struct Failing(MemoryBackend, Arc<AtomicBool>);
-
-impl Backend for Failing {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        if self.1.load(Ordering::Relaxed) {
-            return Answer::now(Err(BackendError::new(FailureKind::Unreachable, "a test")));
-        }
-        self.0.decide(charges)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,12 +125,12 @@ impl Elsewhere for Sentinel {
     }
 }
 
-/// When requests pass that come at these times.
+/// The times at which requests pass that come at these times.
 fn elsewhere(rule: &mut dyn Elsewhere, arrivals: &[Millis]) -> Vec<Option<Millis>> {
     arrivals.iter().map(|now| rule.passes(*now)).collect()
 }
 
-/// The same under this quota.
+/// The times at which the same requests pass under this quota.
 async fn here(quota: &str, arrivals: &[Millis]) -> Vec<Option<Millis>> {
     let quota: Quota = quota.parse().unwrap();
     let limiter = Limiter::builder().policy(Policy::new("api", quota));
@@ -182,7 +182,7 @@ async fn each_passes(
     assert_eq!(here(quota, arrivals).await, expected, "{quota}: here");
 }
 
-/// So many requests at each of these moments.
+/// Requests at each of these moments, as many as stand beside it.
 fn groups(groups: &[(usize, Millis)]) -> Vec<Millis> {
     let groups = groups.iter();
     groups

@@ -63,7 +63,7 @@ fn a_line_goes_on_from_what_was_written_down_of_it() {
     });
 }
 
-/// What is decided between two steps keeps the worst case, whatever line the steps before have left.
+/// Decisions between two steps keep the worst case, whatever line the steps before have left.
 #[test]
 fn between_two_steps_of_the_clock_the_worst_case_is_kept() {
     let spells = prop::collection::vec((events(20), any::<bool>(), 0_u64..400), 1..4);

@@ -121,7 +121,7 @@ impl Line {
         self.charged.len()
     }
 
-    /// The same, of all but so many of the earliest charges.
+    /// The worst case holds also without the earliest charges, whose number this is.
     pub(crate) fn is_within_worst_case_since(&self, first: usize) -> TestCaseResult {
         let quota = self.budget.quota;
         let period = u128::from(micros(quota.period()));

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use prost_reflect::DescriptorError;
-use tollgate_core::QuotaError;
+use tollgate_core::{ParseQuotaError, QuotaError};
 use tollgate_limiter::ConfigError;
 
 /// The reason why limits cannot be read from a contract, or do not fit it.
@@ -59,6 +59,13 @@ pub enum OptionFault {
         /// The text.
         quota: String,
     },
+    /// The ban cannot be read.
+    Ban {
+        /// The text.
+        ban: String,
+        /// The reason.
+        error: ParseQuotaError,
+    },
     /// A policy of that name and those quotas cannot be built.
     Policy(ConfigError),
     /// The option does not state the direction of the messages.
@@ -102,6 +109,7 @@ impl fmt::Display for OptionFault {
                 "`burst` belongs to a single quota, but `quota` is {quota:?}; state the burst of each quota there, as in \"10/s burst \
                  50; 1000/day\""
             ),
+            Self::Ban { ban, error } => write!(f, "ban {ban:?}: {error}"),
             Self::Policy(error) => error.fmt(f),
             Self::Direction => f.write_str(
                 "it does not state the direction of the messages: `of` is RECEIVED, SENT or BOTH",

@@ -1,7 +1,7 @@
 //! The options of methods and services, read.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, ExtensionDescriptor, MethodDescriptor, Value};
-use tollgate_core::Quota;
+use tollgate_core::{Ban, Quota};
 use tollgate_limiter::transport::is_none;
 use tollgate_limiter::{Messages, Policy, Quotas};
 
@@ -91,7 +91,11 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn calls(&self, option: &DynamicMessage) -> Result<Policy, OptionFault> {
-        self.policy(option, "")
+        let policy = self.policy(option, "")?;
+        Ok(match ban(text(option, "ban")?)? {
+            Some(ban) => policy.ban(ban),
+            None => policy,
+        })
     }
 
     fn messages(&self, option: &DynamicMessage) -> Result<Policy, OptionFault> {
@@ -151,6 +155,15 @@ fn quotas(text: String, burst: u64) -> Result<Quotas, OptionFault> {
         Err(_) if is_none(&text) => Err(OptionFault::BurstOfSeveral { quota: text }),
         Err(_) => Ok(text.into()),
     }
+}
+
+fn ban(text: String) -> Result<Option<Ban>, OptionFault> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let ban = text.parse();
+    ban.map(Some)
+        .map_err(|error| OptionFault::Ban { ban: text, error })
 }
 
 /// The further fields of the option for messages.

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use tollgate_core::Quota;
+use tollgate_core::{Ban, Quota};
 use tollgate_limiter::key::KeyExtractor;
 
 use super::rule::{OwnPolicy, Rule};
@@ -143,10 +143,13 @@ pub trait IsRule: 'static {
 
 /// A limit with a quota of its own.
 #[derive(Debug)]
-pub struct Inline<Quota, Name, Key, Cost, const SHADOW: bool>(Phantom<(Quota, Name, Key, Cost)>);
+pub struct Inline<Quota, Name, Key, Cost, Ban, const SHADOW: bool>(
+    Phantom<(Quota, Name, Key, Cost, Ban)>,
+);
 
-impl<Q, Name, Key, Cost, const SHADOW: bool> IsRule for Inline<Q, Name, Key, Cost, SHADOW>
+impl<Q, Name, Key, Cost, B, const SHADOW: bool> IsRule for Inline<Q, Name, Key, Cost, B, SHADOW>
 where
+    B: MaybeText,
     Q: Text,
     Name: MaybeText,
     Key: AnnotationKey,
@@ -157,7 +160,11 @@ where
             quotas: Quota::parse_all(&text::<Q>()).unwrap_or_default(),
             name: Name::get(),
             finish: |policy| {
-                let policy = policy.key(Key::default()).cost(Cost::COST.unwrap_or(1));
+                let mut policy = policy.key(Key::default()).cost(Cost::COST.unwrap_or(1));
+                // The macro has read it before.
+                if let Some(ban) = B::get().and_then(|text| text.parse::<Ban>().ok()) {
+                    policy = policy.ban(ban);
+                }
                 if SHADOW { policy.shadow() } else { policy }
             },
         })

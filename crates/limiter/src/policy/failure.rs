@@ -68,7 +68,7 @@ impl Share {
         }
     }
 
-    /// So many hundredths. More than 100 is taken as 100.
+    /// A share in hundredths. More than 100 is taken as 100.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, Share, key};

@@ -25,9 +25,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn connect(builder: RedisBackendBuilder, quota: &str) -> Self {
+        Self::of(builder.deadline(PATIENT), quota).await
+    }
+
+    /// A process with a deadline of its own for answers.
+    pub(crate) async fn of(builder: RedisBackendBuilder, quota: &str) -> Self {
         // In order: requests of one process are decided as they come.
-        let builder = builder.connections(1).deadline(PATIENT);
-        let backend = builder.connect().await.unwrap();
+        let backend = builder.connections(1).connect().await.unwrap();
         let decided = Arc::new(AtomicUsize::new(0));
         let hears = Arc::clone(&decided);
         let limiter = Limiter::builder()

@@ -7,6 +7,7 @@
     reason = "each test file uses its part"
 )]
 
+pub mod failing;
 #[cfg(feature = "axum")]
 pub mod held;
 pub mod quotas_only;

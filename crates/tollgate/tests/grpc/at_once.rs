@@ -10,6 +10,7 @@ use tollgate::{
 };
 use tollgate_testkit::shop::Order;
 use tonic::Code;
+use tonic::service::Interceptor;
 use tonic_types::StatusExt;
 
 use crate::serving::{Served, place};
@@ -137,7 +138,17 @@ fn an_interceptor_cannot_hold() {
     let tiers = tollgate::Tiers::by_key([("a", "gold")]).tier("gold", "5 at once");
     let policy = Policy::new("calls", Quota::per_second(1)).key(Global);
     let policy = policy.key(tollgate::key::Header::new("x-key")).tiers(tiers);
-    let builder = Limiter::builder().policy(policy);
+    let builder = Limiter::builder().policy(policy.clone());
     let refused = RateLimitInterceptor::new(builder, MemoryBackend::new()).unwrap_err();
     assert_eq!(refused.to_string(), expected);
+
+    // Nor can one whose policies are replaced. Those that it has stay.
+    let builder = Limiter::builder().policy(Policy::new("calls", Quota::per_hour(1)).key(Global));
+    let interceptor = RateLimitInterceptor::new(builder, MemoryBackend::new()).unwrap();
+    for held in [Policy::new("calls", "10/s; 5 at once"), policy] {
+        let refused = interceptor.limiter().replace([held]).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
+    let passed = [(); 2].map(|()| interceptor.clone().call(tonic::Request::new(())).is_ok());
+    assert_eq!(passed, [true, false]);
 }

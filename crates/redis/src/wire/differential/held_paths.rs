@@ -14,7 +14,7 @@ const NOW_MS: u64 = 3_500_000_000_000;
 const LEASE_MS: u64 = 400;
 const OWN: u64 = 7;
 
-/// What a call asks of one key: `times` equal requests, as often as `repeats` says.
+/// The requests of a call for one key: `times` equal ones, as often as `repeats` says.
 #[derive(Clone, Copy, Debug)]
 struct Asks {
     acquires: bool,
@@ -130,7 +130,7 @@ fn left_there(random: &mut Random, now_ms: u64, generation: u64) -> Option<Left>
 
 struct Asked {
     admitted: u64,
-    /// What the reply says of the first state, if that is a number.
+    /// The number that the reply says of the first state, if it is one.
     said: Option<u64>,
     states: Vec<Option<(Vec<u8>, i64)>>,
 }

@@ -24,3 +24,12 @@ async fn cost_above_the_budget() {}
 fn main() {
     let _ = axum::routing::get::<_, _, ()>(zero);
 }
+
+#[rate_limit("10/min", ban = "65 in 10min for 1h")]
+async fn too_many_strikes() {}
+
+#[rate_limit("10/min", ban = "often")]
+async fn words_that_are_no_ban() {}
+
+#[rate_limit(policy = "login", ban = "5 in 10min")]
+async fn ban_of_a_policy() {}
