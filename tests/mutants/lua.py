@@ -67,6 +67,8 @@ FIRST, LAST = SUITES[:6], SUITES[6:]
 HELD = ("tollgate_redis", ("wire::differential::held::",), "2000")
 # And so have turns.
 TURNS = ("tollgate_redis", ("wire::differential::turns_", "wire::differential::lines::"), None)
+# And bans.
+BANS = ("tollgate_redis", ("wire::differential::guarded_paths::", "wire::differential::bans_are"), None)
 
 # A token, and its replacements.
 SWAPS = [
@@ -123,7 +125,7 @@ def changed(line):
 def first_of(mutant):
     """The suites that it runs against first."""
     suites = FIRST[:LOOKS] if is_explained(mutant) else FIRST
-    own = {"held": [HELD], "waiting": [TURNS]}
+    own = {"held": [HELD], "waiting": [TURNS], "ban": [BANS], "guarded": [BANS]}
     return own.get(re.split(r"[._]", mutant[0])[0], []) + suites
 
 
@@ -254,7 +256,7 @@ def main():
         def twice(mutant, suite):
             return noticed_by(mutant, [suite]) and noticed_by(mutant, [suite])
 
-        prepare([HELD, TURNS, *FIRST])
+        prepare([HELD, TURNS, BANS, *FIRST])
         table, left = {name: Counter() for name in tree}, []
         for done, (mutant, by) in enumerate(pool.map(first, chosen), 1):
             if by:

@@ -36,8 +36,8 @@ struct Case {
     requests: u32,
     one_key: bool,
     shared: bool,
-    /// True if the policy has a ban. On the denied side the callers are banned.
-    bans: bool,
+    /// The case without a ban, if the policy has one: see [`BY_PLAIN`]. On the denied side the callers are banned.
+    plain: Option<&'static str>,
     quotas: [Quota; 2],
     bounds: [Option<u64>; 2],
 }
@@ -47,7 +47,7 @@ const CASE: Case = Case {
     requests: 64,
     one_key: false,
     shared: false,
-    bans: false,
+    plain: None,
     quotas: [PLENTY, LITTLE],
     bounds: [None, None],
 };
@@ -95,19 +95,19 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "64 keys with a ban",
-        bans: true,
+        plain: Some("64 keys in a call"),
         ..CASE
     },
     Case {
         name: "64 for one hot key with a ban",
         one_key: true,
-        bans: true,
+        plain: Some("64 for one hot key"),
         ..CASE
     },
     Case {
         name: "alone, with a ban",
         requests: 1,
-        bans: true,
+        plain: Some("alone"),
         ..CASE
     },
     Case {
@@ -143,6 +143,9 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// The bounds of a decision with a ban, allowed and denied by it: so many decisions of the case without one.
+pub(crate) const BY_PLAIN: [f64; 2] = [1.5, 1.2];
+
 /// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They are no more than 2.2
 /// times a decision of the case of this name with ten holders, and four times with 1,024.
 const HELD: &[(&str, u32, bool)] = &[
@@ -171,25 +174,31 @@ pub(crate) fn run() -> Result<()> {
         let empty = bench.empty_call().await?;
         println!("{empty:>8}  an empty EVALSHA with a key and an argument");
         println!("{:>8}  a call without charges\n", bench.ahead);
-        println!(" allowed (bound)     denied (bound)    case (calls)");
-        let mut allowed = Vec::new();
+        println!(" allowed (bound)       denied (bound)      case (calls)");
+        let mut counted: Vec<(&str, [u64; 2])> = Vec::new();
         for (number, case) in CASES.iter().enumerate() {
             let (costs, calls) = bench.costs(number, case).await?;
+            let plain = case.plain.and_then(|plain| of_case(&counted, plain));
             let mut line = String::new();
-            for (cost, bound) in costs.iter().zip(case.bounds) {
-                let bound = bound.map_or_else(String::new, |bound| format!("({bound})"));
-                line.push_str(&format!("{cost:>8} {bound:<9} "));
+            for (side, cost) in costs.iter().enumerate() {
+                let times = plain.map(|plain| *cost as f64 / plain[side] as f64);
+                let times = times.map(|times| format!("{times:.2} times"));
+                let bound = case.bounds[side].map(|bound| format!("({bound})"));
+                line.push_str(&format!(
+                    "{cost:>8} {:<11} ",
+                    times.or(bound).unwrap_or_default()
+                ));
             }
             println!("{line} {} ({calls})", case.name);
-            allowed.push((case.name, costs[0]));
+            counted.push((case.name, costs));
         }
         println!("\nan acquire and its release, and by one decision");
         for (number, &(name, requests, one_key)) in HELD.iter().enumerate() {
             for holders in HOLDERS {
                 let policy = format!("held{number:x}-{holders}");
                 let cost = bench.held(&policy, requests, one_key, holders).await?;
-                let decision = allowed.iter().find(|(case, _)| *case == name);
-                let ratio = decision.map_or(f64::NAN, |(_, one)| cost as f64 / *one as f64);
+                let decision = of_case(&counted, name);
+                let ratio = decision.map_or(f64::NAN, |[one, _]| cost as f64 / one as f64);
                 println!("{cost:>8} {ratio:>5.1}  {name}, {holders} holders");
             }
         }
@@ -207,6 +216,16 @@ pub(crate) fn costs() -> Result<Vec<(&'static str, [u64; 2])>> {
         }
         Ok(costs)
     })
+}
+
+fn of_case(counted: &[(&str, [u64; 2])], name: &str) -> Option<[u64; 2]> {
+    let found = counted.iter().find(|(case, _)| *case == name);
+    found.map(|(_, costs)| *costs)
+}
+
+/// The case without a ban, if the policy of this one has one.
+pub(crate) fn plain(name: &str) -> Option<&'static str> {
+    CASES.iter().find(|case| case.name == name)?.plain
 }
 
 /// The bound.
@@ -295,7 +314,7 @@ impl Bench {
             .map(|key| {
                 let own = charge(own, key);
                 let global = case.shared.then(|| charge(global, &shared));
-                let ban = case.bans.then(|| Charge {
+                let ban = case.plain.map(|_| Charge {
                     quota: &ban,
                     cost: 0,
                     ..charge(ban_scope, key)

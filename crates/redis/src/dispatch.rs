@@ -38,10 +38,13 @@ pub(crate) const MAX_REQUESTS: usize = 64;
 /// The most that one call may weigh, see [`Request::weight`](crate::wire::Request::weight): two GCRA charges for each request.
 const MAX_WEIGHT: usize = 128;
 
-/// The most states of one call. A GCRA state with many credits is a kilobyte, and takes the server up to 90,000 instructions to
-/// read, decide and answer. The call is built before the states are read, so any of them may be that long.
+/// The most states of one call, bans aside. A GCRA state with many credits is a kilobyte, and takes the server up to 90,000
+/// instructions to read, decide and answer. The call is built before the states are read, so any of them may be that long.
 const MAX_STATES: usize = 64;
-const _: () = assert!(MAX_STATES <= MAX_KEYS, "keys are told by a byte");
+const _: () = assert!(
+    MAX_STATES + MAX_WEIGHT <= MAX_KEYS,
+    "keys are told by a byte, and each ban has a weight"
+);
 
 /// The error of requests for which no node can be asked.
 const NO_ANSWER: &str = "no connection to Redis answers";
@@ -318,7 +321,7 @@ impl Dispatch {
         let fits = |job: &Job, fill: CallShare| {
             let parts = if fill == CallShare::Half { 2 } else { 1 };
             let with = (
-                keys + job.request.names.len(),
+                keys + job.request.long_states(),
                 weight + job.request.weight(),
                 count + 1,
             );

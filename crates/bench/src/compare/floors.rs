@@ -2,7 +2,7 @@
 
 use tollgate_bench::Scenario;
 
-use crate::redis_instructions::bounds;
+use crate::redis_instructions::{BY_PLAIN, bounds, plain};
 
 use super::report::{InFlight, OURS, Pace, Report, Threads};
 
@@ -144,6 +144,25 @@ fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
                 bound: Bound::AtMost(most as f64),
             }));
         }
+    }
+    for cost in &report.redis_costs {
+        let Some(without) = plain(&cost.case) else {
+            continue;
+        };
+        let costs = &report.redis_costs;
+        let without = costs.iter().find(|cost| cost.case == without);
+        floors.extend(without.into_iter().flat_map(|without| {
+            let sides = [
+                ("allowed", cost.allowed, without.allowed),
+                ("denied", cost.denied, without.denied),
+            ];
+            let ratios = sides.into_iter().zip(BY_PLAIN);
+            ratios.map(|((side, cost_of, of_plain), most)| Floor {
+                what: format!("Redis, {}, {side}: times one without", cost.case),
+                measured: cost_of as f64 / of_plain as f64,
+                bound: Bound::AtMost(most),
+            })
+        }));
     }
     let ours = report.redis_sizes.iter().find(|sizes| sizes.who == OURS);
     floors.extend(ours.map(|sizes| Floor {

@@ -5,6 +5,7 @@
 
 mod expiry;
 mod garbled;
+mod guarded_paths;
 mod held;
 mod held_paths;
 mod lines;

@@ -185,8 +185,8 @@ impl Groups {
         // By state: the last group that names it.
         let mut latest: Vec<Option<usize>> = vec![None; count];
         let mut previous = None;
-        for (position, (&request, states)) in requests.iter().zip(states).enumerate() {
-            let Some(&first) = states.first() else {
+        for (position, (&request, named)) in requests.iter().zip(states).enumerate() {
+            let Some(&first) = named.first() else {
                 // Asks for the time only.
                 continue;
             };
@@ -197,18 +197,23 @@ impl Groups {
             let words = this.words.len() - 1;
             if request.may_repeat()
                 && let Some(group) = latest[usize::from(first)]
-                && requests[this.groups[group].members[0]].may_repeat()
+                && named
+                    .iter()
+                    .all(|state| latest[usize::from(*state)] == Some(group))
+                && let first = this.groups[group].members[0]
+                && states[first] == *named
+                && requests[first].may_repeat()
                 && this.shape(group) == &this.words[words].shape[..]
                 && this.groups[group].members.len() < usize::from(u8::MAX)
             {
                 this.groups[group].members.push(position);
                 continue;
             }
-            let before = (states.iter()).filter_map(|state| latest[usize::from(*state)]);
+            let before = (named.iter()).filter_map(|state| latest[usize::from(*state)]);
             let wave = (before.map(|group| this.groups[group].wave + 1))
                 .max()
                 .unwrap_or(0);
-            for state in states {
+            for state in named {
                 latest[usize::from(*state)] = Some(this.groups.len());
             }
             this.groups.push(Group {
@@ -328,5 +333,47 @@ mod tests {
             assert_eq!(Plan::of_alike(&[&first, other]), None, "{other:?}");
             assert_eq!(Plan::of_alike(&[other, &first]), None, "{other:?}");
         }
+    }
+
+    /// A request for one state each, by their numbers.
+    fn request_for(quota: Quota, states: [usize; 2]) -> Request {
+        let keys = states.map(|state| Key::from(state as u64));
+        let charges = keys.each_ref().map(|key| Charge {
+            scope: Scope::of("api", 0, &quota),
+            quota: &quota,
+            key,
+            cost: 1,
+            mode: Mode::Enforce,
+        });
+        let mut request = Request::default();
+        request.ask(&charges, &Names::new("tollgate".to_owned()));
+        request
+    }
+
+    #[test]
+    fn equal_requests_are_one_and_its_number_of_times_unless_another_stands_between_them() {
+        let quota = Quota::per_second(10);
+        let runs = |asked: &[[usize; 2]]| {
+            let requests: Vec<_> = asked
+                .iter()
+                .map(|states| request_for(quota, *states))
+                .collect();
+            let (plan, call) = Plan::of(&requests);
+            assert_eq!(
+                plan.order,
+                (0..asked.len()).collect::<Vec<_>>(),
+                "{asked:?}"
+            );
+            // The number of times of each run, and the numbers of its keys.
+            let told = |run: &Vec<u8>| (run[0], run[3 + 2 * 43..].to_vec());
+            call.runs.iter().map(told).collect::<Vec<_>>()
+        };
+        assert_eq!(runs(&[[5, 9]; 3]), [(3, vec![1, 2])]);
+        // The same states in another order, and with one of them a request that comes between.
+        assert_eq!(runs(&[[5, 9], [9, 5]]), [(1, vec![1, 2, 2, 1])]);
+        let between = runs(&[[5, 9], [7, 9], [5, 9]]);
+        assert_eq!(between, [(1, vec![1, 2, 3, 2, 1, 2])]);
+        let behind = runs(&[[5, 9], [5, 9], [5, 7]]);
+        assert_eq!(behind, [(2, vec![1, 2]), (1, vec![1, 3])]);
     }
 }

@@ -173,6 +173,16 @@ impl Request {
         }
     }
 
+    /// The number of its states that may be long. Those of bans are not.
+    pub(crate) fn long_states(&self) -> usize {
+        match &self.work {
+            Work::Decide(charges) => (charges.iter())
+                .filter(|charge| !charge.quota.is_ban())
+                .count(),
+            _ => self.names.len(),
+        }
+    }
+
     /// Its cost to the server, in enforced GCRA charges: 14,000 instructions each. `tollgate-bench redis-instructions` counts
     /// the others.
     pub(crate) fn weight(&self) -> usize {
@@ -198,6 +208,8 @@ impl Request {
             Unit::Held => of(unit),
         };
         match &self.work {
+            // 22,000 for both.
+            Work::Decide(charges) if is_guarded(charges) => 2,
             Work::Decide(charges) => (charges.iter())
                 .map(|charge| {
                     let is_usual = charge.mode == Mode::Enforce && !charge.quota.waits();
@@ -212,6 +224,16 @@ impl Request {
     }
 }
 
+/// Says whether these are a budget and its ban, for which the script has a path: see `lua/guarded.lua`.
+fn is_guarded(charges: &[OwnedCharge]) -> bool {
+    let [budget, ban] = charges else {
+        return false;
+    };
+    let is_enforced = |charge: &OwnedCharge| charge.mode == Mode::Enforce;
+    let is_budget = budget.scope.unit() == Unit::Gcra && !budget.quota.waits();
+    is_budget && ban.quota.is_ban() && is_enforced(budget) && is_enforced(ban)
+}
+
 impl Wording {
     pub(super) fn is_decision(&self) -> bool {
         self.shape.first() == Some(&DECIDE)
@@ -219,10 +241,13 @@ impl Wording {
 }
 
 impl Request {
-    /// Says whether equal ones for one key may be sent as one and its number of times.
+    /// Says whether equal ones for the same keys may be sent as one and its number of times.
     pub(super) fn may_repeat(&self) -> bool {
-        self.one_charge().is_some()
-            || matches!(&self.work, Work::Credit(..) if self.concerns_a_holder())
+        match &self.work {
+            Work::Decide(charges) => !charges.is_empty(),
+            Work::Credit(..) => self.concerns_a_holder(),
+            Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
+        }
     }
 
     /// Says whether both have one charge in the same words, of any state.

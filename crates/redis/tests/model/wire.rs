@@ -86,6 +86,10 @@ impl Request {
         }
     }
 
+    pub(crate) fn long_states(&self) -> usize {
+        self.names.len()
+    }
+
     pub(crate) fn weight(&self) -> usize {
         1
     }

@@ -277,7 +277,8 @@ impl Questions {
             let is_usual = match self.calls {
                 Calls::Any => self.random.below(2) == 0,
                 Calls::Alone => self.random.below(8) > 0,
-                Calls::AtBoundaries | Calls::Settled | Calls::Waiting | Calls::Bans => false,
+                Calls::Bans => self.random.below(2) == 0,
+                Calls::AtBoundaries | Calls::Settled | Calls::Waiting => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -291,6 +292,7 @@ impl Questions {
                 (1, usual)
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
+            Calls::Bans if self.usual.is_some() => (self.random.of(&[1, 1, 2, 5, 30]), self.usual),
             Calls::Settled | Calls::Waiting | Calls::Bans => (self.random.of(&[1, 2, 5]), None),
         }
     }
@@ -361,6 +363,21 @@ impl Questions {
         charges
     }
 
+    /// A charge, and behind it the ban that guards it: as a policy with a ban makes them.
+    fn usually_guarded(&mut self, usual: Usual) -> Vec<(Scope, Quota, Key, u64, Mode)> {
+        let key = Key::from(self.random.below(usual.callers));
+        let mut charge = |family: usize, cost| {
+            let quotas = &self.families[family];
+            let quota = if usual.tiers {
+                self.random.of(quotas)
+            } else {
+                quotas[usual.own % quotas.len()]
+            };
+            (self.scopes[family], quota, key.clone(), cost, Mode::Enforce)
+        };
+        vec![charge(0, usual.cost), charge(1, 0)]
+    }
+
     fn step_over_boundaries(&mut self) {
         let window = self.random.of(&[10, 128, 500, 640, 1_000, 1_280]);
         let into = self.now % window;
@@ -407,7 +424,8 @@ impl Questions {
             None => self.random.of(&[1, 1, 1, 2, 2, 3, 5]),
         };
         let keys: Vec<_> = match (self.calls, usual) {
-            (Calls::Bans, _) => self.guarded_charges(),
+            (Calls::Bans, Some(usual)) => self.usually_guarded(usual),
+            (Calls::Bans, None) => self.guarded_charges(),
             (_, Some(usual)) => (0..count)
                 .map(|number| self.usual_charge(usual, number))
                 .collect(),

@@ -1,0 +1,414 @@
+//! The paths for a budget and its ban decide like the general path: each call is made once alone and once with a probe beside it,
+//! which no special path takes. And they do take the usual calls.
+
+use std::time::Duration;
+
+use redis::Value;
+use tollgate_core::{Ban, Charge, Key, Mode, Quota, Scope, Snapshot, Unit};
+use tollgate_testkit::Standalone;
+
+use super::expiry::{ends_ms, stated_end_us};
+use super::questions::{Calls, Random};
+use super::{World, seed};
+use crate::script::Script;
+use crate::wire::{Plan, Request, Work, state};
+
+/// The budgets of two callers, each with its ban behind it.
+const KEYS: [&[u8]; 4] = [b"one", b"one's ban", b"other", b"other's ban"];
+const NOW: u64 = 3_500_000_000_000_000;
+
+const fn us(us: u64) -> Duration {
+    Duration::from_micros(us)
+}
+
+/// A request for a budget and its ban.
+#[derive(Clone, Copy, Debug)]
+struct Guarded {
+    quota: Quota,
+    ban: Quota,
+    costs: [u64; 2],
+    modes: [Mode; 2],
+    caller: usize,
+}
+
+impl Guarded {
+    fn usual(quota: Quota, ban: Quota, caller: usize) -> Self {
+        Self {
+            quota,
+            ban,
+            costs: [1, 0],
+            modes: [Mode::Enforce; 2],
+            caller,
+        }
+    }
+
+    fn request(&self) -> Request {
+        let key = Key::from("anybody");
+        let charge = |quota, index: usize| Charge {
+            scope: Scope::of("guarded", 0, quota),
+            quota,
+            key: &key,
+            cost: self.costs[index],
+            mode: self.modes[index],
+        };
+        let names = &KEYS[2 * self.caller..2 * self.caller + 2];
+        Request {
+            work: Work::decide(&[charge(&self.quota, 0), charge(&self.ban, 1)]),
+            names: names.iter().map(|&name| name.into()).collect(),
+            owed: None,
+        }
+    }
+}
+
+fn probe() -> Request {
+    let quota = Quota::per_hour(3);
+    let charge = Charge {
+        scope: Scope::of("guarded", 0, &quota),
+        quota: &quota,
+        key: &Key::from("anybody"),
+        cost: 1,
+        mode: Mode::Probe,
+    };
+    Request {
+        work: Work::decide(&[charge]),
+        names: [b"third"[..].into()].into_iter().collect(),
+        owed: None,
+    }
+}
+
+fn unit_of(key: usize) -> Unit {
+    if key % 2 == 1 { Unit::Ban } else { Unit::Gcra }
+}
+
+/// The content of a state and its expiry, or its bytes if it is none.
+type Said = Option<Result<(Snapshot, i64), Vec<u8>>>;
+
+type States = [Option<Vec<u8>>; 4];
+
+/// The number of admitted requests in a reply of the general form.
+fn admitted(text: &[u8]) -> u64 {
+    let packed = text.splitn(3, |byte| *byte == b' ').nth(2).unwrap();
+    let number = if packed[0] == 0xcc {
+        packed[1]
+    } else {
+        packed[0]
+    };
+    number.into()
+}
+
+impl World {
+    fn prepare(&mut self, states: &States) {
+        let mut prepare = redis::pipe();
+        prepare.cmd("FLUSHALL").cmd("SET").arg("clock").arg(NOW);
+        for (number, (key, state)) in KEYS.iter().zip(states).enumerate() {
+            if let Some(state) = state {
+                let unit = unit_of(number);
+                let ends = match state::decode(state, unit) {
+                    Some(_) => stated_end_us(state, unit),
+                    None => 4_000_000_000_000_000,
+                };
+                let mut set = redis::cmd("SET");
+                set.arg(key).arg(state).arg("PXAT").arg(ends / 1_000);
+                prepare.add_command(set);
+            }
+        }
+        prepare.exec(&mut self.redis).unwrap();
+    }
+
+    fn reply_of(&mut self, script: &str, requests: &[Request]) -> redis::RedisResult<Value> {
+        let (_, call) = Plan::of(requests);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script).arg(call.keys.len());
+        let runs = call.runs.iter().map(|run| &run[..]);
+        for part in call.keys.iter().copied().chain(runs) {
+            command.arg(part);
+        }
+        command.query(&mut self.redis)
+    }
+
+    /// The number of admitted requests, and their states afterwards.
+    fn left_by_guarded(&mut self, states: &States, requests: &[Request]) -> (u64, Vec<Said>) {
+        self.prepare(states);
+        let script = self.script.clone();
+        let Value::BulkString(text) = self.reply_of(&script, requests).unwrap() else {
+            panic!("no general form");
+        };
+        (admitted(&text), self.said_of_guarded())
+    }
+
+    fn said_of_guarded(&mut self) -> Vec<Said> {
+        let said = |(number, key): (usize, &&[u8])| {
+            let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
+            let (bytes, unit) = (found?, unit_of(number));
+            let Some(state) = state::decode(&bytes, unit) else {
+                return Some(Err(bytes));
+            };
+            let ends = ends_ms(&mut self.redis, key);
+            let stated = stated_end_us(&bytes, unit) / 1_000;
+            assert_eq!(u64::try_from(ends).unwrap(), stated, "{bytes:?}");
+            Some(Ok((state.snapshot(), ends)))
+        };
+        KEYS.iter().enumerate().map(said).collect()
+    }
+}
+
+/// Two of each kind: in whole microseconds, and with rests.
+fn quotas() -> Vec<Quota> {
+    let quota = |limit, period, burst| Quota::new(limit, us(period)).burst(burst);
+    vec![
+        quota(10, 1_000, 2),
+        quota(10, 1_000, 30),
+        quota(10, 60_000_000, 10),
+        quota(1_000_000, 1_000_000, 1_500),
+        quota(7, 1_000, 2),
+        quota(7, 1_000_000, 30),
+    ]
+}
+
+fn bans() -> Vec<Quota> {
+    let ban = Ban::after(3, us(2_000)).lasting(us(500));
+    vec![
+        ban.into(),
+        ban.doubling_to(us(9_000)).forgiven_after(us(3_000)).into(),
+        Ban::after(1, us(900)).lasting(us(700)).into(),
+        ban.extending().into(),
+        ban.try_imposed(us(1_000)).unwrap().into(),
+        Quota::from(ban).unheard(),
+    ]
+}
+
+fn ban_state(level: u8, times: [f64; 3], strikes: &[f64]) -> Vec<u8> {
+    let times = times.iter().chain(strikes);
+    let times = times.flat_map(|time| time.to_le_bytes());
+    [253, level].into_iter().chain(times).collect()
+}
+
+/// The state of a ban as somebody may have left it; rarely one that nobody has.
+fn ban_left_there(random: &mut Random) -> Option<Vec<u8>> {
+    if random.below(4) == 0 {
+        return None;
+    }
+    let level = random.of(&[0, 0, 0, 1, 2, 62, 63, 64, 255]);
+    let since = NOW - random.of(&[0, 0, 1, 499, 500, 2_000]);
+    let ends = NOW + random.of(&[0, 1, 400, 5_000]) - random.of(&[0, 0, 1]);
+    let mut times = [since, ends.max(since), ends.max(since) + 3_000].map(|time| time as f64);
+    if random.below(2) == 0 {
+        // None has begun.
+        (times[0], times[1]) = (0.0, 0.0);
+    }
+    let count = random.of(&[0, 0, 0, 1, 2, 3, 63, 64, 65]);
+    let mut strikes: Vec<f64> = (0..count)
+        .map(|_| (NOW - random.below(2_500)) as f64)
+        .collect();
+    strikes.sort_by(f64::total_cmp);
+    if random.below(3) == 0 {
+        let garbled = random.of(&[
+            3_500_000_000_000_000.5,
+            3_499_999_999_999_999.5,
+            3_500_000_000_000_001.0,
+            NOW as f64,
+            -1.0,
+            0.0,
+            2_f64.powi(53),
+            9_007_199_254_740_991.0,
+            f64::INFINITY,
+            f64::NAN,
+        ]);
+        let at = random.index(3 + strikes.len());
+        match at.checked_sub(3) {
+            None => times[at] = garbled,
+            Some(strike) => strikes[strike] = garbled,
+        }
+    }
+    let mut state = ban_state(level, times, &strikes);
+    match random.below(24) {
+        0 => state[0] = random.of(&[252, 254, 128, 137]),
+        1 => state.truncate(random.index(state.len())),
+        2 => state.extend(std::iter::repeat_n(0, 1 + random.index(20))),
+        _ => {}
+    }
+    Some(state)
+}
+
+fn budget_left_there(random: &mut Random, quota: &Quota) -> Option<Vec<u8>> {
+    if random.below(4) == 0 {
+        return None;
+    }
+    let period = u64::try_from(quota.period().as_micros()).unwrap();
+    let full = quota.capacity() * period / quota.limit();
+    let tag = 128 + u8::try_from(full.ilog2()).unwrap();
+    let cell = 1 << (u32::from(tag) - 128).max(10);
+    let mut at = NOW - random.below(3) + random.below(full + 3);
+    match random.below(8) {
+        0 => at = NOW + full + random.below(3) - 1,
+        1 => at = at / cell * cell + random.of(&[0, 1, cell - 1, cell - 2]),
+        2 => at = NOW + full - period / quota.limit() + random.below(3) - 1,
+        _ => {}
+    }
+    // Half a microsecond later, rarely.
+    let odd = random.of(&[0, 0, 0, 0, 0, 0, 0, 1]);
+    let tag = random.of(&[tag, tag, tag, tag, tag, tag, tag + 1, 128, 177]);
+    let mut state = vec![tag];
+    state.extend(((at as f64).to_bits() + odd).to_le_bytes());
+    if random.below(3) == 0 {
+        let rest = u32::try_from(random.below(8)).unwrap();
+        state.extend(rest.to_le_bytes());
+        state.extend(random.of(&[7_u16, 7, 7, 1, 10]).to_le_bytes());
+        state.push(random.of(&[0, 0, 0, 0, 9]));
+    }
+    match random.below(24) {
+        0 => state.truncate(random.index(state.len())),
+        1 => state.extend(std::iter::repeat_n(0, 1 + random.index(40))),
+        _ => {}
+    }
+    Some(state)
+}
+
+/// One request, one of either caller, many of one caller, or one of one and several of the other.
+fn asked(random: &mut Random, guarded: Guarded) -> Vec<Guarded> {
+    let by = |caller| Guarded { caller, ..guarded };
+    match random.below(5) {
+        0 | 1 => vec![by(random.index(2))],
+        2 => vec![by(0), by(1)],
+        3 => vec![by(0); random.of(&[2, 3, 40, 128])],
+        _ => [vec![by(0); random.of(&[1, 2])], vec![by(1); 3]].concat(),
+    }
+}
+
+#[test]
+fn a_call_of_budgets_and_their_bans_is_decided_as_by_the_general_path() {
+    let server = Standalone::start();
+    let seed = seed();
+    let mut world = World::new(&server, seed, Calls::Bans);
+    let mut random = Random::of_seed(seed);
+    let (quotas, bans) = (quotas(), bans());
+    let mut passed = 0;
+    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(6_000) {
+        // given states as somebody has left them
+        let (quota, ban) = (random.of(&quotas), random.of(&bans));
+        let states = [
+            budget_left_there(&mut random, &quota),
+            ban_left_there(&mut random),
+            budget_left_there(&mut random, &quota),
+            ban_left_there(&mut random),
+        ];
+        let mut guarded = Guarded::usual(quota, ban, 0);
+        match random.below(16) {
+            0 => guarded.costs = random.of(&[[0, 0], [1, 1], [2, 0], [1 << 60, 0]]),
+            1 => guarded.modes = [Mode::Shadow; 2],
+            2 => guarded.modes = [Mode::Enforce, Mode::Shadow],
+            3 => guarded.modes = [Mode::Enforce, Mode::Probe],
+            _ => {}
+        }
+        let asked = asked(&mut random, guarded);
+
+        // when a call names them alone, and with a probe of another state
+        let mut requests: Vec<_> = asked.iter().map(Guarded::request).collect();
+        let own = world.left_by_guarded(&states, &requests);
+        requests.push(probe());
+        let general = world.left_by_guarded(&states, &requests);
+
+        // then both agree; a probe is an open charge, too
+        passed += own.0;
+        let what = format!("{asked:?} on {states:?}");
+        assert_eq!((own.0 + 1, own.1), general, "{what}");
+    }
+    println!("{passed} admitted");
+}
+
+/// A value of another type, where a budget or a ban would be.
+#[test]
+fn a_value_of_another_type_where_a_ban_would_be_stands_as_it_was_and_passes_nobody() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Bans);
+    for quota in quotas() {
+        for key in &KEYS[..2] {
+            for callers in [&[0][..], &[0, 1], &[0, 0]] {
+                world.prepare(&[const { None }; 4]);
+                let mut push = redis::cmd("RPUSH");
+                push.arg(key).arg("a").exec(&mut world.redis).unwrap();
+                let guarded = |caller: &usize| Guarded::usual(quota, bans()[0], *caller);
+                let requests: Vec<_> = callers.iter().map(|by| guarded(by).request()).collect();
+
+                let script = world.script.clone();
+                let reply = world.reply_of(&script, &requests).unwrap();
+
+                let Value::BulkString(text) = reply else {
+                    panic!("{reply:?}");
+                };
+                let others = callers.iter().filter(|by| **by == 1).count();
+                assert_eq!(admitted(&text), others as u64, "{quota}, {callers:?}");
+                let mut list = redis::cmd("LLEN");
+                let length: u64 = list.arg(key).query(&mut world.redis).unwrap();
+                assert_eq!(length, 1);
+            }
+        }
+    }
+}
+
+/// The script with an error in the place of the path that begins with these words, and of all behind it.
+fn script_until(world: &mut World, words: &str) -> String {
+    let source = Script::with_clock("clock").source().to_owned();
+    let (before, _behind) = source.split_once(words).unwrap();
+    let script = format!("{before}\nreturn redis.error_reply('ERR another path')");
+    let mut load = redis::cmd("SCRIPT");
+    let load = load.arg("LOAD").arg(script);
+    load.query(&mut world.redis).unwrap()
+}
+
+/// The number of admitted requests of each call, of states of bans that neither strike nor extend.
+fn usually_admitted(world: &mut World, script: &str, quota: Quota, asked: &[usize], strikes: bool) {
+    let at = |time: u64| time as f64;
+    let times = |since, ends| [at(since), at(ends), at(ends + 3_000)];
+    let in_force = ban_state(1, times(NOW - 100, NOW + 400), &[]);
+    let over = ban_state(1, times(NOW - 500, NOW), &[]);
+    let struck = ban_state(0, [0.0, 0.0, at(NOW + 2_000)], &[at(NOW - 9), at(NOW)]);
+    let guarded = |caller: &usize| Guarded::usual(quota, bans()[1], *caller);
+    let requests: Vec<_> = asked.iter().map(|by| guarded(by).request()).collect();
+    let bans = [(None, true), (Some(over), true), (Some(in_force), false)];
+    let struck = strikes.then_some((Some(struck), true));
+    for (ban, passes) in bans.into_iter().chain(struck) {
+        world.prepare(&[None, ban.clone(), None, ban.clone()]);
+        // On missing budgets, and on those that this leaves. No more than two requests pass under the smallest quota.
+        for round in 0..if asked.len() == 1 { 2 } else { 1 } {
+            let reply = world.reply_of(script, &requests);
+
+            let what = format!("{quota}, {asked:?} on {ban:?}, round {round}");
+            let Ok(Value::BulkString(text)) = reply else {
+                panic!("{what}: {reply:?}");
+            };
+            let expected = if passes { asked.len() } else { 0 };
+            assert_eq!(admitted(&text), expected as u64, "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_usual_calls_of_budgets_and_their_bans_do_not_take_the_general_path() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Bans);
+    let special = script_until(&mut world, "-- All other calls: every rule");
+    for quota in quotas() {
+        for asked in [&[0][..], &[0, 1], &[0, 0], &[0, 1, 1]] {
+            usually_admitted(&mut world, &special, quota, asked, true);
+        }
+    }
+    usually_admitted(&mut world, &special, quotas()[3], &[0; 128], true);
+}
+
+/// One request, or many equal ones, for a budget without a rest.
+#[test]
+fn a_usual_call_of_one_caller_takes_the_path_without_tables() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Bans);
+    let alone = script_until(
+        &mut world,
+        "-- An acquire or a release of what is held: one key",
+    );
+    for quota in &quotas()[..4] {
+        for asked in [&[0][..], &[0, 0]] {
+            usually_admitted(&mut world, &alone, *quota, asked, false);
+        }
+    }
+    usually_admitted(&mut world, &alone, quotas()[3], &[0; 127], false);
+}
