@@ -518,6 +518,15 @@ async fn a_check_may_name_anybody_where_the_key_is_left_out_and_no_text_where_it
 }
 
 #[tokio::test]
+async fn quotas_may_be_what_a_registered_lookup_states() {
+    let limiter = policy(json!({ "quotas_by": "rows", "key": { "header": "x-api-key" } }));
+    for (key, stated) in [("a", 4), ("b", 2)] {
+        let checked = limiter.check("p", key).cost(0).await.unwrap();
+        assert_eq!(checked.remaining(), stated, "{key}");
+    }
+}
+
+#[tokio::test]
 async fn limits_on_how_many_at_once_stand_beside_quotas_and_in_tiers() {
     let text = r#"
         [[policies]]

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -19,7 +20,7 @@ use tollgate::config::{
     LimiterConfig, MessagesConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
 };
 use tollgate::key::{self, KeyList};
-use tollgate::{LimiterBuilder, NetworkList, OnFailure, OnMissing, Tiers};
+use tollgate::{Key, LimiterBuilder, NetworkList, OnFailure, OnMissing, Quota, QuotaLookup, Tiers};
 use toml::{Table, Value};
 
 /// The rows of the table under a heading, each cell without the backticks around it.
@@ -68,6 +69,12 @@ fn registry() -> Registry {
         .register_cost("length", |_| 7)
         .register_count_if("failed-login", |response| response.status() == 401)
         .register_tiers("plans", Tiers::by(|_, _| Some("gold")))
+        .register_quotas(
+            "customers",
+            QuotaLookup::new(Duration::from_secs(60), async |_: Key| {
+                Ok::<_, String>(Quota::per_minute(250))
+            }),
+        )
         .register_key_list("partners", KeyList::new())
         .register_network_list("offices", NetworkList::default())
 }

@@ -88,6 +88,10 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             "policy \"p\": key \"[]\": is a list of nothing",
         ),
         (
+            json!({ "quotas_by": "x" }),
+            "policy \"p\": quotas_by \"x\": is not registered; registered are rows",
+        ),
+        (
             json!({ "tiers": { "by": "x" } }),
             "policy \"p\": tiers \"x\": is not registered; registered are plan",
         ),

@@ -50,6 +50,10 @@ fn everything() -> Vec<Value> {
                 "on_missing": "deny",
                 "on_failure": { "local-one-in": 4 },
             }, {
+                "name": "r",
+                "quotas": "1/s",
+                "quotas_by": "rows",
+            }, {
                 "name": "q",
                 "quotas": ["1/s", "9/day"],
                 "key": { "header": "x-user" },
@@ -208,7 +212,7 @@ fn fields() -> impl Strategy<Value = (&'static str, Value)> {
         "when",
         "exempt_keys",
     ]);
-    let texts = prop::sample::select(vec!["name", "quotas", "cost", "outcome"]);
+    let texts = prop::sample::select(vec!["name", "quotas", "quotas_by", "cost", "outcome"]);
     let map = || {
         prop::collection::vec((any::<String>(), words()), 0..3)
             .prop_map(|pairs| pairs.into_iter().collect::<Value>())

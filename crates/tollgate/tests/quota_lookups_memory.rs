@@ -75,7 +75,6 @@ async fn ever_other_identities_and_quotas_take_no_more_memory_than_the_cache_and
     let bound = usize::try_from(REMEMBERED).unwrap() * BYTES_EACH;
     assert!(full > bound / 4, "{full} bytes: the test counts nothing");
     assert!(full <= bound, "{} bytes for each", full / 10_000);
-    println!("{full}");
 
     // then thirty thousand more take none
     ask(&known, REMEMBERED + 1..=4 * REMEMBERED).await;

@@ -45,6 +45,9 @@ impl PolicyConfig {
             let tiers = tiers.build(&self.name, &self.identities(), registry, client)?;
             policy = policy.try_tiers(tiers)?;
         }
+        if let Some(name) = &self.quotas_by {
+            policy = policy.quota_by_async(registry.quotas(&self.name, name)?);
+        }
         if let Some(classes) = &self.classes {
             policy = classes.build(policy, registry)?;
         }

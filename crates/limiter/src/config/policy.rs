@@ -28,6 +28,10 @@ pub struct PolicyConfig {
     /// The quotas.
     #[serde(default)]
     pub quotas: QuotasConfig,
+    /// The [registered lookup](super::Registry::register_quotas) of quotas that a database states: see
+    /// [`Policy::quota_by_async`](crate::Policy::quota_by_async).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub quotas_by: Option<String>,
     /// The identity whose budget a request spends: the client's address if this is left out.
     /// [`Limiter::check`](crate::Limiter::check) then takes any text. If this says `"client-ip"`, it takes no text.
     #[serde(default, skip_serializing_if = "is_default")]

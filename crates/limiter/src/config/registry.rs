@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::refused;
 use crate::key::{AsyncKeyExtractor, KeyExtractor, KeyList, Source};
 use crate::policy::{Cost, CountIf, Outcome};
-use crate::{ConfigError, NetworkList, RequestView, ResponseView, Tiers};
+use crate::{ConfigError, NetworkList, QuotaLookup, RequestView, ResponseView, Tiers};
 
 /// The closures and the lists that a configuration names. Each kind has names of its own. The last of two with one name counts.
 ///
@@ -33,6 +33,7 @@ pub struct Registry {
     keys: BTreeMap<String, Source>,
     costs: BTreeMap<String, Cost>,
     tiers: BTreeMap<String, Tiers>,
+    quotas: BTreeMap<String, QuotaLookup>,
     outcomes: BTreeMap<String, Outcome>,
     key_lists: BTreeMap<String, KeyList>,
     network_lists: BTreeMap<String, NetworkList>,
@@ -88,6 +89,22 @@ impl Registry {
     /// A source of tiers, whose quotas the configuration adds: see [`Tiers::by`] and [`Tiers::by_async`].
     pub fn register_tiers(mut self, name: &str, tiers: Tiers) -> Self {
         self.tiers.insert(name.into(), tiers);
+        self
+    }
+
+    /// A lookup of the quotas that a database states, for `quotas_by`: see
+    /// [`Policy::quota_by_async`](crate::Policy::quota_by_async).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::config::Registry;
+    /// use tollgate::{Key, Quota, QuotaLookup};
+    ///
+    /// # async fn quota_of(customer: Key) -> Result<Option<Quota>, std::io::Error> { Ok(None) }
+    /// let registry = Registry::new().register_quotas("customers", QuotaLookup::new(Duration::from_secs(60), quota_of));
+    /// ```
+    pub fn register_quotas(mut self, name: &str, lookup: QuotaLookup) -> Self {
+        self.quotas.insert(name.into(), lookup);
         self
     }
 
@@ -201,6 +218,10 @@ impl Registry {
         find(&self.tiers, policy, "tiers", name).cloned()
     }
 
+    pub(super) fn quotas(&self, policy: &str, name: &str) -> Result<QuotaLookup, ConfigError> {
+        find(&self.quotas, policy, "quotas_by", name).cloned()
+    }
+
     pub(super) fn outcome(&self, policy: &str, name: &str) -> Result<Outcome, ConfigError> {
         find(&self.outcomes, policy, "outcome", name).cloned()
     }
@@ -257,6 +278,7 @@ impl fmt::Debug for Registry {
             .field("keys", &self.keys.keys())
             .field("costs", &self.costs.keys())
             .field("tiers", &self.tiers.keys())
+            .field("quotas", &self.quotas.keys())
             .field("outcomes", &self.outcomes.keys())
             .field("key_lists", &self.key_lists.keys())
             .field("network_lists", &self.network_lists.keys())

@@ -1,8 +1,10 @@
 //! The closures and lists that the configurations of the tests name.
 
+use std::time::Duration;
+
 use tollgate::config::Registry;
 use tollgate::key::{KeyList, from_async_fn, from_fn};
-use tollgate::{Key, Networks, Tiers};
+use tollgate::{Key, Networks, Quota, QuotaLookup, Tiers};
 
 /// Something of every kind.
 pub fn registry() -> Registry {
@@ -25,6 +27,13 @@ pub fn registry() -> Registry {
         .register_tiers(
             "plan",
             Tiers::by(|key, _| (key.content() == b"a").then_some("gold")),
+        )
+        .register_quotas(
+            "rows",
+            QuotaLookup::new(Duration::from_secs(60), async |key: Key| {
+                let stated = (key.content() == b"a").then(|| Quota::per_hour(4));
+                Ok::<_, String>(stated)
+            }),
         )
         .register_count_if("failed", |response| response.status() == 401)
         .register_free_if("fine", |response| response.status() == 200)

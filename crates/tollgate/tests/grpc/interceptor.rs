@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tollgate::key::{Global, Metadata};
 use tollgate::{
-    Cause, ClientIp, Event, GrpcAnswers, Limiter, MemoryBackend, Messages, OnMissing, Policy,
-    Quota, RateLimitInterceptor, RateLimitLayer, Share, Tiers, key,
+    Cause, ClientIp, Event, GrpcAnswers, Key, Limiter, MemoryBackend, Messages, OnMissing, Policy,
+    Quota, QuotaLookup, RateLimitInterceptor, RateLimitLayer, Share, Tiers, key,
 };
 use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
@@ -80,7 +80,7 @@ async fn interceptors_and_layers_of_one_backend_share_budgets() {
     let elsewhere = limiter().backend(backend).build().unwrap();
 
     interceptor.call(tonic::Request::new(())).unwrap();
-    let checked = elsewhere.check("orders", tollgate::Key::global()).await;
+    let checked = elsewhere.check("orders", Key::global()).await;
     let denied = interceptor.call(tonic::Request::new(())).unwrap_err();
 
     assert!(checked.unwrap().is_allowed());
@@ -133,6 +133,9 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
     let asked = Tiers::by_async(Duration::from_secs(1), async |_| {
         Ok::<_, String>(None::<String>)
     });
+    let lookup = QuotaLookup::new(Duration::from_secs(1), async |_: Key| {
+        Ok::<_, String>(QUOTA)
+    });
     let cases = [
         (policy().grpc("shop.v1.Orders/Place"), "has a route or host"),
         (policy().exempt_route("/x"), "has a route or host"),
@@ -142,6 +145,10 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
             "has an async key",
         ),
         (policy().tiers(asked), "has tiers that are asked for"),
+        (
+            policy().quota_by_async(lookup),
+            "has quotas that are asked for",
+        ),
         (policy().free_if(|_| true), "charges by the response"),
         (policy().when(|_| true), "has a condition of its own"),
         (policy().cost_by(|_| 1), "has a cost of its own"),

@@ -1,6 +1,7 @@
 //! HTTP and gRPC on one port, behind one layer.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -11,7 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::key::Metadata;
-use tollgate::{Policy, Quota, RateLimitLayer};
+use tollgate::{Key, Policy, Quota, QuotaLookup, RateLimitLayer};
 use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
 use tonic::service::Routes;
@@ -69,4 +70,20 @@ async fn callers_of_other_accounts_have_budgets_of_their_own_over_both() {
     assert_eq!(over_http(address, "a").await, StatusCode::OK);
     assert_eq!(over_grpc(address, "b").await, Code::Ok);
     assert_eq!(over_grpc(address, "a").await, Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn a_quota_that_a_database_states_holds_over_both() {
+    let lookup = QuotaLookup::new(Duration::from_secs(60), async |account: Key| {
+        let stated = (account.content() == b"4711").then(|| Quota::per_hour(2));
+        Ok::<_, String>(stated)
+    });
+    let policy = Policy::new("per-account", Quota::per_hour(1)).key(Metadata::new("account"));
+    let address = serve(policy.quota_by_async(lookup)).await;
+
+    assert_eq!(over_grpc(address, "4711").await, Code::Ok);
+    assert_eq!(over_http(address, "4711").await, StatusCode::OK);
+    assert_eq!(over_grpc(address, "4711").await, Code::ResourceExhausted);
+    assert_eq!(over_grpc(address, "other").await, Code::Ok);
+    assert_eq!(over_grpc(address, "other").await, Code::ResourceExhausted);
 }

@@ -1,9 +1,12 @@
 //! The charges of messages, and the callers that pay.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tollgate::key::{Global, Metadata};
-use tollgate::{Cause, Event, Key, Limiter, Messages, OnMissing, Policy, Quota, Tiers, key};
+use tollgate::{
+    Cause, Event, Key, Limiter, Messages, OnMissing, Policy, Quota, QuotaLookup, Tiers, key,
+};
 use tollgate_testkit::shop::Order;
 use tonic::Code;
 
@@ -96,7 +99,15 @@ async fn names_keys_tiers_lists_trial_and_costs_are_as_for_requests() {
             .on_missing(OnMissing::Deny)
     };
     let gold = Tiers::by_key([("golden", "gold")]).tier("gold", Quota::per_hour(8));
+    let stated = QuotaLookup::new(Duration::from_secs(60), async |_: Key| {
+        Ok::<_, String>(Quota::per_hour(6))
+    });
     let cases = [
+        (
+            tenant(three(Messages::received())).quota_by_async(stated),
+            "4711",
+            6,
+        ),
         (tenant(three(Messages::received())), "a", 3),
         (tenant(three(Messages::received())).tiers(gold), "golden", 8),
         (tenant(three(Messages::received())).cost(2), "a", 1),
