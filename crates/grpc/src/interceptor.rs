@@ -47,7 +47,7 @@ impl RateLimitInterceptor {
     ///
     /// If the limiter cannot be built, or if a policy needs a part that an interceptor lacks: a route, a host, a key that is read
     /// from either or from a body, a closure that reads the request ([`when`](tollgate_limiter::Policy::when),
-    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), an async key, tiers that are asked for, or a charge for messages or by
+    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), a class that is read from there, an async key, tiers that are asked for, or a charge for messages or by
     /// the response.
     pub fn new(
         limiter: LimiterBuilder,
@@ -57,6 +57,11 @@ impl RateLimitInterceptor {
             .backend(Immediate(backend))
             .refusing(beyond_an_interceptor)
             .build()?;
+        if limiter.class_needs_whole_request() {
+            return Err(ConfigError::Shedding {
+                reason: "the class of a request is found in a part that an interceptor lacks; use RateLimitLayer".into(),
+            });
+        }
         Ok(Self {
             layer: RateLimitLayer::new(limiter),
         })

@@ -113,6 +113,12 @@ impl RateLimitStatus {
         self.0.config.as_ref()
     }
 
+    /// The settings of the nearest layer and of the outermost one.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &Arc<Config>> {
+        let configs = [&self.0.config, &self.outermost_handle().config];
+        configs.into_iter().flatten()
+    }
+
     #[inline]
     fn response(&self) -> u32 {
         self.0.response

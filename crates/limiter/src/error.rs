@@ -160,6 +160,28 @@ pub enum ConfigError {
         /// The reason.
         reason: String,
     },
+    /// The rule for requests under pressure makes no sense.
+    #[error("shedding: {reason}")]
+    Shedding {
+        /// The reason.
+        reason: String,
+    },
+    /// A signal of pressure cannot be measured.
+    #[error("pressure: {signal}: {reason}")]
+    Pressure {
+        /// The signal: `cpu`, `memory` or `lag`.
+        signal: &'static str,
+        /// The reason.
+        reason: String,
+    },
+    /// A class makes no sense in the rule for requests under pressure.
+    #[error("shedding: class {class:?}: {reason}")]
+    ShedClass {
+        /// The class, shortened if its name is long.
+        class: String,
+        /// The reason.
+        reason: String,
+    },
     /// Every request costs more than a full budget of the policy.
     #[error(
         "policy {policy:?}: a cost of {cost} never passes: a full budget of {quota:?} holds {capacity}"

@@ -16,6 +16,7 @@ mod limiter;
 mod literal;
 mod matching;
 mod policy;
+mod pressure;
 mod report;
 mod request;
 mod sync;
@@ -32,11 +33,12 @@ pub use self::error::ConfigError;
 pub use self::key::ClientIp;
 pub use self::limiter::{
     Acquire, Cause, Check, CheckError, CheckFuture, CheckOutcome, Event, Limiter, LimiterBuilder,
-    Observer,
+    Observer, Shedding,
 };
 pub use self::policy::{
     Allowance, Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, QuotaLookup, Quotas,
     ResponseView, Share, Tiers,
 };
+pub use self::pressure::{Pressure, PressureGauge};
 pub use self::report::PolicyVerdict;
 pub use self::request::{PeerAddr, RequestView};

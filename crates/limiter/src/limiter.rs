@@ -19,6 +19,8 @@ mod outages;
 mod places;
 mod plan;
 mod planning;
+mod shedder;
+mod shedding;
 mod snapshot;
 mod terms;
 mod watch;
@@ -47,6 +49,8 @@ use self::places::Places;
 pub use self::plan::{Entries, Plan};
 pub use self::planning::Rejection;
 pub use self::planning::{PendingPlan, Planning};
+use self::shedder::Shedder;
+pub use self::shedding::Shedding;
 use self::snapshot::Snapshot;
 use self::terms::Terms;
 
@@ -92,6 +96,8 @@ struct Inner {
     /// True if a present or former policy charges by the response.
     follows_responses: AtomicBool,
     terms: Terms,
+    /// Nothing, if the limiter refuses nobody because of pressure.
+    shedder: Option<Shedder>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
     line: Line,
@@ -449,6 +455,13 @@ impl Limiter {
         self.0.terms.check_fit(policy)
     }
 
+    /// True if both are one limiter.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Values that upper modules keep with this limiter.
     #[doc(hidden)]
     pub fn attached(&self) -> &Attached {
@@ -545,6 +558,7 @@ impl Limiter {
     fn new(
         policies: Snapshot,
         terms: Terms,
+        shedder: Option<Shedder>,
         backend: Arc<dyn Backend>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
@@ -553,6 +567,7 @@ impl Limiter {
             snapshot: ArcSwap::from_pointee(policies),
             generation: AtomicU64::new(0),
             terms,
+            shedder,
             backend,
             local: LocalBudgets::default(),
             line: Line::default(),

@@ -192,8 +192,9 @@ pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};
 pub use tollgate_limiter::{
     Acquire, Allowance, Block, Cause, Check, CheckError, CheckFuture, CheckOutcome, ClientAddress,
     ClientIp, ConfigError, Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks,
-    Observer, OnFailure, OnMissing, OnUnknown, PeerAddr, Policy, PolicyVerdict, QuotaLookup,
-    Quotas, RequestView, ResponseView, Share, Tiers, TrustedProxies,
+    Observer, OnFailure, OnMissing, OnUnknown, PeerAddr, Policy, PolicyVerdict, Pressure,
+    PressureGauge, QuotaLookup, Quotas, RequestView, ResponseView, Share, Shedding, Tiers,
+    TrustedProxies,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
@@ -225,12 +226,14 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The examples of the README and of the pages about limits on how many at once, bans, stated quotas and waiting, compiled and run with the tests.
+/// The examples of the README and of the pages about limits on how many at once, bans, classes, pressure, stated quotas and waiting,
+/// compiled and run with the tests.
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
 #[doc = include_str!("../../../docs/bans.md")]
 #[doc = include_str!("../../../docs/classes.md")]
+#[doc = include_str!("../../../docs/pressure.md")]
 #[doc = include_str!("../../../docs/stated_quotas.md")]
 #[doc = include_str!("../../../docs/waiting.md")]
 pub struct ReadmeExamples;

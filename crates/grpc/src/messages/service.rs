@@ -62,7 +62,9 @@ where
             let call = self.inner.call(request.map(MessageBody::plain));
             return MessageLimitFuture::calling(call, None);
         }
-        match limiter.plan_messages(&limiter.view(&request)) {
+        let is_let_in =
+            limiter.is_shedding() && self.settings.config.has_let_in(request.extensions());
+        match limiter.plan_messages(&limiter.view(&request), is_let_in) {
             Ok(Planning::Now(plan)) => self.go_on(request, Ok(plan)),
             Ok(Planning::Later(planning)) => {
                 // The clone has not been asked whether it is ready, so it is the one that stays behind.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
-use tollgate_limiter::RequestView;
 use tollgate_limiter::transport::Report;
+use tollgate_limiter::{RequestView, Share};
 
 use super::expose::{expose, names};
 use super::fields::{has_fields, state, write_fields};
@@ -33,6 +33,9 @@ pub(crate) struct Answers {
     /// The names of the headers that are exposed to pages in browsers, if any are.
     exposed: Option<Arc<[&'static str]>>,
 }
+
+/// The jitter of those who are refused under pressure, if the layer has none. All are told one wait, and would come back as one.
+const SHED: Jitter = Jitter::share(Share::WHOLE);
 
 /// True if a response of this status shows the state of budgets. A redirected client should not hold back because of a budget
 /// here.
@@ -130,7 +133,11 @@ impl Answers {
         if writes && let Some(response) = self.usual(report, &request) {
             return response;
         }
-        let jitter = self.jitter.map(Jitter::draw);
+        let jitter = match reason {
+            RefusalReason::Shed(_) => self.jitter.or(Some(SHED)),
+            _ => self.jitter,
+        };
+        let jitter = jitter.map(Jitter::draw);
         let refusal = Refusal::new(reason, report, request, jitter)
             .asking_for_credentials(self.challenge.is_some());
         if let Some(dialect) = Dialect::of(&request) {

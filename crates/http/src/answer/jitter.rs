@@ -51,6 +51,11 @@ pub(super) struct JitterDraw {
 }
 
 impl Jitter {
+    /// At most this share of the wait.
+    pub(super) const fn share(most: Share) -> Self {
+        Self(JitterBound::Share(most))
+    }
+
     pub(super) fn draw(self) -> JitterDraw {
         JitterDraw {
             jitter: self,

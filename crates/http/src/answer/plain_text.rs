@@ -36,6 +36,10 @@ impl Respond for PlainText {
             (RefusalReason::Undecided, _) => {
                 "The rate limiter cannot decide at the moment.\n".into()
             }
+            (RefusalReason::Shed(_), wait) => format!(
+                "The server is under pressure: try again in {} s.\n",
+                told_seconds(wait.unwrap_or_default())
+            ),
             (RefusalReason::Unidentified(missing), _) => format!("There is {missing}.\n"),
             (RefusalReason::Banned(_), Some(wait)) => {
                 format!(

@@ -31,6 +31,7 @@ impl Respond for ProblemJson {
         let body = match refusal.reason() {
             RefusalReason::QuotaExceeded => quota_exceeded(refusal),
             RefusalReason::Undecided => Bytes::from_static(UNDECIDED.as_bytes()),
+            RefusalReason::Shed(_) => Bytes::from_static(SHED.as_bytes()),
             RefusalReason::Blocked(Block::Forbidden) => Bytes::from_static(FORBIDDEN.as_bytes()),
             RefusalReason::Banned(Block::Forbidden) => Bytes::from_static(BANNED.as_bytes()),
             RefusalReason::Blocked(Block::TooManyRequests) => {
@@ -53,6 +54,12 @@ const UNDECIDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
     r#""title":"Temporarily unavailable","status":503,"#,
     r#""detail":"The rate limiter cannot decide at the moment."}"#
+);
+
+const SHED: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporarily reduced capacity","status":503,"#,
+    r#""detail":"The server is under pressure, and lets in only more important requests."}"#
 );
 
 const FORBIDDEN: &str = concat!(
@@ -114,6 +121,7 @@ mod tests {
             problem(NEVER_PASSES, ["api"]),
             problem(TOO_MANY_AT_ONCE, ["api"]),
             UNDECIDED.to_owned(),
+            SHED.to_owned(),
             FORBIDDEN.to_owned(),
             ABNORMAL_USAGE.to_owned(),
             BANNED.to_owned(),

@@ -68,6 +68,9 @@ pub enum RefusalReason<'a> {
     Blocked(Block),
     /// The caller was denied too often: a policy's [ban](tollgate_limiter::Policy::ban) is in force.
     Banned(Block),
+    /// The process is under pressure, and [refuses](tollgate_limiter::LimiterBuilder::shed) requests of this class. The wait is the
+    /// one that the operator states, without jitter.
+    Shed(Duration),
 }
 
 impl<'a> RefusalReason<'a> {
@@ -79,6 +82,7 @@ impl<'a> RefusalReason<'a> {
             Rejection::Unidentified(missing) => Self::Unidentified(missing),
             Rejection::Blocked(how) => Self::Blocked(*how),
             Rejection::TierUnknown | Rejection::Unavailable(_) => Self::Undecided,
+            Rejection::Shed(wait) => Self::Shed(*wait),
         }
     }
 }
@@ -126,7 +130,7 @@ impl<'a> Refusal<'a> {
     pub fn status(&self) -> StatusCode {
         match self.reason {
             RefusalReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            RefusalReason::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalReason::Undecided | RefusalReason::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
             RefusalReason::Unidentified(_) if self.asks_for_credentials => StatusCode::UNAUTHORIZED,
             RefusalReason::Unidentified(_) => StatusCode::FORBIDDEN,
             RefusalReason::Blocked(how) | RefusalReason::Banned(how) => how.status(),
@@ -149,14 +153,18 @@ impl<'a> Refusal<'a> {
 
     /// The wait that the caller is told: the time until the same request would pass if no other arrives, plus the layer's
     /// [`Jitter`](crate::Jitter). That time is unknown if others hold what the request needs. Then the wait is the policy's
-    /// [hint](tollgate_limiter::Policy::retry_hint). `None` if there is no hint, if the request can never pass, or if a banned caller
+    /// [hint](tollgate_limiter::Policy::retry_hint). Under pressure it is the one that the
+    /// [operator states](tollgate_limiter::Shedding::retry_after), with a jitter in any case. `None` if there is no hint, if the request can never pass, or if a banned caller
     /// is told nothing.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if let RefusalReason::Banned(Block::Forbidden) = self.reason {
             return None;
         }
-        let wait = self.report.told_wait();
+        let wait = match self.reason {
+            RefusalReason::Shed(wait) => Some(wait),
+            _ => self.report.told_wait(),
+        };
         wait.map(|wait| self.told(wait))
     }
 

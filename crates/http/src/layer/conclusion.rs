@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Extensions, Method, Request, Response, StatusCode};
 use tollgate_limiter::transport::{Judgement, Ledger, Report, Ruling};
 use tollgate_limiter::{RequestView, ResponseView};
 
@@ -164,6 +164,15 @@ impl Config {
             return Some(Passage::NOTHING);
         }
         self.conclude_aloud(request, ruling, answer)
+    }
+
+    /// True if a layer of the same limiter further out has let the request in. It leaves its handle in the request.
+    #[cold]
+    #[must_use]
+    pub fn has_let_in(&self, request: &Extensions) -> bool {
+        let outer = request.get::<RateLimitStatus>();
+        let mut layers = outer.into_iter().flat_map(RateLimitStatus::configs);
+        layers.any(|layer| layer.limiter.is_same(&self.limiter))
     }
 
     /// True if neither a passing request nor its response is told of anything.

@@ -53,6 +53,8 @@ pub enum Ruling<'a> {
 pub enum PolicySet<'a> {
     /// Those of the limiter that cover it.
     Covering,
+    /// The same, for a request that a layer of the limiter further out has let in under the present pressure.
+    CoveringAgain,
     /// Those of a handler or route, wherever the limiter has them from.
     Handler(&'a [Arc<Policy>]),
 }
@@ -261,8 +263,15 @@ impl Limiter {
         asked: PolicySet<'_>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
+        // Before all others: nothing is asked or charged for a request that the process has no room for.
+        if let PolicySet::Covering = asked
+            && self.is_shedding()
+            && let Some(refused) = self.shed(request)
+        {
+            return Admission::Ruled(conclude(Ruling::Refused(refused)));
+        }
         let policies = self.snapshot();
-        if let PolicySet::Covering = asked {
+        if let PolicySet::Covering | PolicySet::CoveringAgain = asked {
             if let Some(policy) = policies.messages.policies.first() {
                 self.warn_of_unattended_messages(policy);
             }
@@ -296,7 +305,7 @@ impl Limiter {
         let (terms, observers) = (&self.0.terms, &self.0.observers);
         let deadline = || terms.deadline(&request);
         let planned = match asked {
-            PolicySet::Covering => {
+            PolicySet::Covering | PolicySet::CoveringAgain => {
                 if let Some(sole) = policies.requests.sole()
                     && let Some(key) = sole.key(&request)
                 {

@@ -9,9 +9,11 @@ use tollgate_memory::MemoryBackend;
 
 use super::Limiter;
 use super::observer::Observer;
+use super::shedding::{Shedding, SheddingTerms};
 use super::snapshot::Snapshot;
 use super::terms::Terms;
-use crate::{ClientAddress, ConfigError, Policy};
+use crate::key::{KeyExtractor, Source};
+use crate::{ClientAddress, ConfigError, Policy, Pressure};
 
 /// Collects the parts of a [`Limiter`].
 ///
@@ -35,6 +37,7 @@ pub struct LimiterBuilder {
     terms: Terms,
     backend: Option<Arc<dyn Backend>>,
     observer: Option<Arc<dyn Observer>>,
+    shedding: SheddingTerms,
 }
 
 impl LimiterBuilder {
@@ -150,6 +153,81 @@ impl LimiterBuilder {
         self
     }
 
+    /// Names the classes of requests, the most important first, and the part of a request that says its class. [`shed`](Self::shed)
+    /// refuses the least important of them under pressure.
+    ///
+    /// A request that names no class, an unknown one or two different ones is of the last, the least important. These are the
+    /// classes of the limiter, for the load of the process; a policy may have [others](Policy::keep_for), for its budgets.
+    ///
+    /// **Do not believe the caller.** A header that any client can send makes each of them important. A class is what an outer
+    /// layer has found out ([`Extension`](crate::key::Extension)), what a gateway that strips it from outside writes into a header,
+    /// or a part of the request itself, such as its path or method ([`from_fn`](crate::key::from_fn)).
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, PressureGauge, Quota, key};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let queue = PressureGauge::new();
+    /// let by_path = key::from_fn(|request| match request.uri().path() {
+    ///     "/health" | "/checkout" => Some("critical"),
+    ///     path if path.starts_with("/export/") => Some("batch"),
+    ///     _ => Some("normal"),
+    /// });
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("shop", Quota::per_second(100)))
+    ///     .classes(["critical", "normal", "batch"], by_path)
+    ///     .shed(&queue, [("batch", 0.7), ("normal", 0.9)])
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn classes<C: Into<String>>(
+        mut self,
+        names: impl IntoIterator<Item = C>,
+        class: impl KeyExtractor,
+    ) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        self.shedding.add_classes(names, Source::new(class));
+        self
+    }
+
+    /// Refuses the unimportant while this process is under [`Pressure`]: each [class](Self::classes) that is named, while the level
+    /// is at or above its threshold. A less important class has the lower threshold, and a class that is not named is never refused.
+    ///
+    /// A request is refused before anything else is asked: no key, no tier, no budget, no backend. It is answered 503 with the
+    /// problem type `temporary-reduced-capacity` and a `Retry-After` that [the operator states](Shedding::retry_after).
+    /// **Every request that reaches the layer counts**, also one that no policy covers, and one that is exempt from all: these are
+    /// exempt from budgets, and load all the same. So give health checks a class that is never refused. A limit at a handler sheds
+    /// nothing, since the layer around it has let the request in.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, PressureGauge, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::ConfigError> {
+    /// let queue = PressureGauge::new();
+    /// // It needs no policy.
+    /// let limiter = Limiter::builder()
+    ///     .classes(["critical", "normal", "batch"], key::Header::new("x-class"))
+    ///     .shed(&queue, [("batch", 0.7), ("normal", 0.9)])
+    ///     .build()?;
+    ///
+    /// assert!(!limiter.is_shedding());
+    /// queue.set(0.7);
+    /// assert!(limiter.is_shedding());
+    /// // Batch jobs are let in again below 0.65.
+    /// queue.set(0.65);
+    /// assert!(limiter.is_shedding());
+    /// queue.set(0.64);
+    /// assert!(!limiter.is_shedding());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The limiter is not built without classes, if a threshold is not above 0 and at most 1, if a less important class has none or
+    /// one that is not lower, or if a class is unknown or named twice.
+    pub fn shed(mut self, pressure: impl Into<Pressure>, shedding: impl Into<Shedding>) -> Self {
+        self.shedding.add(pressure.into(), shedding.into());
+        self
+    }
+
     /// Allows a limiter without policies: all limits stand at handlers and routes.
     ///
     /// ```
@@ -211,19 +289,28 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy, if two policies or two quotas have one name, if a policy can cover no request or lets none pass, if
+    /// If there is no policy and nothing to [shed](Self::shed), if two policies or two quotas have one name, if a policy can cover no request or lets none pass, if
     /// a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than
-    /// [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them.
+    /// [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them. So it is if classes and what is shed make no sense.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
+        let shedder = self.shedding.build()?;
         let terms = Terms {
             offered: backend.capabilities(),
+            // One that only sheds is no mistake.
+            may_be_empty: self.terms.may_be_empty || shedder.is_some(),
             ..self.terms
         };
         let policies = Snapshot::new(self.policies, &terms)?;
-        Ok(Limiter::new(policies, terms, backend, self.observer))
+        Ok(Limiter::new(
+            policies,
+            terms,
+            shedder,
+            backend,
+            self.observer,
+        ))
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Check<'a> {
     policy: Result<Arc<Policy>, CheckError>,
     key: Key,
     class: Rank,
+    /// The place among the limiter's own classes.
+    importance: Rank,
     cost: Option<u64>,
     probe: bool,
     patience: Patience,
@@ -63,6 +65,7 @@ impl<'a> Check<'a> {
         Self {
             limiter,
             class: policy.as_ref().map_or(0, |policy| policy.least_class()),
+            importance: limiter.least_class(),
             policy,
             key,
             cost: None,
@@ -78,7 +81,8 @@ impl<'a> Check<'a> {
     }
 
     /// Asks as a request of this [class](Policy::keep_for) of the policy. Without it a check is one of all others, the least
-    /// important. A class that the policy does not have is an error.
+    /// important. The name may also be that of a class of the [limiter](crate::LimiterBuilder::classes), by which it is let in under
+    /// pressure: work that is not to be [shed](crate::LimiterBuilder::shed) says its class here. A class that neither has is an error.
     ///
     /// ```
     /// use tollgate::{CheckError, Limiter, Policy, Quota, Share, key};
@@ -94,11 +98,16 @@ impl<'a> Check<'a> {
     /// ```
     pub fn class(mut self, class: &str) -> Self {
         self.policy = self.policy.and_then(|policy| {
-            let known = policy.class_named(class);
-            self.class = known.ok_or_else(|| CheckError::UnknownClass {
-                policy: policy.name().into(),
-                class: class.chars().take(MAX_NAME_LEN).collect(),
-            })?;
+            let of_policy = policy.class_named(class);
+            let of_limiter = self.limiter.class_named(class);
+            if of_policy.or(of_limiter).is_none() {
+                return Err(CheckError::UnknownClass {
+                    policy: policy.name().into(),
+                    class: class.chars().take(MAX_NAME_LEN).collect(),
+                });
+            }
+            self.class = of_policy.unwrap_or(self.class);
+            self.importance = of_limiter.unwrap_or(self.importance);
             Ok(policy)
         });
         self
@@ -127,6 +136,7 @@ impl<'a> IntoFuture for Check<'a> {
                         cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
                         probe: self.probe,
                     },
+                    importance: self.importance,
                     policy,
                     key: self.key,
                     patience: self.patience,
@@ -233,6 +243,7 @@ enum Step {
         policy: Arc<Policy>,
         key: Key,
         demand: Demand,
+        importance: Rank,
         patience: Patience,
     },
     Pending(Arc<Policy>, Box<Pending>),
@@ -252,11 +263,18 @@ impl Future for CheckFuture<'_> {
                     policy,
                     key,
                     demand,
+                    importance,
                     patience,
-                } => match limiter.admit_key(&policy, key, demand, patience) {
-                    Admission::Ruled(checked) => return Poll::Ready(checked),
-                    Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
-                },
+                } => {
+                    if let Some(refused) = limiter.shed_class(importance, !demand.probe) {
+                        let refused = Ruling::Refused(refused);
+                        return Poll::Ready(CheckOutcome::of(&policy, refused));
+                    }
+                    match limiter.admit_key(&policy, key, demand, patience) {
+                        Admission::Ruled(checked) => return Poll::Ready(checked),
+                        Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
+                    }
+                }
                 Step::Pending(policy, mut pending) => {
                     let checked = pending.poll(cx, limiter, None, |ruling| {
                         CheckOutcome::of(&policy, ruling)
@@ -348,6 +366,7 @@ enum Outcome {
     Undecided(BackendError, Ledger),
     Unlimited,
     Blocked(Block),
+    Shed(Duration),
 }
 
 impl CheckOutcome {
@@ -362,6 +381,7 @@ impl CheckOutcome {
                 Outcome::Undecided(error, ledger)
             }
             Ruling::Refused(Rejection::Blocked(how)) => Outcome::Blocked(how),
+            Ruling::Refused(Rejection::Shed(wait)) => Outcome::Shed(wait),
             Ruling::Refused(Rejection::Unavailable(error)) => {
                 return Err(CheckError::Unavailable(error));
             }
@@ -371,10 +391,9 @@ impl CheckOutcome {
                 });
             }
         };
-        Ok(Self {
-            outcome,
-            enforced: !policy.shadow,
-        })
+        // A policy on trial refuses nothing; the limiter under pressure does.
+        let enforced = !policy.shadow || matches!(outcome, Outcome::Shed(_));
+        Ok(Self { outcome, enforced })
     }
 
     /// True if the work may go on: every quota of the policy had room (for a [probe](Check::probe): has), the policy is on trial,
@@ -387,18 +406,20 @@ impl CheckOutcome {
                 // A probe is never refused as a whole, so its verdicts are looked at.
                 Outcome::Decided { verdicts, .. } => !verdicts.iter().any(Verdict::is_denied),
                 Outcome::Undecided(..) | Outcome::Unlimited => true,
-                Outcome::Blocked(_) => false,
+                Outcome::Blocked(_) | Outcome::Shed(_) => false,
             }
     }
 
     /// The time until a denied check would pass, if no other request arrives. `None` if it is [allowed](Self::is_allowed) now, if
-    /// others hold what it needs, so that the time is unknown, or if it can never pass, like a [blocked](Self::blocked) one. The
+    /// others hold what it needs, so that the time is unknown, or if it can never pass, like a [blocked](Self::blocked) one. For one
+    /// that is [shed](Self::is_shed) it is what the operator states, without jitter. The
     /// [verdicts](Self::verdicts) say what a policy on trial would have decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
             // Of a probe, too: all verdicts are the policy's own.
             Outcome::Decided { verdicts, .. } if self.enforced => longest_wait(verdicts),
+            Outcome::Shed(wait) => Some(*wait),
             _ => None,
         }
     }
@@ -446,7 +467,7 @@ impl CheckOutcome {
 
     /// One verdict for each quota of the policy, in their order, as the [class](Check::class) sees it, and then that of its
     /// [ban](crate::Policy::ban). Empty if nothing was decided: the backend failed, or the
-    /// policy's lists or tiers leave nothing to be decided.
+    /// policy's lists or tiers leave nothing to be decided, or the check was [shed](Self::is_shed).
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         match &self.outcome {
@@ -471,6 +492,32 @@ impl CheckOutcome {
             Outcome::Blocked(how) => Some(how),
             _ => None,
         }
+    }
+
+    /// True if nothing was asked, because the process is under pressure and [sheds](crate::LimiterBuilder::shed) the class of the
+    /// check.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, PressureGauge, Quota, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let queue = PressureGauge::new();
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("mail", Quota::per_hour(10)))
+    ///     .classes(["critical", "normal"], key::Header::new("x-class"))
+    ///     .shed(&queue, [("normal", 0.9)])
+    ///     .build()?;
+    /// queue.set(0.95);
+    ///
+    /// let refused = limiter.check("mail", "alice").await?;
+    /// assert!(refused.is_shed() && !refused.is_allowed());
+    /// let receipt = limiter.check("mail", "alice").class("critical").await?;
+    /// assert!(receipt.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_shed(&self) -> bool {
+        matches!(self.outcome, Outcome::Shed(_))
     }
 
     /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`] and [`Limiter::debit`]. The receipt of

@@ -38,9 +38,20 @@ impl Limiter {
         })
     }
 
-    /// The policies that cover the messages of a call, the budgets that they spend, and how much of them.
+    /// The policies that cover the messages of a call, the budgets that they spend, and how much of them. A call is refused under
+    /// pressure, unless a layer of the limiter further out has let it in.
     #[doc(hidden)]
-    pub fn plan_messages(&self, call: &RequestView<'_>) -> Result<Planning, Rejection> {
+    pub fn plan_messages(
+        &self,
+        call: &RequestView<'_>,
+        is_let_in: bool,
+    ) -> Result<Planning, Rejection> {
+        if !is_let_in
+            && self.is_shedding()
+            && let Some(refused) = self.shed(call)
+        {
+            return Err(refused);
+        }
         let (policies, terms) = (self.snapshot(), &self.0.terms);
         policies.messages.watch(call, terms, &policies.proxies);
         let planned = policies.messages.plan(call, terms, &self.0.observers);

@@ -116,6 +116,9 @@ pub enum Cause {
     Unidentified,
     /// The caller's tier or quota is not known, and the policy refuses the request.
     TierUnknown,
+    /// The process is under pressure, and the limiter [refuses](crate::LimiterBuilder::shed) requests of this
+    /// [class](Event::class). No policy was asked, so that [`Event::policy`] is empty.
+    Shed,
     /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
     /// how full the budget is then.
     Settled,
@@ -127,7 +130,7 @@ pub enum Cause {
 }
 
 impl<'a> Event<'a> {
-    /// The policy's name.
+    /// The policy's name; empty if a request was refused before any policy was asked.
     #[must_use]
     pub fn policy(&self) -> &'a str {
         self.policy
@@ -140,6 +143,7 @@ impl<'a> Event<'a> {
     }
 
     /// The [class](crate::Policy::keep_for) of the request, if the event is about a quota and the request has a class of its policy.
+    /// For a request that is [shed](Cause::Shed), the class of the [limiter](crate::LimiterBuilder::classes).
     ///
     /// ```
     /// use tollgate::Event;
@@ -257,6 +261,21 @@ impl Observers {
                 verdict: None,
                 is_enforced: !policy.shadow,
                 cause,
+            });
+        }
+    }
+
+    /// A request of a class that is refused under pressure.
+    pub(super) fn shed(&self, class: &str, is_enforced: bool) {
+        if self.listen() {
+            self.tell(&Event {
+                policy: "",
+                quota: None,
+                class: Some(class),
+                key: None,
+                verdict: None,
+                is_enforced,
+                cause: Cause::Shed,
             });
         }
     }

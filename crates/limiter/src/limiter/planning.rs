@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tollgate_core::BackendError;
 
@@ -26,6 +27,8 @@ pub enum Rejection {
     TierUnknown,
     /// The backend failed, and a policy refuses then.
     Unavailable(BackendError),
+    /// The process is under pressure, and refuses requests of this class. The wait is the one that the operator states.
+    Shed(Duration),
 }
 
 /// A plan that is ready, or one that waits for an answer.

@@ -23,6 +23,7 @@ mod routes;
 mod serving;
 #[cfg(feature = "axum")]
 mod shared;
+mod shedding;
 #[cfg(feature = "tls")]
 mod tls;
 mod waiting;

@@ -35,7 +35,8 @@ fn details(refusal: &Refusal<'_>, domain: &str) -> ErrorDetails {
     if let RefusalReason::QuotaExceeded = refusal.reason() {
         details.set_quota_failure(violations(refusal));
     }
-    if let RefusalReason::QuotaExceeded | RefusalReason::Banned(_) = refusal.reason()
+    if let RefusalReason::QuotaExceeded | RefusalReason::Banned(_) | RefusalReason::Shed(_) =
+        refusal.reason()
         && let Some(wait) = refusal.retry_after()
     {
         details.set_retry_info(Some(wait));
@@ -51,6 +52,7 @@ fn reason(reason: RefusalReason<'_>) -> &'static str {
         RefusalReason::Unidentified(_) => "CALLER_UNIDENTIFIED",
         RefusalReason::Blocked(_) => "CALLER_BLOCKED",
         RefusalReason::Banned(_) => "CALLER_BANNED",
+        RefusalReason::Shed(_) => "SERVER_UNDER_PRESSURE",
     }
 }
 

@@ -16,15 +16,15 @@ pub(super) fn pushback(refusal: &Refusal<'_>) -> Option<HeaderValue> {
     match refusal.reason() {
         RefusalReason::QuotaExceeded if refusal.never_passes() => Some(NEVER),
         RefusalReason::Banned(Block::Forbidden) => Some(NEVER),
-        RefusalReason::QuotaExceeded | RefusalReason::Banned(Block::TooManyRequests) => {
-            refusal.retry_after().map(|wait| {
-                if refusal.has_jitter() {
-                    value(wait)
-                } else {
-                    value(Jitter::from(Share::one_in(10)).draw().lengthen(wait))
-                }
-            })
-        }
+        RefusalReason::QuotaExceeded
+        | RefusalReason::Banned(Block::TooManyRequests)
+        | RefusalReason::Shed(_) => refusal.retry_after().map(|wait| {
+            if refusal.has_jitter() {
+                value(wait)
+            } else {
+                value(Jitter::from(Share::one_in(10)).draw().lengthen(wait))
+            }
+        }),
         RefusalReason::Undecided => None,
         RefusalReason::Unidentified(_) | RefusalReason::Blocked(_) => Some(NEVER),
     }

@@ -74,6 +74,9 @@ impl GrpcStatus {
                 GrpcCode::Unavailable,
                 "the rate limiter cannot decide at the moment",
             ),
+            RefusalReason::Shed(_) => {
+                Self::new(GrpcCode::Unavailable, "the server is under pressure")
+            }
             RefusalReason::Blocked(Block::Forbidden) => {
                 Self::new(GrpcCode::PermissionDenied, "the caller is blocked")
             }

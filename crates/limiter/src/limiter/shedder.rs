@@ -1,0 +1,252 @@
+//! The gate that refuses the unimportant under pressure, before anything else is asked.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Limiter, Rejection};
+use crate::key::Source;
+use crate::policy::Rank;
+use crate::pressure::{Follower, Level};
+use crate::{Pressure, RequestView};
+
+/// The classes of a limiter, and the gate that its signal moves.
+pub(super) struct Shedder {
+    /// The extractor that names the class of a request.
+    source: Source,
+    gate: Arc<Gate>,
+    retry_after: Duration,
+    /// It keeps the signal alive.
+    _pressure: Option<Pressure>,
+}
+
+/// The levels at which a class is refused, and let in again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Threshold {
+    at: Level,
+    /// It is let in again below this one.
+    end: Level,
+}
+
+impl Threshold {
+    pub(super) fn new(at: Level, margin: Level) -> Self {
+        Self {
+            at,
+            end: at.less(margin),
+        }
+    }
+
+    pub(super) fn at(self) -> Level {
+        self.at
+    }
+}
+
+/// The classes that are let in at present.
+struct Gate {
+    /// The names of the classes, the most important first.
+    names: Box<[Box<str>]>,
+    /// Nothing for a class that is never refused. They fall with the importance of their classes.
+    thresholds: Box<[Option<Threshold>]>,
+    /// Classes of a lower rank are let in. The signal sets it, and a request only reads it.
+    let_in: AtomicU8,
+    is_shadow: bool,
+    log: Mutex<Log>,
+}
+
+impl Shedder {
+    pub(super) fn new(
+        names: Vec<String>,
+        source: Source,
+        thresholds: Vec<Option<Threshold>>,
+        retry_after: Duration,
+        is_shadow: bool,
+    ) -> Self {
+        Self {
+            source,
+            gate: Arc::new(Gate {
+                names: names.into_iter().map(Into::into).collect(),
+                thresholds: thresholds.into(),
+                let_in: AtomicU8::new(ALL),
+                is_shadow,
+                log: Mutex::default(),
+            }),
+            retry_after,
+            _pressure: None,
+        }
+    }
+
+    pub(super) fn following(mut self, pressure: Pressure) -> Self {
+        pressure.tell(&self.gate);
+        self._pressure = Some(pressure);
+        self
+    }
+
+    /// True if no class is refused at present.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.gate.let_in() == ALL
+    }
+
+    /// The class of a request. One that names none, an unknown one or two has the last: nobody gains by it.
+    fn class_of(&self, request: &RequestView<'_>) -> Rank {
+        let found = self.source.extract(request).ok();
+        let known = found.and_then(|name| self.class_named(name.text()?));
+        known.unwrap_or(self.least())
+    }
+
+    fn class_named(&self, name: &str) -> Option<Rank> {
+        let mut names = self.gate.names.iter();
+        names.position(|known| **known == *name).map(rank)
+    }
+
+    fn least(&self) -> Rank {
+        rank(self.gate.names.len().saturating_sub(1))
+    }
+
+    fn name(&self, class: Rank) -> &str {
+        self.gate
+            .names
+            .get(usize::from(class))
+            .map_or("", |name| name)
+    }
+}
+
+/// The rank below which all classes are. A limiter has at most 64.
+const ALL: Rank = Rank::MAX;
+
+fn rank(place: usize) -> Rank {
+    Rank::try_from(place).unwrap_or(Rank::MAX)
+}
+
+impl Gate {
+    #[inline]
+    fn let_in(&self) -> Rank {
+        self.let_in.load(Ordering::Relaxed)
+    }
+}
+
+impl Follower for Gate {
+    fn hear(&self, level: Level) {
+        let before = self.let_in();
+        let is_let_in = |(place, threshold): &(usize, &Option<Threshold>)| match threshold {
+            None => true,
+            Some(threshold) if rank(*place) < before => level < threshold.at,
+            Some(threshold) => level < threshold.end,
+        };
+        // Thresholds fall with the importance, so that those behind the first that is refused are refused as well.
+        let let_in = self.thresholds.iter().enumerate().take_while(is_let_in);
+        let let_in = match let_in.count() {
+            all if all == self.thresholds.len() => ALL,
+            some => rank(some),
+        };
+        self.let_in.store(let_in, Ordering::Relaxed);
+        if (before == ALL) != (let_in == ALL) {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.turned(let_in == ALL, level, self.is_shadow);
+        }
+    }
+}
+
+/// The lines about the gate in the log. A signal that swings is no reason to fill a disk.
+#[derive(Debug, Default)]
+struct Log {
+    told_at: Option<Instant>,
+    /// True if the log knows that requests are refused.
+    is_told: bool,
+}
+
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+impl Log {
+    #[cold]
+    fn turned(&mut self, is_open: bool, level: Level, shadow: bool) {
+        if is_open {
+            if self.is_told {
+                self.is_told = false;
+                tracing::info!(
+                    level = level.part(),
+                    shadow,
+                    "the pressure has fallen: all classes of requests are let in again"
+                );
+            }
+        } else if self.told_at.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
+            self.told_at = Some(Instant::now());
+            self.is_told = true;
+            tracing::warn!(
+                level = level.part(),
+                shadow,
+                "under pressure: requests of the least important class are refused"
+            );
+        }
+    }
+}
+
+/// Shedding.
+impl Limiter {
+    /// True if the limiter [refuses](crate::LimiterBuilder::shed) some class of requests at present, or would if that were not on
+    /// trial.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// // For metrics, and for work that can be put off.
+    /// let limiter = Limiter::from(Quota::per_second(10));
+    /// assert!(!limiter.is_shedding());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn is_shedding(&self) -> bool {
+        let shedder = self.0.shedder.as_ref();
+        shedder.is_some_and(|shedder| !shedder.is_open())
+    }
+
+    /// True if the class of a request is found in a part that a gRPC interceptor does not see.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn class_needs_whole_request(&self) -> bool {
+        let shedder = self.0.shedder.as_ref();
+        shedder.is_some_and(|shedder| shedder.source.needs_whole_request())
+    }
+
+    /// Refuses a request whose class is refused at present. It must be asked before anything else is.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shed(&self, request: &RequestView<'_>) -> Option<Rejection> {
+        let shedder = self.0.shedder.as_ref()?;
+        self.shed_class(shedder.class_of(request), true)
+    }
+
+    /// Refuses a request or a check of this class, if it is refused at present. A probe is answered so, and counts as nothing.
+    pub(super) fn shed_class(&self, class: Rank, is_work: bool) -> Option<Rejection> {
+        let shedder = self.0.shedder.as_ref()?;
+        if class < shedder.gate.let_in() {
+            return None;
+        }
+        let is_shadow = shedder.gate.is_shadow;
+        let is_enforced = is_work && !is_shadow;
+        self.0.observers.shed(shedder.name(class), is_enforced);
+        (!is_shadow).then_some(Rejection::Shed(shedder.retry_after))
+    }
+
+    /// The class of this name, for checks.
+    pub(super) fn class_named(&self, name: &str) -> Option<Rank> {
+        self.0.shedder.as_ref()?.class_named(name)
+    }
+
+    /// The class of a check that names none.
+    pub(super) fn least_class(&self) -> Rank {
+        self.0.shedder.as_ref().map_or(0, Shedder::least)
+    }
+}
+
+impl fmt::Debug for Shedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shedder")
+            .field("classes", &self.gate.names)
+            .field("thresholds", &self.gate.thresholds)
+            .field("retry_after", &self.retry_after)
+            .field("is_shadow", &self.gate.is_shadow)
+            .finish_non_exhaustive()
+    }
+}
