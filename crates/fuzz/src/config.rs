@@ -1,7 +1,9 @@
 //! Policies and limiters as plain data.
 
+use std::time::Duration;
+
 use tollgate::config::{LimiterConfig, Registry};
-use tollgate::{LimiterBuilder, Tiers};
+use tollgate::{Key, LimiterBuilder, Quota, QuotaLookup, Tiers};
 
 /// A configuration that can be read is written in a form that reads back equal. It builds a limiter, or the error names the
 /// wrong policy.
@@ -38,5 +40,11 @@ fn registry() -> Registry {
         .register_condition("always", |_| true)
         .register_cost("two", |_| 2)
         .register_tiers("plan", Tiers::by(|_, _| Some("gold")))
+        .register_quotas(
+            "rows",
+            QuotaLookup::new(Duration::from_secs(60), async |_: Key| {
+                Ok::<_, String>(Quota::per_minute(250))
+            }),
+        )
         .register_count_if("failed", |response| response.status() == 401)
 }

@@ -438,6 +438,49 @@ async fn classes_a_ban_and_the_cost_hold_as_they_do_for_the_own_quotas() {
 }
 
 #[tokio::test]
+async fn a_response_corrects_the_charge_of_a_stated_quota() {
+    let database = Database::default().with("4711", "2/h sliding-log");
+    let policy = with_own(Quota::per_hour(9)).count_if(|response| response.status() == 401);
+    let (limiter, _) = limiter(policy.quota_by_async(database.remembered_for(MINUTE)));
+    let fails = Router::new().route("/", get(async || http::StatusCode::UNAUTHORIZED));
+    let fails = Served::new(fails.layer(RateLimitLayer::new(&limiter))).await;
+
+    assert_eq!(statuses(serve(&limiter).await, "4711").await, [200; 5]);
+    assert_eq!(statuses(fails, "4711").await, [401, 401, 429]);
+}
+
+#[cfg(feature = "macros")]
+#[tokio::test]
+async fn an_annotation_that_names_the_policy_charges_the_stated_quota() {
+    #[tollgate::rate_limit(policy = "api")]
+    async fn once() -> &'static str {
+        "fine"
+    }
+
+    #[tollgate::rate_limit(policy = "api", cost = 2)]
+    async fn twice() -> &'static str {
+        "fine"
+    }
+
+    // given customers with four and with five an hour
+    let database = Database::default()
+        .with("four", Quota::per_hour(4))
+        .with("five", Quota::per_hour(5));
+    let policy = api()
+        .on_demand()
+        .quota_by_async(database.remembered_for(MINUTE));
+    let (limiter, _) = limiter(policy);
+    let router = |handler| Router::new().route("/", handler);
+    let layer = RateLimitLayer::new(&limiter);
+    let once = Served::new(router(get(once)).layer(layer.clone())).await;
+    let twice = Served::new(router(get(twice)).layer(layer)).await;
+
+    assert_eq!(statuses(once, "four").await, [200, 200, 200, 200, 429]);
+    assert_eq!(statuses(twice, "five").await, [200, 200, 429]);
+    assert_eq!(statuses(once, "five").await, [200, 429]);
+}
+
+#[tokio::test]
 async fn on_trial_the_stated_quota_is_decided_and_keeps_nobody_out() {
     let database = Database::default()
         .with("4711", Quota::per_hour(1))

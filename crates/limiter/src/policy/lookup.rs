@@ -176,6 +176,8 @@ impl Policy {
     /// ```
     ///
     /// Cost, classes, ban and all other rules of the policy hold as they do for its own quotas. The last lookup on a policy counts.
+    /// Each limiter remembers for itself, and anew after its policies were [replaced](crate::Limiter::replace).
+    ///
     /// The limiter is not built if the policy has [tiers](Self::tiers) as well, or limits on [how many at once](crate::Concurrent), or
     /// quotas under which requests [wait](Quota::wait_up_to): a policy of its own, beside this one, has them.
     #[must_use]
