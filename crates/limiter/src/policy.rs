@@ -25,7 +25,7 @@ use std::time::Duration;
 use tollgate_core::{Capabilities, Capability};
 
 use self::asked::Asked;
-pub(crate) use self::asked::{Entitlement, FoundEntitlement, NotKnown};
+pub(crate) use self::asked::{Entitlement, FoundEntitlement, NotKnown, Tier};
 use self::ban::PolicyBan;
 use self::classes::Classes;
 use self::conditions::Conditions;

@@ -12,7 +12,7 @@ use super::observer::{Cause, Observers};
 use super::plan::{Demand, Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{Entitlement, FoundEntitlement, Listing, NotKnown};
+use crate::policy::{Entitlement, FoundEntitlement, Listing, NotKnown, Tier};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RequestView};
 
@@ -209,6 +209,9 @@ fn with_payer(
             }
         }
     }
+    if policy.has_own_quotas_alone() {
+        return with_tier(policy, None, key, demand, observers);
+    }
     match policy.entitlement_of(&key, request) {
         FoundEntitlement::Now(found) => with_entitlement(policy, &found, key, demand, observers),
         later @ FoundEntitlement::Later(_) => {
@@ -238,6 +241,17 @@ fn with_entitlement(
             return Err(Rejection::TierUnknown);
         }
     };
+    with_tier(policy, tier, key, demand, observers)
+}
+
+#[inline]
+fn with_tier(
+    policy: &Arc<Policy>,
+    tier: Tier,
+    key: Key,
+    demand: Demand,
+    observers: &Observers,
+) -> Result<Finding, Rejection> {
     if policy.refuses(tier) {
         observers.untouched(policy, Some(&key), Cause::Blocked);
         return Err(Rejection::Blocked(Block::Forbidden));

@@ -249,8 +249,13 @@ impl Policy {
         }
     }
 
-    /// The quotas that hold for an identity.
+    /// True if its own quotas hold for every identity: the usual policy, for which nothing has to be found.
     #[inline]
+    pub(crate) fn has_own_quotas_alone(&self) -> bool {
+        self.tiers.is_none() && self.asked.is_none()
+    }
+
+    /// The quotas that hold for an identity.
     pub(crate) fn entitlement_of(
         self: &Arc<Self>,
         key: &Key,
