@@ -373,6 +373,21 @@ mod tests {
     }
 
     #[test]
+    fn a_debit_is_as_many_strikes_and_a_ban_in_force_hears_none() {
+        let mut state = State::default();
+        RULE.debit(&mut state, NOW, 1);
+        assert_eq!(RULE.budget(&state, NOW).remaining, 2);
+        RULE.debit(&mut state, NOW, 2);
+        RULE.debit(&mut state, NOW + MINUTE, 3);
+        let budget = RULE.budget(&state, NOW + MINUTE);
+        assert_eq!((budget.remaining, budget.reset_after_us), (0, 14 * MINUTE));
+        let ends = NOW + 15 * MINUTE;
+        assert!(is_banned(&RULE, &mut state, ends - 1));
+        assert!(!is_banned(&RULE, &mut state, ends));
+        assert_eq!(RULE.budget(&state, ends).remaining, 3);
+    }
+
+    #[test]
     fn a_clock_that_steps_back_lengthens_a_ban_by_its_own_length_and_no_more() {
         let mut state = State::default();
         banned_at(&RULE, &mut state, NOW);

@@ -242,13 +242,31 @@ fn ban_left_there(random: &mut Random) -> Option<Vec<u8>> {
     Some(state)
 }
 
+/// The time in which a full budget drains, and the tag of its states.
+fn drain(quota: &Quota) -> (u64, u8) {
+    let period = u64::try_from(quota.period().as_micros()).unwrap();
+    let full = quota.capacity() * period / quota.limit();
+    (full, 128 + u8::try_from(full.ilog2()).unwrap())
+}
+
+/// The state of a budget, perhaps with a rest and its mark.
+fn budget_state(tag: u8, at: u64, rest: Option<(u32, u16)>) -> Vec<u8> {
+    let mut state = vec![tag];
+    state.extend((at as f64).to_le_bytes());
+    if let Some((rest, mark)) = rest {
+        state.extend(rest.to_le_bytes());
+        state.extend(mark.to_le_bytes());
+        state.push(0);
+    }
+    state
+}
+
 fn budget_left_there(random: &mut Random, quota: &Quota) -> Option<Vec<u8>> {
     if random.below(4) == 0 {
         return None;
     }
     let period = u64::try_from(quota.period().as_micros()).unwrap();
-    let full = quota.capacity() * period / quota.limit();
-    let tag = 128 + u8::try_from(full.ilog2()).unwrap();
+    let (full, tag) = drain(quota);
     let cell = 1 << (u32::from(tag) - 128).max(10);
     let mut at = NOW - random.below(3) + random.below(full + 3);
     match random.below(8) {
@@ -324,6 +342,68 @@ fn a_call_of_budgets_and_their_bans_is_decided_as_by_the_general_path() {
     }
 }
 
+/// A call with another verb behind such requests: no path answers before it is done.
+#[test]
+fn what_stands_behind_requests_with_bans_in_a_call_is_done() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Bans);
+    let ban = bans()[0];
+    for asked in [&[0][..], &[0, 1], &[0, 0]] {
+        let over = Some(ban_state(0, [0.0, 0.0, (NOW + 5_000) as f64], &[]));
+        let guarded = |by: &usize| Guarded::usual(quotas()[3], ban, *by);
+        let mut requests: Vec<_> = asked.iter().map(|by| guarded(by).request()).collect();
+        requests.push(Request {
+            work: Work::Reset(Scope::of("guarded", 0, &ban)),
+            names: [KEYS[1].into()].into_iter().collect(),
+            owed: None,
+        });
+
+        let left = world.left_by_guarded(&[None, over.clone(), None, over], &requests, 0);
+
+        assert_eq!(left.1[1], None, "{asked:?}");
+        assert!(left.1[0].is_some(), "{asked:?}");
+    }
+}
+
+/// In place or whole, short or with a rest: the comparison holds each state to the expiry that it has to have.
+#[test]
+fn a_budget_beside_a_ban_ends_when_it_has_to_wherever_it_stood_in_its_cell() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, seed(), Calls::Bans);
+    // The clock stands at the beginning of a cell.
+    assert_eq!(NOW % 1_024, 0);
+    let whole = Quota::new(1, us(1)).burst(2_000);
+    let halves = Quota::new(2, us(3)).burst(1_300);
+    for quota in [whole, halves] {
+        for cost in [1, 2, 340, 341, 342, 511, 512, 513] {
+            for into in [0, 1, 510, 511, 512, 513, 1_021, 1_022, 1_023] {
+                for rest in [None, Some((0, 2)), Some((1, 2))] {
+                    // given
+                    let state = Some(budget_state(138, NOW + into, rest));
+                    let states = [state.clone(), None, state, None];
+                    for asked in [&[0][..], &[0, 1], &[0, 0]] {
+                        let guarded = |by: &usize| Guarded {
+                            costs: [cost, 0],
+                            ..Guarded::usual(quota, bans()[0], *by)
+                        };
+                        let mut requests: Vec<_> =
+                            asked.iter().map(|by| guarded(by).request()).collect();
+
+                        // when
+                        let own = world.left_by_guarded(&states, &requests, asked.len());
+                        requests.push(probe());
+                        let general = world.left_by_guarded(&states, &requests, asked.len());
+
+                        // then
+                        let what = format!("{quota}, {cost} for {asked:?} at {into}, {rest:?}");
+                        assert_eq!(own, general, "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Times out of the ordinary, in each place of a ban's state: no path reads one that the others refuse.
 #[test]
 fn a_time_that_is_none_makes_no_state_of_a_ban_to_any_path() {
@@ -391,8 +471,25 @@ fn a_value_of_another_type_where_a_ban_would_be_stands_as_it_was_and_passes_nobo
     let mut world = World::new(&server, seed(), Calls::Bans);
     for quota in quotas() {
         for key in &KEYS[..2] {
-            for callers in [&[0][..], &[0, 1], &[0, 0]] {
-                world.prepare(&[const { None }; 4]);
+            for (callers, is_new) in [
+                (&[0][..], true),
+                (&[0, 1], true),
+                (&[0, 0], true),
+                (&[0], false),
+                (&[0, 0], false),
+            ] {
+                // Beside missing states, or as the only one that seems to be missing.
+                let budget = budget_state(drain(&quota).1, NOW, None);
+                let over = ban_state(0, [0.0, 0.0, (NOW + 5_000) as f64], &[]);
+                let states = [
+                    Some(budget.clone()),
+                    Some(over.clone()),
+                    Some(budget),
+                    Some(over),
+                ];
+                let states = if is_new { [const { None }; 4] } else { states };
+                world.prepare(&states);
+                redis::cmd("DEL").arg(key).exec(&mut world.redis).unwrap();
                 let mut push = redis::cmd("RPUSH");
                 push.arg(key).arg("a").exec(&mut world.redis).unwrap();
                 let guarded = |caller: &usize| Guarded::usual(quota, bans()[0], *caller);

@@ -110,6 +110,11 @@ fn families_with_bans() -> Vec<Vec<Quota>> {
         after(2, 900, 800).doubling_to(us(3_000)).extending().into(),
         doubling.try_imposed(us(1_000)).unwrap().into(),
         Quota::from(doubling).unheard(),
+        doubling.forgiven_after(us(1)).into(),
+        { doubling.forgiven_after(us(1)) }
+            .try_imposed(us(3_000))
+            .unwrap()
+            .into(),
     ];
     let log = Quota::new(2, us(500)).using(Algorithm::SlidingLog);
     vec![
