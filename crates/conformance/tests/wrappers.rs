@@ -58,6 +58,10 @@ impl<B: Backend> Backend for Counting<B> {
         self.inner.reset(scope, key)
     }
 
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        self.inner.assume(charge)
+    }
+
     fn place(&self) -> Option<String> {
         self.inner.place()
     }
@@ -151,6 +155,10 @@ impl<B: Backend> Backend for Denials<B> {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.forget(scope, key);
         self.inner.reset(scope, key)
+    }
+
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        self.inner.assume(charge)
     }
 
     fn place(&self) -> Option<String> {

@@ -49,7 +49,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no ban: see [`try_after`](Self::try_after).
+    /// While it is built, if the result is invalid: see [`try_after`](Self::try_after).
     #[must_use]
     #[track_caller]
     pub const fn after(strikes: u64, within: Duration) -> Self {
@@ -136,7 +136,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no ban: see [`try_lasting`](Self::try_lasting).
+    /// While it is built, if the result is invalid: see [`try_lasting`](Self::try_lasting).
     #[must_use]
     #[track_caller]
     pub const fn lasting(self, length: Duration) -> Self {
@@ -173,7 +173,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no ban: see [`try_doubling_to`](Self::try_doubling_to).
+    /// While it is built, if the result is invalid: see [`try_doubling_to`](Self::try_doubling_to).
     #[must_use]
     #[track_caller]
     pub const fn doubling_to(self, most: Duration) -> Self {
@@ -214,7 +214,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no time: see [`try_forgiven_after`](Self::try_forgiven_after).
+    /// While it is built, if the result is invalid: see [`try_forgiven_after`](Self::try_forgiven_after).
     #[must_use]
     #[track_caller]
     pub const fn forgiven_after(self, quiet: Duration) -> Self {

@@ -126,7 +126,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no quota: see [`try_new`](Self::try_new).
+    /// While it is built, if the result is invalid: see [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
@@ -137,7 +137,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no quota: see [`try_burst`](Self::try_burst).
+    /// While it is built, if the result is invalid: see [`try_burst`](Self::try_burst).
     #[must_use]
     #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
@@ -148,7 +148,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no quota: see [`try_using`](Self::try_using).
+    /// While it is built, if the result is invalid: see [`try_using`](Self::try_using).
     #[must_use]
     #[track_caller]
     pub const fn using(self, algorithm: Algorithm) -> Self {
@@ -358,7 +358,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no quota: see [`try_wait_up_to`](Self::try_wait_up_to).
+    /// While it is built, if the result is invalid: see [`try_wait_up_to`](Self::try_wait_up_to).
     #[must_use]
     #[track_caller]
     pub const fn wait_up_to(self, wait: Duration) -> Self {
@@ -427,7 +427,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// While it is built, if that is no quota: see [`try_keeping`](Self::try_keeping).
+    /// While it is built, if the result is invalid: see [`try_keeping`](Self::try_keeping).
     #[must_use]
     #[track_caller]
     pub const fn keeping(self, kept: u64) -> Self {

@@ -319,6 +319,43 @@ async fn a_reset_by_another_process_keeps_the_turns_of_those_who_wait() {
     assert_eq!(next_waits(&one).await, 1);
     assert_eq!(intervals(second.await.unwrap()), 1);
     assert_eq!(intervals(third.await.unwrap()), 2);
+    // A burst and a line, and no more.
+    assert_eq!(other.pass_of(60).await, MOST - 2);
+    assert_eq!(one.pass_of(10).await, 0);
+}
+
+/// While one call is under way, those who come and those who leave gather behind it.
+#[tokio::test]
+async fn those_who_wait_and_those_who_leave_share_calls() {
+    const ALL: usize = 64;
+
+    let server = Standalone::start();
+    set_clock(&server, NOW_US);
+    let process = start(&server, "1/s burst 1 wait 100s").await;
+    assert!(process.acquire().await.is_allowed());
+    let before = calls(&server);
+
+    let limiter = &process.limiter;
+    let waiting: Vec<_> = { 0..ALL }
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { acquire(&limiter).await.waited() })
+        })
+        .collect();
+    until(|| process.backend.stats().requests == 1 + ALL as u64).await;
+    until(|| process.decided() == 1 + ALL).await;
+    let asked = calls(&server) - before;
+    for waits in &waiting {
+        waits.abort();
+    }
+    for waits in waiting {
+        assert!(waits.await.unwrap_err().is_cancelled());
+    }
+    until(|| process.backend.stats().requests == 1 + 2 * ALL as u64).await;
+
+    let left = calls(&server) - before - asked;
+    assert!(asked * 8 <= ALL as u64, "{asked} calls for {ALL} who wait");
+    assert!(left * 8 <= ALL as u64, "{left} calls for {ALL} who leave");
 }
 
 #[tokio::test]

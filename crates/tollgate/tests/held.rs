@@ -436,6 +436,29 @@ async fn an_annotation_and_a_route_hold_as_the_layer_does() {
     }
 }
 
+/// The layer has let the request in, and an annotation refuses it: its place is given back with the refusal, once.
+#[tokio::test]
+async fn a_request_that_an_annotation_refuses_gives_back_what_the_layer_holds() {
+    #[tollgate::rate_limit("1/hour", key = Global)]
+    async fn annotated() -> &'static str {
+        "let in"
+    }
+
+    let held = Held::two();
+    let app = Router::new().route("/", get(annotated)).layer(held.layer());
+    let address = serve(app).await;
+
+    for (expected, released) in [
+        (StatusCode::OK, 1),
+        (StatusCode::TOO_MANY_REQUESTS, 2),
+        (StatusCode::TOO_MANY_REQUESTS, 3),
+    ] {
+        assert_eq!(status(address, "/").await, expected);
+        held.comes_to(2).await;
+        assert_eq!(held.released(), released);
+    }
+}
+
 #[tokio::test]
 async fn a_lease_holds_for_longer_than_the_response() {
     let held = Held::two();

@@ -145,7 +145,13 @@ async fn what_no_quota_decides_is_heard_of_with_its_cause() {
             Block::Forbidden,
         ))
         .policy(policy("unidentified").on_missing(OnMissing::Deny))
-        .policy(policy("tiers").tiers(tiers))
+        .policy(policy("tiers").tiers(tiers.clone()))
+        .policy(
+            policy("trial")
+                .tiers(tiers)
+                .on_missing(OnMissing::Deny)
+                .shadow(),
+        )
         .policy(policy("preflights").exempt_preflights())
         .build()
         .unwrap();
@@ -187,6 +193,14 @@ async fn what_no_quota_decides_is_heard_of_with_its_cause() {
         assert_eq!(send(&limiter, request).await.as_u16(), status, "{name}");
         assert_eq!(ear.take(), [heard(name, cause, None)]);
     }
+    // and so is a policy on trial, which refuses nothing
+    for (request, name, cause) in [
+        (request("/trial", None), "trial", Cause::Unidentified),
+        (request("/trial", Some("bad")), "trial", Cause::Blocked),
+    ] {
+        assert_eq!(send(&limiter, request).await, 200);
+        assert_eq!(ear.take(), [heard(name, cause, None)]);
+    }
     let mut preflight = request("/preflights", None);
     *preflight.method_mut() = Method::OPTIONS;
     preflight
@@ -196,6 +210,20 @@ async fn what_no_quota_decides_is_heard_of_with_its_cause() {
     preflight.headers_mut().insert(asks, "GET".parse().unwrap());
     assert_eq!(send(&limiter, preflight).await, 200);
     assert_eq!(ear.take(), [heard("preflights", Cause::Exempt, None)]);
+}
+
+#[tokio::test]
+async fn a_caller_whose_tier_nobody_knows_is_heard_of() {
+    let ear = Ear::default();
+    let fails = |_: Key| async { Err::<Option<&str>, _>("the database is down") };
+    let tiers = Tiers::by_async(std::time::Duration::from_secs(60), fails)
+        .tier("paying", Quota::per_hour(9))
+        .on_unknown(tollgate::OnUnknown::Deny);
+    let policy = Policy::new("api", Quota::per_hour(1)).key(Global);
+    let limiter = ear.listening().policy(policy.tiers(tiers)).build().unwrap();
+
+    assert_eq!(send(&limiter, from("10.0.0.1")).await, 503);
+    assert_eq!(ear.take(), [heard("api", Cause::TierUnknown, None)]);
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ pub enum Ruling<'a> {
 pub enum PolicySet<'a> {
     /// Those of the limiter that cover it.
     Covering,
-    /// The same, for a request that a layer of the limiter further out has let in under the present pressure.
+    /// Those that cover it, where a layer of the limiter further out has let it in under the present pressure.
     CoveringAgain,
     /// Those of a handler or route, wherever the limiter has them from.
     Handler(&'a [Arc<Policy>]),

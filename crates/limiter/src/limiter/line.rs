@@ -35,7 +35,7 @@ impl Line {
     }
 }
 
-/// How often a request asks the backend.
+/// The number of times that a request asks the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
     Once,

@@ -166,11 +166,14 @@ fn with_key(
             // A key that is there but ambiguous never passes: a handler may read it.
             OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
             OnMissing::Pass => return Ok(Finding::Nothing),
-            // A policy on trial refuses nothing.
-            OnMissing::Deny if policy.shadow => return Ok(Finding::Nothing),
             OnMissing::Deny => {
                 observers.untouched(policy, None, Cause::Unidentified);
-                return Err(Rejection::Unidentified(missing));
+                // A policy on trial refuses nothing.
+                return if policy.shadow {
+                    Ok(Finding::Nothing)
+                } else {
+                    Err(Rejection::Unidentified(missing))
+                };
             }
         },
     };
@@ -252,9 +255,14 @@ fn with_tier(
     demand: Demand,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
-    if policy.refuses(tier) {
+    if policy.has_none(tier) {
         observers.untouched(policy, Some(&key), Cause::Blocked);
-        return Err(Rejection::Blocked(Block::Forbidden));
+        // A policy on trial refuses nothing.
+        return if policy.shadow {
+            Ok(Finding::Nothing)
+        } else {
+            Err(Rejection::Blocked(Block::Forbidden))
+        };
     }
     if policy.is_free(tier) {
         observers.untouched(policy, Some(&key), Cause::Exempt);

@@ -284,13 +284,12 @@ impl Policy {
         self.tiers.as_ref()?.grant(tier?)
     }
 
-    /// True if a limit of 0 refuses every request of a tier. A policy on trial refuses no request.
-    pub(crate) fn refuses(&self, tier: Tier) -> bool {
-        let has_none = match self.grant(tier) {
+    /// True if a tier has a limit of 0, which lets no request in.
+    pub(crate) fn has_none(&self, tier: Tier) -> bool {
+        match self.grant(tier) {
             Some(grant) => matches!(grant, Grant::Nothing),
             None => self.limits.is_empty(),
-        };
-        has_none && !self.shadow
+        }
     }
 
     /// True if no quota of a policy limits a tier.

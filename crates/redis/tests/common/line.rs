@@ -51,9 +51,14 @@ impl Process {
         acquire(&self.limiter).await
     }
 
+    /// The number of decisions that it has heard of.
+    pub(crate) fn decided(&self) -> usize {
+        self.decided.load(Ordering::SeqCst)
+    }
+
     /// A request that has been decided when this returns, and waits. It ends with the time that it waited.
     pub(crate) async fn one_waits(&self) -> JoinHandle<Duration> {
-        let before = self.decided.load(Ordering::SeqCst);
+        let before = self.decided();
         let limiter = self.limiter.clone();
         let waits = tokio::spawn(async move {
             let (asked_at, acquired) = (Instant::now(), acquire(&limiter).await);
@@ -61,7 +66,7 @@ impl Process {
             assert!(asked_at.elapsed() >= acquired.waited(), "before its turn");
             acquired.waited()
         });
-        until(|| self.decided.load(Ordering::SeqCst) > before).await;
+        until(|| self.decided() > before).await;
         waits
     }
 
