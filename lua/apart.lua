@@ -3,6 +3,8 @@
 -- main.lua before anything is written.
 if #ARGV == 1 and #ARGV[1] == 46 then
   local times, kind, us, latest, tag, denominator, more, latest_rest = unpack('<BI4ddBddd', ARGV[1])
+  -- A state may lie ahead by the largest debt, eight full drains.
+  local furthest = now + 8 * latest
   latest = latest + now
   local usual = kind == 0x10100 and us + more > 0
   local cell, total, values, ends, missing = cell_of(tag), 0, {}, nil, nil
@@ -22,7 +24,8 @@ if #ARGV == 1 and #ARGV[1] == 46 then
       missing = missing or {}
       missing[#missing + 1] = KEYS[i]
     end
-    if of ~= tag or left_by ~= mark or at > latest or at < 0 or at % 1 ~= 0 or rest >= denominator then
+    -- Another class or tier may have left the state. Then its tag differs.
+    if of ~= tag and (length ~= 9 or of < 128 or of > 176) or left_by ~= mark or at > furthest or at < 0 or at % 1 ~= 0 or rest >= denominator then
       usual = false
       break
     end
@@ -37,7 +40,7 @@ if #ARGV == 1 and #ARGV[1] == 46 then
           values[i] = pack('<dI4I3', to, to_rest, mark)
           at, to = length == 16 and at + 1 or 0, to + 1
         end
-        if not state or at - at % cell ~= to - to % cell then
+        if not state or of ~= tag or at - at % cell ~= to - to % cell then
           ends = ends or {}
           ends[i] = ('%d'):format((to - to % cell + cell) / 1000 + 1)
         end

@@ -27,6 +27,8 @@ const CALLS: u32 = 100;
 /// intervals.
 const PLENTY: Quota = Quota::per_day(86_400_000).burst(10_000_000);
 const LITTLE: Quota = Quota::per_day(1);
+/// One that nothing uses up, and one that the first rounds use up.
+const KEPT: [Quota; 2] = [PLENTY, Quota::per_day(10)];
 const ODD_PLENTY: Quota = Quota::per_day(999_983).burst(50_000);
 const ODD_LITTLE: Quota = Quota::new(7, Duration::from_secs(86_400)).burst(1);
 
@@ -36,10 +38,41 @@ struct Case {
     requests: u32,
     one_key: bool,
     shared: bool,
-    /// The case without a ban, if the policy has one: see [`BY_PLAIN`]. On the denied side the callers are banned.
-    plain: Option<&'static str>,
+    beside: Option<Beside>,
     quotas: [Quota; 2],
     bounds: [Option<u64>; 2],
+}
+
+/// A rule beside the quota, and the case without it.
+struct Beside {
+    rule: Rule,
+    plain: &'static str,
+    /// The most that a decision may cost, allowed and denied, by one without the rule.
+    times: [f64; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// On the denied side the callers are banned.
+    Ban,
+    /// A percentage of the budget is kept: every second round is by the important, and the others by all others.
+    Share(u64),
+}
+
+const fn ban(plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule: Rule::Ban,
+        plain,
+        times: [1.5, 1.2],
+    })
+}
+
+const fn share(percent: u64, plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule: Rule::Share(percent),
+        plain,
+        times: [1.05, 1.05],
+    })
 }
 
 const CASE: Case = Case {
@@ -47,7 +80,7 @@ const CASE: Case = Case {
     requests: 64,
     one_key: false,
     shared: false,
-    plain: None,
+    beside: None,
     quotas: [PLENTY, LITTLE],
     bounds: [None, None],
 };
@@ -95,19 +128,46 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "64 keys with a ban",
-        plain: Some("64 keys in a call"),
+        beside: ban("64 keys in a call"),
         ..CASE
     },
     Case {
         name: "64 for one hot key with a ban",
         one_key: true,
-        plain: Some("64 for one hot key"),
+        beside: ban("64 for one hot key"),
         ..CASE
     },
     Case {
         name: "alone, with a ban",
         requests: 1,
-        plain: Some("alone"),
+        beside: ban("alone"),
+        ..CASE
+    },
+    Case {
+        name: "64 keys with a share",
+        quotas: KEPT,
+        beside: share(10, "64 keys in a call"),
+        ..CASE
+    },
+    // A power of two lies between the full drains of the two classes, so that each finds a state with the other's tag.
+    Case {
+        name: "64 keys with a share, two tags",
+        quotas: KEPT,
+        beside: share(20, "64 keys in a call"),
+        ..CASE
+    },
+    Case {
+        name: "alone, with a share",
+        requests: 1,
+        quotas: KEPT,
+        beside: share(10, "alone"),
+        ..CASE
+    },
+    Case {
+        name: "alone, with a share, two tags",
+        requests: 1,
+        quotas: KEPT,
+        beside: share(20, "alone"),
         ..CASE
     },
     Case {
@@ -143,9 +203,6 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// The bounds of a decision with a ban, allowed and denied by it: so many decisions of the case without one.
-pub(crate) const BY_PLAIN: [f64; 2] = [1.5, 1.2];
-
 /// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They are no more than 2.2
 /// times a decision of the case of this name with ten holders, and four times with 1,024.
 const HELD: &[(&str, u32, bool)] = &[
@@ -178,7 +235,7 @@ pub(crate) fn run() -> Result<()> {
         let mut counted: Vec<(&str, [u64; 2])> = Vec::new();
         for (number, case) in CASES.iter().enumerate() {
             let (costs, calls) = bench.costs(number, case).await?;
-            let plain = case.plain.and_then(|plain| of_case(&counted, plain));
+            let plain = { case.beside.as_ref() }.and_then(|beside| of_case(&counted, beside.plain));
             let mut line = String::new();
             for (side, cost) in costs.iter().enumerate() {
                 let times = plain.map(|plain| *cost as f64 / plain[side] as f64);
@@ -223,9 +280,11 @@ fn of_case(counted: &[(&str, [u64; 2])], name: &str) -> Option<[u64; 2]> {
     found.map(|(_, costs)| *costs)
 }
 
-/// The case without a ban, if the policy of this one has one.
-pub(crate) fn plain(name: &str) -> Option<&'static str> {
-    CASES.iter().find(|case| case.name == name)?.plain
+/// The case without the rule that this one has beside its quota, and the most that the rule may cost, allowed and denied, by that.
+pub(crate) fn plain(name: &str) -> Option<(&'static str, [f64; 2])> {
+    let case = CASES.iter().find(|case| case.name == name)?;
+    let beside = case.beside.as_ref()?;
+    Some((beside.plain, beside.times))
 }
 
 /// The bound.
@@ -254,7 +313,7 @@ impl Bench {
             .connections(1)
             .connect()
             .await?;
-        let ahead = per_round(&server, &backend, &[]).await?.0;
+        let ahead = per_round(&server, &backend, &[Vec::new()]).await?.0;
         Ok(Self {
             server,
             backend,
@@ -303,26 +362,33 @@ impl Bench {
         let shared = Key::from("everybody");
         let ban = Quota::from(Ban::after(1, Duration::from_secs(86_400)));
         let ban_scope = Scope::of(policy, 0, &ban);
-        let charge = |scope, key| Charge {
-            scope,
-            quota,
-            key,
-            cost: 1,
-            mode: Mode::Enforce,
+        let rule = case.beside.as_ref().map(|beside| beside.rule);
+        let of_others = match rule {
+            Some(Rule::Share(percent)) => quota.keeping(quota.capacity() * percent / 100),
+            _ => *quota,
         };
-        let requests: Vec<Vec<_>> = (keys.iter().cycle().take(case.requests as usize))
-            .map(|key| {
+        let rounds = [quota, &of_others].map(|quota| {
+            let charge = |scope, key| Charge {
+                scope,
+                quota,
+                key,
+                cost: 1,
+                mode: Mode::Enforce,
+            };
+            let requests = keys.iter().cycle().take(case.requests as usize);
+            let requests = requests.map(|key| {
                 let own = charge(own, key);
                 let global = case.shared.then(|| charge(global, &shared));
-                let ban = case.plain.map(|_| Charge {
+                let ban = (rule == Some(Rule::Ban)).then(|| Charge {
                     quota: &ban,
                     cost: 0,
                     ..charge(ban_scope, key)
                 });
                 [own].into_iter().chain(global).chain(ban).collect()
-            })
-            .collect();
-        let (round, calls) = per_round(&self.server, &self.backend, &requests).await?;
+            });
+            requests.collect::<Vec<Vec<_>>>()
+        });
+        let (round, calls) = per_round(&self.server, &self.backend, &rounds).await?;
         if case.requests == 1 {
             return Ok((round, calls));
         }
@@ -433,14 +499,15 @@ fn held_by(others: usize) -> Result<Vec<u8>> {
     Ok(state)
 }
 
-/// The instructions and calls for these requests, made at once. A call without charges goes ahead of many of them.
+/// The instructions and calls of a round of requests that are made at once, one round after the other, in turn. A call without
+/// charges goes ahead of many requests.
 async fn per_round(
     server: &Server,
     backend: &RedisBackend,
-    requests: &[Vec<Charge<'_>>],
+    rounds: &[Vec<Vec<Charge<'_>>>],
 ) -> Result<(u64, u64)> {
     let mut counted = (0, 0);
-    for round in 0..WARM_UP + CALLS {
+    for (round, requests) in (0..WARM_UP + CALLS).zip(rounds.iter().cycle()) {
         if round == WARM_UP {
             counted = (server.instructions()?, backend.stats().calls);
         }

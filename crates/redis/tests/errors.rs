@@ -367,7 +367,7 @@ fn every_error_stands_in_the_table_of_what_to_do() {
         "cannot connect to Redis{}: {failure}",
         "the Redis backend's {name} {problem}",
         "an error without a code",
-        "keys are told by a byte",
+        "keys are told by a byte, and each ban has a weight",
         "unreadable, and nothing there, are two things",
     ];
     let page = include_str!("../../../docs/redis.md");

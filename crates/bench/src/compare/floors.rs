@@ -2,7 +2,7 @@
 
 use tollgate_bench::Scenario;
 
-use crate::redis_instructions::{BY_PLAIN, bounds, plain};
+use crate::redis_instructions::{bounds, plain};
 
 use super::report::{InFlight, OURS, Pace, Report, Threads};
 
@@ -146,7 +146,7 @@ fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
         }
     }
     for cost in &report.redis_costs {
-        let Some(without) = plain(&cost.case) else {
+        let Some((without, times)) = plain(&cost.case) else {
             continue;
         };
         let costs = &report.redis_costs;
@@ -156,7 +156,7 @@ fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
                 ("allowed", cost.allowed, without.allowed),
                 ("denied", cost.denied, without.denied),
             ];
-            let ratios = sides.into_iter().zip(BY_PLAIN);
+            let ratios = sides.into_iter().zip(times);
             ratios.map(|((side, cost_of, of_plain), most)| Floor {
                 what: format!("Redis, {}, {side}: times one without", cost.case),
                 measured: cost_of as f64 / of_plain as f64,
