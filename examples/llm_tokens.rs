@@ -30,8 +30,8 @@ fn model(prompt: &str) -> impl Stream<Item = Chunk> + use<> {
     tokio_stream::iter(chunks).throttle(Duration::from_millis(200))
 }
 
-/// Settles the tokens when it is dropped together with the stream: those of the usage, or, if the caller has gone before, those that
-/// were written until then.
+/// Settles the tokens when it is dropped together with the stream: those of the usage, or, if the caller has gone before, those
+/// that were written until then.
 struct Meter {
     status: RateLimitStatus,
     tokens: u64,

@@ -1,8 +1,8 @@
 //! How do I charge what a request has really cost?
 //!
 //! `cargo run --example real_cost`. What a request costs is unknown before it is answered. Each is charged a guess, so that
-//! simultaneous requests cannot overdraw the budget by far, and the charge is corrected. The example `llm_tokens` does it at the end
-//! of a stream.
+//! simultaneous requests cannot overdraw the budget by far, and the charge is corrected. The example `llm_tokens` does it at the
+//! end of a stream.
 
 use axum::extract::Path;
 use axum::{Router, routing::get};

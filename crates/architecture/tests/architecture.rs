@@ -1,6 +1,7 @@
 //! The crates of Tollgate have no circles among their modules, and depend on each other in one order.
 //!
-//! `ARCHITECTURE=tollgate cargo test -p tollgate-architecture` holds another crate as well: the name is that of a folder in `crates`.
+//! `ARCHITECTURE=tollgate cargo test -p tollgate-architecture` holds another crate as well: the name is that of a folder in
+//! `crates`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Doc comments name their subject first, counted over all sources.
+//! Doc comments name their subject first, counted over all sources. No comment is too wide, and no page speaks of nobody.
 //!
 //! `cargo test -p tollgate-architecture --test words -- --nocapture` prints the counts of each crate by first word.
 
@@ -22,6 +22,15 @@ const ONE_IN: usize = 20;
 
 /// Crates that are still above the bound, and do not count yet. A crate leaves the list for good.
 const NOT_YET: &[&str] = &[];
+
+/// The pages of documentation, beside those in `docs`.
+const PAGES: &[&str] = &["GUARANTEES.md", "README.md", "lua/README.md"];
+
+/// Words of which a page says better which caller, request or operator is meant.
+const OF_NO_SUBJECT: &[&str] = &["anybody", "nobody", "somebody", "whoever", "whom"];
+
+/// The columns that a comment may fill.
+const WIDTH: usize = 132;
 
 /// The folders with sources, from the root of the workspace.
 const FOLDERS: &[&str] = &["crates", "examples", "fuzz", "lua", "tests"];
@@ -188,6 +197,70 @@ fn fewer_than_one_doc_comment_in_twenty_hides_its_subject() {
         above_the_bound.is_empty() && held.is_within_the_bound(),
         "one doc comment in twenty, or more, begins with one of {HIDE_THE_SUBJECT:?}: {above_the_bound:#?}"
     );
+}
+
+/// The lines of comments that are wider than they may be. Tables, links and code cannot be wrapped.
+fn wide_comments(text: &str) -> Vec<&str> {
+    let mut is_code = false;
+    let lines = text.lines().filter(|line| {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            is_code = false;
+            return false;
+        };
+        let comment = comment.trim_start_matches(['/', '!']).trim_start();
+        is_code ^= comment.starts_with("```");
+        let is_one_piece = is_code || comment.starts_with(['|', '[']) || !comment.contains(' ');
+        line.chars().count() > WIDTH && !is_one_piece
+    });
+    lines.collect()
+}
+
+#[test]
+fn no_comment_is_wider_than_it_may_be() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut wide = Vec::new();
+    for folder in FOLDERS {
+        let mut files = Vec::new();
+        files_below(&root.join(folder), &mut files);
+        files.retain(|file| file.extension().is_some_and(|name| name == "rs"));
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let lines = wide_comments(&text).into_iter();
+            wide.extend(lines.map(|line| format!("{}: {line}", file.display())));
+        }
+    }
+
+    assert!(wide.is_empty(), "wider than {WIDTH} columns: {wide:#?}");
+    let long = "word ".repeat(30);
+    assert_eq!(
+        wide_comments(&format!("/// {long}\n/// | {long}|\nlet a = 1; // {long}")).len(),
+        1
+    );
+}
+
+#[test]
+fn no_page_hides_its_subject() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
+    files_below(&root.join("docs"), &mut pages);
+    pages.retain(|page| page.extension().is_some_and(|name| name == "md"));
+    assert!(pages.len() > 10, "{} were found", pages.len());
+
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap().to_lowercase();
+        // Names of tests stand between backticks.
+        let mut words = text
+            .split('`')
+            .step_by(2)
+            .flat_map(|prose| prose.split(|letter: char| !letter.is_alphabetic()));
+        let hiding = words.find(|word| OF_NO_SUBJECT.contains(word));
+        assert_eq!(
+            hiding,
+            None,
+            "{}: say which caller or request",
+            page.display()
+        );
+    }
 }
 
 #[test]

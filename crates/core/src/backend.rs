@@ -28,8 +28,8 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 ///
 /// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
 /// does not ask for [`assume`](Self::assume), [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have
-/// defaults: forward these as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand
-/// for charges that it was not asked about.
+/// defaults: forward these as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and
+/// [`Verdict::allowed`] stand for charges that it was not asked about.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

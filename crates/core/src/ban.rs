@@ -70,8 +70,8 @@ impl Ban {
     ///
     /// # Errors
     ///
-    /// If the strikes are not 1 to [`MAX_STRIKES`](crate::MAX_STRIKES), or if the time is zero, longer than [`MAX_PERIOD`], or not a whole number of
-    /// microseconds.
+    /// If the strikes are not 1 to [`MAX_STRIKES`](crate::MAX_STRIKES), or if the time is zero, longer than [`MAX_PERIOD`], or not
+    /// a whole number of microseconds.
     pub const fn try_after(strikes: u64, within: Duration) -> Result<Self, QuotaError> {
         if strikes == 0 || strikes > MAX_STRIKES {
             return Err(QuotaError::Strikes { strikes });

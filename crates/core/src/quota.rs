@@ -45,8 +45,8 @@ use crate::quota_error::QuotaError;
 ///
 /// # As text
 ///
-/// `LIMIT/PERIOD [burst N] [wait PERIOD] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with an
-/// optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
+/// `LIMIT/PERIOD [burst N] [wait PERIOD] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with
+/// an optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
 /// buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`, `1000/day fixed-window offset
 /// 6h`, `300/h rolling-window 60 buckets`. Everyday forms are read as well: `10 per minute`, `10 req/s`, `5 every 10 s`, in
 /// capitals or not. [`parse_all`](Self::parse_all) reads several.
@@ -256,14 +256,17 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If the burst is zero, beyond [`MAX_LIMIT`](crate::MAX_LIMIT), takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill or cannot be exact within
-    /// 2^53, or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window's budget is its limit.
+    /// If the burst is zero, beyond [`MAX_LIMIT`](crate::MAX_LIMIT), takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill or
+    /// cannot be exact within 2^53, or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window's budget is its limit.
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         match self.rule {
             Rule::Gcra(_) => {}
             Rule::Held(_) => return Err(QuotaError::NoPeriod),
             Rule::Ban(_) => return Err(QuotaError::QuotaOfBan),
-            _ => return Err(QuotaError::BurstOfWindow { burst }),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_) => return Err(QuotaError::BurstOfWindow { burst }),
         }
         self.with_burst(burst)
     }
@@ -272,7 +275,12 @@ impl Quota {
     const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
         let wait_us = match &self.rule {
             Rule::Gcra(rule) => rule.wait_us(),
-            _ => 0,
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Held(_)
+            | Rule::Ban(_) => 0,
         };
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
@@ -308,7 +316,10 @@ impl Quota {
                 ..self
             }),
             Rule::Ban(_) => Err(QuotaError::QuotaOfBan),
-            _ => Err(QuotaError::WaitOfWindow),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_) => Err(QuotaError::WaitOfWindow),
         }
     }
 
@@ -412,12 +423,17 @@ impl Quota {
                 rule: Rule::Gcra(rule.waiting_at_most(saturating_micros(most))),
                 ..self
             },
-            _ => self,
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Held(_)
+            | Rule::Ban(_) => self,
         }
     }
 
-    /// This quota as a caller sees it who leaves `kept` units to others: its budget is that much smaller, and everything else is the
-    /// same. Both quotas share their states, so that a charge under this one passes only if `kept` units are left after it.
+    /// This quota as a caller sees it who leaves `kept` units to others: its budget is that much smaller, and everything else is
+    /// the same. Both quotas share their states, so that a charge under this one passes only if `kept` units are left after it.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -460,7 +476,11 @@ impl Quota {
             Rule::Gcra(_) if self.waits() => return Err(QuotaError::KeptOfTurns),
             Rule::Gcra(_) => return self.with_burst(limit),
             Rule::Held(held) => Ok(Rule::Held(Held { limit, ..held })),
-            _ => rule(limit, self.period_us, self.algorithm()),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Ban(_) => rule(limit, self.period_us, self.algorithm()),
         };
         match rule {
             Ok(rule) => Ok(Self {
@@ -485,7 +505,11 @@ impl Quota {
         match &self.rule {
             Rule::Gcra(rule) => Duration::from_micros(rule.wait_us() as u64),
             Rule::Held(rule) => Duration::from_micros(rule.wait_us as u64),
-            _ => Duration::ZERO,
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Ban(_) => Duration::ZERO,
         }
     }
 
@@ -504,7 +528,11 @@ impl Quota {
         match &self.rule {
             Rule::Gcra(rule) => rule.waits(),
             Rule::Held(rule) => rule.wait_us > 0,
-            _ => false,
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Ban(_) => false,
         }
     }
 
@@ -515,7 +543,12 @@ impl Quota {
     pub const fn reach(&self) -> Option<(u8, u8)> {
         match &self.rule {
             Rule::Gcra(rule) => Some((rule.reach().exponent(), rule.reach().thirty_seconds())),
-            _ => None,
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Held(_)
+            | Rule::Ban(_) => None,
         }
     }
 

@@ -101,7 +101,8 @@ pub enum QuotaError {
         /// The units that a full budget holds.
         capacity: u64,
     },
-    /// Units cannot be kept for others where requests wait for their turn: all turns are one line, and a point in it has no classes.
+    /// Units cannot be kept for others where requests wait for their turn: all turns are one line, and a point in it has no
+    /// classes.
     KeptOfTurns,
     /// A limit on how many at once has no period, and no algorithm but its own: it is built by
     /// [`Concurrent`](crate::Concurrent).

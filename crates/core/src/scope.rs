@@ -33,7 +33,7 @@ use crate::{Quota, Unit};
 /// # Ok::<(), tollgate::ParseQuotaError>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Scope(&'static Numbered);
+pub struct Scope(&'static ScopeEntry);
 
 #[derive(PartialEq, Eq, Hash)]
 struct Name {
@@ -43,7 +43,7 @@ struct Name {
 }
 
 /// A name that was given out.
-struct Numbered {
+struct ScopeEntry {
     name: Name,
     number: u32,
 }
@@ -76,7 +76,7 @@ impl Names {
         }
         // Each takes memory for good, and the memory is full long before the numbers are used up.
         let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        let numbered: &'static Numbered = Box::leak(Box::new(Numbered { name, number }));
+        let numbered: &'static ScopeEntry = Box::leak(Box::new(ScopeEntry { name, number }));
         let scope = Scope(numbered);
         let (list, place) = list_and_place(number);
         let list = NUMBERED[list].get_or_init(|| {

@@ -47,8 +47,8 @@ impl RateLimitInterceptor {
     ///
     /// If the limiter cannot be built, or if a policy needs a part that an interceptor lacks: a route, a host, a key that is read
     /// from either or from a body, a closure that reads the request ([`when`](tollgate_limiter::Policy::when),
-    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), a class that is read from there, an async key, tiers that are asked for, or a charge for messages or by
-    /// the response.
+    /// [`cost_by`](tollgate_limiter::Policy::cost_by)), a class that is read from there, an async key, tiers that are asked for, or
+    /// a charge for messages or by the response.
     pub fn new(
         limiter: LimiterBuilder,
         backend: impl ImmediateBackend,

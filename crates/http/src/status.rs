@@ -229,8 +229,9 @@ impl RateLimitStatus {
         self.ledger().report().verdicts().to_vec()
     }
 
-    /// The time for which the request waited for its turn or for a place, because a quota lets it [wait](tollgate_core::Quota::wait_up_to). The
-    /// verdict of a policy on trial says for itself how long the request would have waited.
+    /// The time for which the request waited for its turn or for a place, because a quota lets it
+    /// [wait](tollgate_core::Quota::wait_up_to). The verdict of a policy on trial says for itself how long the request would have
+    /// waited.
     ///
     /// ```
     /// use tollgate::RateLimitStatus;

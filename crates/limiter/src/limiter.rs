@@ -128,8 +128,8 @@ impl Limiter {
     /// Decides like [`check`](Self::check), and waits for the turn of the identity if the policy's quotas
     /// [let it wait](Quota::wait_up_to): a worker that paces itself against a foreign API awaits this before each call.
     ///
-    /// [`up_to`](Acquire::up_to) states a shorter wait. If the turn is further away, the answer is a denial, at once. A future that is
-    /// dropped before its turn gives the turn back.
+    /// [`up_to`](Acquire::up_to) states a shorter wait. If the turn is further away, the answer is a denial, at once. A future that
+    /// is dropped before its turn gives the turn back.
     ///
     /// It waits by tokio's timer, which the runtime must have. Outside of a runtime it decides at once, as `check` does.
     ///
@@ -191,8 +191,9 @@ impl Limiter {
         self.0.backend.debit(receipt, n);
     }
 
-    /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full. Under a policy whose [quotas are
-    /// asked for](crate::Policy::quota_by_async) these are the budgets of all kinds of quotas that this process has heard of.
+    /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full. Under a policy whose
+    /// [quotas are asked for](crate::Policy::quota_by_async) these are the budgets of all kinds of quotas that this process has
+    /// heard of.
     ///
     /// A policy whose [key](Policy::key) was never stated takes any text, because [`check`](Self::check) charges any text. If the
     /// key is stated to be the client's address, text is an error.
@@ -255,9 +256,9 @@ impl Limiter {
         self.forget(policy, &key.into())
     }
 
-    /// Forgets the quotas of the identity `key` under a policy whose [quotas are asked for](crate::Policy::quota_by_async). Call it when
-    /// they have changed: the next request of the identity waits for a new answer. An answer that is under way is dropped. Budgets go
-    /// on. Each process has a cache of its own and has to be told.
+    /// Forgets the quotas of the identity `key` under a policy whose [quotas are asked for](crate::Policy::quota_by_async). Call it
+    /// when they have changed: the next request of the identity waits for a new answer. An answer that is under way is dropped.
+    /// Budgets go on. Each process has a cache of its own and has to be told.
     ///
     /// ```
     /// use std::time::Duration;
@@ -354,8 +355,8 @@ impl Limiter {
     }
 
     /// Replaces all policies by these, for this limiter and its clones, between two requests. Budgets go on: what makes a budget is
-    /// the policy's name, the position of the quota and its algorithm, and not its limit. A request that was let in before is settled
-    /// under the policies as they were then.
+    /// the policy's name, the position of the quota and its algorithm, and not its limit. A request that was let in before is
+    /// settled under the policies as they were then.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};

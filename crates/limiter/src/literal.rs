@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-/// The value that a literal of the program makes. An invalid one fails where it is built, which is when the program starts, and names
-/// the line of the caller.
+/// The value that a literal of the program makes. An invalid one fails where it is built, which is when the program starts, and
+/// names the line of the caller.
 ///
 /// # Panics
 ///

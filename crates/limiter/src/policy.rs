@@ -1,6 +1,6 @@
 //! Policies: the requests that they cover, the key, the quotas, and the rules for exceptions.
 
-mod asked;
+mod answer_cache;
 mod ban;
 mod classes;
 mod conditions;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use tollgate_core::{Capabilities, Capability};
 
-use self::asked::Asked;
-pub(crate) use self::asked::{Entitlement, FoundEntitlement, NotKnown, Tier};
+use self::answer_cache::AnswerCache;
+pub(crate) use self::answer_cache::{Entitlement, FoundEntitlement, NotKnown, Tier};
 use self::ban::PolicyBan;
 use self::classes::Classes;
 use self::conditions::Conditions;
@@ -86,7 +86,7 @@ pub struct Policy {
     pub(crate) tiers: Option<Arc<tiers::TierTable>>,
     lookup: Option<Arc<QuotaLookup>>,
     /// The quotas that are asked for. Nothing, until the limiter is built.
-    asked: Option<Arc<Asked<Allowance>>>,
+    asked: Option<Arc<AnswerCache<Allowance>>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
     ban: Option<PolicyBan>,

@@ -74,9 +74,9 @@ impl Pressure {
     /// The processor time that this process's control group uses, as a part of its limit. If it has none, it is the part that the
     /// whole machine uses.
     ///
-    /// Limits of the groups around it count as well, and the level is that of the group with the least room. It is sampled four times
-    /// a second by a thread, and each sample moves the level half of the way: after a second of full load it is above 0.9. The limit
-    /// may change meanwhile. Should the files be gone one day, the level is 0, and the log says so.
+    /// Limits of the groups around it count as well, and the level is that of the group with the least room. It is sampled four
+    /// times a second by a thread, and each sample moves the level half of the way: after a second of full load it is above 0.9.
+    /// The limit may change meanwhile. Should the files be gone one day, the level is 0, and the log says so.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Pressure, Quota, key};
@@ -119,8 +119,8 @@ impl Pressure {
     /// machine uses.
     ///
     /// File cache that the kernel gives up first (`inactive_file`) is not counted. `memory.high` is a limit like `memory.max`.
-    /// Limits of the groups around it count as well, and the level is that of the group with the least room. It is sampled four times
-    /// a second by a thread. Should the files be gone one day, the level is 0, and the log says so.
+    /// Limits of the groups around it count as well, and the level is that of the group with the least room. It is sampled four
+    /// times a second by a thread. Should the files be gone one day, the level is 0, and the log says so.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Pressure, Quota, key};
@@ -156,8 +156,8 @@ impl Pressure {
     /// The lateness with which the present runtime runs its tasks: 1 if it is `full` or more.
     ///
     /// A task of its own sleeps for 50 ms and measures by how much it wakes too late, which is about as long as every other task
-    /// waits to be run. Each sample moves the level half of the way. tokio's timer itself is late by up to two milliseconds, so that a
-    /// `full` of less than twenty means little. If the runtime ends, the level is 0.
+    /// waits to be run. Each sample moves the level half of the way. tokio's timer itself is late by up to two milliseconds, so
+    /// that a `full` of less than twenty means little. If the runtime ends, the level is 0.
     ///
     /// ```
     /// use std::time::Duration;

@@ -42,7 +42,7 @@ pub(crate) fn limit(method: &mut ItemFn, insertion: &Insertion) -> Result<()> {
             #(#statements)*
         })
     } else {
-        let future = Returned::of(&method.sig.output);
+        let future = ReturnedFuture::of(&method.sig.output);
         let output = &future.annotation;
         let entered = quote! {
             async move {
@@ -84,13 +84,13 @@ fn take_request(method: &mut ItemFn, name: &Ident) -> Result<(Pat, Type)> {
 }
 
 /// The return type of a method that is not an `async fn`.
-struct Returned {
+struct ReturnedFuture {
     /// The type as a closure can state it; `None` if it has no name.
     annotation: TokenStream,
     boxed: bool,
 }
 
-impl Returned {
+impl ReturnedFuture {
     fn of(output: &ReturnType) -> Self {
         match output {
             ReturnType::Type(_, kind) if matches!(**kind, Type::ImplTrait(_)) => Self {

@@ -5,13 +5,13 @@ use crate::shard::Shard;
 use crate::sync::{Mutex, MutexGuard};
 
 #[derive(Debug)]
-pub(crate) struct Shards(Box<[Padded]>);
+pub(crate) struct Shards(Box<[PaddedShard]>);
 
 /// A shard on cache lines of its own. Two, because they are fetched in pairs: threads at work in neighbouring shards must not
 /// slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct PaddedShard(Mutex<Shard>);
 
 /// The most keys of a shard. A shard that grows, or compacts its long keys, copies all of them, and that is the longest that
 /// any call takes: some hundred microseconds. Smaller shards would have to be more, and each takes memory that holds no key.
@@ -38,7 +38,7 @@ impl Shards {
         let keys = (max_keys / shards).clamp(1, MOST_KEYS_PER_SHARD);
         Self(
             (0..shards)
-                .map(|_| Padded(Mutex::new(Shard::new(keys))))
+                .map(|_| PaddedShard(Mutex::new(Shard::new(keys))))
                 .collect(),
         )
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_shard_takes_256_bytes_before_its_first_key() {
-        assert_eq!(size_of::<Padded>(), 256);
+        assert_eq!(size_of::<PaddedShard>(), 256);
     }
 
     #[test]

@@ -34,7 +34,8 @@ fn worst_bytes_per_key(quota: Quota, length: usize) -> f64 {
     let scope = Scope::of("bytes-per-key", 0, &quota);
     let mut name = vec![0; length - 1];
     let region = Region::new(ALLOCATOR);
-    // A fifth more than come: keys fall into the 512 shards at random, and with a tenth more one in a hundred runs finds a full shard.
+    // A fifth more than come: keys fall into the 512 shards at random, and with a tenth more one in a hundred runs finds a full
+    // shard.
     let backend = MemoryBackend::builder()
         .max_keys(1_200_000)
         .clock(ManualClock::new())

@@ -9,7 +9,7 @@ use tollgate_core::{Unit, Verdict};
 
 use crate::holder::books::Books;
 use crate::holder::places::Places;
-use crate::holder::{Caller, Held, Holder, NOT_YET, Owed, minus, plus, random_id};
+use crate::holder::{Caller, Held, Holder, NOT_YET, PendingRelease, minus, plus, random_id};
 use crate::job::Job;
 use crate::name::Name;
 use crate::wire::{Outcome, Request, Work};
@@ -21,7 +21,7 @@ impl Holder {
             && receipt.scope().unit() == Unit::Held
             && let Some(name) = request.names.first()
         {
-            request.owed = Some(Owed {
+            request.owed = Some(PendingRelease {
                 holder: Arc::clone(self),
                 name: name.clone(),
                 units: (*n).min(receipt.cost()),

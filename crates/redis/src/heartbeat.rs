@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::fleet::{Fleet, WeakFleet};
-use crate::holder::{Holder, Telling};
+use crate::holder::{Holder, Report};
 use crate::job::Job;
 use crate::name::Name;
 use crate::sync::{Instant, sleep, timeout_at};
@@ -119,7 +119,7 @@ impl Holder {
     }
 
     fn telling(self: &Arc<Self>, name: Name) -> Request {
-        let telling = Telling {
+        let telling = Report {
             holder: Arc::clone(self),
             name: name.clone(),
             units: AtomicU64::new(0),

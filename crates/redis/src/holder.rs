@@ -156,14 +156,14 @@ pub(crate) const NOT_YET: u64 = u64::MAX;
 /// A release that has to leave the books: with the call that takes it along, or, if none ever does, when it is dropped. Then the
 /// next telling releases it.
 #[derive(Debug)]
-pub(crate) struct Owed {
+pub(crate) struct PendingRelease {
     pub(crate) holder: Arc<Holder>,
     pub(crate) name: Name,
     pub(crate) units: u64,
     pub(crate) left_in: AtomicU64,
 }
 
-impl Drop for Owed {
+impl Drop for PendingRelease {
     fn drop(&mut self) {
         if *self.left_in.get_mut() == NOT_YET {
             let mut identity = self.holder.identity();
@@ -180,13 +180,13 @@ impl Drop for Owed {
 
 /// A telling of one key. At most one of each key is on its way.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct Report {
     pub(crate) holder: Arc<Holder>,
     pub(crate) name: Name,
     pub(crate) units: AtomicU64,
 }
 
-impl Telling {
+impl Report {
     /// The units that all calls of earlier generations hold, as of the departure.
     pub(crate) fn units(&self) -> u64 {
         self.units.load(Ordering::Relaxed)
@@ -194,7 +194,7 @@ impl Telling {
 }
 
 #[cfg(test)]
-impl Telling {
+impl Report {
     /// A telling of this number.
     pub(crate) fn of(units: u64) -> Self {
         Self {
@@ -205,7 +205,7 @@ impl Telling {
     }
 }
 
-impl Drop for Telling {
+impl Drop for Report {
     fn drop(&mut self) {
         let mut identity = self.holder.identity();
         identity.books.was_told(&self.name);

@@ -80,7 +80,8 @@ struct Flood {
 }
 
 impl Flood {
-    /// Some millions of bytes in a second, unless the other text is empty. Without a pause the clock of these tests would never move.
+    /// Some millions of bytes in a second, unless the other text is empty. Without a pause the clock of these tests would never
+    /// move.
     async fn serve(self, stream: DuplexStream) {
         let (mut from, mut to) = split(stream);
         if command(&mut from).await.is_none() || to.write_all(self.first).await.is_err() {
@@ -349,8 +350,8 @@ async fn a_server_that_says_nothing_any_more_keeps_nobody_past_the_deadline_who_
     }
 }
 
-/// A server that never stops sending keeps its connections busy, and no timer waits for that. Here are all answers without an end of
-/// `hostile_server.rs`, by a clock that does not depend on the machine's speed.
+/// A server that never stops sending keeps its connections busy, and no timer waits for that. Here are all answers without an end
+/// of `hostile_server.rs`, by a clock that does not depend on the machine's speed.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_stops_to_send_keeps_nobody_past_the_deadline() {
     let (text, line): (&[u8], &[u8]) = (b"$1000000000\r\n", b"+");

@@ -176,8 +176,8 @@ async fn pitfall_an_emptied_server_is_told_again_within_one_heartbeat() {
     settles(&other, &uploads, 2).await;
 }
 
-/// Otherwise each release of a place that was lost would count against one that was acquired since, below nothing and for as long as
-/// no heartbeat finds anything held.
+/// Otherwise each release of a place that was lost would count against one that was acquired since, below nothing and for as long
+/// as no heartbeat finds anything held.
 #[tokio::test]
 async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
     let server = Standalone::start();

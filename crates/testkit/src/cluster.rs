@@ -28,8 +28,8 @@ pub struct Cluster {
     networks: Vec<[Network; 2]>,
 }
 
-/// Looks at a cluster, ten milliseconds apart at least, after which its nodes are introduced once more: two seconds, and a handshake
-/// that a node gives up takes one.
+/// Looks at a cluster, ten milliseconds apart at least, after which its nodes are introduced once more: two seconds, and a
+/// handshake that a node gives up takes one.
 const LOOKS_PER_HANDSHAKE: u32 = 200;
 
 /// The distance of the port for other nodes from the one for clients.

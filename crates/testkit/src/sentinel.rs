@@ -133,8 +133,8 @@ impl Sentinels {
         });
     }
 
-    /// Gives the Sentinels ten seconds for each step of a failover. Otherwise they give up a failover of which a step takes two seconds
-    /// on a busy machine.
+    /// Gives the Sentinels ten seconds for each step of a failover. Otherwise they give up a failover of which a step takes two
+    /// seconds on a busy machine.
     ///
     /// # Panics
     ///
@@ -147,8 +147,8 @@ impl Sentinels {
         }
     }
 
-    /// Plans the failover from this server again if the Sentinels have given it up: they repeat none that was planned, and one word to
-    /// a replica that gets lost is enough. Does nothing while a failover is under way, nor after it.
+    /// Plans the failover from this server again if the Sentinels have given it up: they repeat none that was planned, and one word
+    /// to a replica that gets lost is enough. Does nothing while a failover is under way, nor after it.
     pub fn insist_on_failover(&self, old: usize) {
         let asked = &self.sentinels[0];
         let named = asked.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);

@@ -65,6 +65,17 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # More kinds of limits
+//!
+//! | limit | how it is stated |
+//! | --- | --- |
+//! | requests at once | [`Concurrent`] as a quota of a policy |
+//! | a rate that requests wait for | [`Quota::wait_up_to`]; [`Limiter::acquire`] elsewhere |
+//! | a ban after denials or failures | [`Ban`] and [`Policy::ban`]; [`Limiter::ban`] by hand |
+//! | a share kept for important requests | [`Policy::class_by`] and [`Policy::keep_for`] |
+//! | quotas that your own data states | [`Policy::quota_by_async`] and [`Tiers`] |
+//! | fewer requests under pressure | [`Shedding`] and [`LimiterBuilder::shed`] |
+//!
 //! # Configuration
 //!
 //! With the feature `serde` a whole limiter is read from TOML, YAML or JSON: see [`config`]. The reference,
@@ -226,8 +237,8 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The examples of the README and of the pages about limits on how many at once, bans, classes, pressure, stated quotas and waiting,
-/// compiled and run with the tests.
+/// The examples of the README and of the pages about limits on how many at once, bans, classes, pressure, stated quotas and
+/// waiting, compiled and run with the tests.
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]

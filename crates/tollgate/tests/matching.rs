@@ -1,5 +1,5 @@
-//! The policies that cover a request: by routes, methods and hosts, wherever under axum the layer stands, over real sockets where it
-//! matters.
+//! The policies that cover a request: by routes, methods and hosts, wherever under axum the layer stands, over real sockets where
+//! it matters.
 
 #![allow(
     clippy::panic,

@@ -1,5 +1,5 @@
-//! Requests that wait, at the edges: who comes while the line is full or closes, who leaves at the head of a queue, and who is refused
-//! when the turn has come. Told by tokio's clock, which stands still while anybody works and jumps to the next timer.
+//! Requests that wait, at the edges: who comes while the line is full or closes, who leaves at the head of a queue, and who is
+//! refused when the turn has come. Told by tokio's clock, which stands still while anybody works and jumps to the next timer.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Requests that wait as they do elsewhere: when each comes and when it passes, by the rules of nginx, Guava and Sentinel. Each rule
-//! is written down here as its source has it, and held to a table; Tollgate is held to both.
+//! Requests that wait as they do elsewhere: when each comes and when it passes, by the rules of nginx, Guava and Sentinel. Each
+//! rule is written down here as its source has it, and held to a table; Tollgate is held to both.
 
 #![allow(
     clippy::panic,

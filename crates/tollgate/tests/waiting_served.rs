@@ -1,5 +1,5 @@
-//! Requests that wait behind a real server, on real sockets: clients that go, a server that shuts down, and limits at handlers and in
-//! files.
+//! Requests that wait behind a real server, on real sockets: clients that go, a server that shuts down, and limits at handlers and
+//! in files.
 
 #![cfg(feature = "macros")]
 #![allow(

@@ -7,7 +7,8 @@ use tollgate_testkit::Nginx;
 use super::AT_ONCE;
 use crate::Result;
 
-/// `limit_conn` acts before a module that makes the content, and after `return`: so the content is the GIF that nginx has in memory.
+/// `limit_conn` acts before a module that makes the content, and after `return`: so the content is the GIF that nginx has in
+/// memory.
 pub(super) fn run(is_limited: bool) -> Result<()> {
     let limit = if is_limited {
         format!("limit_conn at_once {AT_ONCE};")

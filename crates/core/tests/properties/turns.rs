@@ -1,4 +1,5 @@
-//! Turns, at their edges: what only asks, the moment of the last turn, credits where places are free, and states that are kept elsewhere.
+//! Turns, at their edges: what only asks, the moment of the last turn, credits where places are free, and states that are kept
+//! elsewhere.
 
 use std::time::Duration;
 

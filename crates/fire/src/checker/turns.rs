@@ -5,13 +5,13 @@
 //! each budget, in the order of the server's time:
 //!
 //! * [each verdict](numbers) says how long it waits, by its own stretch, and where the line ends;
-//! * [the line](ends) grows from one verdict to the next by what was taken, or may have been unheard, and is shortened only by those
-//!   who leave and by credits;
+//! * [the line](ends) grows from one verdict to the next by what was taken, or may have been unheard, and is shortened only by
+//!   those who leave and by credits;
 //! * [no two stretches overlap](order), but for what was given back. A charge stands behind all that were decided before it, or in
 //!   the stretches of those who left. A credit of a charge that has passed excuses nothing, if somebody waited for as long as it
 //!   may have arrived;
-//! * [no time](passing) lets through more than a burst and its rate, by the times of the turns, and a burst and a line more for each
-//!   loss.
+//! * [no time](passing) lets through more than a burst and its rate, by the times of the turns, and a burst and a line more for
+//!   each loss.
 //!
 //! Between decisions by two clocks, and with a loss between them, nothing is compared; these are counted.
 

@@ -16,10 +16,10 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// A call whose messages are charged.
 #[derive(Clone, Debug)]
-pub(super) struct Call(Arc<Shared>);
+pub(super) struct Call(Arc<CallState>);
 
 #[derive(Debug)]
-struct Shared {
+struct CallState {
     config: Arc<Config>,
     state: Mutex<State>,
 }
@@ -34,7 +34,7 @@ struct State {
 
 impl Call {
     pub(super) fn new(config: &Arc<Config>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(CallState {
             config: Arc::clone(config),
             state: Mutex::default(),
         }))

@@ -89,8 +89,8 @@ where
     }
 }
 
-/// The quotas that [`MethodRouterExt::rate_limit`] takes: a text such as `"2/hour"`, a [`Quota`], a [`Concurrent`], or an array or a
-/// tuple of them.
+/// The quotas that [`MethodRouterExt::rate_limit`] takes: a text such as `"2/hour"`, a [`Quota`], a [`Concurrent`], or an array or
+/// a tuple of them.
 ///
 /// ```
 /// use axum::{Router, routing::get};

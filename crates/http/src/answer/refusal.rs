@@ -154,8 +154,8 @@ impl<'a> Refusal<'a> {
     /// The wait that the caller is told: the time until the same request would pass if no other arrives, plus the layer's
     /// [`Jitter`](crate::Jitter). That time is unknown if others hold what the request needs. Then the wait is the policy's
     /// [hint](tollgate_limiter::Policy::retry_hint). Under pressure it is the one that the
-    /// [operator states](tollgate_limiter::Shedding::retry_after), with a jitter in any case. `None` if there is no hint, if the request can never pass, or if a banned caller
-    /// is told nothing.
+    /// [operator states](tollgate_limiter::Shedding::retry_after), with a jitter in any case. `None` if there is no hint, if the
+    /// request can never pass, or if a banned caller is told nothing.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if let RefusalReason::Banned(Block::Forbidden) = self.reason {

@@ -16,9 +16,9 @@ use super::{Refusal, Respond};
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond(SeeOther::at("/waiting-room"));
 /// ```
 ///
-/// That page must not be limited by the same policy, or callers go round in circles. A redirect has no `Retry-After`, because a browser
-/// would wait for it before it follows, and no RateLimit fields, because another budget counts at the target. gRPC callers are
-/// answered in gRPC, since no gRPC client would follow.
+/// That page must not be limited by the same policy, or callers go round in circles. A redirect has no `Retry-After`, because a
+/// browser would wait for it before it follows, and no RateLimit fields, because another budget counts at the target. gRPC callers
+/// are answered in gRPC, since no gRPC client would follow.
 #[derive(Clone, Debug)]
 pub struct SeeOther {
     location: HeaderValue,

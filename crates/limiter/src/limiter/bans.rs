@@ -50,8 +50,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Ends the ban of the identity `key` under a policy, and forgets its strikes and the bans before. Its budgets stay as they are;
-    /// [`reset`](Self::reset) makes these full as well.
+    /// Ends the ban of the identity `key` under a policy, and forgets its strikes and the bans before. Its budgets stay as they
+    /// are; [`reset`](Self::reset) makes these full as well.
     ///
     /// ```
     /// use tollgate::{CheckError, Limiter};

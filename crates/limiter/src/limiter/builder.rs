@@ -191,7 +191,8 @@ impl LimiterBuilder {
     }
 
     /// Refuses the unimportant while this process is under [`Pressure`]: each [class](Self::classes) that is named, while the level
-    /// is at or above its threshold. A less important class has the lower threshold, and a class that is not named is never refused.
+    /// is at or above its threshold. A less important class has the lower threshold, and a class that is not named is never
+    /// refused.
     ///
     /// A request is refused before anything else is asked: no key, no tier, no budget, no backend. It is answered 503 with the
     /// problem type `temporary-reduced-capacity` and a `Retry-After` that [the operator states](Shedding::retry_after).
@@ -289,9 +290,10 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no policy and nothing to [shed](Self::shed), if two policies or two quotas have one name, if a policy can cover no request or lets none pass, if
-    /// a policy's lists or tiers name identities that no request has, or if policies that could cover one path have more than
-    /// [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them. So it is if classes and what is shed make no sense.
+    /// If there is no policy and nothing to [shed](Self::shed), if two policies or two quotas have one name, if a policy can cover
+    /// no request or lets none pass, if a policy's lists or tiers name identities that no request has, or if policies that could
+    /// cover one path have more than [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them. So it is if classes and what
+    /// is shed make no sense.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let backend = self
             .backend

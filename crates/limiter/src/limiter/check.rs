@@ -74,15 +74,17 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Asks for this cost rather than the policy's own, which is 1 if it depends on requests. 0 always passes and reports the truth.
+    /// Asks for this cost rather than the policy's own, which is 1 if it depends on requests. 0 always passes and reports the
+    /// truth.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
         self
     }
 
     /// Asks as a request of this [class](Policy::keep_for) of the policy. Without it a check is one of all others, the least
-    /// important. The name may also be that of a class of the [limiter](crate::LimiterBuilder::classes), by which it is let in under
-    /// pressure: work that is not to be [shed](crate::LimiterBuilder::shed) says its class here. A class that neither has is an error.
+    /// important. The name may also be that of a class of the [limiter](crate::LimiterBuilder::classes), by which it is let in
+    /// under pressure: work that is not to be [shed](crate::LimiterBuilder::shed) says its class here. A class that neither has is
+    /// an error.
     ///
     /// ```
     /// use tollgate::{CheckError, Limiter, Policy, Quota, Share, key};
@@ -411,8 +413,8 @@ impl CheckOutcome {
     }
 
     /// The time until a denied check would pass, if no other request arrives. `None` if it is [allowed](Self::is_allowed) now, if
-    /// others hold what it needs, so that the time is unknown, or if it can never pass, like a [blocked](Self::blocked) one. For one
-    /// that is [shed](Self::is_shed) it is what the operator states, without jitter. The
+    /// others hold what it needs, so that the time is unknown, or if it can never pass, like a [blocked](Self::blocked) one. For
+    /// one that is [shed](Self::is_shed) it is what the operator states, without jitter. The
     /// [verdicts](Self::verdicts) say what a policy on trial would have decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

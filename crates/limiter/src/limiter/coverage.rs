@@ -17,10 +17,11 @@ use crate::{Key, Policy, RequestView};
 ///
 /// There are three ways, of which one is chosen when the policies are put together:
 ///
-/// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a request
-///   costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for, and there is no plan: a
-///   request takes less than half of the instructions of one under a policy with a route (`BENCHMARKS.md`).
-/// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as one.
+/// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a
+///   request costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for, and there is
+///   no plan: a request takes less than half of the instructions of one under a policy with a route (`BENCHMARKS.md`).
+/// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as
+///   one.
 /// * **each**: otherwise all are asked, one by one.
 ///
 /// The first leaves what it cannot do (a request without an identity) to the last, which can do everything.

@@ -7,8 +7,8 @@ use super::plan::Entries;
 use super::{Ledger, Limiter};
 use crate::Policy;
 
-/// A decision and the charges that it is about, borrowed. It becomes a [`Ledger`] only where what was charged is to be shown, or may be
-/// corrected.
+/// A decision and the charges that it is about, borrowed. It becomes a [`Ledger`] only where what was charged is to be shown, or
+/// may be corrected.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'a> {
     pub(super) limiter: &'a Limiter,

@@ -215,8 +215,8 @@ impl Limiter {
     }
 
     /// Lets nobody wait from now on: a request that waits for its turn is refused at once with 503, and one that waits for a place,
-    /// or comes later and would have to wait, with 429. A server calls it when it shuts down and should not take as long as the longest wait. A server that does not call it
-    /// drains the line: each request goes on when its turn comes.
+    /// or comes later and would have to wait, with 429. A server calls it when it shuts down and should not take as long as the
+    /// longest wait. A server that does not call it drains the line: each request goes on when its turn comes.
     ///
     /// ```
     /// use std::time::Duration;

@@ -142,8 +142,8 @@ impl<'a> Event<'a> {
         self.quota
     }
 
-    /// The [class](crate::Policy::keep_for) of the request, if the event is about a quota and the request has a class of its policy.
-    /// For a request that is [shed](Cause::Shed), the class of the [limiter](crate::LimiterBuilder::classes).
+    /// The [class](crate::Policy::keep_for) of the request, if the event is about a quota and the request has a class of its
+    /// policy. For a request that is [shed](Cause::Shed), the class of the [limiter](crate::LimiterBuilder::classes).
     ///
     /// ```
     /// use tollgate::Event;
@@ -369,8 +369,8 @@ impl DenialLog {
     }
 }
 
-/// The line about a refused caller whose budget owes more than its quota ever charges: an operator who has just deployed another quota
-/// is to see why callers wait for longer than the new one says. At most one in a minute.
+/// The line about a refused caller whose budget owes more than its quota ever charges: an operator who has just deployed another
+/// quota is to see why callers wait for longer than the new one says. At most one in a minute.
 #[derive(Debug, Default)]
 struct DebtLog {
     age: Age,

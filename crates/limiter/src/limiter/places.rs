@@ -246,13 +246,13 @@ impl fmt::Debug for Standing {
 
 /// The last refusal of a request that stands, with what it took under policies on trial. That is given back before the backend is
 /// asked again, so that the request is charged once, and when the request leaves.
-struct Refused {
+struct Refusal {
     limiter: Limiter,
     plan: Plan,
     decision: Option<Decision>,
 }
 
-impl Refused {
+impl Refusal {
     fn withdraw(&mut self) {
         if let Some(decision) = self.decision.take() {
             give_back(&self.limiter, &self.plan, &decision, |_| true);
@@ -265,7 +265,7 @@ impl Refused {
     }
 }
 
-impl Drop for Refused {
+impl Drop for Refusal {
     fn drop(&mut self) {
         self.withdraw();
     }
@@ -281,7 +281,7 @@ async fn stand(
 ) -> Placed {
     let limiter = spot.limiter.clone();
     let refused = refused.unwrap_or_else(|| refusal(plan.entries()));
-    let mut last = Refused {
+    let mut last = Refusal {
         limiter: limiter.clone(),
         plan,
         decision: Some(refused),

@@ -8,7 +8,8 @@ use crate::key::Source;
 use crate::pressure::Level;
 use crate::{ConfigError, Pressure};
 
-/// The classes that a limiter refuses under pressure, and what it tells them: see [`LimiterBuilder::shed`](crate::LimiterBuilder::shed).
+/// The classes that a limiter refuses under pressure, and what it tells them: see
+/// [`LimiterBuilder::shed`](crate::LimiterBuilder::shed).
 ///
 /// A list of classes and thresholds becomes one by itself. A class is refused while the level is at or above its threshold.
 ///
@@ -84,8 +85,8 @@ impl Shedding {
         self
     }
 
-    /// The wait that refused callers are told, 5 seconds unless set, and at most a day. Each is told a random time more, so that they
-    /// do not all come back at once: up to as much again, or what `RateLimitLayer::jitter` says.
+    /// The wait that refused callers are told, 5 seconds unless set, and at most a day. Each is told a random time more, so that
+    /// they do not all come back at once: up to as much again, or what `RateLimitLayer::jitter` says.
     ///
     /// ```
     /// use std::time::Duration;

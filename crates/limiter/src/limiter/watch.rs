@@ -1,8 +1,8 @@
 //! The first requests of a limiter, and what they show to be wrong with how it is set up.
 //!
-//! Two mistakes are seen by no compiler and by no caller: a policy whose routes no request meets limits nothing, and all callers behind
-//! a proxy that is not named share one budget. Either shows in the first requests. Later ones are not looked at, so that this
-//! costs a request no more than to read one number.
+//! Two mistakes are seen by no compiler and by no caller: a policy whose routes no request meets limits nothing, and all callers
+//! behind a proxy that is not named share one budget. Either shows in the first requests. Later ones are not looked at, so that
+//! this costs a request no more than to read one number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ use crate::client::ClientAddress;
 use crate::matching::{Matcher, PathForms, Pattern};
 use crate::{Policy, RequestView};
 
-/// The number of requests that are looked at: enough for every route of most services to be asked for, and few enough to be over in seconds
-/// on a busy one.
+/// The number of requests that are looked at: enough for every route of most services to be asked for, and few enough to be over in
+/// seconds on a busy one.
 const FIRST: usize = 1_000;
 
 /// The findings from the first requests of one layer.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::asked::Tier;
+use super::answer_cache::Tier;
 use super::label::Rank;
 use super::tiers::Grant;
 use super::{Limit, Policy, Share};
@@ -48,8 +48,8 @@ impl Policy {
     /// important class, which may use all of a budget. A request of the next leaves the first one's share, and a request of no
     /// class leaves the shares of all: it passes only if that much is left after it.
     ///
-    /// The share is counted in whole units of each quota, rounded down: of the burst of [`Gcra`](crate::Algorithm::Gcra), and of the
-    /// limit of all others. It is exact, shared by a fleet like the budget itself, and holds in every [tier](Self::tiers).
+    /// The share is counted in whole units of each quota, rounded down: of the burst of [`Gcra`](crate::Algorithm::Gcra), and of
+    /// the limit of all others. It is exact, shared by a fleet like the budget itself, and holds in every [tier](Self::tiers).
     /// [`class_by`](Self::class_by) says which requests are of which class.
     ///
     /// ```

@@ -32,8 +32,8 @@ pub(crate) struct Lists {
 pub enum Block {
     /// 403: the caller has no business here, and need not come back.
     Forbidden,
-    /// 429 without `Retry-After`: the caller has behaved badly, and the block has no stated end. For a ban, the default: 429 with the
-    /// end of the ban.
+    /// 429 without `Retry-After`: the caller has behaved badly, and the block has no stated end. For a ban, the default: 429 with
+    /// the end of the ban.
     #[default]
     TooManyRequests,
 }

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::asked::{
-    AnswerFuture, Asked, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Words,
+use super::answer_cache::{
+    AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Words,
 };
 use super::tiers::log_entries;
 use super::{Limit, OnUnknown, Policy, Quotas};
@@ -25,17 +25,17 @@ const MOST_SCOPES: usize = 64;
 /// The quota of each identity, which a function states after having asked a database or another service: "customer 4711 has 250 a
 /// minute". [`Policy::quota_by_async`] gives it to a policy.
 ///
-/// * **An answer** is a [`Quota`], several, a text of them, or anything else that is an [`Allowance`]. `Ok(None)` says that nothing is
-///   stated for the identity: it has the policy's own quotas.
+/// * **An answer** is a [`Quota`], several, a text of them, or anything else that is an [`Allowance`]. `Ok(None)` says that nothing
+///   is stated for the identity: it has the policy's own quotas.
 /// * **Answers are remembered** for `remember_for`, of at most ten thousand identities in each limiter: about 2,200 bytes for an
-///   identity that has one quota, rendered headers among them, and nothing beyond that, however many different quotas are stated over time. Then the next
-///   request is served by the old answer, while a task asks again. Questions, deadline and failures are as those of
-///   [`Tiers::by_async`](crate::Tiers::by_async): the requests that wait for one identity ask once, at most 1,024 identities are
-///   asked for at a time, and a dead database is asked once a second.
+///   identity that has one quota, rendered headers among them, and nothing beyond that, however many different quotas are stated
+///   over time. Then the next request is served by the old answer, while a task asks again. Questions, deadline and failures are as
+///   those of [`Tiers::by_async`](crate::Tiers::by_async): the requests that wait for one identity ask once, at most 1,024
+///   identities are asked for at a time, and a dead database is asked once a second.
 /// * **An answer that means nothing** counts as a failure for its identity alone: the old answer holds, or what
-///   [`on_unknown`](Self::on_unknown) says, and the identity is not asked for during the next second. The log has a warning that says
-///   why, at most one a minute. So it is with a text that is not a quota, a quota that holds or lets wait, a full budget that is
-///   smaller than the policy's [cost](Policy::cost), a [share](Policy::keep_for) of less than one unit, more than four quotas
+///   [`on_unknown`](Self::on_unknown) says, and the identity is not asked for during the next second. The log has a warning that
+///   says why, at most one a minute. So it is with a text that is not a quota, a quota that holds or lets wait, a full budget that
+///   is smaller than the policy's [cost](Policy::cost), a [share](Policy::keep_for) of less than one unit, more than four quotas
 ///   (unless the policy has more of its own), names that the policy's own quotas do not have, sliding logs of more than 1,024
 ///   entries, and windows of ever other lengths: of one policy's name a process knows 64 algorithms and lengths.
 /// * **A change gives no fresh budget.** Another limit, burst or rate of the same algorithm finds the state of the old one, as if a
@@ -116,8 +116,8 @@ impl<Q: Into<Quotas>> From<Option<Q>> for Allowance {
 }
 
 impl QuotaLookup {
-    /// A lookup by this function, whose answers are remembered for `remember_for`. With zero nothing is remembered, and every request
-    /// waits for an answer.
+    /// A lookup by this function, whose answers are remembered for `remember_for`. With zero nothing is remembered, and every
+    /// request waits for an answer.
     pub fn new<F, A, T, E>(remember_for: Duration, quota: F) -> Self
     where
         F: Fn(Key) -> A + Send + Sync + 'static,
@@ -178,8 +178,8 @@ impl Policy {
     /// Cost, classes, ban and all other rules of the policy hold as they do for its own quotas. The last lookup on a policy counts.
     /// Each limiter remembers for itself, and anew after its policies were [replaced](crate::Limiter::replace).
     ///
-    /// The limiter is not built if the policy has [tiers](Self::tiers) as well, or limits on [how many at once](crate::Concurrent), or
-    /// quotas under which requests [wait](Quota::wait_up_to): a policy of its own, beside this one, has them.
+    /// The limiter is not built if the policy has [tiers](Self::tiers) as well, or limits on [how many at once](crate::Concurrent),
+    /// or quotas under which requests [wait](Quota::wait_up_to): a policy of its own, beside this one, has them.
     #[must_use]
     pub fn quota_by_async(mut self, lookup: QuotaLookup) -> Self {
         self.lookup = Some(Arc::new(lookup));
@@ -196,8 +196,8 @@ const WORDS: Words = Words {
 };
 
 impl Policy {
-    /// Works out what a limiter needs of it: the quotas of each class, and the memory of quotas that are asked for. Each limiter has one
-    /// of its own, because what it keeps is made of the rest of the policy.
+    /// Works out what a limiter needs of it: the quotas of each class, and the memory of quotas that are asked for. Each limiter
+    /// has one of its own, because what it keeps is made of the rest of the policy.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Policy {
         self.share_out()?;
         self.asked = match &self.lookup {
             None => None,
-            Some(lookup) => Some(Arc::new(Asked {
+            Some(lookup) => Some(Arc::new(AnswerCache {
                 policy: self.name.to_string(),
                 asks: Arc::clone(&lookup.asks),
                 remember_for: lookup.remember_for,

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::asked::{
-    AnswerFuture, Asked, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Tier, Words,
+use super::answer_cache::{
+    AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Tier,
+    Words,
 };
 use super::ban::with_ban;
 use super::{Limit, Policy, Quotas};
@@ -134,8 +135,8 @@ impl Tiers {
     ///   identity is not asked for during the next second. After five failures in a row one identity is asked for in each
     ///   second, until there is an answer. The log has a warning when failures begin, at most one a minute, with the error's
     ///   own text, and a line when they end.
-    /// * **An identity that has never been known** and cannot be asked for has what [`on_unknown`](Self::on_unknown) says: the policy's
-    ///   own quotas unless set.
+    /// * **An identity that has never been known** and cannot be asked for has what [`on_unknown`](Self::on_unknown) says: the
+    ///   policy's own quotas unless set.
     /// * **A plan that has changed** is told to [`Limiter::forget_tier`](crate::Limiter::forget_tier).
     ///
     /// ```
@@ -381,14 +382,14 @@ const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are t
 enum Finder {
     Map(HashMap<Key, usize>),
     Now(Arc<TierNamer>),
-    Later(Arc<Asked<Option<String>>>),
+    Later(Arc<AnswerCache<Option<String>>>),
 }
 
 /// The lines of the log about tiers that are asked for. Each name means something: one that no tier has, the policy's own quotas.
 const WORDS: Words = Words {
     fails: "tiers cannot be asked for: what was known before holds, and for others what `Tiers::on_unknown` says",
     is_back: "tiers can be asked for again",
-    is_flawed: "an answer is no tier",
+    is_flawed: "an answer names no tier of the policy",
 };
 
 impl TierTable {
@@ -454,7 +455,7 @@ impl TierTable {
             }
             Source::Now(name) => Finder::Now(name),
             // Clones may have got other tiers since: what is remembered are places among these.
-            Source::Later(asks, remember_for) => Finder::Later(Arc::new(Asked {
+            Source::Later(asks, remember_for) => Finder::Later(Arc::new(AnswerCache {
                 policy: policy.to_owned(),
                 asks,
                 remember_for,
@@ -559,7 +560,7 @@ impl TierTable {
     }
 
     /// The closure that is asked, if there is one.
-    fn asked(&self) -> Option<&Asked<Option<String>>> {
+    fn asked(&self) -> Option<&AnswerCache<Option<String>>> {
         match &*self.source {
             Finder::Later(asked) => Some(asked),
             Finder::Map(_) | Finder::Now(_) => None,

@@ -47,7 +47,8 @@ impl Groups {
         ))
     }
 
-    /// All folders from the path up to the mount. A container does not see the folders outside of it, and finds its own at the mount.
+    /// All folders from the path up to the mount. A container does not see the folders outside of it, and finds its own at the
+    /// mount.
     fn around(version: Version, mount: &str, path: &str) -> Self {
         let path = path.trim_end_matches('/');
         // A process outside of the namespace's root, whose folder is not to be seen.

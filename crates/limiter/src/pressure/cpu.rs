@@ -17,14 +17,14 @@ pub(super) struct Cpu {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Of each folder; nothing for one without a limit.
-    groups: Vec<Option<Used>>,
+    groups: Vec<Option<CpuTime>>,
     /// The machine's, if no folder has a limit.
     host: Option<Host>,
 }
 
 /// The time that a group has used, in microseconds, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Used {
+struct CpuTime {
     used_us: u64,
     limit: Bandwidth,
 }
@@ -89,7 +89,7 @@ impl Cpu {
         Ok(Sample { groups, host })
     }
 
-    fn used(&self, place: usize, folder: &str, read: Read<'_>) -> Result<Option<Used>, String> {
+    fn used(&self, place: usize, folder: &str, read: Read<'_>) -> Result<Option<CpuTime>, String> {
         let limit = match self.limits.version {
             Version::Two => read_as(&format!("{folder}/cpu.max"), read, bandwidth)?.flatten(),
             Version::One => {
@@ -111,7 +111,7 @@ impl Cpu {
             Version::Two => require(&self.counter(place), read, |text| field(text, "usage_usec"))?,
             Version::One => require(&self.counter(place), read, number)? / 1_000,
         };
-        Ok(Some(Used { used_us, limit }))
+        Ok(Some(CpuTime { used_us, limit }))
     }
 }
 

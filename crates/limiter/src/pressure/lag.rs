@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 impl Lag {
     /// Starts the task on this runtime. The signal is 1 if the runtime is late by `full`.
     pub(super) fn start(runtime: &Handle, signal: &Arc<Signal>, full: Duration) -> Self {
-        let measured = Measured(Arc::downgrade(signal));
+        let measured = SignalSetter(Arc::downgrade(signal));
         let task = async move {
             let mut smooth = Smooth::default();
             loop {
@@ -44,9 +44,9 @@ fn level(late: Duration, full: Duration) -> Level {
 }
 
 /// A signal that the task sets. If the runtime ends, it is not measured any more, and sheds nothing.
-struct Measured(Weak<Signal>);
+struct SignalSetter(Weak<Signal>);
 
-impl Measured {
+impl SignalSetter {
     fn set(&self, level: Level) {
         if let Some(signal) = self.0.upgrade() {
             signal.set(level);
@@ -54,7 +54,7 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for SignalSetter {
     fn drop(&mut self) {
         self.set(Level::NONE);
     }

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
 use super::numbers::{Words, put};
-use crate::holder::{Caller, Owed, Telling};
+use crate::holder::{Caller, PendingRelease, Report};
 use crate::name::{Name, Names};
 
 /// A charge that outlives the caller's borrow.
@@ -47,7 +47,7 @@ pub(crate) enum Work {
     Debit(Receipt, u64),
     Reset(Scope),
     /// The units that all calls of earlier generations hold: see `lua/held.lua`. They are known when the call leaves.
-    Tell(Telling),
+    Tell(Report),
 }
 
 impl Work {
@@ -62,7 +62,7 @@ pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Name; 2]>,
     /// The units that leave the books of this process with it, if it is a release.
-    pub(crate) owed: Option<Owed>,
+    pub(crate) owed: Option<PendingRelease>,
 }
 
 impl Caller {

@@ -88,6 +88,18 @@ async fn interceptors_and_layers_of_one_backend_share_budgets() {
 }
 
 #[test]
+fn an_interceptor_obeys_the_policies_that_were_replaced_last() {
+    let one = |name| Policy::new(name, Quota::per_hour(1)).key(Global);
+    let interceptor = of(one("before"));
+    let passes = || interceptor.clone().call(tonic::Request::new(())).is_ok();
+    assert_eq!([passes(), passes()], [true, false]);
+
+    interceptor.limiter().replace([one("after")]).unwrap();
+
+    assert_eq!([passes(), passes()], [true, false]);
+}
+
+#[test]
 fn metadata_and_extensions_pass_an_interceptor_as_they_are() {
     #[derive(Clone, Debug, PartialEq)]
     struct Mark(u8);

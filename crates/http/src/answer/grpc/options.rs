@@ -76,7 +76,8 @@ impl GrpcAnswers {
     /// ```
     ///
     /// A client with a retry policy tries again by the code. When to come back, and the details, are the same under any status. A
-    /// stream that a [message](tollgate_limiter::Policy::per_message) ends shows the closure no head of the request: it is over by then.
+    /// stream that a [message](tollgate_limiter::Policy::per_message) ends shows the closure no head of the request: it is over by
+    /// then.
     pub fn status_by(
         mut self,
         status_by: impl Fn(&Refusal<'_>, GrpcStatus) -> GrpcStatus + Send + Sync + 'static,

@@ -14,7 +14,7 @@ use super::expiry::ends_ms;
 use super::questions::{Calls, Random};
 use super::{World, seed};
 use crate::holder::model::{self, Bar, Entry, From, Id};
-use crate::holder::{Caller, Telling};
+use crate::holder::{Caller, Report};
 use crate::wire::numbers::Reader;
 use crate::wire::reply::{Outcome, barred};
 use crate::wire::{Plan, Reply, Request, Work, held_by_caller, replay};
@@ -80,7 +80,7 @@ impl Wish {
                 }
             }
             Self::Release(name, n) => of(Work::Credit(receipt(*n), *n), name),
-            Self::Tell(name, units) => of(Work::Tell(Telling::of(*units)), name),
+            Self::Tell(name, units) => of(Work::Tell(Report::of(*units)), name),
             Self::Reset(name) => of(
                 Work::Reset(Scope::of(name, 0, &Concurrent::at_most(1).into())),
                 name,

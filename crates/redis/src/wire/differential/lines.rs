@@ -1,4 +1,5 @@
-//! States in whose queue requests wait, made by hand: with points, places and rests at the edges, and more places than a line keeps.
+//! States in whose queue requests wait, made by hand: with points, places and rests at the edges, and more places than a line
+//! keeps.
 
 use std::slice;
 use std::time::Duration;

@@ -51,6 +51,21 @@ async fn bytes_are_those_on_the_wire() {
 }
 
 #[tokio::test]
+async fn the_next_stream_obeys_the_policies_that_were_replaced_last() {
+    let limiter = limiter(three(Messages::received().end_stream()));
+    let (mut client, _, _) = served(&limiter).await;
+    let denied = client.upload(orders(4)).await.unwrap_err();
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+
+    let ten = Policy::new("ten", Quota::per_hour(10)).key(Global);
+    let ten = ten.per_message(Messages::received().end_stream());
+    limiter.replace([ten]).unwrap();
+
+    let uploaded = client.upload(orders(4)).await.unwrap();
+    assert_eq!(uploaded.into_inner().count, 4);
+}
+
+#[tokio::test]
 async fn calls_and_messages_are_charged_by_whom_they_concern() {
     let limiter = Limiter::builder()
         .policy(Policy::new("calls", Quota::per_hour(2)).key(Global))

@@ -76,7 +76,7 @@ impl FoundEntitlement {
 }
 
 /// The closure that is asked, whose answers are of type `R`, the cache of them, and the rules.
-pub(super) struct Asked<R> {
+pub(super) struct AnswerCache<R> {
     pub(super) policy: String,
     pub(super) asks: Arc<Lookup<R>>,
     pub(super) remember_for: Duration,
@@ -129,7 +129,7 @@ enum Progress {
     Nothing,
 }
 
-impl<R: Send + 'static> Asked<R> {
+impl<R: Send + 'static> AnswerCache<R> {
     /// The quotas that are known, or will be. What is stale is served while it is asked for again. `place` says what an answer
     /// means to `subject`.
     pub(super) fn find<S: Send + Sync + 'static>(
@@ -213,7 +213,7 @@ impl<R: Send + 'static> Asked<R> {
     }
 }
 
-impl<R> Asked<R> {
+impl<R> AnswerCache<R> {
     /// Forgets an identity. An answer that is under way is not remembered either: it may be from before.
     pub(super) fn forget(&self, key: &Key) {
         self.memory().identities.remove(key);
@@ -314,7 +314,7 @@ impl Memory {
 
 /// A question under way. It is dropped without an answer if the closure panics or the runtime ends.
 struct Question<R> {
-    asked: Arc<Asked<R>>,
+    asked: Arc<AnswerCache<R>>,
     key: Key,
     number: u64,
     tells: watch::Sender<Progress>,
