@@ -20,7 +20,7 @@ use crate::client::{Orders, Place};
 use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
 use crate::flaw::Flaw;
-use crate::forger::Forgery;
+use crate::forgery::Forgery;
 use crate::history::{Disturbance, Effect, History, Wait};
 use crate::hold::{LEASE, PLACES};
 use crate::holder::Places;
@@ -139,6 +139,7 @@ impl Campaign {
             waits,
             deadline_us: Some(micros(DEADLINE)),
             holds: record.holds,
+            knocks: record.knocks,
         };
         progress("checking");
         let mut report = Report {

@@ -19,12 +19,15 @@
 //!
 //! For each key of a limit on how many at once: [no more than there are places](at_once), and no place refused that was free.
 //!
+//! For each caller under a policy with a ban: [strikes are exact, and no ban ends early or feeds itself](banned).
+//!
 //! For each process that asks through a limiter: of its [share](share) of each budget it let through no more than the share
 //! holds, and the refill while the backend fails.
 
 mod answers;
 mod at_once;
 mod attempts;
+mod banned;
 mod course;
 mod credit;
 mod least;
@@ -44,6 +47,8 @@ use self::answers::misreported;
 pub use self::at_once::HeldFindings;
 use self::at_once::check_held;
 use self::attempts::{broken_promise, disagreement, hasty};
+pub use self::banned::BanFindings;
+use self::banned::check_bans;
 use self::course::Courses;
 pub(crate) use self::patience::Waits;
 use self::patience::belated;
@@ -81,6 +86,8 @@ pub struct Findings {
     pub promises: u64,
     /// The findings about limits on how many at once.
     pub held: HeldFindings,
+    /// The findings about bans.
+    pub banned: BanFindings,
     /// The findings about requests that wait for their turn.
     pub turns: TurnFindings,
 }
@@ -89,7 +96,7 @@ impl Findings {
     /// Says whether nothing impossible was found.
     #[must_use]
     pub fn is_possible(&self) -> bool {
-        self.wrong.is_empty() && self.held.wrong.is_empty()
+        self.wrong.is_empty() && self.held.wrong.is_empty() && self.banned.wrong.is_empty()
     }
 }
 
@@ -139,6 +146,7 @@ pub fn check(history: &History) -> Findings {
     }
     findings.wrong.extend(share::overspent(history));
     findings.held = check_held(&history.holds, &history.disturbances, &history.waits);
+    findings.banned = check_bans(history, &timelines);
     for (budget, (mut seen, course)) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
             // One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before

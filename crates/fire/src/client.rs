@@ -1,5 +1,6 @@
 //! One of the asking processes: its actions, and its record.
 
+mod knocking;
 mod machine;
 mod record;
 
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tollgate_core::{Backend, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
+use self::knocking::{KNOCKERS, knock};
 use self::machine::watch_the_machine;
 pub use self::record::Line;
 use self::record::say;
@@ -143,6 +145,7 @@ async fn ask(orders: &Orders) -> Result<()> {
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
     workers.extend((0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), holder))));
+    workers.extend((0..KNOCKERS).map(|knocker| tokio::spawn(knock(Arc::clone(&client), knocker))));
     tokio::spawn(watch_the_machine());
     input.await??;
     client.is_over.store(true, Ordering::Release);

@@ -12,6 +12,7 @@ use crate::attempt::{Attempt, Outcome};
 use crate::client::{Line, Orders};
 use crate::history::Wait;
 use crate::hold::Hold;
+use crate::knock::Knock;
 use crate::wall::now_us;
 
 /// The word that makes this program a client; its orders follow.
@@ -36,6 +37,7 @@ pub(crate) struct Record {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) holds: Vec<Hold>,
+    pub(crate) knocks: Vec<Knock>,
     /// The defects of the client itself.
     pub(crate) wrongs: Vec<String>,
 }
@@ -93,6 +95,7 @@ impl Crew {
                     all.attempts.extend(record.attempts);
                     all.waits.extend(record.waits);
                     all.holds.extend(record.holds);
+                    all.knocks.extend(record.knocks);
                 }
                 Err(_panic) => all.wrongs.push("a record was not kept".to_owned()),
             }
@@ -133,7 +136,7 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
 /// Reads a client's record until it ends. Its open attempts have an unknown outcome.
 fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
-    let mut holds = HashMap::new();
+    let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -151,6 +154,9 @@ fn record(process: u32, output: impl Read) -> Record {
             Ok(Line::Hold(number, hold)) => {
                 holds.insert(number, hold);
             }
+            Ok(Line::Knock(number, knock)) => {
+                knocks.insert(number, knock);
+            }
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,
                 from_us,
@@ -165,6 +171,17 @@ fn record(process: u32, output: impl Read) -> Record {
     let open = open.map(|attempt| attempt.heard(ended_us, killed().into()));
     record.attempts.extend(open);
     record.holds.extend(holds.into_values());
+    let knocks = knocks.into_values();
+    record
+        .knocks
+        .extend(knocks.map(|knock| match knock.heard_us {
+            0 => Knock {
+                heard_us: ended_us,
+                outcome: killed(),
+                ..knock
+            },
+            _ => knock,
+        }));
     record
 }
 

@@ -14,15 +14,18 @@ pub enum Flaw {
     ChargedAgain,
     /// Its requests do not wait for their turn.
     PassesEarly,
+    /// All of its requests spend the share that is kept for the important ones.
+    SpendsKept,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
         Self::PassesEarly,
+        Self::SpendsKept,
     ];
 
     /// The name.
@@ -33,6 +36,7 @@ impl Flaw {
             Self::FreshShare => "fresh-share",
             Self::ChargedAgain => "charged-again",
             Self::PassesEarly => "passes-early",
+            Self::SpendsKept => "spends-kept",
         }
     }
 }

@@ -7,6 +7,7 @@ use tollgate_core::Quota;
 
 use crate::attempt::Attempt;
 use crate::hold::Hold;
+use crate::knock::Knock;
 
 /// The input of the checker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct History {
     /// The attempts to hold a place, in any order.
     #[serde(default)]
     pub holds: Vec<Hold>,
+    /// The requests under a policy with a ban, in any order.
+    #[serde(default)]
+    pub knocks: Vec<Knock>,
 }
 
 /// A process got no processor, between two points in time.

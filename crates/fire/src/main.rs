@@ -127,8 +127,10 @@ impl Heavy {
 
 fn check(path: &Path) -> Result<bool> {
     let findings = check_again(path)?;
-    let held = findings.held.wrong.iter();
+    let (held, banned) = (&findings.held.wrong, &findings.banned.wrong);
     for wrong in held
+        .iter()
+        .chain(banned)
         .cloned()
         .chain(findings.wrong.iter().map(ToString::to_string))
     {
@@ -137,7 +139,7 @@ fn check(path: &Path) -> Result<bool> {
     println!(
         "{} decisions, {} wrong",
         findings.decided,
-        findings.wrong.len() + findings.held.wrong.len()
+        findings.wrong.len() + held.len() + banned.len()
     );
     Ok(findings.is_possible())
 }
@@ -221,13 +223,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | waited | left before | took a place | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | waited | left before | took a place | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(24));
+    println!("{}|", "| --- ".repeat(33));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -248,6 +250,15 @@ fn print(reports: &[Report]) {
             found.turns.after_loss,
             found.turns.after_step,
             found.turns.in_doubt,
+            found.banned.knocks,
+            found.banned.begun,
+            found.banned.banned,
+            found.banned.kept_out,
+            found.banned.from_kept,
+            found.banned.strict,
+            found.banned.after_loss,
+            found.banned.after_step,
+            found.banned.in_doubt,
             report.wrongs().len(),
             report.slowest.as_millis(),
             report.kept.as_millis(),

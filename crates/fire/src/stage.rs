@@ -20,7 +20,8 @@ use crate::Result;
 use crate::client::Place;
 use crate::clock;
 use crate::fault::{Fault, Topology};
-use crate::forger::{Forger, Forgery};
+use crate::forger::Forger;
+use crate::forgery::Forgery;
 use crate::history::{Disturbance, Effect, Home};
 use crate::wall::now_us;
 

@@ -38,8 +38,9 @@ impl Report {
     pub fn wrongs(&self) -> Vec<String> {
         let findings = self.findings.wrong.iter().map(ToString::to_string);
         let held = self.findings.held.wrong.iter().cloned();
+        let banned = self.findings.banned.wrong.iter().cloned();
         let others = self.other_wrongs.iter().cloned();
-        findings.chain(held).chain(others).collect()
+        findings.chain(held).chain(banned).chain(others).collect()
     }
 }
 

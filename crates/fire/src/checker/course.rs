@@ -253,13 +253,7 @@ impl Reader<'_> {
 
     /// The latest time at which a call may reach the server.
     fn lingers_until(&self, attempt: &Attempt) -> u64 {
-        let mut until = attempt.heard_us.saturating_add(LINGERS_US);
-        for disturbance in &self.history.disturbances {
-            if disturbance.from_us <= until && disturbance.to_us >= attempt.sent_us {
-                until = until.max(disturbance.to_us.saturating_add(LINGERS_US));
-            }
-        }
-        until
+        lingers_until(self.history, attempt.sent_us, attempt.heard_us)
     }
 
     fn loss(&self, budget: Budget, disturbance: &Disturbance) -> Option<Loss> {
@@ -276,6 +270,17 @@ impl Reader<'_> {
             is_takeover: !is_certain,
         })
     }
+}
+
+/// The latest time at which a call may reach the server that was made and over at these times.
+pub(super) fn lingers_until(history: &History, sent_us: u64, heard_us: u64) -> u64 {
+    let mut until = heard_us.saturating_add(LINGERS_US);
+    for disturbance in &history.disturbances {
+        if disturbance.from_us <= until && disturbance.to_us >= sent_us {
+            until = until.max(disturbance.to_us.saturating_add(LINGERS_US));
+        }
+    }
+    until
 }
 
 /// Earlier credits reduce the part of a charge that still shows in a bucket, and a charge on a lost budget gets nothing back.

@@ -69,11 +69,20 @@ impl<'a> Timelines<'a> {
 
     /// The clock that decides about this budget.
     pub(super) fn of_budget(&self, budget: Budget) -> &Timeline {
-        &self.all[&self.home(budget)]
+        self.of_caller(budget.caller)
+    }
+
+    /// The clock that decides about this caller.
+    pub(super) fn of_caller(&self, caller: u32) -> &Timeline {
+        &self.all[&self.home_of(caller)]
     }
 
     pub(super) fn home(&self, budget: Budget) -> Option<Home> {
-        self.history.homes.get(&budget.caller).copied()
+        self.home_of(budget.caller)
+    }
+
+    pub(super) fn home_of(&self, caller: u32) -> Option<Home> {
+        self.history.homes.get(&caller).copied()
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{Attempt, AttemptAnswer};
 use crate::hold::Hold;
+use crate::knock::Knock;
 
 /// The record of a client, a line for each entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,6 +17,8 @@ pub enum Line {
     Hear(u64, u64, AttemptAnswer),
     /// An attempt to hold a place, and once more when the place is given back.
     Hold(u64, Hold),
+    /// A request under a policy with a ban is about to be made, and once more with its answer.
+    Knock(u64, Knock),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.
     Late(u64, u64),
 }

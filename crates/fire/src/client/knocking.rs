@@ -1,0 +1,73 @@
+//! A worker of a client that knocks, in spells, under a policy with a ban and a class.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tollgate_core::Backend;
+
+use super::record::{Line, say};
+use super::{BREATH, Client};
+use crate::attempt::Outcome;
+use crate::flaw::Flaw;
+use crate::knock::{Guarded, Knock};
+use crate::population::SHARED_CALLERS;
+use crate::wall::now_us;
+
+/// The number of a client's workers that knock.
+pub(super) const KNOCKERS: u32 = 2;
+
+/// The longest pause within a spell, in pauses of other workers: some are eager, others calm.
+const RHYTHMS: [u64; 4] = [2, 2, 4, 16];
+
+pub(super) async fn knock(client: Arc<Client>, knocker: u32) -> std::io::Result<()> {
+    let orders = &client.orders;
+    let own = orders.number * KNOCKERS + knocker;
+    let mut rng = Rng::with_seed(orders.seed ^ (u64::from(own) << 8));
+    while !client.is_over.load(Ordering::Acquire) {
+        let caller = rng.u32(0..SHARED_CALLERS);
+        let longest_us = orders.pause_us * rng.choice(RHYTHMS).unwrap_or(2);
+        for _ in 0..rng.u32(4..60) {
+            if client.is_over.load(Ordering::Acquire) {
+                break;
+            }
+            let outcome = client.knock(caller, rng.bool()).await?;
+            let pause = Duration::from_micros(rng.u64(0..=longest_us));
+            let breath = if outcome.is_silence() {
+                BREATH
+            } else {
+                Duration::ZERO
+            };
+            tokio::time::sleep(pause + breath).await;
+        }
+    }
+    Ok(())
+}
+
+impl Client {
+    /// Knocks once, and records it before and after.
+    async fn knock(&self, caller: u32, is_important: bool) -> std::io::Result<Outcome> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let takes_all = is_important || self.orders.flaw == Some(Flaw::SpendsKept);
+        let guarded = Guarded::of(self.entrance.population(), caller, takes_all);
+        let knock = Knock {
+            process: self.orders.number,
+            caller,
+            is_important,
+            sent_us: now_us(),
+            heard_us: 0,
+            outcome: Outcome::Unknown(String::new()),
+        };
+        say(&Line::Knock(number, knock.clone()))?;
+        let answer = self.entrance.backend().decide(&guarded.charges()).await;
+        let outcome = Outcome::of(&answer);
+        let heard = Knock {
+            heard_us: now_us(),
+            outcome: outcome.clone(),
+            ..knock
+        };
+        say(&Line::Knock(number, heard))?;
+        Ok(outcome)
+    }
+}

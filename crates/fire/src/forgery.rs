@@ -1,0 +1,249 @@
+//! The deliberate defects of a script, and the words that make them.
+
+use crate::Result;
+
+/// The defect of the script. The first five act in about one of twenty calls, and the others always, because their cases are
+/// rare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgery {
+    /// Decisions are not written.
+    SkipWrite,
+    /// Decisions are written twice.
+    DoubleCharge,
+    /// Another key's state is read.
+    Neighbour,
+    /// An existing state is not seen.
+    ForgetState,
+    /// Written states never expire.
+    ForgetExpiry,
+    /// A denied request keeps the charges that fitted.
+    TakeInPart,
+    /// Shadow charges are not taken.
+    SkipShadow,
+    /// A probe takes its cost.
+    ProbeTakes,
+    /// Credits are done twice.
+    CreditTwice,
+    /// Credits are not done.
+    CreditLost,
+    /// Debits are not done.
+    DebitLost,
+    /// A reset says that it is done, and did nothing.
+    ResetIdle,
+    /// One more may be held than there are places.
+    HeldOneMore,
+    /// An acquire is not counted.
+    HeldUncounted,
+    /// A release is done twice.
+    ReleaseTwice,
+    /// A charge that leaves before its turn moves up those who stand behind it.
+    LeaverMovesUp,
+    /// A credit moves others up while somebody waits.
+    CreditMovesUp,
+    /// A turn is promised and not kept.
+    TurnUnkept,
+    /// The place of one who left is given out twice.
+    GapTwice,
+    /// One who does not fit into the place of one who left takes it.
+    GapTooSmall,
+    /// A turn comes earlier than those before it allow.
+    TurnEarly,
+    /// A ban lasts for half of its time.
+    BanShort,
+    /// Each request of a banned caller begins the ban anew.
+    BanFedByItself,
+    /// A ban begins one strike too early.
+    BanOneStrikeFewer,
+    /// A ban begins one strike too late.
+    BanOneStrikeMore,
+    /// No ban lasts longer than the one before.
+    BanNeverDoubles,
+    /// Requests of banned callers are charged.
+    BannedCharged,
+}
+
+impl Forgery {
+    /// All defects.
+    pub const ALL: [Self; 27] = [
+        Self::SkipWrite,
+        Self::DoubleCharge,
+        Self::Neighbour,
+        Self::ForgetState,
+        Self::ForgetExpiry,
+        Self::TakeInPart,
+        Self::SkipShadow,
+        Self::ProbeTakes,
+        Self::CreditTwice,
+        Self::CreditLost,
+        Self::DebitLost,
+        Self::ResetIdle,
+        Self::HeldOneMore,
+        Self::HeldUncounted,
+        Self::ReleaseTwice,
+        Self::LeaverMovesUp,
+        Self::CreditMovesUp,
+        Self::TurnUnkept,
+        Self::GapTwice,
+        Self::GapTooSmall,
+        Self::TurnEarly,
+        Self::BanShort,
+        Self::BanFedByItself,
+        Self::BanOneStrikeFewer,
+        Self::BanOneStrikeMore,
+        Self::BanNeverDoubles,
+        Self::BannedCharged,
+    ];
+
+    /// The name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SkipWrite => "skip-write",
+            Self::DoubleCharge => "double-charge",
+            Self::Neighbour => "neighbour",
+            Self::ForgetState => "forget-state",
+            Self::ForgetExpiry => "forget-expiry",
+            Self::TakeInPart => "take-in-part",
+            Self::SkipShadow => "skip-shadow",
+            Self::ProbeTakes => "probe-takes",
+            Self::CreditTwice => "credit-twice",
+            Self::CreditLost => "credit-lost",
+            Self::DebitLost => "debit-lost",
+            Self::ResetIdle => "reset-idle",
+            Self::HeldOneMore => "held-one-more",
+            Self::HeldUncounted => "held-uncounted",
+            Self::ReleaseTwice => "release-twice",
+            Self::LeaverMovesUp => "leaver-moves-up",
+            Self::CreditMovesUp => "credit-moves-up",
+            Self::TurnUnkept => "turn-unkept",
+            Self::GapTwice => "gap-twice",
+            Self::GapTooSmall => "gap-too-small",
+            Self::TurnEarly => "turn-early",
+            Self::BanShort => "ban-short",
+            Self::BanFedByItself => "ban-fed-by-itself",
+            Self::BanOneStrikeFewer => "ban-one-strike-fewer",
+            Self::BanOneStrikeMore => "ban-one-strike-more",
+            Self::BanNeverDoubles => "ban-never-doubles",
+            Self::BannedCharged => "banned-charged",
+        }
+    }
+
+    /// A few words of the script, each with the wrong words for this defect; none if it changes the script's calls.
+    fn words(self) -> Vec<(&'static str, String)> {
+        let give_back = "charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)";
+        let settles = "if state_of(i, charge) then";
+        // Requests of banned callers take the script's longest path, not the shorter ones that write nothing.
+        let on_longest_path = [
+            (r"admitted = onset ~= 1 and '\0'", "admitted = false"),
+            ("(now >= till or onset ~= 1)", "now >= till"),
+        ];
+        let moves_up = ("if queue.latest > now then", "if false then");
+        let words: Vec<(_, &str)> = match self {
+            Self::TakeInPart => vec![(
+                "if open and charge.cost > 0 then",
+                "if charge.cost > 0 and charge.rule.passes(states[i], charge) then",
+            )],
+            Self::SkipShadow => vec![("charge.mode == SHADOW and", "false and")],
+            Self::ProbeTakes => vec![("charge.mode == SHADOW and", "")],
+            Self::CreditTwice => return vec![(give_back, format!("{give_back} {give_back}"))],
+            Self::CreditLost => {
+                vec![(settles, "if verb ~= CREDIT and state_of(i, charge) then")]
+            }
+            Self::DebitLost => vec![(settles, "if verb ~= DEBIT and state_of(i, charge) then")],
+            Self::ResetIdle => vec![(settles, "if verb ~= RESET and state_of(i, charge) then")],
+            Self::HeldOneMore => vec![(
+                "state.total + charge.cost <= charge.quota.limit",
+                "state.total + charge.cost <= charge.quota.limit + 1",
+            )],
+            Self::HeldUncounted => vec![("count(state, charge.cost)", "")],
+            Self::ReleaseTwice => vec![("count(state, -units)", "count(state, -2 * units)")],
+            Self::LeaverMovesUp => vec![("(charge.quota.wait and", "(false and"), moves_up],
+            Self::CreditMovesUp => vec![moves_up],
+            Self::TurnUnkept => vec![(
+                "if not charge.gap then",
+                "if charge.wait > 0 then return end if not charge.gap then",
+            )],
+            Self::GapTwice => vec![("table.remove(queue.gaps, charge.gap)", "")],
+            Self::GapTooSmall => vec![(
+                "if not is_before(ends, ends_rest, in_gap, in_gap_rest) then",
+                "if true then",
+            )],
+            Self::TurnEarly => vec![(
+                "return leave(state, quota, charge.to, charge.to_rest)",
+                "return leave(state, quota, charge.wait > 0 and charge.to - 100 or charge.to, charge.to_rest)",
+            )],
+            Self::BanShort => vec![("now, now + length, {}", "now, now + length / 2, {}")],
+            Self::BanFedByItself => {
+                let knocks = ("if charge.quota.onset == EXTENDED then", "if true then");
+                [&on_longest_path[..], &[knocks]].concat()
+            }
+            Self::BanOneStrikeFewer => {
+                vec![("if #live >= terms.strikes", "if #live + 1 >= terms.strikes")]
+            }
+            Self::BanOneStrikeMore => {
+                vec![("if #live >= terms.strikes", "if #live > terms.strikes")]
+            }
+            Self::BanNeverDoubles => vec![("min(2 * length, terms.longest)", "length")],
+            Self::BannedCharged => {
+                let takes = (
+                    "if open and charge.cost > 0 then",
+                    "if (open or is_banned and charge.rule.passes(states[i], charge)) and charge.cost > 0 then",
+                );
+                [&on_longest_path[..], &[takes]].concat()
+            }
+            _ => Vec::new(),
+        };
+        let words = words.into_iter();
+        words
+            .map(|(right, wrong)| (right, wrong.to_owned()))
+            .collect()
+    }
+
+    /// The script with the defect.
+    pub(crate) fn forge(self, script: &str) -> Result<String> {
+        let words = self.words();
+        if !words.is_empty() {
+            let mut forged = script.to_owned();
+            for (right, wrong) in words {
+                forged = match forged.split_once(right) {
+                    Some((before, after)) => [before, &wrong, after].concat(),
+                    None => return Err(format!("the script does not say {right:?}").into()),
+                };
+            }
+            return Ok(forged);
+        }
+        let write = "words[1] == 'SET' or words[1] == 'SETRANGE'";
+        let before = match self {
+            Self::SkipWrite => format!("if unlucky and ({write}) then return true end"),
+            Self::ForgetExpiry => {
+                "if unlucky and words[1] == 'SET' then return call('SET', words[2], words[3]) end".to_owned()
+            }
+            Self::ForgetState => {
+                "if unlucky and words[1] == 'GET' then return false end \
+                 if unlucky and words[1] == 'MGET' then local none = {} for i = 2, #words do none[i - 1] = false end \
+                 return none end"
+                    .to_owned()
+            }
+            // The state that was written last, of the same algorithm, stands under a name of its own.
+            Self::Neighbour => format!(
+                "if ({write}) and words[1] == 'SET' then call('SET', 'last' .. words[3]:byte(1), words[3]) end \
+                 if unlucky and words[1] == 'GET' then local own = call(...) \
+                 return own and call('GET', 'last' .. own:byte(1)) or own end"
+            ),
+            _ => String::new(),
+        };
+        let again = if self == Self::DoubleCharge {
+            "if unlucky then decide() end"
+        } else {
+            ""
+        };
+        Ok(format!(
+            "local real = redis \
+             local unlucky = real.call('TIME')[2] % 20 == 0 \
+             local function through(call) return function(...) local words = {{...}} {before} return call(...) end end \
+             local redis = setmetatable({{ call = through(real.call), pcall = through(real.pcall) }}, {{ __index = real }}) \
+             local function decide() {script}\nend \
+             local said = decide() {again} return said"
+        ))
+    }
+}
