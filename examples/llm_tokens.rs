@@ -1,6 +1,6 @@
 //! How do I limit the tokens of a language model, and how many answers it writes at once?
 //!
-//! `cargo run --example llm_tokens`. Nobody knows before what an answer costs. Each request reserves a guess, so that simultaneous
+//! `cargo run --example llm_tokens`. The cost of an answer is unknown before. Each request reserves a guess, so that simultaneous
 //! requests cannot overdraw the budget by far. At the end of the stream the model reports its usage, and the guess is corrected.
 
 use std::convert::Infallible;

@@ -5,8 +5,8 @@
 //! ali` are one account in the database, so they are one budget too.
 //!
 //! Five failed logins ban the pair of address and account for a quarter of an hour, and even the right password does not pass
-//! then. A ban of the account alone would be a weapon: anybody who knows a name could lock its owner out. The pair bans the guesser
-//! and no one else, and the budget of the account slows down a guesser with many addresses.
+//! then. A ban of the account alone would be a weapon: any caller that knows a name could lock its owner out. The pair bans the
+//! guesser and no one else, and the budget of the account slows down a guesser with many addresses.
 
 use std::time::Duration;
 

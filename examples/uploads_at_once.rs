@@ -1,7 +1,7 @@
 //! How do I limit how many uploads, streams and sockets a caller has at once?
 //!
 //! `cargo run --example uploads_at_once`. What a request holds is given back when it is over, however it ends: the answer has been
-//! read or nobody reads it any more, the handler failed or was cut off. With `REDIS_URL=redis://127.0.0.1/` all processes on
+//! read or it is read no more, the handler failed or was cut off. With `REDIS_URL=redis://127.0.0.1/` all processes on
 //! several ports (`ADDR`) count together.
 
 use std::convert::Infallible;

@@ -24,7 +24,14 @@ const ONE_IN: usize = 20;
 const NOT_YET: &[&str] = &[];
 
 /// The pages of documentation, beside those in `docs`.
-const PAGES: &[&str] = &["GUARANTEES.md", "README.md", "lua/README.md"];
+const PAGES: &[&str] = &[
+    "BENCHMARKS.md",
+    "CHANGELOG.md",
+    "GUARANTEES.md",
+    "README.md",
+    "THREATS.md",
+    "lua/README.md",
+];
 
 /// Words of which a page says better which caller, request or operator is meant.
 const OF_NO_SUBJECT: &[&str] = &["anybody", "nobody", "somebody", "whoever", "whom"];

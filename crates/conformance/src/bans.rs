@@ -186,7 +186,7 @@ pub async fn a_ban_is_imposed_at_once_and_ended_by_a_reset(subject: &dyn Subject
     assert!(gate.admits(subject).await);
 }
 
-/// On trial a ban keeps nobody out, and while it would, its policy's charges on trial are questions.
+/// On trial a ban keeps no caller out, and while it would, its policy's charges on trial are questions.
 pub async fn a_ban_on_trial_keeps_nobody_out(subject: &dyn Subject) {
     if !can_ban(subject) {
         return;

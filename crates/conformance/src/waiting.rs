@@ -105,7 +105,7 @@ pub async fn a_charge_that_leaves_gives_its_turn_to_the_next(subject: &dyn Subje
     assert_eq!(line.take(subject, 1).await.wait(), SECOND * 7 / 2);
 }
 
-/// Those who wait have been told when they pass. So nobody moves up for what a charge that has passed gives back.
+/// Requests that wait have been told when they pass. So none moves up for what a charge that has passed gives back.
 pub async fn a_credit_moves_nobody_up_while_anybody_waits(subject: &dyn Subject) {
     if !lets_wait(subject) {
         return;
@@ -122,7 +122,7 @@ pub async fn a_credit_moves_nobody_up_while_anybody_waits(subject: &dyn Subject)
     assert_eq!(line.take(subject, 1).await.wait(), SECOND * 7 / 2);
 }
 
-/// A charge in shadow reports its wait and keeps nobody waiting; a probe reserves nothing.
+/// A charge in shadow reports its wait and keeps no request waiting; a probe reserves nothing.
 pub async fn a_shadow_says_how_long_it_would_wait_and_a_probe_reserves_nothing(
     subject: &dyn Subject,
 ) {

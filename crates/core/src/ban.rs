@@ -40,7 +40,7 @@ use crate::{Quota, QuotaError};
 /// # Clocks that step
 ///
 /// The time is that of the backend's clock. A step forward ends a ban early by as much. A clock that steps back to before a ban
-/// began starts the ban anew, so that nobody is banned for longer than the ban's own length.
+/// began starts the ban anew, so that no caller is banned for longer than the ban's own length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ban(Penalty);
 
@@ -307,9 +307,10 @@ impl Quota {
     /// ```
     #[must_use]
     pub const fn ban(&self) -> Option<Ban> {
-        match self.rule() {
-            Rule::Ban(penalty) => Some(Ban(*penalty)),
-            _ => None,
+        if let Rule::Ban(penalty) = self.rule() {
+            Some(Ban(*penalty))
+        } else {
+            None
         }
     }
 
@@ -318,12 +319,13 @@ impl Quota {
     #[doc(hidden)]
     #[must_use]
     pub const fn unheard(&self) -> Self {
-        match self.rule() {
-            Rule::Ban(penalty) => Self::banning(Penalty {
+        if let Rule::Ban(penalty) = self.rule() {
+            Self::banning(Penalty {
                 onset: Onset::Unheard,
                 ..*penalty
-            }),
-            _ => *self,
+            })
+        } else {
+            *self
         }
     }
 }

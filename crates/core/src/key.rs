@@ -67,7 +67,7 @@ pub struct Key(Repr);
 pub enum KeyKind {
     /// All callers together: one budget for all.
     Global = 0,
-    /// All callers for whom the extractor found nothing.
+    /// All callers without anything that the extractor could find.
     Missing = 1,
     /// An IPv4 address: 4 bytes.
     Ipv4 = 4,

@@ -619,9 +619,10 @@ impl Quota {
 
     /// True if this is a ban of which denials of the same call are strikes.
     pub(crate) const fn hears_denials(&self) -> bool {
-        match &self.rule {
-            Rule::Ban(penalty) => !matches!(penalty.onset, Onset::Unheard),
-            _ => false,
+        if let Rule::Ban(penalty) = &self.rule {
+            !matches!(penalty.onset, Onset::Unheard)
+        } else {
+            false
         }
     }
 

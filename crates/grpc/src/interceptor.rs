@@ -54,7 +54,7 @@ impl RateLimitInterceptor {
         backend: impl ImmediateBackend,
     ) -> Result<Self, ConfigError> {
         let limiter = limiter
-            .backend(Immediate(backend))
+            .backend(ImmediateAdapter(backend))
             .refusing(beyond_an_interceptor)
             .build()?;
         if limiter.class_needs_whole_request() {
@@ -116,7 +116,7 @@ impl RateLimitInterceptor {
                 passage.enter(request);
                 Ok(())
             }
-            // No policy waits, nor does `Immediate`: those that could were refused when this was built.
+            // No policy waits, nor does `ImmediateAdapter`: those that could were refused when this was built.
             (Admission::Ruled(None) | Admission::Pending(_), None) => Ok(()),
         }
     }
@@ -149,9 +149,9 @@ fn status(refused: &Response<Full<Bytes>>) -> Status {
 
 /// A backend that is asked only for answers that it gives at once.
 #[derive(Debug)]
-struct Immediate<B>(B);
+struct ImmediateAdapter<B>(B);
 
-impl<B: ImmediateBackend> Backend for Immediate<B> {
+impl<B: ImmediateBackend> Backend for ImmediateAdapter<B> {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::now(self.0.decide_now(charges))
     }

@@ -6,7 +6,7 @@
 //!
 //! **Users write `tollgate`**, which has everything here under one name. This crate is for authors of a transport.
 
-mod attached;
+mod attachments;
 mod client;
 #[cfg(feature = "serde")]
 pub mod config;

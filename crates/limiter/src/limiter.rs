@@ -34,7 +34,7 @@ use arc_swap::Guard;
 use http::Request;
 use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
-pub use self::admission::{Admission, Pending, PolicySet, Ruling};
+pub use self::admission::{Admission, PendingAdmission, PolicySet, Ruling};
 pub use self::builder::LimiterBuilder;
 pub use self::check::{Acquire, Check, CheckError, CheckFuture, CheckOutcome};
 pub use self::fallback::Fallback;
@@ -54,7 +54,7 @@ pub use self::shedding::Shedding;
 use self::snapshot::Snapshot;
 use self::terms::Terms;
 
-use crate::attached::Attached;
+use crate::attachments::Attachments;
 use crate::literal::literal;
 use crate::report::PolicyVerdict;
 use crate::sync::ArcSwap;
@@ -96,7 +96,7 @@ struct Inner {
     /// True if a present or former policy charges by the response.
     follows_responses: AtomicBool,
     terms: Terms,
-    /// Nothing, if the limiter refuses nobody because of pressure.
+    /// Nothing, if the limiter refuses no request because of pressure.
     shedder: Option<Shedder>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
@@ -108,7 +108,7 @@ struct Inner {
     /// True if a layer charges messages.
     attends_messages: AtomicBool,
     /// The policies that handlers and routes have brought along.
-    attached: Attached,
+    attached: Attachments,
 }
 
 impl Limiter {
@@ -307,8 +307,8 @@ impl Limiter {
     ///
     /// The log says when an outage begins (a warning), each minute that it lasts, and when it ends: where the backend is, why it
     /// does not decide, for how long, and how many requests passed undecided. Two warnings are ten seconds apart at least; what
-    /// begins in between is told afterwards, if it lasts, and counted in any case. Requests write these lines: where none comes
-    /// an outage is not told, and its end is told by the first that is decided.
+    /// begins in between is told afterwards, if it lasts, and counted in any case. Requests write these lines: while none comes
+    /// an outage is not logged, and the first that is decided logs its end.
     ///
     /// ```
     /// use tollgate::{Limiter, Quota};
@@ -465,7 +465,7 @@ impl Limiter {
 
     /// Values that upper modules keep with this limiter.
     #[doc(hidden)]
-    pub fn attached(&self) -> &Attached {
+    pub fn attached(&self) -> &Attachments {
         &self.0.attached
     }
 
@@ -577,7 +577,7 @@ impl Limiter {
             observers: Observers::new(observer),
             warned_of_missing_peer: AtomicBool::new(false),
             attends_messages: AtomicBool::new(false),
-            attached: Attached::default(),
+            attached: Attachments::default(),
         }))
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tollgate_core::{Capabilities, Capability};
 
 use self::answer_cache::AnswerCache;
-pub(crate) use self::answer_cache::{Entitlement, FoundEntitlement, NotKnown, Tier};
+pub(crate) use self::answer_cache::{Entitlement, FoundEntitlement, Tier, UnknownEntitlement};
 use self::ban::PolicyBan;
 use self::classes::Classes;
 use self::conditions::Conditions;
@@ -109,7 +109,7 @@ pub struct Policy {
 /// use tollgate::key::{Cookie, Header};
 /// use tollgate::{OnMissing, Policy, Quota};
 ///
-/// // An API that nobody uses without a key.
+/// // An API that no caller uses without a key.
 /// let api = Policy::new("api", Quota::per_second(10)).key(Header::new("x-api-key")).on_missing(OnMissing::Deny);
 /// // A limit on carts. A visitor without a session has none.
 /// let cart = Policy::new("cart", Quota::per_minute(30)).key(Cookie::new("session")).on_missing(OnMissing::Pass);
@@ -348,8 +348,7 @@ impl Policy {
         }
     }
 
-    /// True if nothing but a request's key has to be found, if the policy covers it.
-    /// Which messages it charges, if it is for messages.
+    /// The messages that it charges, if it is for messages.
     #[doc(hidden)]
     #[must_use]
     pub fn messages(&self) -> Option<Messages> {

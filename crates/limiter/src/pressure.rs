@@ -21,9 +21,9 @@ pub use self::gauge::PressureGauge;
 use self::lag::Lag;
 pub(crate) use self::level::Level;
 use self::memory::Memory;
-use self::sampler::{Fallible, Sampler, Smooth};
+use self::sampler::{SampleReport, Sampler, SmoothLevel};
 pub(crate) use self::signal::Follower;
-use self::signal::{Highest, Signal};
+use self::signal::{HighestSignal, Signal};
 use crate::ConfigError;
 
 /// The load of this process between 0 and 1: a signal by which a limiter [sheds](crate::LimiterBuilder::shed) requests.
@@ -102,7 +102,7 @@ impl Pressure {
         };
         let cpu = Cpu::find(&read).map_err(named)?;
         let mut before = (Instant::now(), cpu.sample(&read).map_err(named)?);
-        let (mut smooth, mut fallible) = (Smooth::default(), Fallible::of("cpu"));
+        let (mut smooth, mut fallible) = (SmoothLevel::default(), SampleReport::of("cpu"));
         Self::sampled("tollgate-cpu", Level::NONE, move || {
             let level = cpu.sample(&read).map(|sample| {
                 let now = Instant::now();
@@ -146,7 +146,7 @@ impl Pressure {
         };
         let memory = Memory::find(&read).map_err(named)?;
         let first = memory.level(&read).map_err(named)?;
-        let mut fallible = Fallible::of("memory");
+        let mut fallible = SampleReport::of("memory");
         Self::sampled("tollgate-memory", first, move || {
             fallible.level(memory.level(&read))
         })
@@ -219,7 +219,8 @@ impl Pressure {
     /// ```
     #[must_use]
     pub fn max(self, other: impl Into<Self>) -> Self {
-        let highest = Highest::of([self, other.into()].map(|one| (Arc::clone(&one.signal), one)));
+        let highest =
+            HighestSignal::of([self, other.into()].map(|one| (Arc::clone(&one.signal), one)));
         Self::new(Arc::clone(highest.signal()), Some(highest))
     }
 

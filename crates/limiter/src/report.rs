@@ -155,7 +155,8 @@ impl PolicyVerdict {
         self.label.rule().is_held()
     }
 
-    /// True if this is the verdict of a [`Ban`](crate::Ban), which is no quota: its limit are strikes, and nothing is taken of it.
+    /// True if this is the verdict of a [`Ban`](crate::Ban), which is no quota: its limit is a number of strikes, and nothing is
+    /// taken of it.
     ///
     /// ```
     /// use tollgate::PolicyVerdict;
@@ -265,7 +266,7 @@ impl<'a> Report<'a> {
         Some(known.fold(hint, Duration::max))
     }
 
-    /// The answer to a caller whom a ban keeps out; `None` if none does.
+    /// The answer to a caller that a ban keeps out; `None` if none does.
     pub fn banned(self) -> Option<Block> {
         self.refusals().find_map(|one| one.label.ban())
     }

@@ -2,18 +2,18 @@
 //!
 //! | step | what a transport writes |
 //! | --- | --- |
-//! | ask | `Limiter::admit` with a [`PolicySet`]: the [`Admission`] holds what the transport made of the [`Ruling`], or waits for it as [`Pending`] |
+//! | ask | `Limiter::admit` with a [`PolicySet`]: the [`Admission`] holds what the transport made of the [`Ruling`], or waits for it as [`PendingAdmissionAdmission`] |
 //! | refuse | a [`Rejection`] is the reason, and a [`Report`] the verdict of each quota: the transport makes its answer of both |
 //! | let through | a [`Judgement`] has the verdicts; a [`Ledger`] keeps the payments that may still be corrected or given back |
 //! | charge a stream | one [`Plan`] for the call, then `Limiter::decide` and `Limiter::judge` for each message |
 //!
 //! This module may change with any version of Tollgate: it is made for Tollgate's own transports.
 
-pub use crate::attached::Attached;
+pub use crate::attachments::Attachments;
 pub use crate::key::{ContentType, SeenBody};
 pub use crate::limiter::{
-    Admission, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES, Pending, PendingPlan, Plan,
-    Planning, PolicySet, Rejection, Ruling, Verdicts,
+    Admission, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES, PendingAdmission,
+    PendingPlan, Plan, Planning, PolicySet, Rejection, Ruling, Verdicts,
 };
 pub use crate::literal::literal;
 pub use crate::matching::Pattern;

@@ -32,7 +32,7 @@ use self::text::Place;
 /// | `burst = 3` | what a caller who has been quiet may spend at once | the limit |
 /// | `key = ClientIp` | whose budget: a type that implements `KeyExtractor` and `Default`, or a tuple of such | `ClientIp` |
 /// | `cost = 2` | what a request costs | 1 |
-/// | `ban = "5 in 10min for 15min"` | keeps out whom the quota denies too often, as `Ban` reads it | nobody is banned |
+/// | `ban = "5 in 10min for 15min"` | keeps out callers that the quota denies too often, as `Ban` reads it | no ban |
 /// | `name = "login"` | the name in headers, logs and Redis | the route: see below |
 /// | `shadow` | on trial: decided and reported, never enforced | enforced |
 /// | `policy = "search"` | instead of all of these but `cost`: a policy of the limiter | |

@@ -1,8 +1,8 @@
 //! The holdings of this process under limits on how many at once, and how the fleet learns of them.
 //!
 //! Each key in Redis has one entry for each process that holds something there, see `lua/held.lua`. Acquires and releases change
-//! it as they come. They may be lost, be late, or be answered to nobody, and a server may lose what it knew. So the process keeps
-//! books of its own, and tells each key's entry what it holds, three times in each lease.
+//! it as they come. They may be lost, be late, or get an answer that no caller waits for, and a server may lose what it knew. So
+//! the process keeps books of its own, and tells each key's entry what it holds, three times in each lease.
 //!
 //! The books only ever say what is known. Calls belong to generations. A new one begins with each telling; once every call of the
 //! earlier ones has been answered or given up, what they come to is known exactly, and that is what is told. A call that is under
@@ -99,7 +99,7 @@ impl Holder {
         self.enters(name, plus(units));
     }
 
-    /// Enters the end of that. No release is sent, since nobody knows whether the key has been told by then: it is told again.
+    /// Enters the end of that. No release is sent, since it is unknown whether the key has been told by then: it is told again.
     pub(crate) fn no_longer_assumes(&self, name: Name, units: u64) {
         self.enters(name, minus(units));
     }

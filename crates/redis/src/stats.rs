@@ -43,7 +43,7 @@ pub struct Stats {
     pub lost_leases: u64,
     /// Units of other processes whose leases had run out, and which a call of this one made free: those processes have died, or
     /// were stopped or cut off for longer than their leases, or the server's clock stepped forward. Each is counted by one process
-    /// of the fleet. A key of which nobody else holds anything is gone with its last entry, and nobody counts that.
+    /// of the fleet. A key of which no other process holds anything is gone with its last entry, and is not counted.
     pub reclaimed: u64,
     /// The number of times that another process wrote in this one's name: it was copied with its memory. This one goes on under
     /// another name. Until then, for a lease at most, what one of the two holds may not be counted; after that, for a lease, it

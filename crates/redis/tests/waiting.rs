@@ -176,7 +176,7 @@ async fn a_turn_that_one_process_leaves_goes_to_the_next_request_of_another() {
 }
 
 /// The caller has stopped waiting for the answer, which says that it has a turn. That goes to the next request, unless the turn
-/// has come by then: a request that has passed gives nothing back while anybody waits.
+/// has come by then: a request that has passed gives nothing back while any request waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_comes_too_late_gives_its_turn_to_the_next() {
     const LATE: Duration = Duration::from_secs(2);

@@ -336,6 +336,6 @@ fn a_backend_without_bans_and_a_policy_for_messages_refuse_them() {
     let error = Limiter::builder().policy(messages).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "policy \"login\": charges messages, which ban nobody; a ban belongs to a policy for calls"
+        "policy \"login\": charges messages, which ban no caller; a ban belongs to a policy for calls"
     );
 }

@@ -344,7 +344,7 @@ async fn a_worker_paces_itself() {
             .await
             .unwrap_err()
             .to_string(),
-        "policy \"plain\": none of its quotas lets anybody wait: use `check`, or add `.wait_up_to(..)` to one"
+        "policy \"plain\": none of its quotas lets a request wait: use `check`, or add `.wait_up_to(..)` to one"
     );
 }
 

@@ -532,7 +532,7 @@ impl State {
     }
 
     pub(super) fn meaningless_at(&self) -> u64 {
-        // No gap lies beyond the point, and of a turn beyond it nobody waits any more.
+        // No gap lies beyond the point, and no request waits any more for a turn beyond it.
         let notes = self.notes.as_ref();
         let relevant_until = notes.map_or(0, |notes| notes.credits.relevant_until());
         self.full_at()

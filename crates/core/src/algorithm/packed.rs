@@ -2,9 +2,9 @@
 
 /// An integer of `N` bytes, at most 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packed<const N: usize>([u8; N]);
+pub(super) struct PackedInteger<const N: usize>([u8; N]);
 
-impl<const N: usize> Packed<N> {
+impl<const N: usize> PackedInteger<N> {
     pub(super) const ZERO: Self = Self([0; N]);
     const MAX: u64 = u64::MAX >> (64 - 8 * N);
 
@@ -15,13 +15,13 @@ impl<const N: usize> Packed<N> {
     }
 }
 
-impl<const N: usize> Default for Packed<N> {
+impl<const N: usize> Default for PackedInteger<N> {
     fn default() -> Self {
         Self::ZERO
     }
 }
 
-impl<const N: usize> From<u64> for Packed<N> {
+impl<const N: usize> From<u64> for PackedInteger<N> {
     fn from(value: u64) -> Self {
         let mut bytes = [0; N];
         bytes.copy_from_slice(&value.min(Self::MAX).to_le_bytes()[..N]);
@@ -44,9 +44,9 @@ mod tests {
             crate::DEBT_CEILING << 40,
             (1 << 48) - 1,
         ] {
-            assert_eq!(Packed::<6>::from(value).get(), value);
+            assert_eq!(PackedInteger::<6>::from(value).get(), value);
         }
-        assert_eq!(Packed::<7>::from(1 << 53).get(), 1 << 53);
-        assert_eq!(Packed::<6>::from(u64::MAX).get(), (1 << 48) - 1);
+        assert_eq!(PackedInteger::<7>::from(1 << 53).get(), 1 << 53);
+        assert_eq!(PackedInteger::<6>::from(u64::MAX).get(), (1 << 48) - 1);
     }
 }

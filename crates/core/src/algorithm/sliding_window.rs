@@ -3,7 +3,7 @@
 //! Admits when previous × (period − elapsed) / period + current + cost ≤ limit, compared as fractions: both sides times
 //! the period, in 128 bits.
 
-use super::packed::Packed;
+use super::packed::PackedInteger;
 use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,9 +14,9 @@ pub(crate) struct SlidingWindow {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    window: Packed<7>,
-    previous: Packed<6>,
-    current: Packed<6>,
+    window: PackedInteger<7>,
+    previous: PackedInteger<6>,
+    current: PackedInteger<6>,
 }
 
 impl SlidingWindow {
@@ -51,9 +51,9 @@ impl Decider for SlidingWindow {
             state.previous = if state.window.get() + 1 == window {
                 state.current
             } else {
-                Packed::ZERO
+                PackedInteger::ZERO
             };
-            state.current = Packed::ZERO;
+            state.current = PackedInteger::ZERO;
             state.window = window.into();
         } else if state.window.get() > window + 1 {
             // The clock stepped back. The earlier weight of the previous count is unknown, so the count is taken in full, but
@@ -61,7 +61,7 @@ impl Decider for SlidingWindow {
             // must not fade earlier than they would have.
             let (previous, current) = (state.previous.get(), state.current.get());
             state.current = current.max(self.limit.min(previous + current)).into();
-            state.previous = Packed::ZERO;
+            state.previous = PackedInteger::ZERO;
             state.window = window.into();
         }
     }

@@ -91,7 +91,7 @@ pub struct CreditMark {
 /// The queue of a GCRA state: the turns that were promised, and the free places before the last of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueMark {
-    /// The latest turn that was promised, in microseconds since the epoch, rounded up. 0 if nobody ever waited.
+    /// The latest turn that was promised, in microseconds since the epoch, rounded up. 0 if no request ever waited.
     pub until_us: u64,
     /// The denominator of the gaps' rests, modulo 65,521. 0 if there is no gap.
     pub rests_of: u16,

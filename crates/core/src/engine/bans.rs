@@ -7,12 +7,12 @@ use crate::algorithm::Passage;
 use crate::{Charge, Decision, MAX_CHARGES, Mode, State, Timestamp, Verdict};
 
 /// The charges of a call that are not bans, by their numbers.
-struct Others<'a, S: ?Sized> {
+struct OtherCharges<'a, S: ?Sized> {
     states: &'a mut S,
     numbers: SmallVec<[usize; 4]>,
 }
 
-impl<S: States + ?Sized> States for Others<'_, S> {
+impl<S: States + ?Sized> States for OtherCharges<'_, S> {
     fn state(&mut self, index: usize) -> &mut State {
         self.states.state(self.numbers[index])
     }
@@ -59,9 +59,9 @@ pub(super) fn decide_with_bans(
         charge => charge,
     });
     let judged: SmallVec<[Charge<'_>; 4]> = judged.collect();
-    let mut others = Others { states, numbers };
+    let mut others = OtherCharges { states, numbers };
     let decision = decide_in_groups(now, &judged, &mut others, !is_banned);
-    let Others { states, numbers } = others;
+    let OtherCharges { states, numbers } = others;
     let strikes = |mode| match mode {
         Mode::Enforce => !is_banned,
         Mode::Shadow => true,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tollgate_limiter::transport::Pending;
+use tollgate_limiter::transport::PendingAdmission;
 use tower_service::Service;
 
 use super::conclusion::Completion;
@@ -62,7 +62,7 @@ pin_project! {
 
 /// A request that waits for an answer, and the service that was found ready for it.
 pub(super) struct WaitingRequest<S, B> {
-    pub(super) pending: Box<Pending>,
+    pub(super) pending: Box<PendingAdmission>,
     pub(super) config: Arc<Config>,
     pub(super) ready: S,
     pub(super) request: Request<B>,

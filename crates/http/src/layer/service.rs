@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use tollgate_limiter::transport::{Admission, Pending, PolicySet};
+use tollgate_limiter::transport::{Admission, PendingAdmission, PolicySet};
 use tower_service::Service;
 
 use super::ResponseFuture;
@@ -95,7 +95,11 @@ where
 }
 
 impl<S> RateLimitService<S> {
-    fn wait<B>(&mut self, pending: Box<Pending>, mut request: Request<B>) -> ResponseFuture<S, B>
+    fn wait<B>(
+        &mut self,
+        pending: Box<PendingAdmission>,
+        mut request: Request<B>,
+    ) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {

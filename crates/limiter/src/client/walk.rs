@@ -50,7 +50,7 @@ fn warn_once() {
     if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "a forwarding header from a trusted proxy has an entry that is not an address; the caller is then the last proxy that \
-             wrote one, or the peer, and whoever is behind it shares its budget"
+             wrote one, or the peer, and all callers behind it share its budget"
         );
     }
 }

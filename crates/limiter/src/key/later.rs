@@ -36,7 +36,7 @@ use crate::{Key, RequestView};
 /// let policy = Policy::new("reports", Quota::per_hour(10)).key_async(ByAccount);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say whose budget a request spends by asking somebody",
+    message = "`{Self}` is no extractor that asks elsewhere whose budget a request spends",
     note = "use `key::from_async_fn(|request| ..)`, a tuple that ends in such a key, or implement `AsyncKeyExtractor`; a key that \
             is known at once is for `Policy::key`"
 )]

@@ -15,7 +15,7 @@ use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Timestamp, Ver
 
 use super::line::{Place, Turn};
 use super::observer::Cause;
-use super::places::{self, Standing};
+use super::places::{self, PlaceWait};
 use super::plan::Entries;
 use super::planning::{PendingPlan, Planning, Rejection};
 use super::snapshot::Snapshot;
@@ -30,7 +30,7 @@ pub enum Admission<T> {
     /// The caller's result for the ruling.
     Ruled(T),
     /// In a box: it is large, and few requests wait.
-    Pending(Box<Pending>),
+    Pending(Box<PendingAdmission>),
 }
 
 /// The ruling on a request.
@@ -62,7 +62,7 @@ pub enum PolicySet<'a> {
 /// A request that waits for an answer. Dropping it leaves nothing behind: a decision that was not sent is withdrawn, one that was
 /// sent is given back when it arrives.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingAdmission {
     step: Step,
     /// The time at which the caller goes away, for a request that may wait for its turn.
     deadline: Option<Instant>,
@@ -80,12 +80,12 @@ enum Step {
     Waiting(Turn),
     /// The turn has come, and what is held is asked for.
     Holding(Answer<Decision>, Turn),
-    /// It waits for somebody to give back what is held.
-    Standing(Standing, Place),
+    /// It waits until a held place is given back.
+    Standing(PlaceWait, Place),
     Over,
 }
 
-impl Pending {
+impl PendingAdmission {
     fn new(step: Step, deadline: Option<Instant>) -> Self {
         Self {
             step,
@@ -288,7 +288,7 @@ impl Limiter {
                 };
                 let payer = sole.paid_by(&key);
                 let answer = self.0.backend.decide(&[payer.charge(limit)]);
-                return self.answered(Entries::Sole(&payer), answer, conclude);
+                return self.answered(Entries::SolePolicy(&payer), answer, conclude);
             }
         }
         self.admit_planned(&policies, *request, asked, conclude)
@@ -310,7 +310,7 @@ impl Limiter {
                     && let Some(key) = sole.key(&request)
                 {
                     let payer = sole.asked_by(&key, &request);
-                    return self.ask(Entries::Sole(&payer), deadline, conclude);
+                    return self.ask(Entries::SolePolicy(&payer), deadline, conclude);
                 }
                 policies.requests.plan(&request, terms, observers)
             }
@@ -357,10 +357,10 @@ impl Limiter {
                 }
             }
         };
-        Admission::Pending(Box::new(Pending::new(step, deadline)))
+        Admission::Pending(Box::new(PendingAdmission::new(step, deadline)))
     }
 
-    /// Lets a request stand behind those that wait for a place already. If it cannot wait, it is refused, and overtakes nobody.
+    /// Lets a request stand behind those that wait for a place already. If it cannot wait, it is refused, and overtakes none.
     fn stand_behind_others(&self, entries: Entries<'_>, deadline: Option<Instant>) -> Option<Step> {
         let of = places::queue_ahead(self, entries)?;
         let place = if places::is_over(deadline) {
@@ -369,7 +369,7 @@ impl Limiter {
             Place::take(self)
         };
         Some(match place {
-            Some(place) => Step::Standing(Standing::behind(self, entries, deadline, of), place),
+            Some(place) => Step::Standing(PlaceWait::behind(self, entries, deadline, of), place),
             None => {
                 let refused = Answer::now(Ok(places::refusal(entries)));
                 Step::Deciding(refused, entries.to_plan(), None)
@@ -390,7 +390,7 @@ impl Limiter {
                 Ok(Step::Waiting(self.turn(entries, decision, place)))
             }
             (Ok(decision), Some(place)) if !decision.is_admitted() => {
-                match Standing::after(self, entries, deadline, &decision) {
+                match PlaceWait::after(self, entries, deadline, &decision) {
                     Some(standing) => Ok(Step::Standing(standing, place)),
                     None => {
                         if entries.may_stand() {
@@ -437,7 +437,7 @@ impl Limiter {
             Err(decide) => {
                 let step = Step::Deciding(decide, entries.to_plan(), None);
                 let deadline = None;
-                Admission::Pending(Box::new(Pending::new(step, deadline)))
+                Admission::Pending(Box::new(PendingAdmission::new(step, deadline)))
             }
         }
     }
@@ -454,7 +454,7 @@ impl Limiter {
             Ok(Planning::Now(plan)) if plan.is_empty() => Ruling::Uncharged,
             Ok(Planning::Now(plan)) => return self.ask(plan.entries(), deadline, conclude),
             Ok(Planning::Later(resolving)) => {
-                return Admission::Pending(Box::new(Pending::new(
+                return Admission::Pending(Box::new(PendingAdmission::new(
                     Step::Resolving(resolving),
                     deadline(),
                 )));

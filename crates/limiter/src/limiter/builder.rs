@@ -279,7 +279,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Refuses policies for which this has a reason, now and when they are replaced.
+    /// Sets a check that may refuse a policy and says why, now and when policies are replaced.
     #[doc(hidden)]
     pub fn refusing(mut self, refuses: fn(&Policy) -> Option<ConfigError>) -> Self {
         self.terms.refuses = Some(refuses);

@@ -13,7 +13,7 @@ use tollgate_core::{BackendError, MAX_NAME_LEN, Receipt, RetryAfter, Verdict};
 
 use super::plan::Demand;
 use super::planning;
-use super::{Admission, Judgement, Ledger, Limiter, Pending, Rejection, Ruling};
+use super::{Admission, Judgement, Ledger, Limiter, PendingAdmission, Rejection, Ruling};
 use crate::policy::Rank;
 use crate::{Block, Key, Policy, QuotaError};
 
@@ -81,7 +81,7 @@ impl<'a> Check<'a> {
         self
     }
 
-    /// Asks as a request of this [class](Policy::keep_for) of the policy. Without it a check is one of all others, the least
+    /// Asks as a request of this [class](Policy::keep_for) of the policy. A check without a class is among the least
     /// important. The name may also be that of a class of the [limiter](crate::LimiterBuilder::classes), by which it is let in
     /// under pressure: work that is not to be [shed](crate::LimiterBuilder::shed) says its class here. A class that neither has is
     /// an error.
@@ -248,7 +248,7 @@ enum Step {
         importance: Rank,
         patience: Patience,
     },
-    Pending(Arc<Policy>, Box<Pending>),
+    Pending(Arc<Policy>, Box<PendingAdmission>),
     /// The answer was given.
     Done,
 }
@@ -582,12 +582,12 @@ pub enum CheckError {
         /// The kind of the policy's key, and the value to pass. The identity itself is not named.
         reason: String,
     },
-    /// No quota of the policy lets anybody wait, and [`acquire`](Limiter::acquire) waits.
+    /// No quota of the policy lets a request wait, and [`acquire`](Limiter::acquire) waits.
     NeverWaits {
         /// The policy's name.
         policy: String,
     },
-    /// The policy bans nobody.
+    /// The policy has no ban.
     NeverBans {
         /// The policy's name.
         policy: String,
@@ -631,7 +631,7 @@ impl fmt::Display for CheckError {
             Self::WrongKey { policy, reason } => write!(f, "policy {policy:?}: {reason}"),
             Self::NeverWaits { policy } => write!(
                 f,
-                "policy {policy:?}: none of its quotas lets anybody wait: use `check`, or add `.wait_up_to(..)` to one"
+                "policy {policy:?}: none of its quotas lets a request wait: use `check`, or add `.wait_up_to(..)` to one"
             ),
             Self::NeverBans { policy } => {
                 write!(f, "policy {policy:?}: it has no ban: add `.ban(..)`")

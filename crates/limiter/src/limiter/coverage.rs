@@ -29,7 +29,7 @@ use crate::{Key, Policy, RequestView};
 pub(super) struct Coverage {
     pub(super) policies: Box<[Arc<Policy>]>,
     /// There, if the first way is chosen.
-    sole: Option<Sole>,
+    sole: Option<SolePolicy>,
     /// Nothing, if no policy has a route.
     matcher: Option<Matcher>,
     watch: Watch,
@@ -37,14 +37,14 @@ pub(super) struct Coverage {
 
 /// The only policy. Only its key has to be found, so that there is no plan, and nothing is counted or moved.
 #[derive(Debug)]
-pub(super) struct Sole {
+pub(super) struct SolePolicy {
     policy: Arc<Policy>,
     cost: u64,
     /// The only quota, if nothing is asked for but the address of the other end of the socket: most limiters are no more than that.
     by_peer: Option<Limit>,
 }
 
-impl Sole {
+impl SolePolicy {
     fn of(policies: &[Arc<Policy>], terms: &Terms) -> Option<Self> {
         let [policy] = policies else {
             return None;
@@ -126,7 +126,7 @@ impl Coverage {
             sole: if has_paths {
                 None
             } else {
-                Sole::of(&policies, terms)
+                SolePolicy::of(&policies, terms)
             },
             policies,
             matcher,
@@ -143,7 +143,7 @@ impl Coverage {
 
     /// The only policy, if the first way is chosen.
     #[inline]
-    pub(super) fn sole(&self) -> Option<&Sole> {
+    pub(super) fn sole(&self) -> Option<&SolePolicy> {
         self.sole.as_ref()
     }
 

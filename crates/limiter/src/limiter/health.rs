@@ -32,7 +32,7 @@ pub(super) struct Health {
 #[derive(Debug, Default)]
 struct LogState {
     warned_at: Option<Instant>,
-    /// The counts when the log last heard of an end: what short outages cost that were not told is told with the next.
+    /// The counts when the log last heard of an end: the next line includes what short outages cost that were not logged.
     counted: Counts,
     /// The present outage, if there is one.
     outage: Option<Outage>,

@@ -37,7 +37,7 @@ impl Line {
 
 /// The number of times that a request asks the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum Attempts {
     Once,
     /// For the first time, and perhaps again.
     First,
@@ -107,7 +107,7 @@ impl Turn {
         // The notice was made before the line is looked at, so that it is not missed.
         let closes = self.closing.as_mut().poll(cx).is_ready();
         if closes || self.place.0.0.line.is_closed() {
-            let error = BackendError::new(FailureKind::Unready, "nobody may wait any longer");
+            let error = BackendError::new(FailureKind::Unready, "no request may wait any longer");
             return Poll::Ready(Err(Rejection::Unavailable(error)));
         }
         Poll::Pending
@@ -214,9 +214,9 @@ impl Limiter {
         self.0.line.length.load(Ordering::Relaxed)
     }
 
-    /// Lets nobody wait from now on: a request that waits for its turn is refused at once with 503, and one that waits for a place,
-    /// or comes later and would have to wait, with 429. A server calls it when it shuts down and should not take as long as the
-    /// longest wait. A server that does not call it drains the line: each request goes on when its turn comes.
+    /// Lets no request wait from now on: a request that waits for its turn is refused at once with 503, and one that waits for a
+    /// place, or comes later and would have to wait, with 429. A server calls it when it shuts down and should not take as long as
+    /// the longest wait. A server that does not call it drains the line: each request goes on when its turn comes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -244,9 +244,9 @@ impl Limiter {
         &self,
         entries: Entries<'_>,
         deadline: Option<Instant>,
-        asks: Asks,
+        asks: Attempts,
     ) -> Answer<Decision> {
-        if deadline.is_none() && asks == Asks::Once {
+        if deadline.is_none() && asks == Attempts::Once {
             return self.decide(entries);
         }
         let patience = deadline.map_or(Duration::MAX, |deadline| {
@@ -256,9 +256,9 @@ impl Limiter {
             let limited = |charge: &Charge<'_>| {
                 let quota = charge.quota.waiting_at_most(patience);
                 match asks {
-                    Asks::Again => quota.unheard(),
-                    Asks::First if charge.mode == Mode::Enforce => quota.unheard(),
-                    Asks::First | Asks::Once => quota,
+                    Attempts::Again => quota.unheard(),
+                    Attempts::First if charge.mode == Mode::Enforce => quota.unheard(),
+                    Attempts::First | Attempts::Once => quota,
                 }
             };
             let quotas: Vec<_> = charges.iter().map(limited).collect();
@@ -280,9 +280,9 @@ impl Limiter {
         let now = || Some(Instant::now());
         let deadline = if place.is_some() { deadline } else { now() };
         let asks = if place.is_some() && entries.may_stand() {
-            Asks::First
+            Attempts::First
         } else {
-            Asks::Once
+            Attempts::Once
         };
         (self.decide_by(entries, deadline, asks), place)
     }

@@ -218,7 +218,7 @@ impl Observers {
     #[cold]
     fn tell_all(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
         for ((limit, key, mode), verdict) in entries.quotas().zip(decision.verdicts()) {
-            // A ban that keeps nobody out decides nothing.
+            // A ban that keeps no caller out decides nothing.
             if limit.quota.is_ban() && !verdict.is_denied() {
                 continue;
             }

@@ -3,8 +3,8 @@
 //!
 //! Only the first of a queue asks the backend again: when something of its key was given back in this process, and otherwise
 //! every [`PAUSE`], since another process may have given back. A heavy request at the head keeps those behind it waiting, who
-//! might fit. A request that lacks a place under another limit by then moves to the end of that queue, so that one who has used up
-//! its own places does not keep others from those of all. Between processes there is no order.
+//! might fit. A request that lacks a place under another limit by then moves to the end of that queue, so that a caller that has
+//! used up its own places does not keep others from the shared ones. Between processes there is no order.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -21,31 +21,31 @@ use tollgate_core::{
     BackendError, Charge, Decision, Key, Mode, Outcome, RetryAfter, Scope, Timestamp, Verdict,
 };
 
-use super::line::{Asks, give_back};
+use super::line::{Attempts, give_back};
 use super::plan::{Entries, waits_for_place};
 use super::{Limiter, Plan};
 use crate::policy::{Limit, Rank};
 
-/// The time after which the first of a queue asks again, if nobody gave back in this process.
+/// The time after which the first of a queue asks again, if nothing was given back in this process.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The queues of one limiter, one for each key that somebody waits for.
+/// The queues of one limiter, one for each key that a request waits for.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     queues: Mutex<HashMap<(Scope, Key), Queue>>,
-    /// The number of queues, so that a release need not take the lock where nobody waits.
+    /// The number of queues, so that a release need not take the lock where none waits.
     count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     /// The first comes first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueueEntry>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueueEntry {
     rank: Rank,
     number: u64,
     woken: Arc<Notify>,
@@ -80,7 +80,7 @@ impl Places {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all who wait, to look whether there is any sense in it.
+    /// Wakes all that wait, so that each checks whether to go on waiting.
     pub(super) fn wake_all(&self) {
         for queue in self.lock().values() {
             queue.waiting.iter().for_each(|one| one.woken.notify_one());
@@ -115,7 +115,7 @@ impl Spot {
         let number = queue.next;
         queue.next += 1;
         let place = queue.waiting.partition_point(|one| one.rank <= goal.rank);
-        let one = Waiting {
+        let one = QueueEntry {
             rank: goal.rank,
             number,
             woken: Arc::clone(&woken),
@@ -173,15 +173,15 @@ impl Drop for Spot {
 }
 
 /// A request that waits for a place. Dropped, it leaves its queue, and nothing was taken for it.
-pub(super) struct Standing {
+pub(super) struct PlaceWait {
     began: Instant,
-    placed: Pin<Box<dyn Future<Output = Placed> + Send>>,
+    placed: Pin<Box<dyn Future<Output = PlaceOutcome> + Send>>,
 }
 
 /// The answer in the end, and the plan that it is about.
-pub(super) type Placed = (Plan, Result<Decision, BackendError>);
+pub(super) type PlaceOutcome = (Plan, Result<Decision, BackendError>);
 
-impl Standing {
+impl PlaceWait {
     /// The request stands behind those that wait in this queue already and are no less important.
     pub(super) fn behind(
         limiter: &Limiter,
@@ -229,7 +229,7 @@ impl Standing {
         }
     }
 
-    pub(super) fn future(&mut self) -> Pin<&mut (dyn Future<Output = Placed> + Send)> {
+    pub(super) fn future(&mut self) -> Pin<&mut (dyn Future<Output = PlaceOutcome> + Send)> {
         self.placed.as_mut()
     }
 
@@ -238,9 +238,9 @@ impl Standing {
     }
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for PlaceWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Standing")
+        f.write_str("PlaceWait")
     }
 }
 
@@ -260,7 +260,7 @@ impl Refusal {
     }
 
     /// The plan, and the answer in the end.
-    fn end_with(&mut self, answer: Result<Decision, BackendError>) -> Placed {
+    fn end_with(&mut self, answer: Result<Decision, BackendError>) -> PlaceOutcome {
         (mem::take(&mut self.plan), answer)
     }
 }
@@ -278,7 +278,7 @@ async fn stand(
     until: Instant,
     deadline: Option<Instant>,
     refused: Option<Decision>,
-) -> Placed {
+) -> PlaceOutcome {
     let limiter = spot.limiter.clone();
     let refused = refused.unwrap_or_else(|| refusal(plan.entries()));
     let mut last = Refusal {
@@ -298,7 +298,7 @@ async fn stand(
         last.withdraw();
         // The wait for a turn is the quota's: only the caller shortens it.
         let entries = last.plan.entries();
-        let answer = limiter.decide_by(entries, deadline, Asks::Again).await;
+        let answer = limiter.decide_by(entries, deadline, Attempts::Again).await;
         let lacked = match &answer {
             Ok(decision) => lacks_place(last.plan.entries(), decision),
             Err(_) => None,
@@ -347,7 +347,7 @@ fn lacks_place(entries: Entries<'_>, refused: &Decision) -> Option<Goal> {
     goal
 }
 
-/// The queue of a place that the request asks for, if somebody waits in it who is no less important. One who is more important than
+/// The queue of a place that the request asks for, if one waits in it that is no less important. One that is more important than
 /// all asks at once: places may be free that are kept for it.
 pub(super) fn queue_ahead(limiter: &Limiter, entries: Entries<'_>) -> Option<Goal> {
     let places = &limiter.0.places;
@@ -367,7 +367,7 @@ pub(super) fn queue_ahead(limiter: &Limiter, entries: Entries<'_>) -> Option<Goa
 }
 
 /// The refusal of a request that stood behind others all the time, or cannot stand there: the backend is not asked, so that it
-/// overtakes nobody.
+/// overtakes none.
 pub(super) fn refusal(entries: Entries<'_>) -> Decision {
     let verdict = |charge: &Charge<'_>| {
         if waits_for_place(charge) {

@@ -93,7 +93,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug)]
 pub enum Entries<'a> {
     /// The only one, where there is no need for a plan.
-    Sole(&'a Payer<'a>),
+    SolePolicy(&'a Payer<'a>),
     /// As many as were planned.
     Planned(&'a [Entry]),
 }
@@ -101,7 +101,7 @@ pub enum Entries<'a> {
 impl<'a> Entries<'a> {
     pub(super) fn iter(self) -> impl Iterator<Item = Payer<'a>> + Clone {
         let (sole, planned) = match self {
-            Self::Sole(payer) => (Some(*payer), &[][..]),
+            Self::SolePolicy(payer) => (Some(*payer), &[][..]),
             Self::Planned(entries) => (None, entries),
         };
         sole.into_iter().chain(planned.iter().map(Entry::payer))
@@ -111,7 +111,7 @@ impl<'a> Entries<'a> {
     #[inline(always)]
     pub(super) fn sole(self) -> Option<(Payer<'a>, &'a Limit)> {
         let payer = match self {
-            Self::Sole(payer) => *payer,
+            Self::SolePolicy(payer) => *payer,
             Self::Planned([entry]) => entry.payer(),
             Self::Planned(_) => return None,
         };

@@ -12,7 +12,7 @@ use super::observer::{Cause, Observers};
 use super::plan::{Demand, Entry, Plan};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
-use crate::policy::{Entitlement, FoundEntitlement, Listing, NotKnown, Tier};
+use crate::policy::{Entitlement, FoundEntitlement, Listing, Tier, UnknownEntitlement};
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RequestView};
 
@@ -225,7 +225,7 @@ fn with_payer(
 
 fn with_entitlement(
     policy: &Arc<Policy>,
-    found: &Result<Entitlement, NotKnown>,
+    found: &Result<Entitlement, UnknownEntitlement>,
     key: Key,
     demand: Demand,
     observers: &Observers,
@@ -238,8 +238,8 @@ fn with_entitlement(
             return Ok(Finding::Nothing);
         }
         // A policy on trial refuses nothing.
-        Err(NotKnown) if policy.shadow => (policy, None),
-        Err(NotKnown) => {
+        Err(UnknownEntitlement) if policy.shadow => (policy, None),
+        Err(UnknownEntitlement) => {
             observers.untouched(policy, Some(&key), Cause::TierUnknown);
             return Err(Rejection::TierUnknown);
         }

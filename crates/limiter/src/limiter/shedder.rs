@@ -88,7 +88,7 @@ impl Shedder {
         self.gate.let_in() == ALL
     }
 
-    /// The class of a request. One that names none, an unknown one or two has the last: nobody gains by it.
+    /// The class of a request. One that names none, an unknown one or two has the last: no caller gains by it.
     fn class_of(&self, request: &RequestView<'_>) -> Rank {
         let found = self.source.extract(request).ok();
         let known = found.and_then(|name| self.class_named(name.text()?));

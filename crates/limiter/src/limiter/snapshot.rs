@@ -141,7 +141,7 @@ fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
         } else if policy.holds() {
             "charges messages, which cannot hold anything; a limit on calls at once is a policy of its own"
         } else if policy.ban_limit().is_some() {
-            "charges messages, which ban nobody; a ban belongs to a policy for calls"
+            "charges messages, which ban no caller; a ban belongs to a policy for calls"
         } else {
             continue;
         };

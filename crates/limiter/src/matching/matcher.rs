@@ -42,14 +42,14 @@ struct Leaf {
 
 /// The policies that a path belongs to, in their order.
 #[derive(Debug)]
-pub(crate) enum Covering<'a> {
+pub(crate) enum CoveringPolicies<'a> {
     /// As they stand in the router.
     Known(&'a [usize]),
     /// Put together for this path.
     Joined(SmallVec<[usize; 8]>),
 }
 
-impl Covering<'_> {
+impl CoveringPolicies<'_> {
     pub(crate) fn as_slice(&self) -> &[usize] {
         match self {
             Self::Known(policies) => policies,
@@ -104,19 +104,19 @@ impl Matcher {
 
     /// The policies that the path belongs to.
     #[inline]
-    pub(crate) fn covering(&self, path: &PathForms<'_>) -> Covering<'_> {
+    pub(crate) fn covering(&self, path: &PathForms<'_>) -> CoveringPolicies<'_> {
         // Nearly every path has one form, and nearly every limiter one tier.
         if let (Some(form), [tier]) = (path.only(), &*self.tiers)
             && (!self.exempts || path.is_plain())
         {
             let leaf = tier.find(form);
-            return Covering::Known(leaf.map_or(&*self.unrouted, |leaf| &leaf.covering));
+            return CoveringPolicies::Known(leaf.map_or(&*self.unrouted, |leaf| &leaf.covering));
         }
         self.covering_any(path)
     }
 
     #[inline(never)]
-    fn covering_any(&self, path: &PathForms<'_>) -> Covering<'_> {
+    fn covering_any(&self, path: &PathForms<'_>) -> CoveringPolicies<'_> {
         let finds = |path| self.tiers.iter().filter_map(move |tier| tier.find(path));
         let mut joined = SmallVec::from_slice(&self.unrouted);
         for leaf in path.iter().flat_map(finds) {
@@ -128,7 +128,7 @@ impl Matcher {
             exempt.extend_from_slice(&leaf.exempt);
         }
         tidy(&mut joined, &exempt);
-        Covering::Joined(joined)
+        CoveringPolicies::Joined(joined)
     }
 
     /// The most that policies can weigh together on one path; `weight` is what each weighs.

@@ -26,9 +26,9 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 const OUTAGE: u32 = 5;
 /// The time for which the log hears of no further outage.
 const QUIET: Duration = Duration::from_secs(60);
-/// The most identities that are remembered: with their tiers about a megabyte, and with a quota of each about 22.
+/// The most identities that are remembered: about 1 MB with their tiers, and about 22 MB with one quota each.
 const MOST: usize = 10_000;
-/// Of full memory so many are looked at for the one that was asked for longest ago, which goes.
+/// The entries that a full cache samples, to evict the one that was asked for longest ago.
 const SAMPLE: usize = 16;
 /// The number of identities that are asked for at a time.
 const MOST_AT_A_TIME: usize = 1_024;
@@ -58,16 +58,19 @@ impl Entitlement {
 
 /// The quotas of an identity are not known, and a policy says that its requests are refused then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NotKnown;
+pub(crate) struct UnknownEntitlement;
 
 /// The quotas of an identity, which are known now or will be.
 pub(crate) enum FoundEntitlement {
-    Now(Result<Entitlement, NotKnown>),
-    Later(Pin<Box<dyn Future<Output = Result<Entitlement, NotKnown>> + Send>>),
+    Now(Result<Entitlement, UnknownEntitlement>),
+    Later(Pin<Box<dyn Future<Output = Result<Entitlement, UnknownEntitlement>> + Send>>),
 }
 
 impl FoundEntitlement {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Entitlement, NotKnown>> {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Entitlement, UnknownEntitlement>> {
         match self {
             Self::Now(entitlement) => Poll::Ready(entitlement.clone()),
             Self::Later(entitlement) => entitlement.as_mut().poll(cx),
@@ -82,7 +85,7 @@ pub(super) struct AnswerCache<R> {
     pub(super) remember_for: Duration,
     pub(super) deadline: Duration,
     /// The rule for an identity that is unknown and cannot be asked for.
-    pub(super) unknown: Result<Entitlement, NotKnown>,
+    pub(super) unknown: Result<Entitlement, UnknownEntitlement>,
     pub(super) words: Words,
     pub(super) memory: Mutex<Memory>,
 }

@@ -11,7 +11,7 @@ impl Policy {
     /// tier the caller is. A banned caller is refused with 429 and the exact end of the ban, or as
     /// [`answer_banned`](Self::answer_banned) says, and charged nothing.
     ///
-    /// Choose the key with care. A ban by account alone lets anybody lock out the account's owner, by failing on purpose in the
+    /// Choose the key with care. A ban by account alone lets any caller lock out the account's owner, by failing on purpose in the
     /// owner's name; a pair of address and account does not.
     ///
     /// ```
@@ -22,7 +22,7 @@ impl Policy {
     /// let login = Policy::new("login", Quota::per_minute(10)).ban(guesses);
     /// ```
     ///
-    /// The last one on a policy counts. On a policy on trial the ban is on trial as well: it would hold, and keeps nobody out.
+    /// The last one on a policy counts. On a policy on trial the ban is on trial as well: it would hold, and keeps no caller out.
     #[must_use]
     pub fn ban(mut self, ban: Ban) -> Self {
         let quota = Quota::from(ban);
@@ -132,7 +132,7 @@ impl Policy {
     }
 }
 
-/// The ban of a policy, and the answer to those whom it keeps out.
+/// The ban of a policy, and the answer to the callers that it keeps out.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyBan {
     limit: Limit,

@@ -302,7 +302,7 @@ impl Classes {
         Rank::try_from(rank).ok()
     }
 
-    /// An ambiguous class is none: nobody gains by naming two.
+    /// An ambiguous class is none: no caller gains by naming two.
     fn find(&self, request: &RequestView<'_>) -> Rank {
         let name = self
             .source

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Block;
-use crate::attached::Attached;
+use crate::attachments::Attachments;
 use crate::{Quota, Scope};
 
 /// A quota's names, its rule, and where its states are: what verdicts and receipts say of it.
@@ -15,10 +15,10 @@ pub struct Label {
     quota: Box<str>,
     rule: Quota,
     scope: Scope,
-    /// The answer to those whom it keeps out, if it is a ban.
+    /// The answer to the callers that it keeps out, if it is a ban.
     ban: Option<Block>,
     class: Option<ClassLabel>,
-    attached: Attached,
+    attached: Attachments,
 }
 
 /// The place of a class among its policy's; 0 is the most important, and the only one of a policy without classes.
@@ -42,7 +42,7 @@ impl Label {
             scope,
             ban: None,
             class: None,
-            attached: Attached::default(),
+            attached: Attachments::default(),
         })
     }
 
@@ -59,11 +59,11 @@ impl Label {
                 rank,
                 whole: self.rule,
             }),
-            attached: Attached::default(),
+            attached: Attachments::default(),
         })
     }
 
-    /// The label of a ban, which answers those whom it keeps out like this.
+    /// The label of a ban, which answers the callers that it keeps out like this.
     pub(super) fn of_ban(
         policy: &str,
         scope: Scope,
@@ -78,11 +78,11 @@ impl Label {
             scope,
             ban: Some(answer),
             class: None,
-            attached: Attached::default(),
+            attached: Attachments::default(),
         })
     }
 
-    /// The answer to those whom it keeps out, if it is a ban.
+    /// The answer to the callers that it keeps out, if it is a ban.
     pub fn ban(&self) -> Option<Block> {
         self.ban
     }
@@ -123,7 +123,7 @@ impl Label {
     }
 
     /// The rendered parts of answers.
-    pub fn attached(&self) -> &Attached {
+    pub fn attached(&self) -> &Attachments {
         &self.attached
     }
 }

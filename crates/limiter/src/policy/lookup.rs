@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::answer_cache::{
-    AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Words,
+    AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, UnknownEntitlement,
+    Words,
 };
 use super::tiers::log_entries;
 use super::{Limit, OnUnknown, Policy, Quotas};
@@ -223,7 +224,7 @@ impl Policy {
     fn rule_for_unknown(
         &self,
         lookup: &QuotaLookup,
-    ) -> Result<Result<Entitlement, NotKnown>, ConfigError> {
+    ) -> Result<Result<Entitlement, UnknownEntitlement>, ConfigError> {
         let reason = if self.tiers.is_some() {
             "the policy has tiers as well, and an identity has its quotas from one place: let the answer state those of its tier"
         } else if self.holds() {
@@ -235,7 +236,7 @@ impl Policy {
         } else {
             match lookup.unknown {
                 OnUnknown::OwnQuotas => return Ok(Ok(Entitlement::OWN)),
-                OnUnknown::Deny => return Ok(Err(NotKnown)),
+                OnUnknown::Deny => return Ok(Err(UnknownEntitlement)),
                 OnUnknown::Tier(_) => "`OnUnknown::Tier` names a tier, and the policy has none",
             }
         };

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::answer_cache::{
-    AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, NotKnown, Tier,
-    Words,
+    AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, Tier,
+    UnknownEntitlement, Words,
 };
 use super::ban::with_ban;
 use super::{Limit, Policy, Quotas};
@@ -385,7 +385,7 @@ enum Finder {
     Later(Arc<AnswerCache<Option<String>>>),
 }
 
-/// The lines of the log about tiers that are asked for. Each name means something: one that no tier has, the policy's own quotas.
+/// The lines of the log about tiers that are asked for. A name that no tier has means the policy's own quotas.
 const WORDS: Words = Words {
     fails: "tiers cannot be asked for: what was known before holds, and for others what `Tiers::on_unknown` says",
     is_back: "tiers can be asked for again",
@@ -462,7 +462,7 @@ impl TierTable {
                 deadline: tiers.deadline.unwrap_or(DEADLINE),
                 unknown: match tiers.unknown.unwrap_or_default() {
                     OnUnknown::OwnQuotas => Ok(Entitlement::OWN),
-                    OnUnknown::Deny => Err(NotKnown),
+                    OnUnknown::Deny => Err(UnknownEntitlement),
                     OnUnknown::Tier(tier) => match place(&tier) {
                         None => {
                             let reason = match &*tier {

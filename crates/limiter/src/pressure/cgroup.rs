@@ -19,7 +19,7 @@ pub(super) enum Version {
     Two,
 }
 
-/// The groups by which the process is in.
+/// The file that lists the groups of this process.
 const MEMBERSHIP: &str = "/proc/self/cgroup";
 
 const MOUNT: &str = "/sys/fs/cgroup";

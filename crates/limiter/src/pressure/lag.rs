@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::Level;
-use super::sampler::Smooth;
+use super::sampler::SmoothLevel;
 use super::signal::Signal;
 
 /// The handle of a task that measures. The task ends when it is dropped.
@@ -21,7 +21,7 @@ impl Lag {
     pub(super) fn start(runtime: &Handle, signal: &Arc<Signal>, full: Duration) -> Self {
         let measured = SignalSetter(Arc::downgrade(signal));
         let task = async move {
-            let mut smooth = Smooth::default();
+            let mut smooth = SmoothLevel::default();
             loop {
                 let due = Instant::now() + PERIOD;
                 sleep_until(due).await;

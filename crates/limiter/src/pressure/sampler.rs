@@ -42,9 +42,9 @@ impl Sampler {
 
 /// A level that moves half of the way to each sample, so that a single one does not decide.
 #[derive(Debug, Default)]
-pub(super) struct Smooth(Level);
+pub(super) struct SmoothLevel(Level);
 
-impl Smooth {
+impl SmoothLevel {
     pub(super) fn level(&self) -> Level {
         self.0
     }
@@ -57,12 +57,12 @@ impl Smooth {
 
 /// The result of a sample that may fail. A signal that is not measured sheds nothing, and the log says so once.
 #[derive(Debug)]
-pub(super) struct Fallible {
+pub(super) struct SampleReport {
     name: &'static str,
     warned: bool,
 }
 
-impl Fallible {
+impl SampleReport {
     pub(super) fn of(name: &'static str) -> Self {
         Self {
             name,
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_smooth_level_reaches_both_ends() {
-        let mut smooth = Smooth::default();
+        let mut smooth = SmoothLevel::default();
         let up: Vec<_> = (0..40).map(|_| smooth.add(Level::FULL)).collect();
         assert_eq!(
             up[..3],
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_sample_that_fails_counts_as_nothing() {
-        let mut level = Fallible::of("cpu");
+        let mut level = SampleReport::of("cpu");
         assert_eq!(level.level(Ok(Level::FULL)), Level::FULL);
         assert_eq!(level.level(Err("gone".to_owned())), Level::NONE);
         assert_eq!(level.level(Ok(Level::FULL)), Level::FULL);

@@ -61,12 +61,12 @@ impl Signal {
 }
 
 /// The highest of several signals. It keeps what measures them.
-pub(super) struct Highest<K> {
+pub(super) struct HighestSignal<K> {
     parts: Vec<(Arc<Signal>, K)>,
     signal: Arc<Signal>,
 }
 
-impl<K: Send + Sync + 'static> Highest<K> {
+impl<K: Send + Sync + 'static> HighestSignal<K> {
     pub(super) fn of(parts: impl IntoIterator<Item = (Arc<Signal>, K)>) -> Arc<Self> {
         let highest = Arc::new(Self {
             parts: parts.into_iter().collect(),
@@ -83,7 +83,7 @@ impl<K: Send + Sync + 'static> Highest<K> {
     }
 }
 
-impl<K: Send + Sync> Follower for Highest<K> {
+impl<K: Send + Sync> Follower for HighestSignal<K> {
     /// Two parts may tell of their levels at once. Each has its own stored before, and the second to come here reads both.
     fn hear(&self, _: Level) {
         let levels = || self.parts.iter().map(|(part, _)| part.level());

@@ -28,7 +28,7 @@ struct Row {
 }
 
 impl Row {
-    /// Brings it to this generation. Nobody holds less than nothing, though a child of a fork may release what its parent held.
+    /// Brings it to this generation. No count is below zero, though a child of a fork may release what its parent held.
     fn at(&mut self, generation: u64) -> &mut Self {
         if self.generation < generation {
             (self.old, self.new) = ((self.old + self.new).max(0), 0);

@@ -67,7 +67,7 @@ fn name() -> Name {
 }
 
 impl World {
-    /// Somebody else holds one.
+    /// Another process holds one.
     fn new() -> Self {
         let mut key = Key::default();
         let other = From {
@@ -198,7 +198,7 @@ impl World {
     fn check(&self) {
         if !self.may_have_lost() {
             let known = self.key.total() - self.others_hold();
-            // Whatever the process was given is counted, so that nobody is given it as well.
+            // Whatever the process was given is counted, so that no other is given it as well.
             assert!(known >= self.held, "{self:#?}");
             assert!(
                 self.others_hold() == 1 && self.key.total() <= LIMIT,

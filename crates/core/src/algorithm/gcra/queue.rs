@@ -27,7 +27,7 @@ pub(super) struct Gap {
 }
 
 impl Queue {
-    /// Says whether somebody may still wait.
+    /// Says whether a request may still wait.
     pub(super) fn is_waiting(&self, now: u64) -> bool {
         self.until_us > now
     }

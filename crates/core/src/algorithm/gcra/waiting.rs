@@ -1,7 +1,7 @@
 //! Turns: a charge that does not fit now and may wait is taken now and passes later.
 //!
 //! Think of each charge as draining in a *stretch* of time of its own, behind all that were taken before it. Two rules hold
-//! for every charge, whoever waits, leaves or comes next:
+//! for every charge, whichever request waits, leaves or comes next:
 //!
 //! 1. No two stretches overlap.
 //! 2. A charge that passes at *t* drains between *t* and *t* + a full drain.
@@ -12,9 +12,9 @@
 //! A request with several waits passes at the end of the longest, and so later than the shorter ones say: see `GUARANTEES.md`.
 //!
 //! A stretch at the end of the queue keeps the second rule if the charge waits until the end of the stretch is a full drain
-//! away. Somebody who leaves before that frees a stretch. It is handed to the next charge that fits into what is still ahead
+//! away. A request that leaves before that frees a stretch. It is handed to the next charge that fits into what is still ahead
 //! of now, and the charges behind it stay where they are: moving them up would break the second rule, since their turns were
-//! promised. A credit *of a charge that has passed* moves others up, and therefore gives nothing back while anybody waits.
+//! promised. A credit *of a charge that has passed* moves others up, and therefore gives nothing back while any request waits.
 
 use std::cmp;
 

@@ -251,7 +251,7 @@ fn a_free_place_ends_with_its_last_microsecond() {
     }
 }
 
-/// While anybody waits no credit gives anything back, and from the very moment of the last turn on it does.
+/// While any request waits no credit gives anything back, and from the very moment of the last turn on it does.
 #[test]
 fn credits_count_again_with_the_last_turn() {
     const INTERVAL: u64 = 100_000;

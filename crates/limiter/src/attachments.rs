@@ -9,15 +9,15 @@ use std::sync::OnceLock;
 /// Answers keep what they have rendered with a quota, and annotations their policies with a limiter. Neither is known here, and
 /// either would otherwise need a table of its own, which would grow with values that are gone.
 #[derive(Default)]
-pub struct Attached(OnceLock<Box<Link>>);
+pub struct Attachments(OnceLock<Box<Link>>);
 
 /// One value, and room for those of other types.
 struct Link {
     value: Box<dyn Any + Send + Sync>,
-    next: Attached,
+    next: Attachments,
 }
 
-impl Attached {
+impl Attachments {
     /// The value of this type. The first call makes it; those that come at the same time wait.
     #[inline]
     pub fn get<T: Any + Send + Sync>(&self, make: impl Fn() -> T) -> &T {
@@ -37,9 +37,9 @@ impl Attached {
     }
 }
 
-impl fmt::Debug for Attached {
+impl fmt::Debug for Attachments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached").finish_non_exhaustive()
+        f.debug_struct("Attachments").finish_non_exhaustive()
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn each_type_has_one_value_that_is_made_once() {
-        let attached = Attached::default();
+        let attached = Attachments::default();
         let made = Cell::new(0);
         let number = || attached.get(|| made.replace(made.get() + 1));
         let text = || attached.get(|| "text".to_owned());
