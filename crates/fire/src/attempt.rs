@@ -6,6 +6,8 @@ use tollgate_core::{
     Verdict,
 };
 
+use crate::terms::{Terms, micros};
+
 /// One budget: a policy of the population, and a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Budget {
@@ -175,6 +177,9 @@ pub struct Attempt {
     pub asker: Asker,
     /// The action.
     pub verb: Verb,
+    /// The longest wait for its turn that the caller stated, if it stated one.
+    #[serde(default)]
+    pub waits_at_most_us: Option<u64>,
     /// The time of the call, in µs of the client's clock.
     pub sent_us: u64,
     /// The time of the answer.
@@ -280,6 +285,9 @@ pub struct VerdictRecord {
     /// rest in parts of the quota.
     #[serde(default)]
     pub full_at: (u64, u32),
+    /// The terms that the backend was asked by, if they may be others than the policy's.
+    #[serde(default)]
+    pub terms: Option<Terms>,
 }
 
 impl Outcome {
@@ -312,6 +320,17 @@ impl Outcome {
         }
     }
 
+    /// This outcome of a question by these terms.
+    #[must_use]
+    pub fn by(mut self, terms: &[Option<Terms>]) -> Self {
+        if let Self::Decided(decided) = &mut self {
+            for (said, terms) in decided.verdicts.iter_mut().zip(terms) {
+                said.terms = *terms;
+            }
+        }
+        self
+    }
+
     /// The outcome for a failure.
     #[must_use]
     pub fn of_error(error: &BackendError) -> Self {
@@ -334,8 +353,6 @@ fn said(decision: &Decision) -> impl Iterator<Item = VerdictRecord> {
 
 impl VerdictRecord {
     fn of(verdict: &Verdict, at_us: u64) -> Self {
-        let micros =
-            |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         Self {
             at_us,
             known: verdict.is_allowed() || verdict.is_denied(),
@@ -347,6 +364,7 @@ impl VerdictRecord {
             reset_after_us: micros(verdict.reset_after()),
             wait_us: micros(verdict.wait()),
             full_at: full_at(verdict, at_us),
+            terms: None,
         }
     }
 }

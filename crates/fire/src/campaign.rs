@@ -132,6 +132,7 @@ impl Campaign {
             .sort_by_key(|disturbance| disturbance.from_us);
         let history = History {
             quotas: population.quotas().to_vec(),
+            replacements: population.replacements().clone(),
             attempts,
             homes,
             disturbances: run.disturbances,
@@ -363,6 +364,7 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                 attempts.push(Attempt {
                     asker: REFEREE,
                     verb: Verb::Decide(asked.to_vec()),
+                    waits_at_most_us: None,
                     sent_us,
                     heard_us: now_us(),
                     promised_us: None,

@@ -15,6 +15,8 @@
 //! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
 //! kept the process waiting.
 //!
+//! A caller that states how long it waits at most [waits no longer](deadline), and is refused only if its turn comes later.
+//!
 //! For each budget under which requests wait: [nobody passes before their turn, and nobody overtakes](turns).
 //!
 //! For each key of a limit on how many at once: [no more than there are places](at_once), and no place refused that was free.
@@ -30,6 +32,7 @@ mod attempts;
 mod banned;
 mod course;
 mod credit;
+mod deadline;
 mod least;
 mod most;
 mod patience;
@@ -50,6 +53,7 @@ use self::attempts::{broken_promise, disagreement, hasty};
 pub use self::banned::BanFindings;
 use self::banned::check_bans;
 use self::course::Courses;
+use self::deadline::impatient;
 pub(crate) use self::patience::Waits;
 use self::patience::belated;
 use self::rule::Rule;
@@ -88,6 +92,10 @@ pub struct Findings {
     pub held: HeldFindings,
     /// The findings about bans.
     pub banned: BanFindings,
+    /// Decided attempts whose callers stated how long they wait at most.
+    pub stated: u64,
+    /// The refused ones among these.
+    pub impatient: u64,
     /// The findings about requests that wait for their turn.
     pub turns: TurnFindings,
 }
@@ -136,6 +144,7 @@ pub fn check(history: &History) -> Findings {
             misreported(history, attempt),
             belated(history, &waits, attempt),
             hasty(&timelines, attempt),
+            impatient(history, attempt),
         ];
         let wrongs = reasons.into_iter().flatten().map(|what| Violation {
             attempt: number,
@@ -158,7 +167,9 @@ pub fn check(history: &History) -> Findings {
                 let steps = timelines.of_budget(budget).steps();
                 looked_through(&seen, course, &Rule::of(quota), &steps)
             } else {
-                findings.turns.judge(&quota, &seen, &course)
+                let replacements = history.replacements.get(&budget.policy);
+                let replacements = replacements.map_or(&[][..], Vec::as_slice);
+                findings.turns.judge(&quota, replacements, &seen, &course)
             };
             findings
                 .wrong
@@ -202,6 +213,9 @@ impl Findings {
                 self.decided += 1;
                 self.admitted += u64::from(decided.admitted);
                 self.promises += u64::from(attempt.promised_us.is_some());
+                let is_stated = attempt.waits_at_most_us.is_some();
+                self.stated += u64::from(is_stated);
+                self.impatient += u64::from(is_stated && !decided.admitted);
             }
             Outcome::Reset | Outcome::Told => self.corrected += 1,
             Outcome::Failed(_) => self.failed += 1,

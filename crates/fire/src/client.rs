@@ -2,7 +2,9 @@
 
 mod knocking;
 mod machine;
+mod patience;
 mod record;
+mod replacing;
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use self::knocking::{KNOCKERS, knock};
 use self::machine::watch_the_machine;
 pub use self::record::Line;
 use self::record::say;
+use self::replacing::replace_quotas;
 use crate::Result;
 use crate::attempt::{
     AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Manner, Outcome,
@@ -28,6 +31,7 @@ use crate::door::Entrance;
 use crate::flaw::Flaw;
 use crate::hold::{Grant, LEASE};
 use crate::holder::Places;
+use crate::patience::Patience;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::wall::now_us;
 
@@ -36,13 +40,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// A worker's pause when nothing answers: questions meanwhile only make more unknowns.
 const BREATH: Duration = Duration::from_millis(60);
-
-/// One in this many HTTP requests is abandoned: its connection is closed in the middle of it.
-const HASTY: u8 = 16;
-
-/// One in this many requests that may wait is abandoned before its turn: by HTTP clients, whose decisions no one hears then, and
-/// by others.
-const LEAVES: [u8; 2] = [16, 2];
 
 /// The number of requests of a client that may wait at a time.
 const MOST_WAITING: u32 = 64;
@@ -146,6 +143,7 @@ async fn ask(orders: &Orders) -> Result<()> {
         .collect();
     workers.extend((0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), holder))));
     workers.extend((0..KNOCKERS).map(|knocker| tokio::spawn(knock(Arc::clone(&client), knocker))));
+    workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
     tokio::spawn(watch_the_machine());
     input.await??;
     client.is_over.store(true, Ordering::Release);
@@ -194,9 +192,15 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
             client.is_silent.swap(false, Ordering::Relaxed)
         } else {
             let (outcome, taken) = client.ask(asked.clone(), None, patience).await?;
-            if is_own && let Some((promised_us, wait)) = promise(&asked, &outcome) {
+            let is_replaced = |asked: &AskedCharge| population.is_replaced(asked.budget.policy);
+            if is_own
+                // A promise is one by the quota of then.
+                && !asked.iter().any(is_replaced)
+                && let Some((promised_us, wait)) = promise(&asked, &outcome)
+            {
                 tokio::time::sleep(wait).await;
-                client.ask(asked, Some(promised_us), None).await?;
+                let patience = Patience::default();
+                client.ask(asked, Some(promised_us), patience).await?;
             }
             client.keep(&mut rng, &held, taken).await;
             outcome.is_silence()
@@ -241,25 +245,12 @@ type OpenCharge = (Budget, VerdictRecord, Receipt);
 type Held = Arc<Mutex<Vec<OpenCharge>>>;
 
 impl Client {
-    /// The time after which a request is abandoned, if it is one of those that are.
-    fn patience(&self, rng: &mut Rng, asked: &[AskedCharge]) -> Option<Duration> {
-        let longest = self.entrance.population().longest_wait(asked);
-        let [of_http, of_others] = LEAVES;
-        let one_in = match self.asker.door {
-            Door::Http if longest.is_zero() => HASTY,
-            Door::Http => of_http,
-            Door::Backend | Door::Limiter => of_others,
-        };
-        let most_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        (rng.u8(0..one_in) == 0).then(|| Duration::from_micros(rng.u64(0..most_us.max(4_000))))
-    }
-
     /// Asks, and does not wait for the answer, which comes when it is the request's turn.
     async fn ask_in_line(
         self: &Arc<Self>,
         held: &Held,
         asked: Vec<AskedCharge>,
-        patience: Option<Duration>,
+        patience: Patience,
     ) {
         let (client, held, place) = (Arc::clone(self), Arc::clone(held), self.place().await);
         tokio::spawn(async move {
@@ -308,9 +299,10 @@ impl Client {
         &self,
         asked: Vec<AskedCharge>,
         promised_us: Option<u64>,
-        patience: Option<Duration>,
+        patience: Patience,
     ) -> std::io::Result<(Outcome, Vec<OpenCharge>)> {
-        let number = self.begin(Verb::Decide(asked.clone()), promised_us)?;
+        let verb = Verb::Decide(asked.clone());
+        let number = self.begin_with(verb, promised_us, patience.waits_at_most_us())?;
         let (heard, receipts) = self.entrance.ask(&asked, patience).await;
         end(number, &heard)?;
         let mut taken = Vec::new();
@@ -345,7 +337,7 @@ impl Client {
                 3..=4 => {
                     let (budget, _, receipt) = charge;
                     let n = rng.u64(1..=(receipt.quota().capacity() / 4).clamp(1, 12));
-                    let number = self.begin(Verb::Debit(budget, n), None)?;
+                    let number = self.begin(Verb::Debit(budget, n))?;
                     self.entrance.backend().debit(&receipt, n);
                     end(number, &Outcome::Told.into())?;
                 }
@@ -356,7 +348,7 @@ impl Client {
     }
 
     fn credit(&self, (budget, said, receipt): OpenCharge, n: u64) -> std::io::Result<()> {
-        let number = self.begin(Verb::Credit(budget, said, n), None)?;
+        let number = self.begin(Verb::Credit(budget, said, n))?;
         self.entrance.backend().credit(receipt, n);
         end(number, &Outcome::Told.into())
     }
@@ -364,7 +356,7 @@ impl Client {
     async fn reset(&self, rng: &mut Rng, caller: u32) -> std::io::Result<()> {
         let population = self.entrance.population();
         let policy = population.resettable(rng);
-        let number = self.begin(Verb::Reset(Budget { policy, caller }), None)?;
+        let number = self.begin(Verb::Reset(Budget { policy, caller }))?;
         let (scope, key) = (population.scope(policy), population.key(caller));
         let outcome = match self.entrance.backend().reset(scope, &key).await {
             Ok(()) => Outcome::Reset,
@@ -374,11 +366,21 @@ impl Client {
     }
 
     /// Records an action before it is done.
-    fn begin(&self, verb: Verb, promised_us: Option<u64>) -> std::io::Result<u64> {
+    fn begin(&self, verb: Verb) -> std::io::Result<u64> {
+        self.begin_with(verb, None, None)
+    }
+
+    fn begin_with(
+        &self,
+        verb: Verb,
+        promised_us: Option<u64>,
+        waits_at_most_us: Option<u64>,
+    ) -> std::io::Result<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let attempt = Attempt {
             asker: self.asker,
             verb,
+            waits_at_most_us,
             sent_us: now_us(),
             heard_us: 0,
             promised_us,

@@ -1,6 +1,7 @@
 //! The ways to ask: through the backend itself, a limiter, or a server with the layer around it.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,18 +12,21 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::get;
+use fastrand::Rng;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tollgate::{CheckOutcome, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
+use tollgate::{CheckOutcome, ConfigError, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
 use tollgate_core::{Answer, Backend, Capabilities, Charge, Decision, Key, Receipt, Scope};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
 use crate::attempt::{AskedCharge, AttemptAnswer, Door, Fallback, HttpAnswer, Manner, Outcome};
 use crate::flaw::Flaw;
-use crate::population::{CALLER, COST, Population};
+use crate::patience::Patience;
+use crate::population::{CALLER, COST, Population, WAITS_AT_MOST};
+use crate::terms::Terms;
 use crate::wall::now_us;
 
 /// The header in which the server tells its backend's decision, so that the checker has all numbers and not only those of the
@@ -36,6 +40,8 @@ pub(crate) struct Entrance {
     population: Population,
     flaw: Option<Flaw>,
     way: Way,
+    /// The version of the quotas by which the backend itself is asked.
+    version: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -43,7 +49,7 @@ enum Way {
     Backend,
     /// Replaced only by a defect.
     Limiter(Mutex<Limiter>),
-    Http(Box<Client<HttpConnector, Body>>, SocketAddr),
+    Http(Box<Client<HttpConnector, Body>>, SocketAddr, Limiter),
 }
 
 impl Entrance {
@@ -59,7 +65,9 @@ impl Entrance {
             Door::Limiter => Way::Limiter(Mutex::new(limiter()?)),
             Door::Http => {
                 let client = Client::builder(TokioExecutor::new()).build_http();
-                Way::Http(Box::new(client), serve(&limiter()?).await?)
+                let limiter = limiter()?;
+                let server = serve(&limiter).await?;
+                Way::Http(Box::new(client), server, limiter)
             }
         };
         Ok(Self {
@@ -67,7 +75,23 @@ impl Entrance {
             population,
             flaw,
             way,
+            version: AtomicUsize::default(),
         })
+    }
+
+    /// Replaces the quotas by some version of theirs.
+    pub(crate) fn replace_quotas(&self, rng: &mut Rng) -> std::result::Result<(), ConfigError> {
+        let has_limiter = !matches!(self.way, Way::Backend);
+        let version = Population::any_version(rng, has_limiter);
+        let limiter = match &self.way {
+            Way::Backend => {
+                self.version.store(version, Ordering::Relaxed);
+                return Ok(());
+            }
+            Way::Limiter(limiter) => lock(limiter).clone(),
+            Way::Http(_, _, limiter) => limiter.clone(),
+        };
+        limiter.replace(self.population.policies(version, self.flaw))
     }
 
     pub(crate) fn backend(&self) -> &RedisBackend {
@@ -107,18 +131,21 @@ impl Entrance {
         asked
     }
 
-    /// Asks, and gives up after a while if told so.
+    /// Asks, and gives up after a while if the caller leaves.
     pub(crate) async fn ask(
         &self,
         asked: &[AskedCharge],
-        patience: Option<Duration>,
+        mut patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
+        if self.flaw == Some(Flaw::StatesNoWait) {
+            patience.waits_at_most = None;
+        }
         let (heard, receipts) = match &self.way {
-            Way::Backend => self.decide(asked).await,
+            Way::Backend => self.decide(asked, patience).await,
             Way::Limiter(limiter) => self.check(limiter, asked, patience).await,
-            Way::Http(client, server) => {
-                let told = request(client, *server, asked);
-                let heard = match patience {
+            Way::Http(client, server, _) => {
+                let told = request(client, *server, asked, patience);
+                let heard = match patience.leaves_after {
                     Some(patience) => tokio::time::timeout(patience, told).await.ok(),
                     None => Some(told.await),
                 };
@@ -132,19 +159,32 @@ impl Entrance {
         (heard, receipts)
     }
 
-    async fn decide(&self, asked: &[AskedCharge]) -> (AttemptAnswer, Vec<Receipt>) {
+    async fn decide(
+        &self,
+        asked: &[AskedCharge],
+        patience: Patience,
+    ) -> (AttemptAnswer, Vec<Receipt>) {
+        let most = patience.waits_at_most.unwrap_or(Duration::MAX);
+        let version = self.version.load(Ordering::Relaxed);
+        let quota = |asked: &AskedCharge| self.population.quota(asked.budget.policy, version);
+        let quotas = asked.iter().map(|asked| quota(asked).waiting_at_most(most));
+        let quotas: Vec<_> = quotas.collect();
         let keys = self.population.keys(asked);
-        let charges = self.population.charges(asked, &keys);
+        let mut charges = self.population.charges(asked, &keys);
+        for (charge, quota) in charges.iter_mut().zip(&quotas) {
+            charge.quota = quota;
+        }
         let answer = self.backend.decide(&charges).await;
         let receipts = answer.iter().flat_map(|it| it.receipts(&charges));
-        (Outcome::of(&answer).into(), receipts.collect())
+        let outcome = Outcome::of(&answer).by(&Terms::of_charges(&charges));
+        (outcome.into(), receipts.collect())
     }
 
     async fn check(
         &self,
         limiter: &Mutex<Limiter>,
         asked: &[AskedCharge],
-        patience: Option<Duration>,
+        patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
         let limiter = lock(limiter).clone();
         let nothing = || Outcome::Failed("nothing was asked".to_owned());
@@ -160,13 +200,17 @@ impl Entrance {
                 _ => check.into_future(),
             }
         } else if self.flaw == Some(Flaw::PassesEarly) {
-            return self.decide(&[*asked]).await;
+            return self.decide(&[*asked], patience).await;
         } else {
-            limiter.acquire(&policy, key).cost(asked.cost).into_future()
+            let acquire = limiter.acquire(&policy, key).cost(asked.cost);
+            match patience.waits_at_most {
+                Some(most) => acquire.up_to(most).into_future(),
+                None => acquire.into_future(),
+            }
         };
         let slot = Slot::default();
         let mut checking = Box::pin(SLOT.scope(Arc::clone(&slot), check));
-        let checked = match patience {
+        let checked = match patience.leaves_after {
             None => checking.await,
             Some(patience) => match tokio::time::timeout(patience, &mut checking).await {
                 Ok(checked) => checked,
@@ -249,9 +293,10 @@ impl Backend for ObservedBackend {
         let Ok(slot) = SLOT.try_with(Arc::clone) else {
             return answer;
         };
+        let terms = Terms::of_charges(charges);
         Answer::later(async move {
             let answer = answer.await;
-            *lock(&slot) = Some(Outcome::of(&answer));
+            *lock(&slot) = Some(Outcome::of(&answer).by(&terms));
             answer
         })
     }
@@ -309,8 +354,12 @@ async fn request(
     client: &Client<HttpConnector, Body>,
     server: SocketAddr,
     asked: &[AskedCharge],
+    patience: Patience,
 ) -> AttemptAnswer {
     let mut request = Request::get(format!("http://{server}/"));
+    if let Some(most) = patience.waits_at_most {
+        request = request.header(WAITS_AT_MOST, most.as_millis().to_string());
+    }
     for asked in asked {
         let policy = asked.budget.policy;
         request = request

@@ -14,17 +14,20 @@ pub enum Flaw {
     ChargedAgain,
     /// Its requests do not wait for their turn.
     PassesEarly,
+    /// Its requests wait for longer than their callers stated.
+    StatesNoWait,
     /// All of its requests spend the share that is kept for the important ones.
     SpendsKept,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
         Self::PassesEarly,
+        Self::StatesNoWait,
         Self::SpendsKept,
     ];
 
@@ -36,6 +39,7 @@ impl Flaw {
             Self::FreshShare => "fresh-share",
             Self::ChargedAgain => "charged-again",
             Self::PassesEarly => "passes-early",
+            Self::StatesNoWait => "states-no-wait",
             Self::SpendsKept => "spends-kept",
         }
     }

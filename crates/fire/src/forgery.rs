@@ -48,6 +48,10 @@ pub enum Forgery {
     GapTooSmall,
     /// A turn comes earlier than those before it allow.
     TurnEarly,
+    /// A request that its caller's patience refuses is taken.
+    RefusedTaken,
+    /// A request waits for half as long as it may.
+    PatienceHalved,
     /// A ban lasts for half of its time.
     BanShort,
     /// Each request of a banned caller begins the ban anew.
@@ -64,7 +68,7 @@ pub enum Forgery {
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -86,6 +90,8 @@ impl Forgery {
         Self::GapTwice,
         Self::GapTooSmall,
         Self::TurnEarly,
+        Self::RefusedTaken,
+        Self::PatienceHalved,
         Self::BanShort,
         Self::BanFedByItself,
         Self::BanOneStrikeFewer,
@@ -119,6 +125,8 @@ impl Forgery {
             Self::GapTwice => "gap-twice",
             Self::GapTooSmall => "gap-too-small",
             Self::TurnEarly => "turn-early",
+            Self::RefusedTaken => "refused-taken",
+            Self::PatienceHalved => "patience-halved",
             Self::BanShort => "ban-short",
             Self::BanFedByItself => "ban-fed-by-itself",
             Self::BanOneStrikeFewer => "ban-one-strike-fewer",
@@ -137,6 +145,7 @@ impl Forgery {
             (r"admitted = onset ~= 1 and '\0'", "admitted = false"),
             ("(now >= till or onset ~= 1)", "now >= till"),
         ];
+        let in_time = "return not is_before(quota.wait, 0, charge.wait, charge.wait_rest)";
         let moves_up = ("if queue.latest > now then", "if false then");
         let words: Vec<(_, &str)> = match self {
             Self::TakeInPart => vec![(
@@ -171,6 +180,11 @@ impl Forgery {
             Self::TurnEarly => vec![(
                 "return leave(state, quota, charge.to, charge.to_rest)",
                 "return leave(state, quota, charge.wait > 0 and charge.to - 100 or charge.to, charge.to_rest)",
+            )],
+            Self::RefusedTaken => vec![(in_time, "return true")],
+            Self::PatienceHalved => vec![(
+                in_time,
+                "return not is_before(quota.wait / 2, 0, charge.wait, charge.wait_rest)",
             )],
             Self::BanShort => vec![("now, now + length, {}", "now, now + length / 2, {}")],
             Self::BanFedByItself => {

@@ -15,6 +15,9 @@ pub struct History {
     /// The quota of each policy. They are not recorded: they follow from the seed.
     #[serde(skip)]
     pub quotas: Vec<Quota>,
+    /// The quotas that replace a policy's now and then, with its rate. They are not recorded either.
+    #[serde(skip)]
+    pub replacements: BTreeMap<usize, Vec<Quota>>,
     /// The attempts, in any order.
     pub attempts: Vec<Attempt>,
     /// The disturbances, in the order in which they began.

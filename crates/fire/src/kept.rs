@@ -32,7 +32,9 @@ pub(crate) fn keep(topology: Topology, seed: u64, history: History) -> Result<Pa
 /// If the file holds no history.
 pub fn check_again(path: &Path) -> Result<Findings> {
     let KeptHistory { seed, mut history } = serde_json::from_slice(&fs::read(path)?)?;
-    history.quotas = Population::of(seed).quotas().to_vec();
+    let population = Population::of(seed);
+    history.quotas = population.quotas().to_vec();
+    history.replacements = population.replacements().clone();
     Ok(check(&history))
 }
 
@@ -52,6 +54,7 @@ mod tests {
                 policy: 0,
                 caller: 1,
             }),
+            waits_at_most_us: None,
             sent_us: 1,
             heard_us: 1_000,
             promised_us: None,

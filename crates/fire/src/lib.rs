@@ -30,10 +30,12 @@ mod hold;
 mod holder;
 mod kept;
 mod knock;
+mod patience;
 mod population;
 mod result;
 mod soak;
 mod stage;
+mod terms;
 mod wall;
 
 pub use attempt::{
@@ -54,3 +56,4 @@ pub use knock::{Guarded, Knock};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use result::Result;
 pub use soak::{Held, Soak, SoakReport};
+pub use terms::Terms;

@@ -223,13 +223,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | waited | left before | took a place | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | waited | stated a wait | refused of these | left before | took a place | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(33));
+    println!("{}|", "| --- ".repeat(35));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -244,6 +244,8 @@ fn print(reports: &[Report]) {
             found.held.strict,
             found.held.denied,
             found.turns.waited,
+            found.stated,
+            found.impatient,
             found.turns.left,
             found.turns.in_gaps,
             found.turns.strict,

@@ -1,7 +1,9 @@
 //! Policies and callers, from a seed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::HeaderName;
 use fastrand::Rng;
 use tollgate::{ConfigError, Limiter, OnFailure, Policy, RequestView, Share, key};
 use tollgate_core::{Algorithm, Backend, Charge, Key, Quota, Scope};
@@ -18,11 +20,21 @@ pub const ONE_IN: u64 = 4;
 /// The number of policies under which requests wait for their turn.
 const WAITING: usize = 5;
 
+/// The number of these whose quotas are replaced now and then, with others of the same rate.
+const REPLACED: usize = 2;
+
+/// The number of versions of a quota that is replaced by another wait, and of one that is replaced by another burst too.
+const OTHER_WAIT: usize = 2;
+const OTHER_BURST: usize = 3;
+
 /// The start of the header that names the caller under a policy. The policy's number follows, here and below.
 pub(crate) const CALLER: &str = "x-fire-caller-";
 
 /// The start of the header with the cost of a request.
 pub(crate) const COST: &str = "x-fire-cost-";
+
+/// The header with the longest wait, in milliseconds, that a caller states.
+pub(crate) const WAITS_AT_MOST: &str = "x-fire-waits-at-most";
 
 /// The caller of shared budgets, which are charged beside one's own, as those of a whole service.
 const EVERYBODY: u32 = 0;
@@ -32,6 +44,8 @@ const EVERYBODY: u32 = 0;
 pub struct Population {
     quotas: Vec<Quota>,
     scopes: Vec<Scope>,
+    /// The later versions of some quotas.
+    replacements: BTreeMap<usize, Vec<Quota>>,
     /// A mark in the names of one run, which sets them apart from another run's on one server.
     run: u64,
 }
@@ -45,7 +59,29 @@ impl Population {
         let mut quotas: Vec<Quota> = (0..10).map(|kind| quota(&mut rng, kind % 5)).collect();
         quotas.extend((0..WAITING).map(|_| waiting_quota(&mut rng)));
         quotas.push(Quota::per_day(50_000));
-        Self::with(seed, quotas)
+        let first = quotas.len() - 1 - REPLACED;
+        let mut population = Self::with(seed, quotas);
+        // Of their own, so that the other policies of a seed stay.
+        let mut rng = Rng::with_seed(!seed);
+        for policy in first..first + REPLACED {
+            population.replace(&mut rng, policy);
+        }
+        population
+    }
+
+    /// Adds other versions of this policy's quota.
+    fn replace(&mut self, rng: &mut Rng, policy: usize) {
+        let quota = self.quotas[policy];
+        let mut other = |burst: u64| {
+            let wait = Duration::from_millis(rng.u64(500..=2_500));
+            Quota::new(quota.limit(), quota.period())
+                .burst(burst)
+                .wait_up_to(wait)
+        };
+        let other_wait = other(quota.capacity());
+        let other_burst = other(quota.capacity() % 6 + 1);
+        let versions = vec![other_wait, other_burst];
+        self.replacements.insert(policy, versions);
     }
 
     /// These policies.
@@ -59,6 +95,7 @@ impl Population {
         Self {
             quotas,
             scopes,
+            replacements: BTreeMap::new(),
             run,
         }
     }
@@ -67,6 +104,31 @@ impl Population {
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The quotas that replace a policy's now and then.
+    #[must_use]
+    pub fn replacements(&self) -> &BTreeMap<usize, Vec<Quota>> {
+        &self.replacements
+    }
+
+    /// Says whether a policy's quota is replaced now and then.
+    pub(crate) fn is_replaced(&self, policy: usize) -> bool {
+        self.replacements.contains_key(&policy)
+    }
+
+    /// A version of all quotas for a process that asks by itself, or through a limiter: its shares are those of one burst.
+    #[must_use]
+    pub fn any_version(rng: &mut Rng, has_limiter: bool) -> usize {
+        rng.usize(0..if has_limiter { OTHER_WAIT } else { OTHER_BURST })
+    }
+
+    /// The quota of a policy in a version: the policy's own unless that is replaced.
+    #[must_use]
+    pub fn quota(&self, policy: usize, version: usize) -> Quota {
+        let replaced = self.replacements.get(&policy);
+        let replaced = replaced.and_then(|later| later.get(version.checked_sub(1)?));
+        replaced.copied().unwrap_or(self.quotas[policy])
     }
 
     /// The longest time for which these charges may wait for their turn.
@@ -88,15 +150,24 @@ impl Population {
         backend: impl Backend,
         flaw: Option<Flaw>,
     ) -> Result<Limiter, ConfigError> {
+        let limiter = Limiter::builder().policies(self.policies(0, flaw));
+        let waits_at_most = HeaderName::from_static(WAITS_AT_MOST);
+        let limiter = limiter.deadline_header(waits_at_most);
+        limiter.backend(backend).build()
+    }
+
+    /// The policies of such a limiter, with this version of their quotas.
+    pub(crate) fn policies(&self, version: usize, flaw: Option<Flaw>) -> Vec<Policy> {
         let share = match flaw {
             Some(Flaw::WholeShare) => Share::WHOLE,
             _ => Share::one_in(ONE_IN),
         };
-        let policies = self.quotas.iter().enumerate().map(|(number, quota)| {
+        let policies = (0..self.quotas.len()).map(|number| {
+            let quota = self.quota(number, version);
             let (caller, cost) = (format!("{CALLER}{number}"), format!("{COST}{number}"));
             let is_named = caller.clone();
             let population = self.clone();
-            Policy::new(&Self::name(number), *quota)
+            Policy::new(&Self::name(number), quota)
                 .when(move |request| request.headers().contains_key(&is_named))
                 .key(key::from_fn(move |request: &RequestView<'_>| {
                     u32::try_from(number_in(request, &caller)?)
@@ -106,8 +177,7 @@ impl Population {
                 .cost_by(move |request| number_in(request, &cost).unwrap_or(1))
                 .on_failure(OnFailure::Local(share))
         });
-        let limiter = Limiter::builder().policies(policies);
-        limiter.backend(backend).build()
+        policies.collect()
     }
 
     /// The identity of a caller.

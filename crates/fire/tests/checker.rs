@@ -89,6 +89,23 @@ fn the_simulation_reaches_what_it_is_for() {
     }
 }
 
+#[test]
+fn a_correct_limiter_by_terms_that_change_is_possible() {
+    for seed in SEEDS {
+        for history in simulated::by_changing_terms(seed) {
+            assert_eq!(wrongs(&history), [""; 0], "seed {seed}");
+
+            let findings = check(&history);
+            let all = [
+                findings.stated - findings.impatient,
+                findings.impatient,
+                findings.turns.waited,
+            ];
+            assert!(all.iter().all(|&it| it > 20), "seed {seed}: {all:?}");
+        }
+    }
+}
+
 /// Each mutation alone, in most histories: by chance a mutation may not show.
 #[test]
 fn every_mutation_of_a_limiter_is_caught() {
@@ -175,6 +192,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
     let attempt = |sent_us: u64, verb: Verb, outcome: Outcome| Attempt {
         asker: Asker::default(),
         verb,
+        waits_at_most_us: None,
         sent_us: SECOND + sent_us,
         heard_us: SECOND + sent_us + 400,
         promised_us: None,

@@ -162,6 +162,7 @@ impl Simulation {
         let attempt = Attempt {
             asker,
             verb: Verb::Decide(asked),
+            waits_at_most_us: None,
             sent_us,
             heard_us: 0,
             promised_us: None,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tollgate_core::{QueueMark, Quota, Receipt, Snapshot, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, DecisionRecord, Disturbance, Door, Effect, Findings,
-    History, Manner, Outcome, Population, Verb, check,
+    History, Manner, Outcome, Population, Terms, Verb, check,
 };
 
 const START_US: u64 = 1_700_000_000_000_000;
@@ -64,17 +64,31 @@ impl Story {
 
     /// A request, and the number of its attempt.
     fn ask(&mut self) -> usize {
+        self.ask_by(self.history.quotas[0])
+    }
+
+    /// A request of a caller that waits this long at most.
+    fn ask_for(&mut self, most_us: u64) -> usize {
+        let most = Duration::from_micros(most_us);
+        let attempt = self.ask_by(self.history.quotas[0].waiting_at_most(most));
+        self.history.attempts[attempt].waits_at_most_us = Some(most_us);
+        attempt
+    }
+
+    /// A request by a quota that may be another than usual.
+    fn ask_by(&mut self, quota: Quota) -> usize {
         let asked = [AskedCharge {
             budget: BUDGET,
             cost: 1,
             manner: Manner::Enforce,
         }];
         let keys = self.population.keys(&asked);
-        let charges = self.population.charges(&asked, &keys);
+        let mut charges = self.population.charges(&asked, &keys);
+        charges[0].quota = &quota;
         let at = Timestamp::from_micros(self.now_us);
         let decision = decide(at, &charges, std::slice::from_mut(&mut self.state));
         let receipt = decision.receipts(&charges).next();
-        let outcome = Outcome::of(&Ok(decision));
+        let outcome = Outcome::of(&Ok(decision)).by(&Terms::of_charges(&charges));
         self.note(Verb::Decide(asked.to_vec()), outcome, receipt)
     }
 
@@ -96,6 +110,7 @@ impl Story {
         self.history.attempts.push(Attempt {
             asker: Asker::default(),
             verb,
+            waits_at_most_us: None,
             sent_us: self.now_us,
             heard_us: self.now_us + INTERVAL_US / 10,
             promised_us: None,
@@ -321,6 +336,140 @@ fn a_refusal_while_there_is_room_in_the_line_is_caught() {
     said.reset_after_us += 1_000_000;
     said.retry_after_us += 1_000_000;
     story.is_wrong("the line ends");
+}
+
+#[test]
+fn a_request_that_waits_for_longer_than_its_caller_states_is_caught() {
+    // given callers of whom the third states less than its wait, and the fourth more
+    let story = || {
+        let mut story = Story::of(4);
+        let refused = story.ask_for(2 * INTERVAL_US);
+        assert!(!story.decided(refused).admitted);
+        let waits = story.ask_for(6 * INTERVAL_US);
+        assert!(story.decided(waits).admitted);
+        (story, waits)
+    };
+    let (story, waits) = story();
+    story.is_possible();
+    let findings = story.findings();
+    assert_eq!((findings.stated, findings.impatient), (2, 1));
+
+    // when it states less than it waits, whatever the backend was told
+    let mut story = story;
+    let wait_us = story.decided(waits).verdicts[0].wait_us;
+    story.history.attempts[waits].waits_at_most_us = Some(wait_us);
+    story.decided(waits).verdicts[0].terms = Some(Terms { burst: 1, wait_us });
+    story.is_possible();
+    story.history.attempts[waits].waits_at_most_us = Some(wait_us - 1);
+    story.is_wrong("its caller for");
+
+    // or the backend was told less, and lets it wait all the same
+    story.decided(waits).verdicts[0].terms = Some(Terms {
+        burst: 1,
+        wait_us: wait_us - 1,
+    });
+    story.is_wrong("a wait of");
+}
+
+#[test]
+fn a_refusal_of_a_request_whose_caller_waits_for_long_enough_is_caught() {
+    let mut story = Story::of(4);
+    let refused = story.ask_for(2 * INTERVAL_US);
+    story.is_possible();
+
+    // Its turn is further away than that by this much.
+    let retry_after_us = story.decided(refused).verdicts[0].retry_after_us;
+    for more_us in [1, retry_after_us] {
+        let most_us = 2 * INTERVAL_US + more_us;
+        story.history.attempts[refused].waits_at_most_us = Some(most_us);
+        story.decided(refused).verdicts[0].terms = Some(Terms {
+            burst: 1,
+            wait_us: most_us,
+        });
+        story.is_wrong("retry after");
+    }
+}
+
+#[test]
+fn a_backend_that_is_asked_by_other_terms_than_the_callers_is_caught() {
+    for (door, most_us, is_wrong) in [
+        (Door::Backend, 200_000, false),
+        (Door::Backend, 200_001, true),
+        (Door::Backend, 199_999, true),
+        // The question took ten milliseconds, and a timer two.
+        (Door::Limiter, 212_000, false),
+        (Door::Limiter, 212_001, true),
+        (Door::Limiter, 199_999, true),
+    ] {
+        let mut story = Story::of(4);
+        let refused = story.ask_for(200_000);
+        let attempt = &mut story.history.attempts[refused];
+        attempt.asker.door = door;
+        attempt.waits_at_most_us = Some(most_us);
+
+        let wrongs = story.wrongs();
+        let is_found = wrongs.iter().any(|it| it.contains("asked by Terms"));
+        assert_eq!(is_found, is_wrong, "{door:?}, {most_us}: {wrongs:?}");
+    }
+}
+
+/// A quota of another burst and wait, and the same rate.
+fn replacement(story: &mut Story) -> Quota {
+    let other = Quota::per_second(10).burst(3);
+    let other = other.wait_up_to(Duration::from_millis(700));
+    story.history.replacements.insert(0, vec![other]);
+    other
+}
+
+#[test]
+fn a_line_goes_on_when_its_quota_is_replaced() {
+    // given a line by one quota, of which some leave, and others who come by another
+    let mut story = Story::of(6);
+    let other = replacement(&mut story);
+    story.ask_by(other);
+    story.credit(3);
+    story.ask_by(other);
+    for _ in 0..8 {
+        story.ask_by(other);
+    }
+    story.ask();
+    story.pause(3 * INTERVAL_US);
+    story.ask_by(other);
+    story.credit(6);
+    story.ask();
+
+    // then
+    story.is_possible();
+    let turns = story.findings().turns;
+    assert!(turns.waited >= 12 && turns.in_gaps >= 1, "{turns:?}");
+}
+
+#[test]
+fn a_replaced_quota_that_forgets_the_line_is_caught() {
+    let mut story = Story::of(6);
+    let other = replacement(&mut story);
+    story.state = State::full(&other);
+    story.ask_by(other);
+    story.is_wrong("too early");
+
+    // One that is not among the quotas is no excuse.
+    let mut story = Story::of(6);
+    let other = replacement(&mut story);
+    story.history.replacements.clear();
+    story.ask_by(other);
+    story.is_wrong("asked by Terms");
+}
+
+#[test]
+fn a_turn_by_a_replaced_quota_is_one_by_its_own_burst() {
+    let mut story = Story::of(6);
+    let other = replacement(&mut story);
+    let attempt = story.ask_by(other);
+    story.is_possible();
+
+    // By the usual quota it would be two intervals later.
+    story.decided(attempt).verdicts[0].terms = None;
+    story.is_wrong("a wait of");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Door, Manner, Outcome
 use crate::history::{Disturbance, Effect, History};
 
 /// The largest error of a process's own timer beside its clock.
-const TIMER_US: u64 = 2_000;
+pub(super) const TIMER_US: u64 = 2_000;
 
 /// The longest wait of a client for a promise.
 const LONGEST_WAIT_US: u64 = 4_000_000;

@@ -239,6 +239,7 @@ impl Reader<'_> {
             charged,
             at_us: of.at_us,
             full_at: of.full_at,
+            terms: of.terms,
             // It was rounded up.
             shows_until_us: (of.at_us + of.reset_after_us).saturating_sub(1),
             is_certain: charged.is_some() && self.is_certain(attempt),

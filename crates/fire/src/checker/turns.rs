@@ -4,7 +4,8 @@
 //! *t* and a full drain. A verdict tells the end of its stretch to the part of a microsecond. So nothing is replayed here; for
 //! each budget, in the order of the server's time:
 //!
-//! * [each verdict](numbers) says how long it waits, by its own stretch, and where the line ends;
+//! * [each verdict](numbers) says how long it waits, by its own stretch, and where the line ends; it waits no longer than the terms
+//!   that were asked for let it, and is refused only if it would;
 //! * [the line](ends) grows from one verdict to the next by what was taken, or may have been unheard, and is shortened only by
 //!   those who leave and by credits;
 //! * [no two stretches overlap](order), but for what was given back. A charge stands behind all that were decided before it, or in
@@ -12,6 +13,8 @@
 //!   may have arrived;
 //! * [no time](passing) lets through more than a burst and its rate, by the times of the turns, and a burst and a line more for
 //!   each loss.
+//!
+//! A quota may be replaced by one of another burst and wait. Each charge keeps the second rule by its own quota's full drain.
 //!
 //! Between decisions by two clocks, and with a loss between them, nothing is compared; these are counted.
 
@@ -53,10 +56,11 @@ impl TurnFindings {
     pub(super) fn judge(
         &mut self,
         quota: &Quota,
+        replacements: &[Quota],
         seen: &[Seen],
         course: &Course,
     ) -> Vec<(usize, String)> {
-        let line = Line::of(quota, seen, course);
+        let line = Line::of(quota, replacements, seen, course);
         self.waited += count(line.taken.iter(), |it| it.turn_us > it.moment.at_us);
         self.left += count(line.given_back.iter(), |it| it.leaves && it.is_of_one_clock);
         let mut misplaced = None;

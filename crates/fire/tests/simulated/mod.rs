@@ -1,14 +1,15 @@
 //! A limiter in one thread with known faults, and mutations of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate_core::{
-    Charge, Decision, Mode, QueueMark, Receipt, Snapshot, State, States, Timestamp, decide,
+    Charge, Decision, Mode, QueueMark, Quota, Receipt, Snapshot, State, States, Timestamp, decide,
 };
 use tollgate_fire::{
-    AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Verb,
-    VerdictRecord,
+    AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Terms,
+    Verb, VerdictRecord,
 };
 
 /// A defect of a limiter.
@@ -59,10 +60,16 @@ pub(crate) enum Mutation {
     TurnUnkept,
     /// A charge that leaves before its turn moves up those who stand behind it.
     LeaverMovesUp,
+    /// A request waits for as long as its quota lets it, whatever its caller states.
+    PatienceIgnored,
+    /// A request waits for half as long as its caller states.
+    PatienceHalved,
+    /// A budget is new for each version of its quota.
+    ReplacedAnew,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -85,6 +92,9 @@ impl Mutation {
         Self::WaitShort,
         Self::TurnUnkept,
         Self::LeaverMovesUp,
+        Self::PatienceIgnored,
+        Self::PatienceHalved,
+        Self::ReplacedAnew,
     ];
 
     /// Says whether it concerns credits and debits. Any fault may lose these, so they are surely missed only without faults.
@@ -96,6 +106,14 @@ impl Mutation {
                 | Self::DebitTwice
                 | Self::DebitLost
                 | Self::LeaverMovesUp
+        )
+    }
+
+    /// Says whether it shows only where callers state their waits or quotas are replaced.
+    fn is_about_terms(self) -> bool {
+        matches!(
+            self,
+            Self::PatienceIgnored | Self::PatienceHalved | Self::ReplacedAnew
         )
     }
 }
@@ -117,6 +135,20 @@ pub(crate) fn corrected(seed: u64) -> History {
     Simulation::new(seed, Mutation::None).run(true, 6)
 }
 
+/// Histories of a correct limiter whose callers state how long they wait, and whose quotas are replaced: with few corrections, with
+/// many, and where servers take each other's place.
+pub(crate) fn by_changing_terms(seed: u64) -> [History; 3] {
+    let simulation = || Simulation {
+        terms: Some(Rng::with_seed(seed)),
+        ..Simulation::new(seed, Mutation::None)
+    };
+    [
+        simulation().run(true, 1),
+        simulation().run(true, 6),
+        simulation().run_as_fleet(),
+    ]
+}
+
 /// A history without faults, corrections and unknown outcomes.
 pub(crate) fn calm(seed: u64) -> History {
     Simulation::new(seed, Mutation::None).run(false, 0)
@@ -130,8 +162,12 @@ pub(crate) fn failing_over(seed: u64, mutation: Mutation) -> History {
 
 struct Simulation {
     rng: Rng,
+    /// Draws the terms of each question, if callers state their waits and quotas are replaced.
+    terms: Option<Rng>,
     population: Population,
     mutation: Mutation,
+    /// The burst and the longest wait by which each budget was charged last.
+    versions: BTreeMap<Budget, (u64, Duration)>,
     /// In a fixed order: their fates are drawn one after the other.
     states: BTreeMap<Budget, State>,
     history: History,
@@ -168,12 +204,15 @@ impl Simulation {
         let population = Population::of(seed);
         Self {
             rng: Rng::with_seed(!seed),
+            terms: mutation.is_about_terms().then(|| Rng::with_seed(seed)),
             history: History {
                 quotas: population.quotas().to_vec(),
+                replacements: population.replacements().clone(),
                 ..History::default()
             },
             population,
             mutation,
+            versions: BTreeMap::new(),
             states: BTreeMap::new(),
             wall_us: 1_700_000_000_000_000,
             ahead_us: 0,
@@ -299,6 +338,7 @@ impl Simulation {
         let asked = self.population.ask(&mut self.rng, caller);
         let sent_us = self.wall_us;
         self.wall_us += self.rng.u64(0..500);
+        let mut waits_at_most = None;
         let outcome = if is_lost {
             for _ in 0..=u8::from(self.mutation == Mutation::SendAgain) {
                 if self.mutation == Mutation::SendAgain || self.rng.bool() {
@@ -308,8 +348,22 @@ impl Simulation {
             }
             Outcome::Unknown("lost".to_owned())
         } else {
-            let (decision, receipts) = self.decide(&asked);
-            let mut outcome = Outcome::of(&Ok(decision));
+            let version;
+            (waits_at_most, version) = self.terms_of(&asked);
+            let quotas = self.versions(&asked, version);
+            self.forget_other_versions(&asked, &quotas);
+            let limited = |times: u32| {
+                let most = waits_at_most.map_or(Duration::MAX, |it| it / times);
+                let quotas = quotas.iter().map(|quota| quota.waiting_at_most(most));
+                quotas.collect::<Vec<_>>()
+            };
+            let (decision, receipts) = match self.mutation {
+                Mutation::PatienceIgnored => self.decide(&asked, &quotas),
+                Mutation::PatienceHalved => self.decide(&asked, &limited(2)),
+                _ => self.decide(&asked, &limited(1)),
+            };
+            let terms: Vec<_> = limited(1).iter().map(|it| Some(Terms::of(it))).collect();
+            let mut outcome = Outcome::of(&Ok(decision)).by(&terms);
             if let Outcome::Decided(decided) = &mut outcome {
                 if self.mutation == Mutation::Hasty {
                     for said in &mut decided.verdicts {
@@ -331,12 +385,45 @@ impl Simulation {
         };
         self.wall_us += self.rng.u64(0..500);
         self.note(Verb::Decide(asked), sent_us, outcome);
+        if let (Some(attempt), Some(most)) = (self.history.attempts.last_mut(), waits_at_most) {
+            attempt.waits_at_most_us = u64::try_from(most.as_micros()).ok();
+        }
+    }
+
+    /// The longest wait that the caller states, and the version of the quotas.
+    fn terms_of(&mut self, asked: &[AskedCharge]) -> (Option<Duration>, usize) {
+        let longest = self.population.longest_wait(asked);
+        let Some(rng) = &mut self.terms else {
+            return (None, 0);
+        };
+        let states = !longest.is_zero() && rng.u8(0..3) == 0;
+        let waits_at_most = states.then(|| longest.mul_f64(1.25).mul_f64(rng.f64()));
+        (waits_at_most, Population::any_version(rng, false))
+    }
+
+    /// The quotas of a call in this version.
+    fn versions(&self, asked: &[AskedCharge], version: usize) -> Vec<Quota> {
+        let policies = asked.iter().map(|asked| asked.budget.policy);
+        policies
+            .map(|policy| self.population.quota(policy, version))
+            .collect()
+    }
+
+    fn forget_other_versions(&mut self, asked: &[AskedCharge], quotas: &[Quota]) {
+        for (asked, quota) in asked.iter().zip(quotas) {
+            let version = (quota.capacity(), quota.longest_wait());
+            let before = self.versions.insert(asked.budget, version);
+            if self.mutation == Mutation::ReplacedAnew && before.is_some_and(|it| it != version) {
+                self.states.remove(&asked.budget);
+            }
+        }
     }
 
     fn note(&mut self, verb: Verb, sent_us: u64, outcome: Outcome) {
         self.history.attempts.push(Attempt {
             asker: Asker::default(),
             verb,
+            waits_at_most_us: None,
             sent_us,
             heard_us: self.wall_us,
             promised_us: None,
@@ -428,7 +515,8 @@ impl Simulation {
         self.late = later;
         let now: Vec<(u64, Vec<AskedCharge>)> = now;
         for (_, asked) in now {
-            let (decision, receipts) = self.decide(&asked);
+            let quotas = self.versions(&asked, 0);
+            let (decision, receipts) = self.decide(&asked, &quotas);
             let verdicts = asked.iter().zip(decision.verdicts());
             let taken = verdicts.filter(|(_, verdict)| verdict.taken() > 0);
             for ((asked, _), receipt) in taken.zip(receipts) {
@@ -510,7 +598,7 @@ impl Simulation {
         self.history.disturbances.push(disturbance);
     }
 
-    fn decide(&mut self, asked: &[AskedCharge]) -> (Decision, Vec<Receipt>) {
+    fn decide(&mut self, asked: &[AskedCharge], quotas: &[Quota]) -> (Decision, Vec<Receipt>) {
         let now = self.server_time();
         let unlucky = self.rng.u8(0..10) == 0;
         let place = |asked: &AskedCharge| match self.mutation {
@@ -530,6 +618,9 @@ impl Simulation {
         let mut states = Places::of(&places, stored);
         let keys = self.population.keys(asked);
         let mut charges = self.population.charges(asked, &keys);
+        for (charge, quota) in charges.iter_mut().zip(quotas) {
+            charge.quota = quota;
+        }
         let decision = match self.mutation {
             Mutation::ShadowDenies => {
                 turn_shadows(&mut charges, Mode::Enforce);

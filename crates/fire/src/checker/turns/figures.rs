@@ -3,6 +3,7 @@
 use tollgate_core::Quota;
 
 use super::super::rule::micros;
+use crate::terms::Terms;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
@@ -32,6 +33,30 @@ impl Figures {
             full: u128::from(quota.capacity()) * units,
             longest_wait_us: micros(quota.longest_wait()),
         }
+    }
+
+    /// The figures of a charge by these terms, or by the quota's own. A replaced quota keeps its rate, and so the parts.
+    pub(super) fn by(&self, terms: Option<Terms>) -> Self {
+        let Some(Terms { burst, wait_us }) = terms else {
+            return *self;
+        };
+        Self {
+            burst,
+            full: u128::from(burst) * self.units,
+            longest_wait_us: wait_us,
+            ..*self
+        }
+    }
+
+    /// The largest figures of all that a quota is replaced by.
+    pub(super) fn widest(&self, replacements: &[Quota]) -> Self {
+        let terms = || replacements.iter().map(Terms::of);
+        let bursts = terms().map(|it| it.burst);
+        let waits = terms().map(|it| it.wait_us);
+        self.by(Some(Terms {
+            burst: bursts.fold(self.burst, u64::max),
+            wait_us: waits.fold(self.longest_wait_us, u64::max),
+        }))
     }
 
     pub(super) fn drain(&self, n: u64) -> u128 {

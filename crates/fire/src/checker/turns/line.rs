@@ -59,7 +59,10 @@ pub(super) struct Unheard {
 
 #[derive(Debug)]
 pub(super) struct Line<'a> {
+    /// The largest of all versions of the quota.
     pub(super) figures: Figures,
+    /// Those of the quota itself.
+    usual: Figures,
     pub(super) course: &'a Course,
     /// In the order of the server's time.
     pub(super) taken: Vec<Taken>,
@@ -69,8 +72,14 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// `seen` is sorted.
-    pub(super) fn of(quota: &Quota, seen: &[Seen], course: &'a Course) -> Self {
-        let figures = Figures::of(quota);
+    pub(super) fn of(
+        quota: &Quota,
+        replacements: &[Quota],
+        seen: &[Seen],
+        course: &'a Course,
+    ) -> Self {
+        let usual = Figures::of(quota);
+        let figures = usual.widest(replacements);
         let taken = seen.iter().filter(|(.., seen)| seen.said.taken > 0);
         let taken = taken.map(|(moment, attempt, seen)| {
             let end = figures.point(seen.said.full_at);
@@ -89,6 +98,7 @@ impl<'a> Line<'a> {
         taken.sort_by_key(|taken| (taken.moment, taken.stretch.end));
         let mut line = Self {
             figures,
+            usual,
             course,
             taken,
             given_back: Vec::new(),
@@ -106,6 +116,11 @@ impl<'a> Line<'a> {
         });
         line.unheard = unheard.collect();
         line
+    }
+
+    /// The figures by which a verdict was given.
+    pub(super) fn figures_of(&self, seen: &Observation) -> Figures {
+        self.usual.by(seen.said.terms)
     }
 
     /// Says whether the data may have been lost between two decisions.
@@ -149,7 +164,7 @@ impl<'a> Line<'a> {
     fn given_back(&self, credit: &Credit) -> GivenBack {
         let figures = &self.figures;
         let end = figures.point(credit.full_at);
-        let turn_us = figures.turn_us(credit.at_us, end);
+        let turn_us = (self.usual.by(credit.terms)).turn_us(credit.at_us, end);
         let freed = Stretch {
             start: end.saturating_sub(figures.drain(credit.n)),
             end,

@@ -26,7 +26,7 @@ pub(super) fn told_end(figures: &Figures, seen: &Observation) -> RangeInclusive<
 }
 
 fn itself(line: &Line<'_>, now: Moment, seen: &Observation) -> Result<(), String> {
-    let (figures, said, cost) = (&line.figures, &seen.said, seen.cost);
+    let (figures, said, cost) = (&line.figures_of(seen), &seen.said, seen.cost);
     let (at, end) = (figures.parts(said.at_us), told_end(figures, seen));
     let after = |end: u128, less: u128| {
         let then = end + figures.drain(cost);
@@ -59,7 +59,7 @@ fn itself(line: &Line<'_>, now: Moment, seen: &Observation) -> Result<(), String
         within("a wait of", said.wait_us, &(0..=after(*end.end(), 0)))?;
     } else if !said.never {
         let patience = figures.parts(figures.longest_wait_us);
-        let shortest = match is_refused_in_gap(line, now) {
+        let shortest = match is_refused_in_gap(line, figures, now) {
             true => 1,
             false => after(*end.start(), patience).max(1),
         };
@@ -87,13 +87,18 @@ fn may_have_gaps(line: &Line<'_>, now: Moment) -> bool {
         })
 }
 
-/// Says whether a place further away than anybody may wait can be free: one of a clock that was ahead.
-fn is_refused_in_gap(line: &Line<'_>, now: Moment) -> bool {
-    let furthest = line.figures.parts(now.at_us + line.figures.span_us());
+/// Says whether a place further away than this request may wait can be free: one for those who may wait for longer, or one of a
+/// clock that was ahead.
+fn is_refused_in_gap(line: &Line<'_>, figures: &Figures, now: Moment) -> bool {
+    let furthest = line.figures.parts(now.at_us + figures.span_us());
+    let is_impatient = figures.longest_wait_us < line.figures.longest_wait_us;
     let mut left = line.given_back.iter().filter(|it| it.leaves);
     let mut unheard = line.unheard.iter();
     left.any(|it| it.from <= now && it.freed.end > furthest)
-        || unheard.any(|it| it.from.era < now.era)
+        || unheard.any(|it| {
+            let lingers_us = it.to.at_us.saturating_add(line.figures.span_us());
+            it.from <= now && is_impatient && lingers_us >= now.at_us || it.from.era < now.era
+        })
 }
 
 fn within(what: &str, said: u64, possible: &RangeInclusive<u64>) -> Result<(), String> {
