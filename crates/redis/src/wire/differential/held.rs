@@ -1,5 +1,7 @@
 //! Held limits against the model: calls of several processes in random orders, late ones among them, by a clock that steps.
 
+mod orders;
+
 use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
