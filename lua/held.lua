@@ -58,28 +58,43 @@ local function held()
     }
   end
 
-  -- The text without the entries that have expired, and the units that other processes held by these.
-  local function swept(text)
-    local parts, total, earliest, latest, reclaimed = { text:sub(1, HEAD) }, 0, NEVER, 0, 0
+  -- The text without the entries that have expired, and the units that other processes held by these. Of most entries only the expiry
+  -- is read, and what stays is copied in runs: there may be 1,024.
+  local function swept(text, total)
+    local parts, from, earliest, latest, reclaimed = {}, 1, NEVER, 0, 0
     for at = HEAD + 1, #text, ENTRY do
-      local old, new, _, expires = unpack('<i6i6I6I6', text, at + 8)
-      if expires > now_ms then
+      local expires = unpack('<I6', text, at + 26)
+      if expires <= now_ms then
+        local old, new = unpack('<i6i6', text, at + 8)
+        local units = max(old + new, 0)
+        total = total - units
+        if text:sub(at, at + 7) ~= holder then
+          reclaimed = reclaimed + units
+        end
+        parts[#parts + 1] = text:sub(from, at - 1)
+        from = at + ENTRY
+      else
         if expires > last_end then
           expires = last_end
-          parts[#parts + 1] = text:sub(at, at + 25) .. pack('<I6', expires)
-        else
-          parts[#parts + 1] = text:sub(at, at + 31)
+          parts[#parts + 1] = text:sub(from, at + 25) .. pack('<I6', expires)
+          from = at + ENTRY
         end
-        total, earliest, latest = total + max(old + new, 0), min(earliest, expires), max(latest, expires)
-      elseif text:sub(at, at + 7) ~= holder then
-        reclaimed = reclaimed + max(old + new, 0)
+        if expires < earliest then
+          earliest = expires
+        end
+        if expires > latest then
+          latest = expires
+        end
       end
     end
-    return table.concat(parts), total, earliest, latest, min(reclaimed, NEVER)
+    parts[#parts + 1] = text:sub(from)
+    return table.concat(parts), max(total, 0), earliest, latest, min(reclaimed, NEVER)
   end
 
-  local function read(text)
-    local entries = (#text - HEAD) / ENTRY
+  -- Of a long state the text may be a part: the head, and the caller's entry, which stands elsewhere.
+  local function read(text, _, part)
+    local length = part and part.length or #text
+    local entries = (length - HEAD) / ENTRY
     if entries < 1 or entries > MOST or entries % 1 ~= 0 then
       return false
     end
@@ -89,17 +104,20 @@ local function held()
     end
     local is_swept, reclaimed = now_ms >= earliest or latest > last_end, 0
     if is_swept then
-      text, total, earliest, latest, reclaimed = swept(text)
-      entries = (#text - HEAD) / ENTRY
+      text, total, earliest, latest, reclaimed = swept(text, total)
+      length = #text
+      entries = (length - HEAD) / ENTRY
     end
     -- The same bytes may stand in the middle of entries.
-    local at = text:find(holder, HEAD + 1, true)
+    local at = part and HEAD + 1 or text:find(holder, HEAD + 1, true)
     while at and (at - HEAD - 1) % ENTRY ~= 0 do
       at = text:find(holder, at + 1, true)
     end
-    local old, new, mark = 0, 0, 256 * generation + OLDEST
+    local old, new, mark, entry = 0, 0, 256 * generation + OLDEST, nil
     if at then
-      old, new, mark = unpack('<i6i6I6', text, at + 8)
+      entry = text:sub(at, at + 31)
+      old, new, mark = unpack('<i6i6I6', entry, 9)
+      at = part and part.at or at
     end
     local age = mark % 256
     local newest = (mark - age) / 256
@@ -107,7 +125,7 @@ local function held()
     -- What a reply says of the state.
     local digest = is_swept and pack('<BdI6I6', TAG, total, earliest, latest) or text:sub(1, HEAD)
     if at and not is_void then
-      digest = digest .. text:sub(at, at + 31) .. (#text >= FAR and pack('<I2', (at + 10) / 32) or '')
+      digest = digest .. entry .. (length >= FAR and pack('<I2', (at + 10) / 32) or '')
     elseif not is_void then
       digest = digest .. (is_full and '\1' or '\0')
     end
@@ -126,6 +144,7 @@ local function held()
       new = new,
       generation = newest,
       told = newest - age,
+      is_part = part,
       is_swept = is_swept,
       changed = is_swept,
       -- Takes nothing: there is no room for the process, or the call was given up.
@@ -188,7 +207,7 @@ local function held()
       end
       entry = pack('<i6i6I6I6', state.old, state.new, 256 * state.generation + age, ends)
       if at and ends >= earliest and ends <= latest and not state.is_swept and entries > 0 then
-        if at < NEAR then
+        if at < NEAR and not state.is_part then
           return redis.call('SETRANGE', key, '1', pack('<d', total) .. text:sub(10, at + 7) .. entry)
         end
         redis.call('SETRANGE', key, '1', pack('<d', total))

@@ -183,9 +183,28 @@ if #ARGV > 1 and #run >= 22 and run:byte(2) == 4 then
     return seconds .. ' ' .. micros .. ' ' .. cmsgpack.pack(admitted, digests)
   end
   if is_told then
-    found, failed = read()
+    -- The paths below read whole states, but for those whose entry stands where the call says, and is overwritten there.
+    local whole, numbers = {}, {}
+    parts = {}
+    for i = 1, #KEYS do
+      local entry, head, tag, total, earliest, latest = entries[i], found[i], nil, nil, nil, nil
+      if entry and #entry == 32 and lengths[i] <= 32789 and lengths[i] % 32 == 21 and entry:sub(1, 8) == holder then
+        tag, total, earliest, latest = unpack('<BdI6I6', head)
+      end
+      if tag == 252 and total % 1 == 0 and now_ms < earliest and latest <= last_end and ends >= earliest and ends <= latest then
+        found[i], parts[i] = head .. entry, { at = places[i], length = lengths[i] }
+      elseif entry ~= false or type(head) == 'table' then
+        local n = #whole + 1
+        whole[n], numbers[n] = KEYS[i], i
+      end
+    end
+    local texts
+    texts, failed = read(whole)
     if failed then
       return failed
+    end
+    for n = 1, #whole do
+      found[numbers[n]] = texts[n]
     end
   end
 end

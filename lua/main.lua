@@ -39,7 +39,7 @@ local function state_of(i, charge)
   local state = states[i]
   if state == nil then
     if found[i] then
-      state = charge.rule.read(found[i], charge.quota)
+      state = charge.rule.read(found[i], charge.quota, parts and parts[i])
       if not state then
         -- A foreign value, of any length, must not reach the callers.
         found[i] = ''

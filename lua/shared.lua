@@ -6,13 +6,13 @@ if is_short then
   -- A state with its head and a rest.
   ARGV = { '\1\0\1\1\0' .. run .. pack('<ddd', 1, 0, 0) }
 end
--- The states as they are, and an error if they cannot be read.
-local function read()
-  if #KEYS ~= 1 then
-    return #KEYS > 0 and redis.call('MGET', spread(KEYS)) or {}
+-- The states of some keys as they are, and an error if they cannot be read.
+local function read(keys)
+  if #keys ~= 1 then
+    return #keys > 0 and redis.call('MGET', spread(keys)) or {}
   end
-  if state == nil then
-    state = redis.pcall('GET', key)
+  if state == nil or keys[1] ~= key then
+    state = redis.pcall('GET', keys[1])
   end
   -- A wrong type is not ours to touch; any other error (a right that is missing) fails the call.
   return { state }, state and state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' and state
@@ -21,9 +21,11 @@ end
 local is_told = #ARGV > 1 and #run > 22 and run:byte(2) == 4
 -- The length of a state from which on two reads of parts are cheaper than one of the whole.
 local FAR = 789
-local found, failed
+-- The states as they were found, by number of key. Of some there are only the head and the caller's entry: then `parts` says where
+-- that stands, and how long the state is.
+local found, parts, failed
 if not is_told then
-  found, failed = read()
+  found, failed = read(KEYS)
   if failed then
     return failed
   end

@@ -12,7 +12,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::held::{hold, settles};
+use common::held::{crowd, hold, put, settles};
 use common::{Budget, PATIENT, recovered};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
@@ -336,29 +336,13 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_says_what_it_lost() {
     });
 }
 
-/// A state in which this many others hold one each, for an hour.
+/// A state in which this many others hold one each, for a second.
 fn forged(others: u64) -> Vec<u8> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let expires = u64::try_from(now.unwrap().as_millis()).unwrap() + 1_000;
-    let mut state = vec![252];
-    state.extend((others as f64).to_le_bytes());
-    state.extend(&expires.to_le_bytes()[..6]);
-    state.extend(&expires.to_le_bytes()[..6]);
-    for other in 0..others {
-        state.extend((0x1234_5678_0000 + other).to_le_bytes());
-        for part in [0, 1, 255, expires] {
-            state.extend(&part.to_le_bytes()[..6]);
-        }
-    }
-    state
-}
-
-fn put(server: &Standalone, name: &str, state: &[u8]) {
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_connection().unwrap();
-    let mut set = redis::cmd("SET");
-    set.arg(name).arg(state).arg("PX").arg(100_000);
-    set.exec(&mut connection).unwrap();
+    crowd(
+        others,
+        u64::try_from(now.unwrap().as_millis()).unwrap() + 1_000,
+    )
 }
 
 #[tokio::test]
