@@ -126,6 +126,11 @@ fn measured(quick: bool) -> Result<Report> {
     if !redis {
         not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
     }
+    let (redis_costs, redis_held) = if redis && valgrind {
+        redis::costs()?
+    } else {
+        Default::default()
+    };
     let report = Report {
         quick,
         setting: setting::setting()?,
@@ -141,11 +146,8 @@ fn measured(quick: bool) -> Result<Report> {
         } else {
             Vec::new()
         },
-        redis_costs: if redis && valgrind {
-            redis::costs()?
-        } else {
-            Vec::new()
-        },
+        redis_costs,
+        redis_held,
         http: if redis && wrk {
             http::measure(quick)?
         } else {

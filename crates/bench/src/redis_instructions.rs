@@ -203,14 +203,29 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They are no more than 2.2
-/// times a decision of the case of this name with ten holders, and four times with 1,024.
+/// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They have the names of cases
+/// of a decision, by whose cost they are bounded.
 const HELD: &[(&str, u32, bool)] = &[
     ("64 keys in a call", 64, false),
     ("64 for one hot key", 64, true),
     ("alone", 1, false),
 ];
-const HOLDERS: [usize; 3] = [1, 10, 1_024];
+
+/// The numbers of processes that hold, and the most that an acquire and its release may cost then, by an allowed decision.
+const HOLDERS: [(usize, f64); 3] = [(1, 2.2), (10, 2.2), (1_024, 4.0)];
+
+/// The cost of an acquire and its release together, in the case of a decision of this name.
+pub(crate) struct HeldCost {
+    pub(crate) case: &'static str,
+    pub(crate) holders: usize,
+    pub(crate) instructions: u64,
+}
+
+/// The costs in all cases: of decisions, allowed and denied, and of what is held.
+pub(crate) struct Costs {
+    pub(crate) decisions: Vec<(&'static str, [u64; 2])>,
+    pub(crate) held: Vec<HeldCost>,
+}
 
 const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
     offset: Duration::ZERO,
@@ -249,30 +264,35 @@ pub(crate) fn run() -> Result<()> {
             println!("{line} {} ({calls})", case.name);
             counted.push((case.name, costs));
         }
-        println!("\nan acquire and its release, and by one decision");
-        for (number, &(name, requests, one_key)) in HELD.iter().enumerate() {
-            for holders in HOLDERS {
-                let policy = format!("held{number:x}-{holders}");
-                let cost = bench.held(&policy, requests, one_key, holders).await?;
-                let decision = of_case(&counted, name);
-                let ratio = decision.map_or(f64::NAN, |[one, _]| cost as f64 / one as f64);
-                println!("{cost:>8} {ratio:>5.1}  {name}, {holders} holders");
-            }
+        println!("\nan acquire and its release, by one decision (bound)");
+        for cost in bench.all_held().await? {
+            let decision = of_case(&counted, cost.case);
+            let ratio = decision.map_or(f64::NAN, |[one, _]| cost.instructions as f64 / one as f64);
+            let bound =
+                held_bound(cost.holders).map_or_else(String::new, |most| format!("({most})"));
+            let (instructions, case, holders) = (cost.instructions, cost.case, cost.holders);
+            println!("{instructions:>8} {ratio:>5.1} {bound:<5} {case}, {holders} holders");
         }
         Ok(())
     })
 }
 
-/// The cost of a decision in each case, by its name: when it is allowed, and when it is denied.
-pub(crate) fn costs() -> Result<Vec<(&'static str, [u64; 2])>> {
+pub(crate) fn costs() -> Result<Costs> {
     runtime()?.block_on(async {
         let bench = Bench::start().await?;
-        let mut costs = Vec::new();
+        let mut decisions = Vec::new();
         for (number, case) in CASES.iter().enumerate() {
-            costs.push((case.name, bench.costs(number, case).await?.0));
+            decisions.push((case.name, bench.costs(number, case).await?.0));
         }
-        Ok(costs)
+        let held = bench.all_held().await?;
+        Ok(Costs { decisions, held })
     })
+}
+
+/// The most that an acquire and its release may cost with so many processes that hold, by an allowed decision.
+pub(crate) fn held_bound(holders: usize) -> Option<f64> {
+    let bound = HOLDERS.iter().find(|(of, _)| *of == holders);
+    bound.map(|(_, most)| *most)
 }
 
 fn of_case(counted: &[(&str, [u64; 2])], name: &str) -> Option<[u64; 2]> {
@@ -397,6 +417,22 @@ impl Bench {
 }
 
 impl Bench {
+    async fn all_held(&self) -> Result<Vec<HeldCost>> {
+        let mut costs = Vec::new();
+        for (number, &(case, requests, one_key)) in HELD.iter().enumerate() {
+            for (holders, _) in HOLDERS {
+                let policy = format!("held{number:x}-{holders}");
+                let instructions = self.held(&policy, requests, one_key, holders).await?;
+                costs.push(HeldCost {
+                    case,
+                    holders,
+                    instructions,
+                });
+            }
+        }
+        Ok(costs)
+    }
+
     /// The instructions of an acquire and its release. The process itself holds one unit of each key meanwhile, and so does each
     /// of the others.
     async fn held(

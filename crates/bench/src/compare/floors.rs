@@ -2,7 +2,7 @@
 
 use tollgate_bench::Scenario;
 
-use crate::redis_instructions::{bounds, plain};
+use crate::redis_instructions::{bounds, held_bound, plain};
 
 use super::report::{InFlight, OURS, Pace, Report, Threads};
 
@@ -162,6 +162,19 @@ fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
                 measured: cost_of as f64 / of_plain as f64,
                 bound: Bound::AtMost(most),
             })
+        }));
+    }
+    for held in &report.redis_held {
+        let mut costs = report.redis_costs.iter();
+        let decision = costs.find(|cost| cost.case == held.case);
+        let both = decision.zip(held_bound(held.holders));
+        floors.extend(both.map(|(decision, most)| Floor {
+            what: format!(
+                "Redis, a place taken and given back, {}, {} that hold: times one decision",
+                held.case, held.holders
+            ),
+            measured: held.instructions as f64 / decision.allowed as f64,
+            bound: Bound::AtMost(most),
         }));
     }
     let ours = report.redis_sizes.iter().find(|sizes| sizes.who == OURS);

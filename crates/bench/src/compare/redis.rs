@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tollgate_testkit::Standalone;
 
 use super::part;
-use super::report::{InFlight, Pace, ServerCost, Sizes};
+use super::report::{HeldCost, InFlight, Pace, ServerCost, Sizes};
 use crate::Result;
 use crate::contender::{Contender, NAMES};
 use crate::measure::median;
@@ -81,15 +81,21 @@ pub(super) fn sizes(count: bool) -> Result<Vec<Sizes>> {
     Ok(sizes)
 }
 
-pub(super) fn costs() -> Result<Vec<ServerCost>> {
+pub(super) fn costs() -> Result<(Vec<ServerCost>, Vec<HeldCost>)> {
     part("on Redis: what a decision costs the server, alone and with others");
     let cost = |(case, [allowed, denied]): (&str, [u64; 2])| ServerCost {
         case: case.to_owned(),
         allowed,
         denied,
     };
+    let held = |cost: redis_instructions::HeldCost| HeldCost {
+        case: cost.case.to_owned(),
+        holders: cost.holders,
+        instructions: cost.instructions,
+    };
     let costs = redis_instructions::costs()?;
-    Ok(costs.into_iter().map(cost).collect())
+    let decisions = costs.decisions.into_iter().map(cost).collect();
+    Ok((decisions, costs.held.into_iter().map(held).collect()))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

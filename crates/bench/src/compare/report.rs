@@ -15,6 +15,9 @@ pub(crate) struct Report {
     pub(crate) redis: Vec<InFlight>,
     pub(crate) redis_sizes: Vec<Sizes>,
     pub(crate) redis_costs: Vec<ServerCost>,
+    /// The costs of what is held. Earlier reports have none.
+    #[serde(default)]
+    pub(crate) redis_held: Vec<HeldCost>,
     pub(crate) http: Vec<Served>,
     /// The servers with limits on how many at once. Earlier reports have none.
     #[serde(default)]
@@ -106,6 +109,14 @@ pub(crate) struct ServerCost {
     pub(crate) case: String,
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
+}
+
+/// The instructions of redis-server for an acquire and its release together, in the case of a decision of this name.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct HeldCost {
+    pub(crate) case: String,
+    pub(crate) holders: usize,
+    pub(crate) instructions: u64,
 }
 
 /// A server driven by wrk.

@@ -1,7 +1,9 @@
 //! The tables, one for each measured part.
 
 use super::super::figures::{Table, counted, figure, thousands};
-use super::super::report::{Growth, InFlight, Report, Row, Served, ServerCost, Sizes, Threads};
+use super::super::report::{
+    Growth, HeldCost, InFlight, Report, Row, Served, ServerCost, Sizes, Threads,
+};
 
 /// The tables that have data.
 pub(super) fn all(report: &Report) -> String {
@@ -27,7 +29,10 @@ pub(super) fn all(report: &Report) -> String {
         "On Redis",
         include_str!("parts/redis.md"),
         !report.redis.is_empty(),
-        redis(&report.redis) + &sizes(&report.redis_sizes) + &costs(&report.redis_costs),
+        redis(&report.redis)
+            + &sizes(&report.redis_sizes)
+            + &costs(&report.redis_costs)
+            + &held(&report.redis_held),
     );
     part(
         "Over HTTP",
@@ -175,6 +180,25 @@ fn costs(all: &[ServerCost]) -> String {
             cost.case.clone(),
             thousands(cost.allowed as f64),
             thousands(cost.denied as f64),
+        ]);
+    }
+    format!("\n{}", table.finish())
+}
+
+fn held(all: &[HeldCost]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        "redis-server instructions of a place taken and given back",
+        "processes that hold",
+        "instructions",
+    ]);
+    for cost in all {
+        table.row(&[
+            cost.case.clone(),
+            thousands(cost.holders as f64),
+            thousands(cost.instructions as f64),
         ]);
     }
     format!("\n{}", table.finish())
