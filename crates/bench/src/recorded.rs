@@ -31,6 +31,8 @@ const RECORDED: &[Scenario] = &[
     Scenario::TollgateIpv6,
     Scenario::TollgatePost,
     Scenario::TollgatePostHeaders,
+    Scenario::TollgateUnderPressure,
+    Scenario::TollgateObserved,
     Scenario::TollgateOneRoute,
     Scenario::TollgateHundredRoutes,
 ];

@@ -10,13 +10,16 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
-use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::{
+    Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota, RateLimitLayer, key,
+};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
@@ -84,6 +87,8 @@ scenarios! {
     BarePost "bare-post" "the service alone, a POST on a path",
     TollgatePost "tollgate-post" "as plain, a POST on a path",
     TollgatePostHeaders "tollgate-post-headers" "with headers, readable by handlers, a POST on a path",
+TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which none is refused at present",
+    TollgateObserved "tollgate-observed" "as plain, with an observer that counts",
     BareRoute "bare-route" "the service alone, on a path",
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
     TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
@@ -208,6 +213,8 @@ impl Scenario {
             Self::BarePost => serve_post(Nothing),
             Self::TollgatePost => serve_post(plain().layer(Nothing)),
             Self::TollgatePostHeaders => serve_post(RateLimitLayer::new(PLENTY).layer(Nothing)),
+            Self::TollgateUnderPressure => serve(under_pressure().layer(Nothing)),
+            Self::TollgateObserved => serve(observed().layer(Nothing)),
             Self::BareRoute => serve_route(Nothing),
             Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
             Self::TollgateHundredRoutes => serve_route(routes(100).layer(Nothing)),
@@ -406,6 +413,33 @@ fn plain() -> RateLimitLayer {
         .without_status()
 }
 
+/// A limiter that could refuse a class, by a signal that stays below.
+fn under_pressure() -> RateLimitLayer {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("plenty", PLENTY))
+        .classes(["normal", "batch"], key::Header::new("x-class"))
+        .shed(PressureGauge::new(), [("batch", 0.7)])
+        .build();
+    silent(limiter)
+}
+
+fn observed() -> RateLimitLayer {
+    let heard = AtomicU64::new(0);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("plenty", PLENTY))
+        .observe(move |_: &Event<'_>| {
+            heard.fetch_add(1, Ordering::Relaxed);
+        })
+        .build();
+    silent(limiter)
+}
+
+/// A layer that tells neither callers nor handlers of anything.
+fn silent(limiter: Result<Limiter, ConfigError>) -> RateLimitLayer {
+    let layer = limiter.map_or_else(|_| RateLimitLayer::new(PLENTY), RateLimitLayer::new);
+    layer.without_headers().without_status()
+}
+
 /// A limit that no caller here reaches.
 const AT_ONCE: Concurrent = Concurrent::at_most(1_000_000);
 const PLACES: usize = 1_000_000;
@@ -426,13 +460,7 @@ fn route(n: u32) -> String {
 fn routes(policies: u32) -> RateLimitLayer {
     let policies =
         (0..policies).map(|n| Policy::new(&format!("policy-{n}"), PLENTY).route(&route(n)));
-    let limiter = Limiter::builder().policies(policies).build();
-    match limiter {
-        Ok(limiter) => RateLimitLayer::new(limiter)
-            .without_headers()
-            .without_status(),
-        Err(_) => RateLimitLayer::new(PLENTY),
-    }
+    silent(Limiter::builder().policies(policies).build())
 }
 
 fn serve_route<S>(service: S) -> Box<dyn FnMut(u32)>

@@ -107,9 +107,12 @@ impl RateLimitInterceptor {
         let config = self.layer.config();
         let limiter = self.limiter();
         let mut answer = None;
-        let admission = limiter.admit(&limiter.view(request), PolicySet::Covering, |ruling| {
-            config.conclude(request, &ruling, &mut answer)
-        });
+        let admission = limiter.admit(
+            &limiter.view(request),
+            PolicySet::Covering,
+            || false,
+            |ruling| config.conclude(request, &ruling, &mut answer),
+        );
         match (admission, answer) {
             (_, Some(refused)) => Err(status(&refused)),
             (Admission::Ruled(Some(passage)), None) => {

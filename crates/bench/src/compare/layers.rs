@@ -98,6 +98,16 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         )],
     ),
     (
+        "with classes that pressure could refuse, no headers",
+        Scenario::TollgateUnderPressure,
+        &[("without them", Scenario::TollgatePlain)],
+    ),
+    (
+        "with an observer that counts, no headers",
+        Scenario::TollgateObserved,
+        &[("without one", Scenario::TollgatePlain)],
+    ),
+    (
         "one policy with a route, no headers",
         Scenario::TollgateOneRoute,
         &[],

@@ -50,6 +50,7 @@ impl<'a> InnerLimits<'a> {
         match limiter.admit(
             &limiter.view_of(parts),
             PolicySet::Handler(policies),
+            || true,
             conclude,
         ) {
             Admission::Ruled(refused) => refused.map_or(Ok(()), Err),

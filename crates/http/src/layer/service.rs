@@ -75,14 +75,12 @@ where
         let limiter = &self.config.limiter;
         let view = limiter.view(&request);
         let mut answer = None;
-        let asked = if limiter.is_shedding() && self.config.has_let_in(request.extensions()) {
-            PolicySet::CoveringAgain
-        } else {
-            PolicySet::Covering
-        };
-        let admission = limiter.admit(&view, asked, |ruling| {
-            self.config.conclude(&request, &ruling, &mut answer)
-        });
+        let admission = limiter.admit(
+            &view,
+            PolicySet::Covering,
+            || self.config.has_let_in(request.extensions()),
+            |ruling| self.config.conclude(&request, &ruling, &mut answer),
+        );
         match admission {
             Admission::Ruled(Some(passage)) => {
                 let completion = passage.into_completion(&mut request);

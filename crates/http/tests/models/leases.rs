@@ -42,12 +42,15 @@ impl Places {
     fn hold(&self) -> Ledger {
         let request = Request::new(());
         let view = self.limiter.view(&request);
-        let admission = self
-            .limiter
-            .admit(&view, PolicySet::Covering, |ruling| match ruling {
+        let admission = self.limiter.admit(
+            &view,
+            PolicySet::Covering,
+            || false,
+            |ruling| match ruling {
                 Ruling::Admitted(decided) => Some(decided.ledger()),
                 _ => None,
-            });
+            },
+        );
         match admission {
             Admission::Ruled(Some(ledger)) if ledger.holds() => ledger,
             _ => panic!("a place is not free"),

@@ -210,8 +210,6 @@ impl Limiter {
     }
 
     /// Refuses a request whose class is refused at present. It must be asked before anything else is.
-    #[cold]
-    #[inline(never)]
     pub(super) fn shed(&self, request: &RequestView<'_>) -> Option<Rejection> {
         let shedder = self.0.shedder.as_ref()?;
         self.shed_class(shedder.class_of(request), true)
