@@ -79,6 +79,7 @@ async fn a_stated_quota_that_changes_keeps_what_was_used() {
             (" sliding-log", 400),
             (" fixed-window", 400),
             (" rolling-window", 400),
+            (" interval-refill", 400),
         ] {
             let quota = |limit: u64| format!("{limit}/min{algorithm}");
             assert_eq!(stated.left_of(&quota(250)).await, 250, "{algorithm}");

@@ -40,6 +40,7 @@ enum Counting {
     /// Ten parts of the period
     RollingWindow,
     SlidingLog,
+    IntervalRefill,
 }
 
 impl Counting {
@@ -52,6 +53,9 @@ impl Counting {
             Self::SlidingWindow => Algorithm::SlidingWindow,
             Self::RollingWindow => Algorithm::RollingWindow { buckets: 10 },
             Self::SlidingLog => Algorithm::SlidingLog,
+            Self::IntervalRefill => Algorithm::IntervalRefill {
+                offset: Duration::ZERO,
+            },
         }
     }
 }

@@ -17,6 +17,8 @@ const RECORDED: &[Scenario] = &[
     Scenario::CheckText,
     Scenario::CheckUuid,
     Scenario::CheckHeld,
+    Scenario::CheckFixedWindow,
+    Scenario::CheckIntervalRefill,
     Scenario::CheckTwo,
     Scenario::CheckEight,
     Scenario::TollgatePlain,

@@ -57,6 +57,8 @@ enum Rule {
     Ban,
     /// A percentage of the budget is kept: every second round is by the important, and the others by all others.
     Share(u64),
+    /// Another algorithm than the case beside it.
+    Refill,
 }
 
 const fn ban(plain: &'static str) -> Option<Beside> {
@@ -64,6 +66,14 @@ const fn ban(plain: &'static str) -> Option<Beside> {
         rule: Rule::Ban,
         plain,
         times: [1.5, 1.2],
+    })
+}
+
+const fn refill(plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule: Rule::Refill,
+        plain,
+        times: [1.2, 1.2],
     })
 }
 
@@ -201,6 +211,19 @@ const CASES: &[Case] = &[
         quotas: by(FIXED_WINDOW),
         ..CASE
     },
+    Case {
+        name: "64 interval refills",
+        quotas: by(INTERVAL_REFILL),
+        beside: refill("64 fixed windows"),
+        ..CASE
+    },
+    Case {
+        name: "an interval refill alone",
+        requests: 1,
+        quotas: by(INTERVAL_REFILL),
+        beside: refill("a fixed window alone"),
+        ..CASE
+    },
 ];
 
 /// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They have the names of cases
@@ -228,6 +251,10 @@ pub(crate) struct Costs {
 }
 
 const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
+    offset: Duration::ZERO,
+};
+
+const INTERVAL_REFILL: Algorithm = Algorithm::IntervalRefill {
     offset: Duration::ZERO,
 };
 

@@ -12,13 +12,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
 use tollgate::{
-    Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota, RateLimitLayer, key,
+    Algorithm, Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota,
+    RateLimitLayer, key,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service};
@@ -106,6 +108,8 @@ TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which
     CheckText "check-text" "memory backend, one GCRA check, string key of 31 bytes",
     CheckUuid "check-uuid" "memory backend, one GCRA check, string key, a UUID",
     CheckHeld "check-held" "memory backend, one taken and given back, address key",
+    CheckFixedWindow "check-fixed-window" "memory backend, one check of a fixed window, address key",
+    CheckIntervalRefill "check-interval-refill" "memory backend, one check of a refill in intervals, address key",
     CheckTwo "check-two" "the same with two charges, one on a budget that all share",
     CheckEight "check-eight" "the same with eight charges, each by another quota",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
@@ -150,6 +154,8 @@ impl Scenario {
             }
             Self::CheckAddress
             | Self::CheckHeld
+            | Self::CheckFixedWindow
+            | Self::CheckIntervalRefill
             | Self::CheckTwo
             | Self::CheckEight
             | Self::GovernorCheckAddress => Some(Self::LoopAddress),
@@ -249,6 +255,12 @@ impl Scenario {
             Self::AxumGovernorDenied => axum_governor::serve_with(axum_governor::LITTLE, Nothing),
             Self::CheckAddress => checks::by_address(),
             Self::CheckHeld => checks::held(),
+            Self::CheckFixedWindow => checks::by(Algorithm::FixedWindow {
+                offset: Duration::ZERO,
+            }),
+            Self::CheckIntervalRefill => checks::by(Algorithm::IntervalRefill {
+                offset: Duration::ZERO,
+            }),
             Self::CheckText => checks::by_text(checks::names()),
             Self::CheckShortText => checks::by_text(checks::short_names()),
             Self::CheckUuid => checks::by_text(checks::uuids()),

@@ -40,6 +40,7 @@ fn one_line_of_json_says_what_was_decided_and_what_it_took() {
         "sliding-window",
         "rolling-window",
         "sliding-log",
+        "interval-refill",
     ] {
         let server = Standalone::start();
         // Nothing drains meanwhile.

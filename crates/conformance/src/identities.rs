@@ -134,7 +134,15 @@ pub async fn another_limit_is_no_fresh_budget(subject: &dyn Subject) {
     let fixed = Algorithm::FixedWindow {
         offset: Duration::ZERO,
     };
-    for algorithm in [fixed, Algorithm::SlidingWindow, Algorithm::SlidingLog] {
+    let refill = Algorithm::IntervalRefill {
+        offset: Duration::ZERO,
+    };
+    for algorithm in [
+        fixed,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingLog,
+        refill,
+    ] {
         align(subject, day).await;
         let small = Budget::of("tiers", Quota::per_day(10).using(algorithm));
         let large = Budget {

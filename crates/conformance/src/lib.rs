@@ -112,6 +112,7 @@ macro_rules! conformance {
                 one_key_in_every_mode
                 answers_can_be_awaited_later;
             undo: a_credit_gives_back_what_was_taken
+                refills_in_intervals_come_all_at_once_up_to_the_burst
                 a_credit_gives_back_no_more_than_was_taken
                 a_credit_in_part_gives_back_that_part
                 pitfall_a_refund_after_the_window_rolled

@@ -178,6 +178,13 @@ impl History {
                 self.sum(|at| bucket(at) + u64::from(buckets) > bucket(now)) <= most
             }
             Algorithm::SlidingLog => self.sum(|at| at + period > now) <= most,
+            // Over any time the burst and the refills that came meanwhile.
+            Algorithm::IntervalRefill { offset } => self.0.iter().all(|(from, _)| {
+                let offset = u64::try_from(offset.as_micros()).unwrap();
+                let window = |at: u64| (at + period - offset) / period;
+                let refills = u128::from(window(now) - window(*from));
+                self.sum(|at| at >= *from) <= most + refills * u128::from(quota.limit())
+            }),
             _ => self.sum(|_| true) <= most,
         }
     }

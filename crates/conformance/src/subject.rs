@@ -110,6 +110,7 @@ const fn is_listed(unit: Unit) -> bool {
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. }
+        | Unit::IntervalRefill { .. }
         // These have tests of their own: no time refills the one, and the other is no budget.
         | Unit::Held
         | Unit::Ban => true,
@@ -130,6 +131,10 @@ pub fn every_algorithm(limit: u64, period: Duration) -> Vec<Quota> {
         quota.using(Algorithm::SlidingWindow),
         quota.using(Algorithm::RollingWindow { buckets: 10 }),
         quota.using(Algorithm::SlidingLog),
+        quota.using(Algorithm::IntervalRefill {
+            offset: Duration::ZERO,
+        }),
+        quota.using(Algorithm::IntervalRefill { offset }),
     ];
     assert!(quotas.iter().all(|quota| is_listed(quota.unit())));
     quotas

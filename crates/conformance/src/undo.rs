@@ -36,6 +36,48 @@ pub async fn a_credit_gives_back_what_was_taken(subject: &dyn Subject) {
     }
 }
 
+/// Ten come at the start of each second, and thirty can be saved. A credit counts until the next ten come.
+pub async fn refills_in_intervals_come_all_at_once_up_to_the_burst(subject: &dyn Subject) {
+    let offset = SECOND / 4;
+    let quota = Quota::per_second(10).using(Algorithm::IntervalRefill { offset });
+    let budget = Budget::of("refills", quota.burst(30));
+    let micro = Duration::from_micros(1);
+    align(subject, SECOND).await;
+
+    // given half a second before a refill, a budget that is spent but for a credit
+    subject.advance(SECOND * 3 / 4).await;
+    let early = receipt(&budget, &budget.take(subject, 20).await);
+    let late = receipt(&budget, &budget.take(subject, 10).await);
+    credit(subject, late, 4).await;
+
+    // then nothing comes until the refill, and all of it then
+    let verdict = budget.take(subject, 5).await.verdicts()[0];
+    assert_eq!((verdict.limit(), verdict.remaining()), (30, 4));
+    assert_eq!(verdict.retry_after(), Some(SECOND / 2));
+    assert_eq!(verdict.reset_after(), SECOND * 5 / 2);
+    let verdict = budget.take(subject, 15).await.verdicts()[0];
+    assert_eq!(verdict.retry_after(), Some(SECOND * 3 / 2));
+    subject.advance(SECOND / 2 - micro).await;
+    assert_eq!(budget.remaining(subject).await, 4);
+    subject.advance(micro).await;
+    assert_eq!(budget.remaining(subject).await, 14);
+
+    // and a credit of what was charged before gives back nothing, while a debit takes more than there is
+    credit(subject, early, 20).await;
+    assert_eq!(budget.remaining(subject).await, 14);
+    let now = receipt(&budget, &budget.take(subject, 14).await);
+    debit(subject, &now, 5).await;
+    let verdict = budget.take(subject, 1).await.verdicts()[0];
+    assert_eq!(
+        (verdict.remaining(), verdict.retry_after()),
+        (0, Some(SECOND))
+    );
+    for left in [5, 15, 25, 30, 30] {
+        subject.advance(SECOND).await;
+        assert_eq!(budget.remaining(subject).await, left);
+    }
+}
+
 /// A credit gives back no more than its charge, and nothing of another.
 pub async fn a_credit_gives_back_no_more_than_was_taken(subject: &dyn Subject) {
     for quota in every_algorithm(10, SECOND) {

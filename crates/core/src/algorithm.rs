@@ -6,6 +6,7 @@
 mod fixed_window;
 mod gcra;
 mod held;
+mod interval_refill;
 mod packed;
 mod penalty;
 mod rolling_window;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(crate) use self::fixed_window::FixedWindow;
 pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::held::Held;
+pub(crate) use self::interval_refill::IntervalRefill;
 pub(crate) use self::penalty::{Onset, Penalty, Span};
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
@@ -79,6 +81,26 @@ pub enum Algorithm {
     /// Each charge is remembered until it is a period old. Exact and expensive: use it for small limits. State: up to an entry
     /// per unit. Worst case: the limit.
     SlidingLog,
+    /// The limit comes all at once at the start of each period, up to the burst: a bucket that is refilled in intervals. Periods
+    /// start at the Unix epoch plus an offset. State: three numbers. Worst case: burst + limit, around the start of a period.
+    ///
+    /// A key that was never seen has a full burst. Over any time ℓ, burst + limit × (⌊ℓ/period⌋ + 1) pass at most. A burst below
+    /// the limit admits no more than the burst in each period.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Algorithm, Quota};
+    ///
+    /// // Ten come at the start of each minute; a caller that has been quiet may have saved thirty.
+    /// let offset = Duration::ZERO;
+    /// let quota = Quota::per_minute(10).using(Algorithm::IntervalRefill { offset }).burst(30);
+    /// assert_eq!("10/min interval-refill burst 30".parse(), Ok(quota));
+    /// ```
+    IntervalRefill {
+        /// The start of the periods after each multiple of the period; less than the period. An offset of `6h` makes a day's
+        /// units come at six o'clock UTC.
+        offset: Duration,
+    },
     /// A count of the units that are held at this moment: see [`Concurrent`](crate::Concurrent), which builds such a limit. No
     /// period belongs to it. State: two numbers.
     Concurrent,
@@ -120,6 +142,7 @@ enum Repr {
     SlidingWindow(sliding_window::State),
     RollingWindow(rolling_window::State),
     SlidingLog(sliding_log::State),
+    IntervalRefill(interval_refill::State),
     Held(held::State),
     Ban(penalty::State),
 }
@@ -136,6 +159,7 @@ impl State {
                 Repr::RollingWindow(rolling_window::State::of(buckets))
             }
             Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::State::default()),
+            Unit::IntervalRefill { .. } => Repr::IntervalRefill(interval_refill::State::default()),
             Unit::Held => Repr::Held(held::State::default()),
             Unit::Ban => Repr::Ban(penalty::State::default()),
         })
@@ -171,6 +195,13 @@ impl State {
                 Repr::SlidingLog(state) => state.meaningless_at(period_us),
                 _ => NOW,
             },
+            Unit::IntervalRefill {
+                period_us,
+                offset_us,
+            } => match &self.0 {
+                Repr::IntervalRefill(state) => state.meaningless_at(period_us, offset_us),
+                _ => NOW,
+            },
             Unit::Held => match &self.0 {
                 Repr::Held(state) => state.meaningless_at(),
                 _ => NOW,
@@ -191,6 +222,7 @@ impl State {
             Repr::SlidingWindow(state) => state.snapshot(),
             Repr::RollingWindow(state) => state.snapshot(),
             Repr::SlidingLog(state) => state.snapshot(),
+            Repr::IntervalRefill(state) => state.snapshot(),
             Repr::Held(state) => state.snapshot(),
             Repr::Ban(state) => state.snapshot(),
         }
@@ -232,6 +264,11 @@ impl From<Snapshot> for State {
             Snapshot::SlidingLog { entries } => {
                 Repr::SlidingLog(sliding_log::State::restore(entries))
             }
+            Snapshot::IntervalRefill {
+                window,
+                ahead,
+                count,
+            } => Repr::IntervalRefill(interval_refill::State::restore(window, ahead, count)),
             Snapshot::Held {
                 held,
                 generation_us,
@@ -361,6 +398,7 @@ pub(crate) enum Rule {
     SlidingWindow(SlidingWindow),
     RollingWindow(RollingWindow),
     SlidingLog(SlidingLog),
+    IntervalRefill(IntervalRefill),
     Held(Held),
     Ban(Penalty),
 }
@@ -378,6 +416,7 @@ macro_rules! with_rule {
             Rule::SlidingWindow($rule) => with_rule!(@state SlidingWindow $state, |$inner| $body),
             Rule::RollingWindow($rule) => with_rule!(@state RollingWindow $state, |$inner| $body),
             Rule::SlidingLog($rule) => with_rule!(@state SlidingLog $state, |$inner| $body),
+            Rule::IntervalRefill($rule) => with_rule!(@state IntervalRefill $state, |$inner| $body),
             Rule::Held($rule) => with_rule!(@state Held $state, |$inner| $body),
             Rule::Ban($rule) => with_rule!(@state Ban $state, |$inner| $body),
         }
@@ -402,6 +441,9 @@ impl Rule {
                 buckets: rule.buckets,
             },
             Self::SlidingLog(_) => Algorithm::SlidingLog,
+            Self::IntervalRefill(rule) => Algorithm::IntervalRefill {
+                offset: Duration::from_micros(rule.offset_us()),
+            },
             Self::Held(_) => Algorithm::Concurrent,
             Self::Ban(_) => Algorithm::Ban,
         }
@@ -425,6 +467,10 @@ impl Rule {
             Self::SlidingLog(rule) => Unit::SlidingLog {
                 period_us: rule.period_us,
             },
+            Self::IntervalRefill(rule) => Unit::IntervalRefill {
+                period_us: rule.period_us(),
+                offset_us: rule.offset_us(),
+            },
             Self::Held(_) => Unit::Held,
             Self::Ban(_) => Unit::Ban,
         }
@@ -440,6 +486,7 @@ impl Rule {
                 matches!(&state.0, Repr::RollingWindow(state) if state.fits(rule))
             }
             Self::SlidingLog(_) => matches!(state.0, Repr::SlidingLog(_)),
+            Self::IntervalRefill(_) => matches!(state.0, Repr::IntervalRefill(_)),
             Self::Held(_) => matches!(state.0, Repr::Held(_)),
             Self::Ban(_) => matches!(state.0, Repr::Ban(_)),
         }
@@ -537,6 +584,7 @@ impl Rule {
             | Self::SlidingWindow(_)
             | Self::RollingWindow(_)
             | Self::SlidingLog(_)
+            | Self::IntervalRefill(_)
             | Self::Held(_)
             | Self::Ban(_) => full_at,
         }
@@ -591,6 +639,7 @@ mod tests {
             Algorithm::RollingWindow { buckets: 4 },
             Algorithm::RollingWindow { buckets: 5 },
             Algorithm::SlidingLog,
+            Algorithm::IntervalRefill { offset },
         ]
         .map(|algorithm| Quota::per_second(10).using(algorithm));
         let quotas = quotas.into_iter().chain([Concurrent::at_most(10).into()]);
@@ -650,6 +699,11 @@ mod tests {
             Snapshot::SlidingLog {
                 entries: vec![(4, 1), (9, 2)],
             },
+            Snapshot::IntervalRefill {
+                window: 9,
+                ahead: 2,
+                count: 3,
+            },
             Snapshot::Held {
                 held: 3,
                 generation_us: 9,
@@ -696,6 +750,10 @@ mod tests {
             buckets: 4,
         };
         let log = Unit::SlidingLog { period_us: 100 };
+        let refill = Unit::IntervalRefill {
+            period_us: 100,
+            offset_us: 7,
+        };
         let of_fixed = |window, count| Snapshot::FixedWindow { window, count };
         let of_sliding = |window, previous, current| Snapshot::SlidingWindow {
             window,
@@ -705,6 +763,11 @@ mod tests {
         let of_rolling = |newest, counts: [u64; 4]| Snapshot::RollingWindow {
             newest,
             counts: counts.to_vec(),
+        };
+        let of_refill = |window, ahead, count| Snapshot::IntervalRefill {
+            window,
+            ahead,
+            count,
         };
         let of_held = |held| Snapshot::Held {
             held,
@@ -750,6 +813,11 @@ mod tests {
                 },
                 250,
             ),
+            (refill, of_refill(0, 0, 0), 0),
+            (refill, of_refill(5, 0, 0), 507),
+            (refill, of_refill(5, 0, 1), 607),
+            (refill, of_refill(5, 3, 1), 907),
+            (refill, of_refill(0, 0, 1), 107),
             (Unit::Held, of_held(0), 10_000_009),
             (Unit::Held, of_held(1), u64::MAX),
             (Unit::Gcra, of_gcra(0, &[]), 77),

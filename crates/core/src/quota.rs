@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, FixedWindow, Gcra, Held, Onset, Penalty, RollingWindow, Rule, SlidingLog,
-    SlidingWindow, State, Unit,
+    Algorithm, FixedWindow, Gcra, Held, IntervalRefill, Onset, Penalty, RollingWindow, Rule,
+    SlidingLog, SlidingWindow, State, Unit,
 };
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
 use crate::quota_error::QuotaError;
@@ -47,11 +47,13 @@ use crate::quota_error::QuotaError;
 ///
 /// `LIMIT/PERIOD [burst N] [wait PERIOD] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with
 /// an optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
-/// buckets]` or `sliding-log`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`, `1000/day fixed-window offset
-/// 6h`, `300/h rolling-window 60 buckets`. Everyday forms are read as well: `10 per minute`, `10 req/s`, `5 every 10 s`, in
-/// capitals or not. [`parse_all`](Self::parse_all) reads several.
+/// buckets]`, `sliding-log` or `interval-refill [offset PERIOD]`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`,
+/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`, `10/min interval-refill burst 30`. Everyday forms are read
+/// as well: `10 per minute`, `10 req/s`, `5 every 10 s`, in capitals or not. [`parse_all`](Self::parse_all) reads several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
+    /// The units per period. Under a refill in intervals, whose rule has those, the burst: the capacity of all rules but one is
+    /// then one field.
     limit: u64,
     period_us: u64,
     rule: Rule,
@@ -257,10 +259,11 @@ impl Quota {
     /// # Errors
     ///
     /// If the burst is zero, beyond [`MAX_LIMIT`](crate::MAX_LIMIT), takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill or
-    /// cannot be exact within 2^53, or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window's budget is its limit.
+    /// cannot be exact within 2^53, or if the algorithm is neither [`Gcra`](Algorithm::Gcra) nor
+    /// [`IntervalRefill`](Algorithm::IntervalRefill): a window's budget is its limit.
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         match self.rule {
-            Rule::Gcra(_) => {}
+            Rule::Gcra(_) | Rule::IntervalRefill(_) => {}
             Rule::Held(_) => return Err(QuotaError::NoPeriod),
             Rule::Ban(_) => return Err(QuotaError::QuotaOfBan),
             Rule::FixedWindow(_)
@@ -271,10 +274,27 @@ impl Quota {
         self.with_burst(burst)
     }
 
-    /// This limit and period as a bucket that holds `burst`.
+    /// This limit and period as a bucket that holds `burst`, and is refilled in intervals if it was before.
     const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
+        if burst == 0 {
+            return Err(QuotaError::ZeroBurst);
+        }
+        if burst > MAX_LIMIT {
+            return Err(QuotaError::LimitTooLarge { limit: burst });
+        }
         let wait_us = match &self.rule {
             Rule::Gcra(rule) => rule.wait_us(),
+            Rule::IntervalRefill(rule) => {
+                let offset_us = rule.offset_us();
+                return match IntervalRefill::new(rule.limit(), self.period_us, offset_us, burst) {
+                    Ok(rule) => Ok(Self {
+                        limit: burst,
+                        rule: Rule::IntervalRefill(rule),
+                        ..self
+                    }),
+                    Err(error) => Err(error),
+                };
+            }
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
@@ -282,12 +302,6 @@ impl Quota {
             | Rule::Held(_)
             | Rule::Ban(_) => 0,
         };
-        if burst == 0 {
-            return Err(QuotaError::ZeroBurst);
-        }
-        if burst > MAX_LIMIT {
-            return Err(QuotaError::LimitTooLarge { limit: burst });
-        }
         match Gcra::new(self.limit, self.period_us, burst) {
             Ok(rule) => Self {
                 rule: Rule::Gcra(rule),
@@ -319,7 +333,8 @@ impl Quota {
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_) => Err(QuotaError::WaitOfWindow),
+            | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_) => Err(QuotaError::WaitOfWindow),
         }
     }
 
@@ -343,8 +358,14 @@ impl Quota {
             return Err(QuotaError::QuotaOfBan);
         }
         let wait_us = saturating_micros(self.longest_wait());
-        match rule(self.limit, self.period_us, algorithm) {
-            Ok(rule) => Self { rule, ..self }.with_wait(wait_us),
+        let limit = self.limit();
+        match rule(limit, self.period_us, algorithm) {
+            Ok(rule) => Self {
+                limit,
+                rule,
+                ..self
+            }
+            .with_wait(wait_us),
             Err(error) => Err(error),
         }
     }
@@ -392,8 +413,8 @@ impl Quota {
     /// # Errors
     ///
     /// If the wait is less than a microsecond, above [`MAX_WAIT`](crate::MAX_WAIT) or
-    /// [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS), or if the algorithm is not [`Gcra`](Algorithm::Gcra): a window or log
-    /// gives requests no turns.
+    /// [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS), or if the algorithm is not [`Gcra`](Algorithm::Gcra): all others give
+    /// requests no turns.
     pub const fn try_wait_up_to(self, wait: Duration) -> Result<Self, QuotaError> {
         if wait.as_micros() == 0 {
             return Err(QuotaError::ZeroWait);
@@ -427,6 +448,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
             | Rule::Held(_)
             | Rule::Ban(_) => self,
         }
@@ -450,8 +472,9 @@ impl Quota {
         built(self.try_keeping(kept))
     }
 
-    /// This quota, of which `kept` units are [left](Self::keeping) to others: the burst of [`Gcra`](Algorithm::Gcra) is smaller by
-    /// them and the rate is the same; of all others the limit is smaller.
+    /// This quota, of which `kept` units are [left](Self::keeping) to others: the burst of [`Gcra`](Algorithm::Gcra) and
+    /// [`IntervalRefill`](Algorithm::IntervalRefill) is smaller by them and the rate is the same; of all others the limit is
+    /// smaller.
     ///
     /// ```
     /// use tollgate::{Algorithm, Quota, QuotaError};
@@ -474,7 +497,7 @@ impl Quota {
         let limit = capacity - kept;
         let rule = match self.rule {
             Rule::Gcra(_) if self.waits() => return Err(QuotaError::KeptOfTurns),
-            Rule::Gcra(_) => return self.with_burst(limit),
+            Rule::Gcra(_) | Rule::IntervalRefill(_) => return self.with_burst(limit),
             Rule::Held(held) => Ok(Rule::Held(Held { limit, ..held })),
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
@@ -509,6 +532,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
             | Rule::Ban(_) => Duration::ZERO,
         }
     }
@@ -532,6 +556,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
             | Rule::Ban(_) => false,
         }
     }
@@ -547,6 +572,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
             | Rule::Held(_)
             | Rule::Ban(_) => None,
         }
@@ -579,7 +605,16 @@ impl Quota {
     /// The units per period, or the units at once of a [`Concurrent`](crate::Concurrent) limit.
     #[must_use]
     pub const fn limit(&self) -> u64 {
-        self.limit
+        match &self.rule {
+            Rule::IntervalRefill(rule) => rule.limit(),
+            Rule::Gcra(_)
+            | Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Held(_)
+            | Rule::Ban(_) => self.limit,
+        }
     }
 
     /// The period. Zero for a [`Concurrent`](crate::Concurrent) limit, which has none.
@@ -636,6 +671,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
             | Rule::Held(_)
             | Rule::Ban(_) => self.limit,
         }
@@ -704,6 +740,15 @@ const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, 
             }
             Rule::SlidingLog(SlidingLog { limit, period_us })
         }
+        Algorithm::IntervalRefill { offset } => match whole_micros(offset) {
+            Some(offset_us) if offset_us < period_us => {
+                match IntervalRefill::new(limit, period_us, offset_us, limit) {
+                    Ok(rule) => Rule::IntervalRefill(rule),
+                    Err(error) => return Err(error),
+                }
+            }
+            _ => return Err(QuotaError::Offset { offset }),
+        },
         Algorithm::Concurrent => return Err(QuotaError::NoPeriod),
         Algorithm::Ban => return Err(QuotaError::QuotaOfBan),
     })
@@ -776,6 +821,12 @@ mod tests {
             alike(Algorithm::RollingWindow { buckets: 6 }),
             alike(Algorithm::SlidingLog),
             (
+                minute(100).using(Algorithm::IntervalRefill { offset }),
+                minute(100)
+                    .using(Algorithm::IntervalRefill { offset })
+                    .burst(70),
+            ),
+            (
                 Concurrent::at_most(100).into(),
                 Concurrent::at_most(70).into(),
             ),
@@ -823,6 +874,11 @@ mod tests {
     fn nonsense_is_refused_with_a_sentence() {
         let second = Duration::from_secs(1);
         let quota = Quota::per_second(10);
+        let refilled = |limit| {
+            let offset = Duration::ZERO;
+            Quota::per_day(limit).using(Algorithm::IntervalRefill { offset })
+        };
+        assert!(refilled(1).try_burst(3_660).is_ok() && refilled(2).try_burst(7_320).is_ok());
         let cases = [
             (Quota::try_new(0, second), "a limit of 0 admits nothing"),
             (
@@ -856,6 +912,25 @@ mod tests {
                 quota.try_using(Algorithm::FixedWindow { offset: second }),
                 "the offset 1s",
             ),
+            (
+                quota.try_using(Algorithm::IntervalRefill { offset: second }),
+                "the offset 1s",
+            ),
+            (refilled(10).try_burst(0), "a burst of 0 admits nothing"),
+            (
+                refilled(10).try_burst(MAX_LIMIT + 1),
+                "above the largest limit",
+            ),
+            // 3,660 days of whole refills are the most.
+            (
+                refilled(1).try_burst(3_661),
+                "a burst of 3661 takes longer than ten years to refill",
+            ),
+            (
+                refilled(2).try_burst(7_321),
+                "a burst of 7321 takes longer than ten years to refill",
+            ),
+            (refilled(1).try_wait_up_to(second), "requests cannot wait"),
             (
                 quota.try_using(Algorithm::RollingWindow { buckets: 1 }),
                 "1 buckets",

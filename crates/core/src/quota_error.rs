@@ -56,7 +56,7 @@ pub enum QuotaError {
         /// The burst that was asked for.
         burst: u64,
     },
-    /// The window's offset is not a whole number of microseconds below the period.
+    /// The offset of a window or refill is not a whole number of microseconds below the period.
     Offset {
         /// The offset that was asked for.
         offset: Duration,
@@ -78,7 +78,7 @@ pub enum QuotaError {
         /// The wait that was asked for.
         wait: Duration,
     },
-    /// Windows and logs have no turns to wait for.
+    /// Only [`Gcra`](crate::Algorithm::Gcra) gives requests turns to wait for.
     WaitOfWindow,
     /// A ban counts 1 to 64 strikes.
     Strikes {
@@ -140,7 +140,7 @@ impl QuotaError {
                 "the wait is longer than an hour, or than 1000 intervals of the rate"
             }
             Self::WaitOfWindow => {
-                "requests cannot wait for a window or log, which gives them no turns: use gcra"
+                "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra"
             }
             Self::Strikes { .. } => "a ban counts 1 to 64 strikes",
             Self::Doubling { .. } => "the longest ban is shorter than the first",

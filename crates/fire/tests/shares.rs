@@ -350,6 +350,9 @@ fn share_of(whole: &Quota) -> Quota {
     let share = Quota::new(whole.limit().div_ceil(ONE_IN), whole.period());
     match whole.algorithm() {
         Algorithm::Gcra => share.burst(whole.capacity().div_ceil(ONE_IN)),
+        algorithm @ Algorithm::IntervalRefill { .. } => {
+            (share.using(algorithm)).burst(whole.capacity().div_ceil(ONE_IN))
+        }
         algorithm => share.using(algorithm),
     }
 }

@@ -174,7 +174,13 @@ async fn a_check_knows_what_is_stated_too() {
 
 #[tokio::test]
 async fn a_changed_quota_keeps_what_was_used() {
-    for algorithm in ["", " sliding-window", " sliding-log", " fixed-window"] {
+    for algorithm in [
+        "",
+        " sliding-window",
+        " sliding-log",
+        " fixed-window",
+        " interval-refill",
+    ] {
         let quota = |limit: u64| format!("{limit}/min{algorithm}");
         let database = Database::default().with("4711", quota(250));
         let (limiter, _) = limiter(api().quota_by_async(database.lookup()));

@@ -120,6 +120,9 @@ async fn changing_tier_hands_out_no_fresh_budget() {
     let hours = Algorithm::FixedWindow {
         offset: Duration::ZERO,
     };
+    let refills = Algorithm::IntervalRefill {
+        offset: Duration::ZERO,
+    };
     // Of a bucket the half that is spent is spent of the larger one, too; elsewhere what is spent is a number.
     let cases = [
         (Algorithm::Gcra, 4),
@@ -127,6 +130,7 @@ async fn changing_tier_hands_out_no_fresh_budget() {
         (Algorithm::SlidingWindow, 6),
         (Algorithm::RollingWindow { buckets: 6 }, 6),
         (Algorithm::SlidingLog, 6),
+        (refills, 6),
     ];
     for (algorithm, left) in cases {
         // given a caller that has spent half of the small tier

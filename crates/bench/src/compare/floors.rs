@@ -49,6 +49,11 @@ pub(crate) struct ByPeer {
 pub(crate) const BY_PEER: &[ByPeer] = &[
     by_peer(Scenario::CheckAddress, Scenario::GovernorCheckAddress, 1.0),
     by_peer(Scenario::CheckHeld, Scenario::CheckAddress, 1.6),
+    by_peer(
+        Scenario::CheckIntervalRefill,
+        Scenario::CheckFixedWindow,
+        1.2,
+    ),
     by_peer(Scenario::TollgatePlain, Scenario::GovernorPlain, 1.15),
     by_peer(Scenario::TollgateHeaders, Scenario::GovernorHeaders, 0.6),
     by_peer(Scenario::TollgateTyped, Scenario::GovernorTyped, 0.6),

@@ -38,6 +38,14 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         &[("the check of a quota, address", Scenario::CheckAddress)],
     ),
     (
+        "one check of a refill in intervals in memory, address",
+        Scenario::CheckIntervalRefill,
+        &[(
+            "the check of a fixed window, address",
+            Scenario::CheckFixedWindow,
+        )],
+    ),
+    (
         "layer, allowed, no headers",
         Scenario::TollgatePlain,
         &[("tower_governor", Scenario::GovernorPlain)],

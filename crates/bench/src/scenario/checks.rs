@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate::{
-    Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope,
+    Algorithm, Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope,
 };
 
 use super::{AT_ONCE, CALLERS, PLENTY, address, each};
@@ -31,6 +31,24 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
         let charge = Charge {
             scope,
             quota: &PLENTY,
+            key: &key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        black_box(&backend.decide_now(&[charge]));
+    })
+}
+
+/// A quota by another algorithm than the commonest, which no caller reaches.
+pub(super) fn by(algorithm: Algorithm) -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let quota = PLENTY.using(algorithm);
+    let scope = Scope::of("bench", 0, &quota);
+    each(move |caller| {
+        let key = Key::from(black_box(IpAddr::V4(address(caller))));
+        let charge = Charge {
+            scope,
+            quota: &quota,
             key: &key,
             cost: 1,
             mode: Mode::Enforce,

@@ -1,16 +1,30 @@
 //! Integers of fewer bytes than eight and no alignment, so that a window's number and two counts fit a state of 24 bytes.
 
 /// An integer of `N` bytes, at most 8.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PackedInteger<const N: usize>([u8; N]);
 
 impl<const N: usize> PackedInteger<N> {
     pub(super) const ZERO: Self = Self([0; N]);
     const MAX: u64 = u64::MAX >> (64 - 8 * N);
 
-    pub(super) fn get(self) -> u64 {
+    /// This value, or the largest that there is.
+    pub(super) const fn of(value: u64) -> Self {
+        Self::fitting(if value > Self::MAX { Self::MAX } else { value })
+    }
+
+    /// This value, which fits.
+    pub(super) const fn fitting(value: u64) -> Self {
+        debug_assert!(value <= Self::MAX);
+        let all = value.to_le_bytes();
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(all.split_at(N).0);
+        Self(bytes)
+    }
+
+    pub(super) const fn get(self) -> u64 {
         let mut bytes = [0; 8];
-        bytes[..N].copy_from_slice(&self.0);
+        bytes.split_at_mut(N).0.copy_from_slice(&self.0);
         u64::from_le_bytes(bytes)
     }
 }
@@ -23,9 +37,7 @@ impl<const N: usize> Default for PackedInteger<N> {
 
 impl<const N: usize> From<u64> for PackedInteger<N> {
     fn from(value: u64) -> Self {
-        let mut bytes = [0; N];
-        bytes.copy_from_slice(&value.min(Self::MAX).to_le_bytes()[..N]);
-        Self(bytes)
+        Self::of(value)
     }
 }
 

@@ -53,6 +53,15 @@ pub enum Snapshot {
         /// Microseconds since the epoch and counts, the oldest first.
         entries: Vec<(u64, u64)>,
     },
+    /// The refills that are owed, and the part of one more.
+    IntervalRefill {
+        /// The number of the period; number 0 is the one that the epoch is in.
+        window: u64,
+        /// The whole refills that are owed beside the part.
+        ahead: u64,
+        /// The units of the part: 1 to the limit, or 0 if nothing is owed.
+        count: u64,
+    },
     /// The units that are held.
     Held {
         /// Their number.

@@ -35,6 +35,7 @@ pub enum Unit {
     SlidingWindow { period_us: u64 },
     RollingWindow { period_us: u64, buckets: u32 },
     SlidingLog { period_us: u64 },
+    IntervalRefill { period_us: u64, offset_us: u64 },
     Held,
     Ban,
 }
@@ -75,6 +76,7 @@ kinds! {
     Held 6 'h',
     // 7 is GCRA with turns, which shares the units of GCRA.
     Ban 8 'b',
+    IntervalRefill 9 'i',
 }
 
 impl Unit {
@@ -85,6 +87,7 @@ impl Unit {
             Self::SlidingWindow { .. } => Kind::SlidingWindow,
             Self::RollingWindow { .. } => Kind::RollingWindow,
             Self::SlidingLog { .. } => Kind::SlidingLog,
+            Self::IntervalRefill { .. } => Kind::IntervalRefill,
             Self::Held => Kind::Held,
             Self::Ban => Kind::Ban,
         }
@@ -110,7 +113,8 @@ impl Unit {
             Self::FixedWindow { period_us, .. }
             | Self::SlidingWindow { period_us }
             | Self::RollingWindow { period_us, .. }
-            | Self::SlidingLog { period_us } => Some(period_us),
+            | Self::SlidingLog { period_us }
+            | Self::IntervalRefill { period_us, .. } => Some(period_us),
         }
     }
 
@@ -119,7 +123,9 @@ impl Unit {
     #[must_use]
     pub const fn detail(self) -> Option<(char, u64)> {
         match self {
-            Self::FixedWindow { offset_us, .. } => Some(('+', offset_us)),
+            Self::FixedWindow { offset_us, .. } | Self::IntervalRefill { offset_us, .. } => {
+                Some(('+', offset_us))
+            }
             Self::RollingWindow { buckets, .. } => Some(('x', buckets as u64)),
             Self::Gcra
             | Self::SlidingWindow { .. }
@@ -154,6 +160,13 @@ impl Unit {
             Kind::SlidingLog => Self::SlidingLog {
                 period_us: numbers.parse().ok()?,
             },
+            Kind::IntervalRefill => {
+                let (period_us, offset_us) = pair(numbers, '+')?;
+                Self::IntervalRefill {
+                    period_us,
+                    offset_us,
+                }
+            }
             Kind::Held => Self::Held,
             Kind::Ban => Self::Ban,
         };
@@ -211,6 +224,14 @@ mod tests {
             (Unit::SlidingLog { period_us }, 5, "l60000000"),
             (Unit::Held, 6, "h"),
             (Unit::Ban, 8, "b"),
+            (
+                Unit::IntervalRefill {
+                    period_us,
+                    offset_us: 5,
+                },
+                9,
+                "i60000000+5",
+            ),
         ];
         assert_eq!(units.len(), Kind::ALL.len());
         for (unit, number, text) in units {
@@ -226,7 +247,7 @@ mod tests {
     #[test]
     fn a_text_that_no_unit_has_is_none() {
         for text in [
-            "", "g1", "h1", "b1", "q5", "f5", "f+5", "f5+", "s+5", "s05", "r5x", "é",
+            "", "g1", "h1", "b1", "q5", "f5", "f+5", "f5+", "i5", "i5x2", "s+5", "s05", "r5x", "é",
         ] {
             assert_eq!(Unit::read(text), None, "{text}");
         }

@@ -41,12 +41,13 @@ const AT_ONCE: [&[&str]; 6] = [
 /// Words for a slash.
 const PER: [&str; 5] = ["per", "a", "an", "each", "every"];
 
-const ALGORITHMS: [&str; 5] = [
+const ALGORITHMS: [&str; 6] = [
     "gcra",
     "fixed-window",
     "sliding-window",
     "rolling-window",
     "sliding-log",
+    "interval-refill",
 ];
 
 /// The number of buckets of a rolling window whose text names none: each bucket is a tenth of the period.
@@ -210,11 +211,10 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
         "sliding-window" => Algorithm::SlidingWindow,
         "sliding-log" => Algorithm::SlidingLog,
         "fixed-window" => Algorithm::FixedWindow {
-            offset: if words.skip("offset") {
-                period(words)?
-            } else {
-                Duration::ZERO
-            },
+            offset: offset(words)?,
+        },
+        "interval-refill" => Algorithm::IntervalRefill {
+            offset: offset(words)?,
         },
         "rolling-window" => match words.rest().first() {
             Some(count) if !["burst", "wait", "with"].iter().any(|word| count.is(word)) => {
@@ -234,10 +234,18 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
         _ => {
             return Err(syntax(
                 word,
-                "burst, wait, gcra, fixed-window, sliding-window, rolling-window or sliding-log",
+                "burst, wait, gcra, fixed-window, sliding-window, rolling-window, sliding-log or interval-refill",
             ));
         }
     })
+}
+
+fn offset(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
+    if words.skip("offset") {
+        period(words)
+    } else {
+        Ok(Duration::ZERO)
+    }
 }
 
 pub(crate) fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError> {
@@ -292,23 +300,37 @@ impl fmt::Display for Quota {
         write!(f, "{}/{}", self.limit(), Period(self.period_us))?;
         match self.algorithm() {
             Algorithm::Gcra => {
-                if self.capacity() != self.limit() {
-                    write!(f, " burst {}", self.capacity())?;
-                }
+                write_burst(f, self)?;
                 write_wait(f, self)
             }
-            Algorithm::FixedWindow {
-                offset: Duration::ZERO,
-            } => f.write_str(" fixed-window"),
             Algorithm::FixedWindow { offset } => {
-                let offset_us = u64::try_from(offset.as_micros()).unwrap_or(u64::MAX);
-                write!(f, " fixed-window offset {}", Period(offset_us))
+                f.write_str(" fixed-window")?;
+                write_offset(f, offset)
+            }
+            Algorithm::IntervalRefill { offset } => {
+                f.write_str(" interval-refill")?;
+                write_offset(f, offset)?;
+                write_burst(f, self)
             }
             Algorithm::SlidingWindow => f.write_str(" sliding-window"),
             Algorithm::RollingWindow { buckets } => write!(f, " rolling-window {buckets} buckets"),
             Algorithm::SlidingLog => f.write_str(" sliding-log"),
             Algorithm::Concurrent | Algorithm::Ban => Ok(()),
         }
+    }
+}
+
+fn write_burst(f: &mut fmt::Formatter<'_>, quota: &Quota) -> fmt::Result {
+    if quota.capacity() == quota.limit() {
+        return Ok(());
+    }
+    write!(f, " burst {}", quota.capacity())
+}
+
+fn write_offset(f: &mut fmt::Formatter<'_>, offset: Duration) -> fmt::Result {
+    match u64::try_from(offset.as_micros()) {
+        Ok(0) => Ok(()),
+        offset_us => write!(f, " offset {}", Period(offset_us.unwrap_or(u64::MAX))),
     }
 }
 
@@ -370,6 +392,10 @@ mod tests {
 
     #[test]
     fn the_forms_of_the_documentation_are_read() {
+        let refilled = |secs| {
+            let offset = Duration::from_secs(secs);
+            Quota::per_minute(10).using(Algorithm::IntervalRefill { offset })
+        };
         let cases = [
             ("10/s", Quota::per_second(10)),
             ("100/min burst 20", Quota::per_minute(100).burst(20)),
@@ -398,6 +424,13 @@ mod tests {
                 Quota::per_day(9).using(Algorithm::FixedWindow {
                     offset: Duration::from_secs(6 * 3600),
                 }),
+            ),
+            ("10/min interval-refill", refilled(0)),
+            ("10/min interval-refill burst 30", refilled(0).burst(30)),
+            ("10/min burst 30 interval-refill", refilled(0).burst(30)),
+            (
+                "10/min interval-refill offset 20s burst 5",
+                refilled(20).burst(5),
             ),
             (
                 "300/h rolling-window 60 buckets",
@@ -474,6 +507,10 @@ mod tests {
             ("ten per minute", "10/min"),
             ("100/day sliding window", "100/day sliding-window"),
             ("5/s leaky-bucket", "5/s"),
+            ("5/s interval", "5/s interval-refill"),
+            ("5/s interval refill burst 9", "5/s interval-refill burst 9"),
+            ("5/s intervally", "5/s interval-refill"),
+            ("5/s interval-refil", "5/s interval-refill"),
             ("1,000/day", "1000/day"),
             ("10k/day", "10000/day"),
             ("0.5/s", "1/2s"),
@@ -542,6 +579,9 @@ mod tests {
             "8/h rolling-window 4 buckets",
             "8/h fixed-window",
             "8/h fixed-window offset 90s",
+            "8/h interval-refill",
+            "8/h interval-refill burst 9",
+            "8/h interval-refill offset 90s burst 7",
             "5 at once",
         ] {
             assert_eq!(
@@ -579,6 +619,10 @@ mod tests {
             ("1/s wait 1s wait 2s", "expected burst, wait"),
             ("1/s wait 0s", "a wait of 0"),
             ("1/s sliding-log wait 1s", "requests cannot wait"),
+            ("1/s interval-refill wait 1s", "requests cannot wait"),
+            ("1/s interval-refill burst 0", "a burst of 0 admits nothing"),
+            ("1/s interval-refill offset 1s", "the offset 1s"),
+            ("1/s interval-refill offset", "expected a period"),
             ("1/s sliding-log gcra", "expected the end, found \"gcra\""),
             (
                 "1/s rolling-window 4",

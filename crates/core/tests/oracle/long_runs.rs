@@ -36,7 +36,10 @@ fn awkward() -> Vec<Quota> {
             Algorithm::RollingWindow { buckets: 100 },
             Algorithm::RollingWindow { buckets: 7 },
             Algorithm::SlidingLog,
+            Algorithm::IntervalRefill { offset },
         ];
+        let refilled = quota.try_using(Algorithm::IntervalRefill { offset });
+        quotas.extend(refilled.and_then(|it| it.try_burst(3 * limit + 1)));
         quotas.push(quota);
         quotas.extend(quota.try_burst(1));
         quotas.extend(quota.try_burst(13));

@@ -1,4 +1,4 @@
-//! Every verdict against a second opinion: the five algorithms once more, naively, in exact rational numbers, and what is
+//! Every verdict against a second opinion: the six algorithms once more, naively, in exact rational numbers, and what is
 //! held in whole ones.
 //!
 //! `PROOF_EFFORT=20 cargo test` tries twenty times as much; `PROOF_SEED=…` repeats a run that failed.

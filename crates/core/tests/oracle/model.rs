@@ -1,8 +1,9 @@
 //! One budget, as the design describes it and not as the crate computes it.
 //!
-//! A bucket is a level, an exact fraction that drains. Every other budget is a list of charges with their times, and the rule
-//! says how much of each still counts at any time. The model answers one question: *how much counts at t?* The answer never
-//! grows while nothing arrives, so every other answer is the first microsecond at which it is low enough.
+//! A bucket is a level, an exact fraction that drains, or of which a refill takes a part at the start of each period. Every other
+//! budget is a list of charges with their times, and the rule says how much of each still counts at any time. The model answers one
+//! question: *how much counts at t?* The answer never grows while nothing arrives, so every other answer is the first microsecond
+//! at which it is low enough.
 
 use num_rational::BigRational;
 use tollgate_core::{Algorithm, DEBT_CEILING, Quota};
@@ -38,6 +39,8 @@ pub(crate) struct Model {
 enum Taken {
     /// The level of the bucket, and its time.
     Level(BigRational, u64),
+    /// The units that are owed, and the time at which they were.
+    Refilled(u64, u64),
     /// The charges and their times.
     List(Vec<(u64, u64)>),
     /// The units that are held, and how often they were reset.
@@ -60,6 +63,7 @@ impl Model {
     pub(crate) fn full(quota: Quota) -> Self {
         let taken = match quota.algorithm() {
             Algorithm::Gcra => Taken::Level(whole(0), 0),
+            Algorithm::IntervalRefill { .. } => Taken::Refilled(0, 0),
             Algorithm::Concurrent => Taken::Held {
                 units: 0,
                 resets: 0,
@@ -81,6 +85,10 @@ impl Model {
     pub(crate) fn counts(&self, at: u64) -> BigRational {
         match &self.taken {
             Taken::Level(level, since) => (level - whole(at - since) * self.rate()).max(whole(0)),
+            Taken::Refilled(owed, since) => {
+                let refilled = self.refills(*since, at) * whole(self.quota.limit());
+                (whole(*owed) - refilled).max(whole(0))
+            }
             Taken::List(list) => {
                 let weighted = list
                     .iter()
@@ -89,6 +97,15 @@ impl Model {
             }
             Taken::Held { units, .. } => whole(*units),
         }
+    }
+
+    /// The number of periods that began behind `since`, up to `at`.
+    fn refills(&self, since: u64, at: u64) -> BigRational {
+        let Algorithm::IntervalRefill { offset } = self.quota.algorithm() else {
+            panic!("no refills of {}", self.quota);
+        };
+        let period = |at| window(at, self.period(), micros(offset));
+        BigRational::from_integer((period(at) - period(since)).into())
     }
 
     /// The part of a unit taken at `then` that still counts at `at`, in a window or log.
@@ -167,8 +184,9 @@ impl Model {
         if let Taken::Level(..) = self.taken {
             return ceil(&((self.counts(at) - most) / self.rate()));
         }
-        // After two periods nothing counts.
-        let (mut too_early, mut late_enough) = (0, 2 * self.period());
+        // After two periods nothing counts, or after those in which all is refilled.
+        let periods = 2.max(ceil(&(self.counts(at) / whole(self.quota.limit()))));
+        let (mut too_early, mut late_enough) = (0, periods * self.period());
         while late_enough - too_early > 1 {
             let middle = u64::midpoint(too_early, late_enough);
             if self.counts(at + middle) <= *most {
@@ -197,6 +215,11 @@ impl Model {
         match &mut self.taken {
             Taken::Level(level, since) => {
                 (*level, *since) = ((counts + whole(n)).min(ceiling), at);
+            }
+            Taken::Refilled(owed, since) => {
+                let before = u64::try_from(counts.to_integer()).unwrap();
+                let most = DEBT_CEILING * quota.capacity();
+                (*owed, *since) = (before.saturating_add(n).min(most).max(before), at);
             }
             Taken::List(list) => {
                 // The ceiling is one on whole counts, and in a sliding window on the current count.
@@ -231,11 +254,20 @@ impl Model {
         }
         let counts = self.counts(at);
         let rate = self.rate();
+        let was_refilled = match self.taken {
+            Taken::Refilled(..) => self.refills(slip.at, at) > whole(0),
+            _ => false,
+        };
         match &mut self.taken {
             Taken::Level(level, since) => {
                 let undrained = ((&slip.full_at - whole(at)) * rate).max(whole(0));
                 let back = whole(n).min(undrained);
                 (*level, *since) = ((counts - back).max(whole(0)), at);
+            }
+            Taken::Refilled(owed, since) => {
+                let left = u64::try_from(counts.to_integer()).unwrap();
+                let back = if was_refilled { 0 } else { n };
+                (*owed, *since) = (left.saturating_sub(back), at);
             }
             Taken::List(list) => {
                 for (_, taken) in list.iter_mut().filter(|(then, _)| *then == slip.at) {

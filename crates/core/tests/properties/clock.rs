@@ -59,7 +59,7 @@ fn a_budget_whose_clock_stepped_back_drains_no_sooner_than_time_passes() {
 fn newest_start(quota: &Quota, now: u64) -> u64 {
     let period = micros(quota.period());
     match quota.algorithm() {
-        Algorithm::FixedWindow { offset } => {
+        Algorithm::FixedWindow { offset } | Algorithm::IntervalRefill { offset } => {
             now.saturating_sub((now + period - micros(offset)) % period)
         }
         Algorithm::SlidingWindow => now - now % period,
@@ -124,6 +124,7 @@ fn a_microsecond_back_and_forth_over_a_boundary_brings_nothing_back() {
         Algorithm::FixedWindow { offset },
         Algorithm::SlidingWindow,
         Algorithm::RollingWindow { buckets: 2 },
+        Algorithm::IntervalRefill { offset },
     ] {
         let quota = Quota::per_second(10).using(algorithm);
         let boundary = 1_700_000_000_000_000;
@@ -162,6 +163,9 @@ fn a_step_back_of_years_locks_nobody_out_for_longer_than_a_debt() {
                 u64::try_from(eight.div_ceil(u128::from(quota.limit()))).unwrap()
             }
             Algorithm::SlidingWindow => 2 * period,
+            Algorithm::IntervalRefill { .. } => {
+                (DEBT_CEILING * quota.capacity()).div_ceil(quota.limit()) * period
+            }
             _ => period,
         };
         prop_assert!(micros(verdict.reset_after()) <= longest, "{verdict:?}");
@@ -296,6 +300,7 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind_tho
         Algorithm::SlidingWindow,
         Algorithm::RollingWindow { buckets: 4 },
         Algorithm::SlidingLog,
+        Algorithm::IntervalRefill { offset },
     ] {
         // given a window that was spent at its end
         let quota = Quota::per_second(10).using(algorithm);

@@ -40,8 +40,12 @@ fn is_covered_by_net(history: &History) -> TestCaseResult {
             left <= net_left && full >= net_full,
             "at {at}: {left} left, full in {full:?}, is more than {net_left}, {net_full:?}"
         );
-        // Windows and logs take back exactly what was charged. A bucket may give back less than it could: see Receipt.
-        if history.budget.quota.algorithm() != Algorithm::Gcra {
+        // Windows and logs take back exactly what was charged. A bucket may give back less than it could, and what is refilled in
+        // intervals gives back nothing once a refill has come: see Receipt.
+        if !matches!(
+            history.budget.quota.algorithm(),
+            Algorithm::Gcra | Algorithm::IntervalRefill { .. }
+        ) {
             prop_assert_eq!((left, full), (net_left, net_full), "at {}", at);
         }
     }
@@ -71,6 +75,52 @@ fn no_credits_to_a_small_bucket_make_possible_what_the_net_history_does_not() {
     let histories = (quotas::tiny_gcra(), 0_u64..3, steps(1..32));
     check(4_000, &histories, |(quota, start, steps)| {
         no_credit_beats_the_net_history(quota, start, &steps)
+    });
+}
+
+/// Credits of all ages, of budgets with room for several refills.
+#[test]
+fn no_credits_to_a_budget_refilled_in_intervals_make_possible_what_the_net_history_does_not() {
+    let histories = (quotas::tiny_refills(), 0_u64..30, steps(1..40));
+    check(4_000, &histories, |(quota, start, steps)| {
+        no_credit_beats_the_net_history(quota, start, &steps)
+    });
+}
+
+/// Until the next refill everything comes back, and nothing afterwards.
+#[test]
+fn a_credit_to_a_budget_refilled_in_intervals_is_exact_until_the_next_refill_and_nothing_after_it()
+{
+    let histories = (quotas::tiny_refills(), 0_u64..30, steps(1..40));
+    check(4_000, &histories, |(quota, start, steps)| {
+        let Algorithm::IntervalRefill { offset } = quota.algorithm() else {
+            unreachable!("all are");
+        };
+        let (period, offset) = (micros(quota.period()), micros(offset));
+        let number = |at: u64| (at + period - offset) / period;
+        let mut history = History::of(quota, start);
+        for step in steps {
+            if let Step::Credit(..) = step {
+                let now = history.now;
+                let is_late = |at| number(at) < number(now);
+                for (_, receipt) in &history.receipts {
+                    if is_late(receipt.at().as_micros()) {
+                        let mut credited = history.budget.clone();
+                        credited.credit(now, receipt, u64::MAX);
+                        for at in history.later() {
+                            prop_assert_eq!(credited.peek(at), history.budget.peek(at));
+                        }
+                    }
+                }
+                (history.receipts).retain(|(_, receipt)| !is_late(receipt.at().as_micros()));
+            }
+            history.step(step);
+            let net = net(&history)?;
+            for at in history.later() {
+                prop_assert_eq!(history.budget.peek(at), net.peek(at), "at {}", at);
+            }
+        }
+        Ok(())
     });
 }
 
@@ -340,6 +390,9 @@ fn a_credit_whose_clock_is_behind_the_charge_returns_nothing() {
         Algorithm::SlidingWindow,
         Algorithm::RollingWindow { buckets: 4 },
         Algorithm::SlidingLog,
+        Algorithm::IntervalRefill {
+            offset: Duration::ZERO,
+        },
     ] {
         for (behind, returned) in [(0, 3), (1, 0), (1_000, 0)] {
             // given a charge within a window, after another charge

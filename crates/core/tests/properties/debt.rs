@@ -102,6 +102,10 @@ fn no_debt_outlasts_the_ceiling() {
                 u64::try_from(drain.div_ceil(u128::from(quota.limit()))).unwrap()
             }
             Algorithm::SlidingWindow => 2 * history.budget.period_us(),
+            Algorithm::IntervalRefill { .. } => {
+                let eight = DEBT_CEILING * quota.capacity();
+                eight.div_ceil(quota.limit()) * history.budget.period_us()
+            }
             _ => history.budget.period_us(),
         };
         let reset_after = micros(verdict.reset_after());
@@ -115,6 +119,30 @@ fn no_debt_outlasts_the_ceiling() {
         prop_assert_eq!(later.remaining(), quota.capacity());
         Ok(())
     });
+}
+
+/// Each refill pays a part of it, and whoever asks meanwhile changes nothing.
+#[test]
+fn a_debt_of_a_budget_refilled_in_intervals_is_paid_by_its_refills_before_anything_passes() {
+    const MINUTE: u64 = 60_000_000;
+    const START: u64 = 30_000_000 * MINUTE;
+    // given ten a minute up to thirty, and a debt of a burst and a half
+    let offset = Duration::from_secs(20);
+    let quota = Quota::per_minute(10).using(Algorithm::IntervalRefill { offset });
+    let mut budget = Budget::full(quota.burst(30));
+    budget.debit(START, &receipt_of(budget.quota), 45);
+
+    // then the second refill pays the last of what is beyond the burst
+    let passes_at = |minutes: u64| START + 20_000_000 + minutes * MINUTE;
+    let (verdict, _) = budget.charge(START, 1);
+    let retry_after = verdict.retry_after().map(micros);
+    assert_eq!(retry_after, Some(passes_at(1) - START));
+    assert_eq!(micros(verdict.reset_after()), passes_at(4) - START);
+    assert_eq!(budget.peek(passes_at(1) - 1).remaining(), 0);
+    assert!(budget.charge(passes_at(1) - 1, 1).0.is_denied());
+    for (minutes, left) in [(1, 5), (2, 15), (3, 25), (4, 30), (5, 30)] {
+        assert_eq!(budget.peek(passes_at(minutes)).remaining(), left);
+    }
 }
 
 /// A window forgets its debts with its counts. So the ceiling shows only to a caller who gets a larger limit in that window.

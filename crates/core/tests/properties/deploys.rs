@@ -129,6 +129,7 @@ fn no_other_limit_of_a_window_forgives_what_an_unchanged_one_would_not() {
         Algorithm::SlidingWindow,
         Algorithm::RollingWindow { buckets: 10 },
         Algorithm::SlidingLog,
+        Algorithm::IntervalRefill { offset },
     ] {
         let quotas = LIMITS.map(|limit| Quota::per_second(limit).using(algorithm));
         let pairs = quotas
@@ -280,4 +281,89 @@ fn a_debt_under_one_tier_is_held_by_a_decision_under_another() {
         owed > 140 * SECOND / 20 && owed <= 160 * SECOND / 20,
         "{owed}"
     );
+}
+
+/// Quotas of one period that is refilled in intervals: small and large refills, and room for less than one and for many.
+fn refilled_grid() -> Vec<Quota> {
+    let offset = Duration::from_millis(300);
+    let refills = |limit| Quota::per_second(limit).using(Algorithm::IntervalRefill { offset });
+    let limits = [1, 7, 12, 100].into_iter();
+    let pairs = limits.flat_map(|limit| [1, 5, 12, 100, 3_000].map(|burst| (limit, burst)));
+    pairs
+        .map(|(limit, burst)| refills(limit).burst(burst))
+        .collect()
+}
+
+/// The time in which as many refills come as a full budget owes.
+fn refill_us(quota: &Quota) -> u64 {
+    quota.capacity().div_ceil(quota.limit()) * SECOND
+}
+
+#[test]
+fn no_other_quota_forgives_what_is_to_be_refilled_in_intervals_and_none_delays_it_by_more_than_the_longer_refill()
+ {
+    let quotas = refilled_grid();
+    for one in &quotas {
+        for other in &quotas {
+            // given a budget that is spent under one quota
+            let mut now = START + SECOND / 2;
+            let mut budget = Budget::full(*one);
+            assert!(budget.charge(now, one.capacity()).0.is_allowed());
+            let longer = refill_us(one).max(refill_us(other));
+
+            // when both ask in turns, and are debited in the end
+            for turn in 0..30 {
+                for (quota, cost) in asks_of_both(*one, *other) {
+                    budget.quota = *one;
+                    let before = budget.clone();
+                    budget.quota = quota;
+                    let (verdict, _) = budget.charge(now, cost);
+                    let wait = verdict.retry_after().map(micros).unwrap_or_default();
+                    let is_in_debt = turn >= 20;
+                    assert!(
+                        is_in_debt || wait <= longer,
+                        "{one} beside {other}: {wait} µs"
+                    );
+                    if is_in_debt {
+                        budget.debit(now, &receipt_of(quota), 3);
+                    }
+                    budget.quota = *one;
+
+                    // then the first has no more left for that, at once or later
+                    for later in (0..=20).map(|part| now + part * SECOND / 4) {
+                        let (was, is) = (before.peek(later), budget.peek(later));
+                        assert!(
+                            is.remaining() <= was.remaining()
+                                && is.reset_after() >= was.reset_after(),
+                            "{one} beside {other}, turn {turn}, {} µs later: {was:?} became {is:?}",
+                            later - now
+                        );
+                    }
+                }
+                now += SECOND * 10 / 13;
+            }
+        }
+    }
+}
+
+/// The part of a refill is a number of units, as of a window, and whole refills are time, as of a bucket.
+#[test]
+fn another_refill_finds_what_is_spent_of_one_as_units_and_what_is_owed_beyond_as_refills() {
+    let offset = Duration::ZERO;
+    let refills = |limit| Quota::per_second(limit).using(Algorithm::IntervalRefill { offset });
+    let (small, large) = (refills(10).burst(30), refills(100).burst(1_000));
+    for (spent, left_of_large) in [(0, 1_000), (1, 999), (10, 990), (11, 899), (30, 790)] {
+        let mut budget = Budget::full(small);
+        assert!(budget.charge(START, spent).0.is_allowed());
+
+        budget.quota = large;
+
+        assert_eq!(budget.peek(START).remaining(), left_of_large, "{spent}");
+    }
+    // And the part of a larger one is a whole refill at most.
+    let mut budget = Budget::full(large);
+    assert!(budget.charge(START, 250).0.is_allowed());
+    budget.quota = small;
+    assert_eq!(budget.peek(START).remaining(), 0);
+    assert_eq!(micros(budget.peek(START).reset_after()), 3 * SECOND);
 }

@@ -72,6 +72,10 @@ fn no_state_is_kept_for_longer_than_a_debt() {
             }
             // And a period more, for a clock that is behind.
             Algorithm::SlidingWindow => 3 * period,
+            Algorithm::IntervalRefill { .. } => {
+                let refills = (DEBT_CEILING * quota.capacity()).div_ceil(quota.limit());
+                (refills + 1) * period
+            }
             _ => 2 * period,
         };
         prop_assert!(kept <= longest, "{kept} > {longest}");

@@ -11,7 +11,7 @@ use crate::support::budget::{Budget, micros};
 const SECOND: u64 = 1_000_000;
 
 /// One of each kind: ten per second.
-fn one_of_each() -> [Quota; 5] {
+fn one_of_each() -> [Quota; 6] {
     let ten = Quota::per_second(10);
     [
         ten,
@@ -21,6 +21,9 @@ fn one_of_each() -> [Quota; 5] {
         ten.using(Algorithm::SlidingWindow),
         ten.using(Algorithm::RollingWindow { buckets: 10 }),
         ten.using(Algorithm::SlidingLog),
+        ten.using(Algorithm::IntervalRefill {
+            offset: Duration::ZERO,
+        }),
     ]
 }
 

@@ -38,6 +38,16 @@ fn another_tier_reads_the_same_state_and_hands_out_no_fresh_budget() {
             if larger >= 2 && full_in <= drain(&tier) {
                 prop_assert_eq!(lost, 0);
             }
+        } else if let Algorithm::IntervalRefill { .. } = other.algorithm() {
+            // The refills that are owed stay so many, and the part of one is a number of units.
+            prop_assert_eq!(verdict.reset_after(), full_in);
+            if spent < tier.capacity() {
+                let whole = spent.saturating_sub(1) / tier.limit();
+                let part = (spent - whole * tier.limit()).min(other.limit());
+                let seen = whole * other.limit() + part;
+                let left = other.capacity().saturating_sub(seen);
+                prop_assert_eq!(verdict.remaining(), left);
+            }
         } else {
             let left = other.capacity().saturating_sub(spent);
             prop_assert!(verdict.remaining() <= left);

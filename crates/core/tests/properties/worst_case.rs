@@ -52,6 +52,8 @@ fn worst_case(quota: &Quota) -> u64 {
             limit.max(u64::try_from(twice).unwrap())
         }
         Algorithm::SlidingLog => limit,
+        // A full burst before a refill, and the refill.
+        Algorithm::IntervalRefill { .. } => quota.capacity() + limit.min(quota.capacity()),
         other => panic!("no worst case is known of {other:?}"),
     }
 }
@@ -130,6 +132,44 @@ fn a_bucket_never_exceeds_its_burst_and_its_rate() {
     );
 }
 
+/// Over any span a budget that is refilled in intervals lets through one burst and the refills that come meanwhile, and not a unit
+/// more. So no period from refill to refill lets through more than a burst.
+#[test]
+fn a_budget_refilled_in_intervals_never_exceeds_its_burst_and_its_refills() {
+    let quotas = prop_oneof![
+        2 => quotas::tiny_refills(),
+        1 => quotas::any().prop_filter("refilled in intervals", |it| {
+            matches!(it.algorithm(), Algorithm::IntervalRefill { .. })
+        }),
+    ];
+    check(
+        3_000,
+        &(quotas, starts(), charges(1..60)),
+        |(quota, start, steps)| {
+            let Algorithm::IntervalRefill { offset } = quota.algorithm() else {
+                unreachable!("it was just filtered");
+            };
+            let (period, offset) = (micros(quota.period()), micros(offset));
+            let number = |at: u64| (at + period - offset) / period;
+            let admitted = admitted(quota, start, &steps);
+
+            for (index, (from, _)) in admitted.iter().enumerate() {
+                let mut sum = 0;
+                for (to, cost) in &admitted[index..] {
+                    sum += u128::from(*cost);
+                    let bound = |refills: u64| {
+                        let refilled = u128::from(refills) * u128::from(quota.limit());
+                        u128::from(quota.capacity()) + refilled
+                    };
+                    prop_assert!(sum <= bound(number(*to) - number(*from)));
+                    prop_assert!(sum <= bound((to - from) / period + 1));
+                }
+            }
+            Ok(())
+        },
+    );
+}
+
 /// The bounds above are tight: each can be reached, so that a looser rule would not pass unnoticed.
 #[test]
 fn the_worst_cases_are_reached() {
@@ -140,6 +180,9 @@ fn the_worst_cases_are_reached() {
         (quota(Algorithm::RollingWindow { buckets: 10 }), 20),
         (quota(Algorithm::SlidingWindow), 19),
         (quota(Algorithm::SlidingLog), 10),
+        (quota(Algorithm::IntervalRefill { offset }), 20),
+        (quota(Algorithm::IntervalRefill { offset }).burst(35), 45),
+        (quota(Algorithm::IntervalRefill { offset }).burst(4), 8),
         (quota(Algorithm::Gcra), 19),
     ];
     for (quota, most) in cases {

@@ -40,6 +40,15 @@ pub(crate) fn tiny_gcra() -> impl Strategy<Value = Quota> {
         })
 }
 
+/// A small budget that is refilled in intervals of a few microseconds, mostly with room for several refills.
+pub(crate) fn tiny_refills() -> impl Strategy<Value = Quota> {
+    let kinds = any_offset().prop_map(|offset| Kind::IntervalRefill { offset });
+    (1_u64..=4, 1_u64..=12, 1_u64..=15, kinds)
+        .prop_filter_map("no such quota", |(limit, period_us, burst, kind)| {
+            build(limit, period_us, burst, kind)
+        })
+}
+
 /// This tiny quota under another limit, as another tier.
 pub(crate) fn tiny_tiers() -> impl Strategy<Value = [Quota; 3]> {
     (
@@ -103,6 +112,7 @@ enum Kind {
     SlidingWindow,
     RollingWindow { buckets: u32 },
     SlidingLog,
+    IntervalRefill { offset: u64 },
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -113,6 +123,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         1 => prop::sample::select(vec![2, 3, 4, 5, 6, 8, 10, 12, 60, 100, 125, 128])
             .prop_map(|buckets| Kind::RollingWindow { buckets }),
         1 => Just(Kind::SlidingLog),
+        1 => any_offset().prop_map(|offset| Kind::IntervalRefill { offset }),
     ]
 }
 
@@ -132,6 +143,15 @@ fn build(limit: u64, period_us: u64, burst: u64, kind: Kind) -> Option<Quota> {
         Kind::SlidingWindow => Algorithm::SlidingWindow,
         Kind::RollingWindow { buckets } => Algorithm::RollingWindow { buckets },
         Kind::SlidingLog => Algorithm::SlidingLog,
+        Kind::IntervalRefill { offset } => {
+            let offset = Duration::from_micros(offset % period_us);
+            let quota = quota.try_using(Algorithm::IntervalRefill { offset }).ok()?;
+            return if burst == 0 {
+                Some(quota)
+            } else {
+                quota.try_burst(burst).ok()
+            };
+        }
     };
     quota.try_using(algorithm).ok()
 }

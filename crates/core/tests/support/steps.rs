@@ -29,7 +29,9 @@ impl Span {
             Self::Boundaries(n, jitter) => {
                 let (length, offset) = match quota.algorithm() {
                     Algorithm::RollingWindow { buckets } => (period / u64::from(buckets), 0),
-                    Algorithm::FixedWindow { offset } => (period, micros(offset)),
+                    Algorithm::FixedWindow { offset } | Algorithm::IntervalRefill { offset } => {
+                        (period, micros(offset))
+                    }
                     _ => (period, 0),
                 };
                 let into = (now + length - offset % length) % length;

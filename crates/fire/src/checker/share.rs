@@ -29,6 +29,9 @@ pub(super) fn share_of(whole: &Quota) -> Quota {
     let share = Quota::new(limit, whole.period());
     match whole.algorithm() {
         Algorithm::Gcra => share.burst(whole.capacity().div_ceil(ONE_IN)),
+        algorithm @ Algorithm::IntervalRefill { .. } => {
+            (share.using(algorithm)).burst(whole.capacity().div_ceil(ONE_IN))
+        }
         algorithm => share.using(algorithm),
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn exceeded(
 /// The bound in each algorithm's documentation.
 pub(super) fn worst_case(quota: &Quota) -> u64 {
     match quota.algorithm() {
-        Algorithm::Gcra => quota.capacity() + quota.limit(),
+        Algorithm::Gcra | Algorithm::IntervalRefill { .. } => quota.capacity() + quota.limit(),
         Algorithm::SlidingLog => quota.limit(),
         _ => 2 * quota.limit(),
     }

@@ -167,7 +167,7 @@ impl Share {
     fn resized(quota: &Quota, limit: u64, burst: u64) -> Result<Quota, QuotaError> {
         let resized = Quota::try_new(limit, quota.period())?.try_using(quota.algorithm())?;
         match quota.algorithm() {
-            Algorithm::Gcra => resized.try_burst(burst),
+            Algorithm::Gcra | Algorithm::IntervalRefill { .. } => resized.try_burst(burst),
             _ => Ok(resized),
         }
     }
@@ -185,6 +185,10 @@ mod tests {
 
     #[test]
     fn a_share_keeps_the_algorithm_and_is_never_nothing() {
+        let refilled = |limit| {
+            let offset = std::time::Duration::from_millis(300);
+            Quota::per_second(limit).using(Algorithm::IntervalRefill { offset })
+        };
         let cases = [
             (
                 Quota::per_second(10).burst(40),
@@ -197,6 +201,7 @@ mod tests {
                 3,
                 Quota::per_minute(20).using(Algorithm::SlidingWindow),
             ),
+            (refilled(10).burst(40), 4, refilled(3).burst(10)),
             (Quota::per_second(10), 0, Quota::per_second(10)),
             // A third of it would be no exact rate.
             (

@@ -17,7 +17,7 @@ pub(crate) fn one<'a>(scope: Scope, quota: &'a Quota, key: &'a Key) -> Charge<'a
 
 /// `limit` per `period` by each of the algorithms.
 #[allow(dead_code, reason = "not every test binary needs it")]
-pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 5] {
+pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 6] {
     let quota = Quota::new(limit, period);
     [
         quota,
@@ -27,5 +27,8 @@ pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 5] {
         quota.using(Algorithm::SlidingWindow),
         quota.using(Algorithm::RollingWindow { buckets: 10 }),
         quota.using(Algorithm::SlidingLog),
+        quota.using(Algorithm::IntervalRefill {
+            offset: Duration::ZERO,
+        }),
     ]
 }

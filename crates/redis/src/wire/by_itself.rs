@@ -551,6 +551,9 @@ fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
         Algorithm::SlidingWindow,
         Algorithm::RollingWindow { buckets: 4 },
         Algorithm::SlidingLog,
+        Algorithm::IntervalRefill {
+            offset: Duration::ZERO,
+        },
     ]
     .map(|algorithm| Quota::per_hour(10).using(algorithm));
     for quota in [Quota::per_hour(10), Quota::per_hour(7)]
@@ -760,6 +763,7 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
         (Algorithm::SlidingWindow, start - period - 1),
         (Algorithm::RollingWindow { buckets: 4 }, start - period),
         (Algorithm::SlidingLog, real - period - SECOND),
+        (Algorithm::IntervalRefill { offset }, start - 1),
     ];
     for (algorithm, spent_at) in cases {
         // given a window that was spent and no longer counts
@@ -788,6 +792,7 @@ fn what_is_no_state_comes_back_as_a_mark() {
         other(Algorithm::SlidingWindow),
         other(Algorithm::RollingWindow { buckets: 10 }),
         other(Algorithm::SlidingLog),
+        other(Algorithm::IntervalRefill { offset }),
     ] {
         for cost in [1, quota.capacity()] {
             server.forget();

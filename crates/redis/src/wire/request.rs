@@ -192,7 +192,11 @@ impl Request {
             Unit::SlidingLog { .. } => 32,
             Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
             Unit::Gcra => 1,
-            Unit::FixedWindow { .. } | Unit::SlidingWindow { .. } | Unit::Held | Unit::Ban => 3,
+            Unit::FixedWindow { .. }
+            | Unit::SlidingWindow { .. }
+            | Unit::IntervalRefill { .. }
+            | Unit::Held
+            | Unit::Ban => 3,
         };
         // A charge outside of the special paths.
         let settled = |unit| 2 + of(unit);
@@ -203,6 +207,7 @@ impl Request {
             | Unit::SlidingWindow { .. }
             | Unit::RollingWindow { .. }
             | Unit::SlidingLog { .. }
+            | Unit::IntervalRefill { .. }
             | Unit::Ban => settled(unit),
             // 23,000 to 45,000 instructions, as an acquire.
             Unit::Held => of(unit),
@@ -392,6 +397,10 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. }) => put_window(out, mode, cost, quota.limit(), unit),
+        unit @ Unit::IntervalRefill { .. } => {
+            put_window(out, mode, cost, quota.limit(), unit);
+            put(out, quota.capacity());
+        }
         Unit::Held => put_held(out, mode, cost, quota.limit()),
         Unit::Ban => put_ban(out, mode, cost, quota.ban()),
     }
@@ -418,6 +427,10 @@ fn put_unit(out: &mut Words, unit: Unit) {
         | Unit::SlidingWindow { .. }
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. } => put_window(out, PROBE, 0, 1, unit),
+        Unit::IntervalRefill { .. } => {
+            put_window(out, PROBE, 0, 1, unit);
+            put(out, 1);
+        }
         Unit::Held => put_held(out, PROBE, 0, 1),
         Unit::Ban => {
             put_ban(out, PROBE, 0, None);

@@ -26,6 +26,7 @@ const LOG_ENTRIES: usize = 1_025;
 
 const HELD: u8 = 252;
 const BAN: u8 = 253;
+const INTERVAL_REFILL: u8 = 254;
 /// The most strikes of a ban, and the most doublings.
 const BAN_STRIKES: usize = 64;
 const BAN_LEVELS: u8 = 63;
@@ -141,6 +142,7 @@ pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
                 .then_some(Snapshot::RollingWindow { newest, counts })
         }
         Unit::SlidingLog { .. } => log(tag, reader),
+        Unit::IntervalRefill { period_us, .. } => interval_refill(tag, reader, period_us),
         // The script does not send these, but a digest: see `HeldDigest`.
         Unit::Held => None,
         Unit::Ban => ban(tag, reader),
@@ -258,6 +260,18 @@ fn ban(tag: u8, mut reader: Reader<'_>) -> Option<Snapshot> {
         level,
         strikes_us,
         kept_until_us,
+    })
+}
+
+fn interval_refill(tag: u8, mut reader: Reader<'_>, period_us: u64) -> Option<Snapshot> {
+    let (window, ahead, count) = (reader.whole()?, reader.whole()?, reader.whole()?);
+    // No debt takes longer to refill than exact numbers reach.
+    let refill_us = ahead.checked_mul(period_us).filter(|us| *us < EXACT);
+    let is_one = ahead == 0 || count > 0 && refill_us.is_some();
+    (tag == INTERVAL_REFILL && reader.0.is_empty() && is_one).then_some(Snapshot::IntervalRefill {
+        window,
+        ahead,
+        count,
     })
 }
 

@@ -120,7 +120,7 @@ pub(crate) async fn hammer(
     hammering.join_all().await.into_iter().sum()
 }
 
-pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 5] {
+pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 6] {
     let quota = Quota::new(limit, period);
     [
         quota,
@@ -130,5 +130,8 @@ pub(crate) fn every_algorithm(limit: u64, period: Duration) -> [Quota; 5] {
         quota.using(Algorithm::SlidingWindow),
         quota.using(Algorithm::RollingWindow { buckets: 10 }),
         quota.using(Algorithm::SlidingLog),
+        quota.using(Algorithm::IntervalRefill {
+            offset: Duration::ZERO,
+        }),
     ]
 }

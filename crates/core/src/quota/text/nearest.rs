@@ -5,7 +5,7 @@ use super::{ALGORITHMS, MOST, NOUNS, PER, UNITS, parse};
 use crate::{ParseQuotaError, QuotaError};
 
 /// Words outside of the grammar, and the words that say the same.
-const OTHERS: [(&str, &str); 28] = [
+const OTHERS: [(&str, &str); 30] = [
     ("month", "30 days"),
     ("months", "30 days"),
     ("year", "365 days"),
@@ -34,6 +34,8 @@ const OTHERS: [(&str, &str); 28] = [
     ("hundred", "100"),
     ("leaky-bucket", "gcra"),
     ("token-bucket", "gcra"),
+    ("interval", "interval-refill"),
+    ("intervally", "interval-refill"),
 ];
 
 /// The error, with the nearest quota that works, if one is near.
@@ -139,7 +141,10 @@ fn meant(text: &str) -> Option<String> {
         format!("{plain} s"),
         plain.replacen(' ', " / ", 1),
         // An algorithm in two words.
-        plain.replace(" window", "-window").replace(" log", "-log"),
+        plain
+            .replace(" window", "-window")
+            .replace(" log", "-log")
+            .replace(" refill", "-refill"),
         // Ten thousand.
         plain.replacen(" k ", "000 ", 1),
         without_fraction(&words).unwrap_or_default(),

@@ -126,12 +126,16 @@ fn drain_us(limit: &Limit) -> Option<u128> {
         let full = u128::from(quota.capacity()) * quota.period().as_micros();
         full / u128::from(quota.limit())
     };
-    (quota.algorithm() == Algorithm::Gcra).then(takes)
+    let is_bucket = matches!(
+        quota.algorithm(),
+        Algorithm::Gcra | Algorithm::IntervalRefill { .. }
+    );
+    is_bucket.then(takes)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Policy, Quota, Tiers};
+    use crate::{Algorithm, Policy, Quota, Tiers};
 
     /// The states of the policy's own quota and of its tiers, whose full budgets take as many seconds to refill.
     fn states<'a>(own: u64, tiers: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<String> {
@@ -175,6 +179,25 @@ mod tests {
         // Of two that are equally close the slower one comes first.
         let chain = [("quick", 1), ("slow", 64)];
         assert_eq!(states(8, chain), ["api", "api#quick", "api"]);
+    }
+
+    #[test]
+    fn tiers_that_are_refilled_in_intervals_are_told_apart_as_buckets_are() {
+        let refills = |burst| {
+            let offset = std::time::Duration::ZERO;
+            let quota = Quota::per_second(1).using(Algorithm::IntervalRefill { offset });
+            quota.burst(burst)
+        };
+        let tiers = Tiers::by(|_, _| None::<String>)
+            .tier("near", refills(64))
+            .tier("slow", refills(65));
+        let policy = Policy::new("api", refills(8)).tiers(tiers);
+        let tiers = policy.tiers.as_ref().unwrap();
+        let limits = tiers.limits();
+        let scopes: Vec<_> = limits
+            .map(|(tier, limit)| (tier, limit.scope.policy()))
+            .collect();
+        assert_eq!(scopes, [("near", "api"), ("slow", "api#slow")]);
     }
 
     #[test]

@@ -64,6 +64,9 @@ fn quotas() -> impl Strategy<Value = Quota> {
         (0..50_u64).prop_map(|ms| Algorithm::FixedWindow {
             offset: Duration::from_millis(ms)
         }),
+        (0..50_u64).prop_map(|ms| Algorithm::IntervalRefill {
+            offset: Duration::from_millis(ms)
+        }),
         (2..100_u32).prop_map(|buckets| Algorithm::RollingWindow { buckets }),
     ];
     (1..1_000_u64, algorithms).prop_filter_map("a quota", |(limit, algorithm)| {

@@ -77,6 +77,10 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
             let mut newest = Reader(&found[found.len() - 12..]);
             whole(&mut newest) + 2 * period_us
         }
+        Unit::IntervalRefill {
+            period_us,
+            offset_us,
+        } => (whole(&mut reader) + whole(&mut reader) + 1) * period_us + offset_us,
         Unit::Ban => {
             reader.byte().unwrap();
             whole(&mut reader);

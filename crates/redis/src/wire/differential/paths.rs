@@ -446,6 +446,7 @@ fn many_requests_by_other_rules_are_decided_by_these() {
         Algorithm::FixedWindow { offset },
         Algorithm::SlidingWindow,
         Algorithm::SlidingLog,
+        Algorithm::IntervalRefill { offset },
     ] {
         let quota = Quota::per_hour(50).using(algorithm);
         let both = request(&[quota, quota], &[1, 1], Mode::Enforce, &KEYS);

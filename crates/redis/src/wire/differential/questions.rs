@@ -37,7 +37,7 @@ impl Random {
 fn families() -> Vec<Vec<Quota>> {
     let us = Duration::from_micros;
     let gcra = |limit, period, burst| Quota::new(limit, us(period)).burst(burst);
-    let other = |limit, period, algorithm| Quota::new(limit, us(period)).using(algorithm);
+    let other = |limit, period, algorithm| Quota::try_with(limit, us(period), algorithm).unwrap();
     let day = 86_400_000_000;
     let mut families = vec![
         vec![gcra(10, 1_000_000, 10)],
@@ -72,6 +72,22 @@ fn families() -> Vec<Vec<Quota>> {
             other(20, 1_000, algorithm),
         ]);
     }
+    // Room for many refills, for one, and for less; and refills whose units are large beside exact numbers.
+    for offset in [0, 6] {
+        let algorithm = Algorithm::IntervalRefill { offset: us(offset) };
+        families.push(vec![
+            other(5, 1_000, algorithm).burst(17),
+            other(20, 1_000, algorithm),
+            other(3, 1_000, algorithm).burst(2),
+            other(5, 1_000, algorithm).burst(12),
+        ]);
+    }
+    let algorithm = Algorithm::IntervalRefill { offset: us(1) };
+    families.push(vec![
+        other(7, day, algorithm).burst(100),
+        other(1 << 40, day, algorithm).burst(1 << 40),
+        other(1, day, algorithm).burst(3_660),
+    ]);
     for (limits, period) in [
         ([5, 8], 1_000),
         ([1_000_000, 7], day),
