@@ -28,18 +28,22 @@ const SEED: u64 = 16;
 const LONG: Duration = Duration::from_secs(60);
 
 /// The number of quotas of GCRA.
-const OF_GCRA: u64 = 3;
+const OF_GCRA: u64 = 4;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Quotas of GCRA come first.
-const QUOTAS: [Quota; 9] = [
+const QUOTAS: [Quota; 10] = [
     // With credits that are remembered for long.
     Quota::per_hour(60).burst(1_000),
     // With rests as well.
     Quota::new(997, DAY).burst(1_000),
     // With credits that have lost their meaning, and an expiry that moves with nearly every charge.
     Quota::new(7, Duration::from_micros(20_011)).burst(60),
+    // With turns, of which others have left as many as are remembered.
+    Quota::per_hour(60)
+        .burst(1)
+        .wait_up_to(Duration::from_secs(3_540)),
     Quota::new(1_000, HOUR).using(Algorithm::FixedWindow {
         offset: Duration::ZERO,
     }),
