@@ -169,7 +169,10 @@ async fn tellings_that_share_a_call_hold_the_server_for_no_longer_than_decisions
 
     println!("{full:?} {one_more:?}");
     assert_eq!((full.calls, one_more.calls), (1, 2));
-    assert!(full.instructions <= MOST, "{full:?}");
+    // The answers to the first said again where the entries stand.
+    for cost in [full, one_more] {
+        assert!(cost.instructions <= MOST, "{cost:?}");
+    }
 }
 
 #[tokio::test]

@@ -124,6 +124,23 @@ impl Orders {
         }
     }
 
+    /// A long state, of which the two hold nothing yet.
+    fn beside_others(server: &Standalone) -> Self {
+        let mut orders = Self::new(server);
+        orders.limit += OTHERS as u64;
+        orders.fleet.now = NOW_MS * 1_000;
+        let acquire = [Verb::Acquire(1).wish(orders.limit)];
+        for other in PROCESSES..PROCESSES + OTHERS {
+            let from = From {
+                holder: orders.fleet.processes[other].0,
+                generation: 1,
+                lease_ms: LEASE_MS,
+            };
+            orders.fleet.call(from, &acquire);
+        }
+        orders
+    }
+
     /// One call of a process, which leaves the server as the model says, or the test fails.
     fn run(&mut self, operation: Operation) {
         let fleet = &mut self.fleet;
@@ -241,19 +258,7 @@ fn in_every_order_of_three_calls_the_script_holds_what_the_model_holds() {
 #[test]
 fn in_every_order_of_two_calls_the_script_holds_of_a_long_state_what_the_model_holds() {
     let server = Standalone::start();
-    let mut orders = Orders::new(&server);
-    orders.limit += OTHERS as u64;
-    for other in PROCESSES..PROCESSES + OTHERS {
-        let from = From {
-            holder: orders.fleet.processes[other].0,
-            generation: 1,
-            lease_ms: LEASE_MS,
-        };
-        orders.fleet.now = NOW_MS * 1_000;
-        orders
-            .fleet
-            .call(from, &[Verb::Acquire(1).wish(orders.limit)]);
-    }
+    let mut orders = Orders::beside_others(&server);
     orders.is_full();
     // The answers say where the entries stand.
     for process in 0..PROCESSES {
@@ -263,4 +268,22 @@ fn in_every_order_of_two_calls_the_script_holds_of_a_long_state_what_the_model_h
     orders.all_from_here(2);
     orders.has_seen(&ALL);
     assert!(orders.met_places > 100, "{}", orders.met_places);
+}
+
+/// Otherwise the others' entries would go with it.
+#[test]
+fn an_entry_that_holds_nothing_stays_in_a_long_state_of_which_only_a_part_is_read() {
+    let server = Standalone::start();
+    let mut orders = Orders::beside_others(&server);
+    let from = From {
+        holder: orders.fleet.processes[0].0,
+        generation: GENERATION,
+        lease_ms: LEASE_MS,
+    };
+    let limit = orders.limit;
+    // Not every call names the right place.
+    for _ in 0..30 {
+        let wishes = [Verb::Acquire(1), Verb::Look, Verb::Release].map(|verb| verb.wish(limit));
+        orders.fleet.call(from, &wishes);
+    }
 }
