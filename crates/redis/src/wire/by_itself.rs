@@ -8,8 +8,8 @@ use smallvec::smallvec;
 use tollgate_core::{Algorithm, Charge, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Scope, Timestamp};
 use tollgate_testkit::Standalone;
 
-use super::numbers::Reader;
-use super::{Plan, Reply, Request, Work, replay};
+use super::numbers::{Reader, Words, put};
+use super::{Plan, Reply, Request, Work, replay, state};
 use crate::script::Script;
 
 const SECOND: u64 = 1_000_000;
@@ -823,6 +823,47 @@ fn what_is_no_state_comes_back_as_a_mark() {
                 assert_eq!(server.state(), value);
             }
         }
+    }
+}
+
+/// Neither to the script nor to this side.
+#[test]
+fn refills_that_would_come_later_than_exact_numbers_reach_are_no_state() {
+    let mut server = Server::start();
+    let offset = Duration::ZERO;
+    let period_us = 1 << 20;
+    let quota = Quota::new(1, Duration::from_micros(period_us));
+    let quota = quota.using(Algorithm::IntervalRefill { offset });
+    let window = server.now / period_us + 1;
+    for (ahead, count, is_one) in [
+        (0, 0, true),
+        (0, 1, true),
+        ((1 << 33) - 1, 1, true),
+        (1 << 33, 1, false),
+        (1, 0, false),
+    ] {
+        // given a state with so many whole refills to come, and a part of one
+        let mut value = Words::new();
+        value.push(254);
+        for number in [window, ahead, count] {
+            put(&mut value, number);
+        }
+        let mut set = redis::cmd("SET");
+        set.arg(KEY)
+            .arg(&value[..])
+            .exec(&mut server.redis)
+            .unwrap();
+
+        // when a charge asks for more than there ever is
+        let reply = server.send(&request(&quota, Mode::Enforce, &[2]));
+
+        // then an empty text stands for what is no state
+        let Value::BulkString(text) = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(text.ends_with(&[0, 0x91, 0xa0]), !is_one, "{ahead}");
+        let read = state::decode(&value, quota.unit());
+        assert_eq!(read.is_some(), is_one, "{ahead}");
     }
 }
 
