@@ -22,7 +22,7 @@ use http::{HeaderMap, Request, StatusCode};
 use tollgate::key::{Global, Header};
 use tollgate::{
     Ban, Block, Cause, CheckError, Event, Limiter, ManualClock, OnMissing, Policy, Quota,
-    RateLimitLayer, RateLimitStatus, Tiers, Verdict,
+    RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -71,8 +71,14 @@ impl Server {
     }
 
     async fn get(&self, account: &str, status: u16) -> Answer {
+        self.get_as("", account, status).await
+    }
+
+    /// A request of a class.
+    async fn get_as(&self, class: &str, account: &str, status: u16) -> Answer {
         let request = Request::get(format!("http://{}/{status}", self.served.0));
-        let request = request.header("account", account).body(Body::empty());
+        let request = request.header("account", account).header("x-class", class);
+        let request = request.body(Body::empty());
         let (parts, body) = self.served.request(request.unwrap()).await.into_parts();
         Answer {
             status: parts.status.as_u16(),
@@ -203,6 +209,41 @@ async fn a_ban_holds_in_every_tier_and_whatever_the_order_in_which_the_policy_wa
         server.statuses::<6>("gold").await;
         assert_eq!(server.get("gold", 200).await.is_ban(), is_banned);
     }
+}
+
+#[tokio::test]
+async fn a_denial_for_the_share_of_another_class_is_a_strike_and_a_ban_holds_for_every_class() {
+    // given four a day, of which two are kept
+    let policy = Policy::new("login", Quota::per_day(4))
+        .key(Header::new("account"))
+        .class_by(Header::new("x-class"))
+        .keep_for("critical", Share::percent(50));
+    let server = Server::start([policy.ban(BAN)]).await;
+    let statuses = async |class: &str, requests: usize| {
+        let mut statuses = Vec::new();
+        for _ in 0..requests {
+            statuses.push(server.get_as(class, "mallory", 200).await.status);
+        }
+        statuses
+    };
+
+    // when the others have spent their part, and come for what is kept
+    assert_eq!(statuses("normal", 4).await, [200, 200, 429, 429]);
+    let struck = server.get_as("normal", "mallory", 200).await;
+
+    // then that bans, and not their class alone; a class is no other caller
+    assert!(struck.is_ban(), "{}", struck.body);
+    let knock = server.get_as("critical", "mallory", 200).await;
+    assert_eq!((knock.status, knock.retry_after()), (429, Some(900)));
+    assert!(knock.is_ban(), "{}", knock.body);
+    assert_eq!(server.get_as("normal", "alice", 200).await.status, 200);
+
+    // and all that is kept is still there when the ban is over
+    server.clock.advance(15 * MINUTE);
+    assert_eq!(statuses("normal", 1).await, [429]);
+    assert_eq!(statuses("critical", 3).await, [200, 200, 429]);
+    // The denials of both classes are strikes.
+    assert!(server.get_as("normal", "mallory", 200).await.is_ban());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::TestCaseResult;
+use proptest::test_runner::{TestCaseError, TestCaseResult};
 use tollgate_core::{
     Ban, Charge, Decision, Key, Mode, Quota, Scope, State, Timestamp, Verdict, decide,
 };
@@ -51,8 +51,8 @@ fn terms() -> impl Strategy<Value = Terms> {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Pause(u64),
-    /// A request, which is denied if the quota has no room.
-    Ask(u64),
+    /// A request of a class that leaves so many units to others, which is denied if the quota has no room for both.
+    Ask(u64, u64),
     /// The application names a response as so many strikes.
     Strike(u64),
     /// An operator bans for so long.
@@ -65,7 +65,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0_u64..=12).prop_map(Event::Pause),
         1 => (0_u64..=120).prop_map(Event::Pause),
-        10 => (0_u64..=3).prop_map(Event::Ask),
+        8 => (0_u64..=3).prop_map(|cost| Event::Ask(cost, 0)),
+        4 => (0_u64..=3, 1_u64..=2).prop_map(|(cost, kept)| Event::Ask(cost, kept)),
         1 => (1_u64..=3).prop_map(Event::Strike),
         1 => (1_u64..=40).prop_map(Event::Impose),
         2 => (0_u64..=3).prop_map(Event::Probe),
@@ -130,7 +131,8 @@ impl Books {
     }
 }
 
-/// A policy of one quota and a ban, and a twin of the quota that hears of the admitted charges alone.
+/// A policy of one quota, whose requests may be of classes, and a ban, and a twin of the quota that hears of the admitted charges
+/// alone.
 #[derive(Clone)]
 struct Gate {
     quota: Quota,
@@ -206,7 +208,16 @@ fn run(quota: Quota, terms: Terms, mode: Mode, events: &[Event]) -> TestCaseResu
                 prop_assert_eq!(wait, banned);
                 prop_assert_eq!(gate.states[1].snapshot(), before);
             }
-            Event::Ask(cost) => ask(&mut gate, &mut books, &mut twin, &terms, cost)?,
+            Event::Ask(cost, kept) => {
+                let class = quota.try_keeping(kept).unwrap_or(quota);
+                (gate.quota, twin.quota) = (class, class);
+                let taken = ask(&mut gate, &mut books, &mut twin, &terms, cost)?;
+                (gate.quota, twin.quota) = (quota, quota);
+                // What is kept is left, whoever was banned meanwhile.
+                let state = gate.states[0].clone();
+                let left = Budget { quota, state }.peek(now).remaining();
+                prop_assert!(taken == 0 || left + class.capacity() >= quota.capacity());
+            }
         }
     }
     Ok(())
@@ -218,7 +229,7 @@ fn ask(
     twin: &mut Budget,
     terms: &Terms,
     cost: u64,
-) -> TestCaseResult {
+) -> Result<u64, TestCaseError> {
     let (now, mode) = (gate.now, gate.mode);
     let was_banned = books.banned_until(now).is_some();
     let decision = gate.call(cost, mode);
@@ -263,7 +274,7 @@ fn ask(
         late.now = now + wait;
         prop_assert!(late.call(cost, Mode::Enforce).is_admitted());
     }
-    Ok(())
+    Ok(charge.taken())
 }
 
 #[test]

@@ -294,10 +294,16 @@ fn budget_left_there(random: &mut Random, quota: &Quota) -> Option<Vec<u8>> {
     Some(state)
 }
 
-/// One request, one of either caller, many of one caller, or one of one and several of the other.
+/// One request, one of either caller, many of one caller, some of them of a class that leaves a unit to the others, or one of one
+/// and several of the other.
 fn asked(random: &mut Random, guarded: Guarded) -> Vec<Guarded> {
     let by = |caller| Guarded { caller, ..guarded };
-    match random.below(5) {
+    let of_class = Guarded {
+        quota: guarded.quota.keeping(1),
+        ..by(0)
+    };
+    match random.below(6) {
+        5 => vec![by(0), of_class, of_class, by(0), by(0)],
         0 | 1 => vec![by(random.index(2))],
         2 => vec![by(0), by(1)],
         3 => vec![by(0); random.of(&[2, 3, 40, 128])],

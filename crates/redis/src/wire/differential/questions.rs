@@ -133,13 +133,12 @@ fn families_with_bans() -> Vec<Vec<Quota>> {
             .into(),
     ];
     let log = Quota::new(2, us(500)).using(Algorithm::SlidingLog);
+    let two = Quota::new(10, us(1_000)).burst(2);
     vec![
-        vec![
-            Quota::new(10, us(1_000)).burst(2),
-            Quota::new(7, us(1_000)).burst(1),
-        ],
+        // Also of a class that leaves a unit to another.
+        vec![two, two.keeping(1), Quota::new(7, us(1_000)).burst(1)],
         bans.clone(),
-        vec![log],
+        vec![log, log.keeping(1)],
         bans[1..3].to_vec(),
     ]
 }
