@@ -336,6 +336,86 @@ mod tests {
         }
     }
 
+    /// The state as it is read back, once it was written down.
+    fn read_back(state: &State) -> State {
+        match state.snapshot() {
+            Snapshot::Ban {
+                since_us,
+                until_us,
+                level,
+                strikes_us,
+                kept_until_us,
+            } => State::restore(since_us, until_us, level, strikes_us, kept_until_us),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_state_that_was_written_down_is_read_back_as_it_was() {
+        let after = |act: fn(&mut State)| {
+            let mut state = State::default();
+            act(&mut state);
+            state
+        };
+        let states = [
+            after(|_| {}),
+            after(|state| RULE.strike_once(state, NOW)),
+            after(|state| {
+                RULE.strike_once(state, NOW - MINUTE);
+                RULE.strike_once(state, NOW);
+            }),
+            // Banned: for the first time, for the second, by hand, and for ever as long.
+            after(|state| {
+                banned_at(&RULE, state, NOW);
+            }),
+            after(|state| {
+                banned_at(&RULE, state, NOW - 20 * MINUTE);
+                banned_at(&RULE, state, NOW);
+            }),
+            after(|state| {
+                imposed(60).step(state, NOW, 1, true);
+            }),
+            after(|state| {
+                let longest = RULE.lasting;
+                banned_at(&Penalty { longest, ..RULE }, state, NOW);
+            }),
+        ];
+        for mut state in states {
+            let mut read = read_back(&state);
+            assert_eq!(read.snapshot(), state.snapshot());
+            assert_eq!(read.meaningless_at(), state.meaningless_at());
+            for minutes in [0, 9, 15, 40] {
+                let now = NOW + minutes * MINUTE;
+                let steps =
+                    [&mut read, &mut state].map(|state| RULE.step(state, now, minutes % 2, true).0);
+                assert_eq!(steps[0], steps[1], "{minutes} minutes later: {state:?}");
+                assert_eq!(read.snapshot(), state.snapshot());
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_that_says_anything_is_kept_for_as_long_as_it_says_and_an_empty_one_is_gone() {
+        for (since, until, level, strikes, kept_until, is_kept) in [
+            (0, 0, 0, vec![], 7, false),
+            (3, 0, 0, vec![], 7, false),
+            (0, 0, 0, vec![1], 7, true),
+            (0, 0, 1, vec![], 7, true),
+            (3, 4, 0, vec![], 7, true),
+        ] {
+            let state = State::restore(since, until, level, strikes.clone(), kept_until);
+            let expected = Snapshot::Ban {
+                since_us: if is_kept { since } else { 0 },
+                until_us: until,
+                level,
+                strikes_us: strikes,
+                kept_until_us: if is_kept { kept_until } else { 0 },
+            };
+            assert_eq!(state.snapshot(), expected);
+            assert_eq!(state.meaningless_at(), if is_kept { kept_until } else { 0 });
+        }
+    }
+
     #[test]
     fn an_operators_ban_forgives_no_doubling_and_takes_back_no_quiet_spell() {
         let after_two = || {

@@ -14,9 +14,12 @@ mod questions;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use redis::{Client, Connection, Value};
-use tollgate_core::{Decision, Snapshot, State, States, Timestamp, Unit, decide};
+use tollgate_core::{
+    Ban, Charge, Decision, Key, Mode, Quota, Snapshot, State, States, Timestamp, Unit, decide,
+};
 use tollgate_testkit::Standalone;
 
 use self::expiry::{ends_ms, stated_end_us};
@@ -308,6 +311,60 @@ fn bans_are_those_of_core() {
     let world = run(Calls::Bans, 8_000);
     println!("{} times somebody was banned", world.banned);
     assert!(world.banned > 500, "{}", world.banned);
+}
+
+/// Moments that random calls rarely meet: those at which a strike expires, a ban ends or a quiet spell is over, and a microsecond
+/// before and after each.
+#[test]
+fn bans_are_those_of_core_at_the_very_microsecond_at_which_something_ends() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, 1, Calls::Bans);
+    let start = world.questions.now;
+    let us = Duration::from_micros;
+    let ban = Ban::after(2, us(1_000)).lasting(us(2_000));
+    let ban = ban.doubling_to(us(8_000)).forgiven_after(us(3_000));
+    let by_hand = |length| Quota::from(ban.try_imposed(us(length)).unwrap());
+    let (ban, extending) = (Quota::from(ban), Quota::from(ban.extending()));
+    let mut callers = 0_u64;
+    for around in [0, 1, 2] {
+        // The time, the ban that is asked, and its strikes.
+        for calls in [
+            // A strike as the first one expires, and the one that bans then.
+            vec![(0, ban, 1), (999 + around, ban, 1), (1_500, ban, 1)],
+            // By hand until the end of a ban in force, which has begun before.
+            vec![(0, ban, 2), (1_500, by_hand(499 + around), 1)],
+            // A question, a strike and a knock as a ban ends.
+            vec![(0, ban, 2), (1_999 + around, ban, 0)],
+            vec![(0, ban, 2), (1_999 + around, ban, 2), (4_000, ban, 2)],
+            vec![(0, ban, 2), (1_999 + around, extending, 1)],
+            // The second ban when a quiet spell of the first is over, and the third.
+            vec![(0, ban, 2), (4_999 + around, ban, 2), (20_000, ban, 2)],
+            // By hand when that is over, and then by strikes.
+            vec![
+                (0, ban, 2),
+                (4_999 + around, by_hand(1), 1),
+                (5_100, ban, 2),
+            ],
+        ] {
+            callers += 1;
+            for (after, quota, cost) in calls {
+                world.questions.now = start + after;
+                let charge = Charge {
+                    scope: world.questions.scopes[1],
+                    quota: &quota,
+                    key: &Key::from(callers),
+                    cost,
+                    mode: Mode::Enforce,
+                };
+                world.play(&[Request {
+                    work: Work::decide(&[charge]),
+                    names: [name(charge.scope, charge.key)].into_iter().collect(),
+                    owed: None,
+                }]);
+            }
+        }
+    }
+    assert!(world.banned > 20, "{}", world.banned);
 }
 
 /// Those who wait, those who leave before their turn, and credits after it.
