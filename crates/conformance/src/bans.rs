@@ -1,9 +1,11 @@
 //! Bans. A backend that does not say that it [can](Capability::Bans) passes these tests unasked.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tollgate_core::{
-    Ban, Capability, Charge, Decision, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict,
+    Ban, BannedCaller, Capability, Charge, Decision, FailureKind, Key, Mode, Quota, Receipt, Scope,
+    Timestamp, Verdict,
 };
 
 use crate::{Subject, decide};
@@ -55,6 +57,18 @@ impl Gate {
             assert_eq!(self.admits(subject).await, is_admitted);
         }
         self.ask(subject, Mode::Enforce).await
+    }
+
+    /// Bans an identity by hand.
+    async fn impose(&self, subject: &dyn Subject, key: &Key, lasting: Duration) {
+        let terms = self.ban.ban().unwrap();
+        let imposed = Quota::from(terms.try_imposed(lasting).unwrap());
+        let charge = Charge {
+            cost: 1,
+            key,
+            ..self.charge(&imposed, Mode::Shadow)
+        };
+        decide(subject, &[charge]).await;
     }
 
     async fn banned(&self, subject: &dyn Subject) -> Option<Duration> {
@@ -170,13 +184,7 @@ pub async fn a_ban_is_imposed_at_once_and_ended_by_a_reset(subject: &dyn Subject
     }
     let gate = Gate::of("imposed");
     for (length, ends) in [(10, 10), (5, 10), (20, 20)] {
-        let terms = gate.ban.ban().unwrap();
-        let imposed = Quota::from(terms.try_imposed(length * SECOND).unwrap());
-        let charge = Charge {
-            cost: 1,
-            ..gate.charge(&imposed, Mode::Shadow)
-        };
-        decide(subject, &[charge]).await;
+        gate.impose(subject, &gate.key, length * SECOND).await;
         assert_eq!(gate.banned(subject).await, Some(ends * SECOND));
     }
     assert!(!gate.admits(subject).await);
@@ -201,4 +209,51 @@ pub async fn a_ban_on_trial_keeps_nobody_out(subject: &dyn Subject) {
     let [quota, ban] = [0, 1].map(|index| asked.verdicts()[index]);
     assert!(asked.is_admitted() && quota.is_allowed() && ban.is_denied());
     assert_eq!((quota.taken(), quota.remaining()), (0, 2));
+}
+
+/// The list of bans has every ban in force of its scope, to the microsecond, and nothing else. A backend that cannot list bans
+/// says so.
+pub async fn the_list_of_bans_has_those_in_force_and_no_others(subject: &dyn Subject) {
+    if !can_ban(subject) {
+        return;
+    }
+    let (gate, other) = (Gate::of("listed"), Gate::of("listed-other"));
+    let scope = Scope::of(&gate.policy, 0, &gate.ban);
+    match subject.backend().bans(scope).await {
+        Err(error) => return assert_eq!(error.kind(), FailureKind::InvalidCall),
+        Ok(list) => assert!(list.is_complete() && list.callers().is_empty(), "{list:?}"),
+    }
+    gate.collect_strikes(subject).await;
+    let address = Key::from(Ipv4Addr::new(192, 0, 2, 7));
+    let pair = Key::tuple([&address, &Key::from("a, b (c) %\u{e9}*?[")]);
+    let long = Key::from("x".repeat(1_000)).compact();
+    for (key, minutes) in [
+        (&pair, 20),
+        (&long, 30),
+        (&address, 5),
+        (&Key::from(7_u64), 40),
+    ] {
+        gate.impose(subject, key, minutes * MINUTE).await;
+    }
+    other.impose(subject, &other.key, 50 * MINUTE).await;
+    // A strike is no ban, and a ban that was taken back is none any more.
+    let strike = Charge {
+        cost: 1,
+        key: &Key::from("alice"),
+        ..gate.charge(&gate.ban, Mode::Enforce)
+    };
+    decide(subject, &[strike]).await;
+    let forgiven = Key::from(7_u64);
+    subject.backend().reset(scope, &forgiven).await.unwrap();
+    // The ban of the address ends now.
+    subject.advance(5 * MINUTE).await;
+
+    let list = subject.backend().bans(scope).await.unwrap();
+
+    assert!(list.is_complete());
+    let mut listed: Vec<_> = list.into_iter().collect();
+    listed.sort_by_key(BannedCaller::left);
+    let expected = [(10, gate.key.clone()), (15, pair), (25, long)];
+    let expected = expected.map(|(minutes, key)| BannedCaller::new(key, minutes * MINUTE));
+    assert_eq!(listed, expected);
 }

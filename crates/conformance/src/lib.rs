@@ -143,7 +143,8 @@ macro_rules! conformance {
                 a_strike_is_forgotten_after_its_time
                 a_debit_of_a_ban_is_a_strike
                 a_ban_is_imposed_at_once_and_ended_by_a_reset
-                a_ban_on_trial_keeps_nobody_out;
+                a_ban_on_trial_keeps_nobody_out
+                the_list_of_bans_has_those_in_force_and_no_others;
             shares: a_class_leaves_what_is_kept_and_the_important_may_use_it
                 whatever_is_credited_no_class_spends_what_is_kept_from_it;
             identities: odd_keys_have_budgets_of_their_own

@@ -14,8 +14,8 @@ use std::time::Duration;
 use common::{Clocked, Naive};
 use tollgate_conformance::Budget;
 use tollgate_core::{
-    Answer, Backend, Capabilities, Capability, Charge, Clock, Decision, Key, ManualClock, Mode,
-    Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
+    Answer, Backend, BanList, BannedCaller, Capabilities, Capability, Charge, Clock, Decision,
+    FailureKind, Key, ManualClock, Mode, Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
 };
 
 /// Counts the decisions of the inner backend, also those that come later.
@@ -60,6 +60,10 @@ impl<B: Backend> Backend for Counting<B> {
 
     fn assume(&self, charge: &Charge<'_>) -> bool {
         self.inner.assume(charge)
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        self.inner.bans(scope)
     }
 
     fn place(&self) -> Option<String> {
@@ -159,6 +163,10 @@ impl<B: Backend> Backend for Denials<B> {
 
     fn assume(&self, charge: &Charge<'_>) -> bool {
         self.inner.assume(charge)
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        self.inner.bans(scope)
     }
 
     fn place(&self) -> Option<String> {
@@ -316,6 +324,11 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
             self.0.reset(scope, key)
         }
 
+        fn bans(&self, scope: Scope) -> Answer<BanList> {
+            let policy = BannedCaller::new(Key::from(scope.policy()), Duration::from_secs(7));
+            Answer::now(Ok(BanList::new([policy], true)))
+        }
+
         fn capabilities(&self) -> Capabilities {
             Capabilities::none().with(Capability::Held)
         }
@@ -332,6 +345,14 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
     let missing: Vec<_> = shared.capabilities().missing(needed).collect();
 
     assert_eq!(missing, [Capability::Once]);
+    let scope = Scope::of("listed", 0, &Quota::per_second(1));
+    let list = shared.bans(scope).try_now().unwrap().unwrap();
+    assert_eq!(list.callers()[0].identity(), "=listed");
+    let cannot = Naive::new(ManualClock::new()).bans(scope).try_now();
+    assert_eq!(
+        cannot.unwrap().unwrap_err().kind(),
+        FailureKind::InvalidCall
+    );
     assert_eq!(
         Naive::new(ManualClock::new()).capabilities(),
         Capabilities::none()

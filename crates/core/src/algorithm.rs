@@ -213,6 +213,15 @@ impl State {
         })
     }
 
+    /// The time for which an identity with this state is still banned at `now`; `None` if it is not.
+    #[must_use]
+    pub fn banned_for(&self, now: Timestamp) -> Option<Duration> {
+        match &self.0 {
+            Repr::Ban(state) => state.banned_for(now.as_micros()),
+            _ => None,
+        }
+    }
+
     /// The state as plain numbers.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

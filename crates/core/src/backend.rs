@@ -6,7 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, Verdict};
+use crate::{
+    BackendError, BanList, Capabilities, Charge, Decision, FailureKind, Key, Receipt, Scope,
+    Verdict,
+};
 
 /// Takes charges, gives decisions.
 ///
@@ -27,13 +30,13 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 /// # Wrappers
 ///
 /// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
-/// does not ask for [`assume`](Self::assume), [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have
-/// defaults: forward these as well. [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and
-/// [`Verdict::allowed`] stand for charges that it was not asked about.
+/// does not ask for [`assume`](Self::assume), [`bans`](Self::bans), [`place`](Self::place) and
+/// [`capabilities`](Self::capabilities), because they have defaults: forward these as well. [`Answer::map`] looks at the answer
+/// of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand for charges that it was not asked about.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tollgate::{Answer, Backend, Capabilities, Charge, Decision, Key, Receipt, Scope};
+/// use tollgate::{Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Receipt, Scope};
 ///
 /// /// Counts the calls to the backend inside.
 /// #[derive(Debug)]
@@ -62,6 +65,10 @@ use crate::{BackendError, Capabilities, Charge, Decision, Key, Receipt, Scope, V
 ///
 ///     fn assume(&self, charge: &Charge<'_>) -> bool {
 ///         self.inner.assume(charge)
+///     }
+///
+///     fn bans(&self, scope: Scope) -> Answer<BanList> {
+///         self.inner.bans(scope)
 ///     }
 ///
 ///     fn place(&self) -> Option<String> {
@@ -93,6 +100,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// back. False, the default, means that such requests are not counted.
     fn assume(&self, _charge: &Charge<'_>) -> bool {
         false
+    }
+
+    /// Lists the identities that are banned in a scope of [`Unit::Ban`](crate::Unit::Ban), for operators: bans in force, and no
+    /// mere strikes. The list is bounded, and so is the work that a call of it makes: see [`BanList`]. The default fails with
+    /// [`FailureKind::InvalidCall`].
+    fn bans(&self, _scope: Scope) -> Answer<BanList> {
+        let detail = "this backend cannot list bans";
+        Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)))
     }
 
     /// The place of the states, for logs: `10.0.0.7:6379, database 3`, without any secret. `None`, the default, means in this
@@ -153,6 +168,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn assume(&self, charge: &Charge<'_>) -> bool {
         (**self).assume(charge)
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        (**self).bans(scope)
     }
 
     fn place(&self) -> Option<String> {

@@ -1,5 +1,6 @@
 //! The identity that owns a budget, as a short, canonical string of bytes.
 
+mod readable;
 mod repr;
 
 use std::fmt;

@@ -49,6 +49,7 @@
 mod algorithm;
 mod backend;
 mod ban;
+mod ban_list;
 mod bounds;
 mod capability;
 mod charge;
@@ -70,6 +71,7 @@ pub use algorithm::{
 };
 pub use backend::{Answer, Backend, ImmediateBackend};
 pub use ban::Ban;
+pub use ban_list::{BanList, BannedCaller};
 pub use bounds::{
     MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_STRIKES, MAX_WAIT,
     MAX_WAIT_INTERVALS,

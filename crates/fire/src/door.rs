@@ -18,7 +18,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::{CheckOutcome, ConfigError, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
-use tollgate_core::{Answer, Backend, Capabilities, Charge, Decision, Key, Receipt, Scope};
+use tollgate_core::{
+    Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Receipt, Scope,
+};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
@@ -319,6 +321,10 @@ impl Backend for ObservedBackend {
 
     fn assume(&self, charge: &Charge<'_>) -> bool {
         self.0.assume(charge)
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        self.0.bans(scope)
     }
 
     fn capabilities(&self) -> Capabilities {

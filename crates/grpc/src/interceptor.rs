@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate_core::{
-    Answer, Backend, Capabilities, Charge, Decision, ImmediateBackend, Key, Receipt, Scope,
+    Answer, Backend, BanList, Capabilities, Charge, Decision, ImmediateBackend, Key, Receipt, Scope,
 };
 use tollgate_http::{GrpcAnswers, RateLimitLayer};
 use tollgate_limiter::transport::{Admission, PolicySet};
@@ -173,6 +173,10 @@ impl<B: ImmediateBackend> Backend for ImmediateAdapter<B> {
 
     fn assume(&self, charge: &Charge<'_>) -> bool {
         self.0.assume(charge)
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        self.0.bans(scope)
     }
 
     fn place(&self) -> Option<String> {

@@ -56,6 +56,11 @@ impl Arena {
         number.map_or(0, |number| u32::from_le_bytes(*number))
     }
 
+    /// The key of `len` bytes at `position`.
+    pub(crate) fn key(&self, position: Position, len: usize) -> &[u8] {
+        &self.bytes(position, NUMBER + len)[NUMBER..]
+    }
+
     /// Keeps a copy of `key`, at most `Key::MAX_LEN`, behind the number of its scope. Returns its position.
     pub(crate) fn insert(&mut self, scope: u32, key: &[u8]) -> Position {
         let units = units(key.len());
@@ -70,8 +75,7 @@ impl Arena {
 
     /// Keeps a copy of a key of `len` bytes that another arena has at `position`.
     pub(crate) fn insert_from(&mut self, other: &Self, position: Position, len: usize) -> Position {
-        let bytes = &other.bytes(position, NUMBER + len)[NUMBER..];
-        self.insert(other.scope(position), bytes)
+        self.insert(other.scope(position), other.key(position, len))
     }
 
     pub(crate) fn remove(&mut self, position: Position, len: usize) {

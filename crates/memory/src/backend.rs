@@ -3,8 +3,8 @@
 use std::fmt;
 
 use tollgate_core::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decision, FailureKind,
-    ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, decide_one,
+    Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Clock, Decision,
+    FailureKind, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, decide_one,
     decide_quickly,
 };
 
@@ -165,6 +165,17 @@ impl Backend for MemoryBackend {
             shard.remove(&self.hashing, slot);
         }
         Answer::now(Ok(()))
+    }
+
+    /// Looks at one shard after the other, and holds each lock for one of them.
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        let now = self.clock.now();
+        let mut callers = Vec::new();
+        for shard in self.shards.iter() {
+            // One more than a list has, so that it is known to be incomplete.
+            shard.list_bans(scope, now, BanList::MOST + 1, &mut callers);
+        }
+        Answer::now(Ok(BanList::new(callers, true)))
     }
 
     fn capabilities(&self) -> Capabilities {

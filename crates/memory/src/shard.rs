@@ -4,7 +4,8 @@ use std::slice;
 use std::time::Duration;
 
 use tollgate_core::{
-    BackendError, Charge, Clock, Decision, FailureKind, Scope, State, Timestamp, decide,
+    BackendError, BannedCaller, Charge, Clock, Decision, FailureKind, Key, Scope, State, Timestamp,
+    decide,
 };
 
 use crate::arena::Arena;
@@ -275,6 +276,45 @@ impl Shard {
         }
     }
 
+    /// Adds the identities that are banned in a scope, until there are `most` of them.
+    pub(crate) fn list_bans(
+        &self,
+        scope: Scope,
+        now: Timestamp,
+        most: usize,
+        callers: &mut Vec<BannedCaller>,
+    ) {
+        for entry in self.table.iter() {
+            let key = entry.key;
+            let Some(left) = entry.state.banned_for(now) else {
+                continue;
+            };
+            if self.scope(key) != scope.number() {
+                continue;
+            }
+            if callers.len() == most {
+                return;
+            }
+            let short = key.short_bytes();
+            let bytes = if key.is_long() {
+                self.arena.key(key.position(), key.len())
+            } else {
+                short.get(..key.len()).unwrap_or_default()
+            };
+            let key = Key::from_canonical(bytes);
+            callers.extend(key.map(|key| BannedCaller::new(key, left)));
+        }
+    }
+
+    /// The number of a key's scope.
+    fn scope(&self, key: StoredKey) -> u32 {
+        if key.is_long() {
+            self.arena.scope(key.position())
+        } else {
+            key.short_scope()
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.table.len() >= self.most_keys
     }
@@ -286,14 +326,10 @@ impl Shard {
         if key.is_vacant() {
             return None;
         }
-        let scope = if key.is_long() {
-            self.arena.scope(key.position())
-        } else {
-            key.short_scope()
-        };
+        let scope = Scope::numbered(self.scope(key))?;
         Some(EntryValue {
             seen_again: key.is_seen_again(),
-            until: entry.state.meaningless_at(Scope::numbered(scope)?.unit()),
+            until: entry.state.meaningless_at(scope.unit()),
         })
     }
 

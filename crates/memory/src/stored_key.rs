@@ -104,6 +104,11 @@ impl StoredKey {
         (self.0 & POSITION) as u32
     }
 
+    /// The bytes of a short key, and zeros behind them.
+    pub(crate) const fn short_bytes(self) -> [u8; 8] {
+        (self.0 & CONTENT).to_le_bytes()
+    }
+
     /// The number of the scope of a short key.
     pub(crate) const fn short_scope(self) -> u32 {
         (self.0 >> SCOPE_AT) as u32 & (Self::SCOPES - 1)

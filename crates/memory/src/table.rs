@@ -61,6 +61,11 @@ impl Table {
     }
 
     /// All entries, without vacancies.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.key.is_vacant())
+    }
+
+    /// All entries, without vacancies, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries
             .iter_mut()

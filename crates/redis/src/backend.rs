@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Decision, FailureKind, Key,
-    MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
+    Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Decision,
+    FailureKind, Key, MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
 };
 
+use crate::bans;
 use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
@@ -224,6 +225,10 @@ impl Backend for RedisBackend {
             self.fleet.holder().assumes(name, charge.cost);
         }
         is_held
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        bans::list(&self.fleet, &self.names, scope)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -120,6 +120,12 @@ impl Cluster {
         slots.nodes().cloned().collect()
     }
 
+    /// All nodes, and true if each slot is one's.
+    pub(crate) fn masters(&self) -> (Vec<Arc<Dispatch>>, bool) {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        (slots.nodes().cloned().collect(), slots.are_covered())
+    }
+
     /// Sends a job to the node that has its slot. The caller waits elsewhere.
     pub(crate) fn push(&self, job: Job) {
         if let Some(inline) = self.hand(job) {

@@ -5,7 +5,7 @@
 //! gather, and leave together when one is free again. The distance of the server decides how many calls keep a connection busy.
 //! Nothing waits for a timer, except that one rings when the deadline of waiting requests comes.
 
-mod batch;
+pub(crate) mod batch;
 mod lane;
 pub(crate) mod pace;
 mod reconnect;
@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use tollgate_core::FailureKind;
+use tollgate_core::{BackendError, FailureKind};
 
 use crate::connection::Connection;
 use crate::holder::Holder;
@@ -229,6 +229,11 @@ impl Dispatch {
     /// Any connection that answers, for a question beside the decisions.
     pub(crate) fn connection(&self) -> Option<Connection> {
         self.state().connection()
+    }
+
+    /// The error of a question for which there is no connection.
+    pub(crate) fn no_answer(&self) -> BackendError {
+        self.state().error()
     }
 
     /// Says whether an answer is likely enough to wait for.

@@ -51,6 +51,14 @@ impl Fleet {
         }
     }
 
+    /// The servers that decide, and true if these have the states of all identities.
+    pub(crate) fn masters(&self) -> (Vec<Arc<Dispatch>>, bool) {
+        match self {
+            Self::One(dispatch) => (vec![Arc::clone(dispatch)], true),
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
     /// Runs a task in the background. It does not keep the backend from ending.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match self {

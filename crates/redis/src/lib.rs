@@ -44,6 +44,8 @@
 //! ACL SETUSER gate on >password -@all resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name
 //! ```
 //!
+//! To list bans takes `+scan` beside these.
+//!
 //! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and an evicted budget starts full again:
 //! give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to decide, and the
 //! failure rule acts. A GCRA state with a name of 31 bytes takes about 105 to 180 bytes.
@@ -82,6 +84,7 @@
 //! clock differs from the old one's, budgets see that as time that has passed, or has stood still.
 
 mod backend;
+mod bans;
 mod cluster;
 mod config;
 mod connection;

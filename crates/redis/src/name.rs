@@ -50,6 +50,30 @@ impl Names {
         name
     }
 
+    /// The pattern of all names of a scope. Of its bytes `*` alone has a meaning to `SCAN`.
+    pub(crate) fn pattern(&self, scope: Scope) -> Name {
+        let mut pattern = self.prefix.clone().into_bytes();
+        pattern.push(b':');
+        if self.partitions.is_some() {
+            pattern.extend_from_slice(b"{*}:");
+        }
+        write_head(&mut pattern, scope.policy(), scope.slot(), scope.unit());
+        pattern.push(b'*');
+        pattern
+    }
+
+    /// Reads the name of a state of a scope; `None` if this backend writes no such name.
+    pub(crate) fn read(&self, scope: Scope, name: &[u8]) -> Option<StateName> {
+        let read = StateName::read(name)?;
+        let partition = |partitions| slot::crc16(read.identity().as_bytes()) % partitions;
+        let is_ours = read.key().is_none() == self.secret.is_some()
+            && read.prefix() == self.prefix
+            && read.partition() == self.partitions.map(partition)
+            && (read.policy(), read.slot(), read.unit())
+                == (scope.policy(), scope.slot(), scope.unit());
+        is_ours.then_some(read)
+    }
+
     /// Writes the name in the place of another one.
     pub(crate) fn write(&self, name: &mut Name, scope: Scope, key: &Key) {
         let parts = [

@@ -40,6 +40,11 @@ impl Slots {
         self.nodes.values()
     }
 
+    /// Says whether each slot has an owner.
+    pub(crate) fn are_covered(&self) -> bool {
+        self.owners.len() == usize::from(SLOTS) && self.owners.iter().all(Option::is_some)
+    }
+
     /// The node at this address, made if it is new.
     pub(crate) fn node(
         &mut self,

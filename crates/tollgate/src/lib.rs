@@ -179,11 +179,11 @@
 )]
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Ban, Capabilities, Capability, Charge, Clock,
-    Concurrent, DEBT_CEILING, Decision, FailureKind, ImmediateBackend, Key, KeyKind, MAX_BUCKETS,
-    MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD, MAX_STRIKES,
-    MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode, Outcome, ParseQuotaError, Quota, QuotaError,
-    Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict,
+    Algorithm, Answer, Backend, BackendError, Ban, BanList, BannedCaller, Capabilities, Capability,
+    Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind, ImmediateBackend, Key, KeyKind,
+    MAX_BUCKETS, MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD,
+    MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode, Outcome, ParseQuotaError, Quota,
+    QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{

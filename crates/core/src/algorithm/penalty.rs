@@ -9,6 +9,8 @@
 
 mod span;
 
+use std::time::Duration;
+
 pub(crate) use self::span::Span;
 
 use super::{Budget, Decider, Passage, Point, Snapshot};
@@ -207,6 +209,13 @@ impl Record {
 }
 
 impl State {
+    /// The time for which the next question would be told to wait.
+    pub(super) fn banned_for(&self, now: u64) -> Option<Duration> {
+        let record = self.0.as_deref().filter(|record| now < record.until)?;
+        // A clock that stepped back to before the ban starts it anew.
+        Some(Duration::from_micros(record.until - record.since.max(now)))
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
         let record = self.0.as_deref();
         let of = |read: fn(&Record) -> u64| record.map_or(0, read);

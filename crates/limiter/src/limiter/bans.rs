@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Backend, Ban, Charge, Decision, Mode, Receipt, Scope, Timestamp, Verdict};
+use tollgate_core::{
+    Backend, Ban, BanList, Charge, Decision, Mode, Receipt, Scope, Timestamp, Verdict,
+};
 
 use super::plan::Entries;
 use super::{CheckError, Limiter};
 use crate::policy::Label;
-use crate::{Key, Quota};
+use crate::{Key, Policy, Quota};
 
 /// Bans by an operator, for every process that shares the backend.
 impl Limiter {
@@ -98,14 +100,57 @@ impl Limiter {
         Ok(verdict.and_then(Verdict::retry_after))
     }
 
+    /// The callers that are banned under a policy, whatever banned them, and the rest of each ban; of a policy on trial those
+    /// that it would keep out. Callers who have strikes, or bans behind them, are not among them. This charges nothing and is no
+    /// knock.
+    ///
+    /// It is for operators, and not for every request: the backend looks at all of its states. A [list](BanList) has at most
+    /// 10,000 callers. In Redis it is made by `SCAN` on each master, 500 names at a time and at most a million on each node,
+    /// outside of scripts; the user needs `+scan` for that. A list that ended before it had seen all names is not
+    /// [complete](BanList::is_complete), nor is one that met a state on its way to another node, or one that it cannot read.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ban = Ban::after(5, Duration::from_secs(600));
+    /// let limiter = Limiter::from(Policy::new("login", Quota::per_minute(10)).ban(ban));
+    /// limiter.ban("login", "mallory", Duration::from_secs(3600)).await?;
+    ///
+    /// let list = limiter.bans("login").await?;
+    /// for caller in &list {
+    ///     println!("{} for {:?} more", caller.identity(), caller.left());
+    /// }
+    /// if !list.is_complete() {
+    ///     println!("and others");
+    /// }
+    /// # assert_eq!(list.callers()[0].identity(), "=mallory");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of that name, if it has no ban, if the backend fails, a single node of a cluster included, or if it
+    /// is one that cannot list bans.
+    pub async fn bans(&self, policy: &str) -> Result<BanList, CheckError> {
+        let policy = self.named(policy)?;
+        let (scope, _) = ban_of(&policy)?;
+        let list = self.0.backend.bans(scope);
+        list.await.map_err(CheckError::Unavailable)
+    }
+
     fn ban_of(&self, policy: &str, key: &Key) -> Result<(Scope, Ban), CheckError> {
-        let name = || policy.into();
-        let policy = self.policy(policy);
-        let policy = policy.ok_or_else(|| CheckError::UnknownPolicy { policy: name() })?;
+        let policy = self.named(policy)?;
         self.fits(&policy, key)?;
-        let ban = policy.ban_limit();
-        let ban = ban.and_then(|limit| Some((limit.scope, limit.quota.ban()?)));
-        ban.ok_or_else(|| CheckError::NeverBans { policy: name() })
+        ban_of(&policy)
+    }
+
+    fn named(&self, policy: &str) -> Result<Arc<Policy>, CheckError> {
+        let unknown = || CheckError::UnknownPolicy {
+            policy: policy.into(),
+        };
+        self.policy(policy).ok_or_else(unknown)
     }
 
     /// Adds strikes under a ban, or asks it. No other budget has a say in it.
@@ -174,4 +219,12 @@ impl Limiter {
             }
         }
     }
+}
+
+fn ban_of(policy: &Policy) -> Result<(Scope, Ban), CheckError> {
+    let ban = policy.ban_limit();
+    let ban = ban.and_then(|limit| Some((limit.scope, limit.quota.ban()?)));
+    ban.ok_or_else(|| CheckError::NeverBans {
+        policy: policy.name().into(),
+    })
 }

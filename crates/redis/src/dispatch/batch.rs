@@ -154,7 +154,7 @@ fn command(script: &Script, call: &Call<'_>) -> Cmd {
 
 /// Calls the script. If the server does not have it, which proves that it did not run, loads it and calls it in one go, so that
 /// a flushed script costs one round trip. No other call is ever sent twice.
-async fn ask(
+pub(crate) async fn ask(
     connection: &mut Connection,
     script: &Script,
     command: &Cmd,

@@ -19,3 +19,4 @@ mod differential;
 pub(crate) use self::plan::{Call, MAX_KEYS, Plan};
 pub(crate) use self::reply::{Outcome, Reply, held_by_caller, replay};
 pub(crate) use self::request::{OwnedCharge, Request, Work};
+pub(crate) use self::state::decode as read_state;

@@ -37,6 +37,11 @@ impl Reply {
         }
     }
 
+    /// The time, in the reply to a request for nothing.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.read(0).map(|reply| reply.now)
+    }
+
     fn read(&self, keys: usize) -> Option<DecodedReply<'_>> {
         match self {
             Self::Text(text) => DecodedReply::of(text, keys),

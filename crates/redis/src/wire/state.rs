@@ -115,7 +115,7 @@ impl HeldDigest {
 
 /// Reads a state; `None` if it is not one of ours. Refuses the values that the script refuses, and no others: a state that only
 /// this side accepts would give a decision that the script did not take.
-pub(super) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
+pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
     let mut reader = Reader(bytes);
     let tag = reader.byte()?;
     let snapshot = match unit {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Quota, Scope};
+use tollgate_core::{Algorithm, BannedCaller, Quota, Scope};
 
 use super::*;
 use crate::name::Names;
@@ -88,9 +88,15 @@ proptest! {
     ) {
         let mut names = Names::new("tollgate".to_owned());
         names.partitions = partitions;
-        let name = names.of(Scope::of(&policy, slot, &quota), &key);
+        let scope = Scope::of(&policy, slot, &quota);
+        let name = names.of(scope, &key);
 
         let read = StateName::read(&name).unwrap();
+
+        prop_assert_eq!(names.read(scope, &name), Some(read.clone()));
+        // A list of bans tells an identity in these words.
+        let listed = BannedCaller::new(key.clone(), Duration::ZERO);
+        prop_assert_eq!(read.identity(), listed.identity());
 
         prop_assert_eq!(read.policy(), policy);
         prop_assert_eq!((read.prefix(), read.slot()), ("tollgate", slot));

@@ -1,0 +1,123 @@
+//! The list of bans, for operators.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::at_a_standstill;
+use tollgate::key::Header;
+use tollgate::{
+    Answer, Backend, Ban, BannedCaller, Capabilities, Charge, CheckError, Decision, Key, Limiter,
+    MemoryBackend, Policy, Quota, Receipt, Scope,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Three strikes within ten minutes ban for a quarter of an hour.
+const BAN: Ban = Ban::after(3, Duration::from_secs(600)).lasting(Duration::from_secs(900));
+
+/// Two a minute for each account.
+fn login() -> Policy {
+    Policy::new("login", Quota::per_minute(2)).key(Header::new("account"))
+}
+
+#[tokio::test]
+async fn operators_list_the_banned_callers_and_the_rest_of_each_ban() {
+    // given callers who are banned, one who has strikes, one whose ban is over, and a policy on trial
+    let trial = Policy::new("trial", Quota::per_minute(2)).key(Header::new("account"));
+    let (backend, clock) = at_a_standstill();
+    let policies = [login().ban(BAN), trial.ban(BAN).shadow()];
+    let limiter = Limiter::builder().policies(policies).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let ask = async |policy: &str, account: &str, times: usize| {
+        for _ in 0..times {
+            limiter.check(policy, account).await.unwrap();
+        }
+    };
+    let long = "x".repeat(1_000);
+    limiter.ban("login", "early", 10 * MINUTE).await.unwrap();
+    clock.advance(10 * MINUTE);
+    ask("login", "mallory", 5).await;
+    ask("trial", "mallory", 5).await;
+    ask("login", "struck", 3).await;
+    limiter.ban("login", long.as_str(), MINUTE).await.unwrap();
+
+    // when
+    let list = limiter.bans("login").await.unwrap();
+
+    // then
+    assert!(list.is_complete());
+    let mut listed: Vec<_> = list.into_iter().collect();
+    listed.sort_by_key(BannedCaller::left);
+    let [lengthy, mallory] = &listed[..] else {
+        panic!("{listed:?}")
+    };
+    assert_eq!(mallory.identity(), "=mallory");
+    assert_eq!((lengthy.left(), mallory.left()), (MINUTE, 15 * MINUTE));
+    assert_eq!(
+        (lengthy.identity().len(), &lengthy.identity()[..1]),
+        (65, "d")
+    );
+    let on_trial = limiter.bans("trial").await.unwrap();
+    assert_eq!(on_trial.callers().len(), 1);
+    assert_eq!(on_trial.callers()[0].identity(), "=mallory");
+
+    // and each can be let in again by its key
+    for caller in listed {
+        let key = caller.key().unwrap().clone();
+        limiter.unban("login", key).await.unwrap();
+    }
+    assert!(limiter.bans("login").await.unwrap().callers().is_empty());
+    let unknown = limiter.bans("nothing").await.unwrap_err();
+    assert!(matches!(unknown, CheckError::UnknownPolicy { .. }));
+}
+
+#[tokio::test]
+async fn a_backend_that_cannot_list_bans_says_so() {
+    let without_bans = Limiter::from(login());
+    let error = without_bans.bans("login").await.unwrap_err();
+    assert!(matches!(error, CheckError::NeverBans { .. }), "{error}");
+
+    let backend = Immemorial(MemoryBackend::new());
+    let limiter = Limiter::builder().policy(login().ban(BAN)).backend(backend);
+    let error = limiter.build().unwrap().bans("login").await.unwrap_err();
+    let CheckError::Unavailable(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        error.to_string(),
+        "invalid call: this backend cannot list bans"
+    );
+}
+
+/// A backend that bans, and lists no bans.
+#[derive(Debug)]
+struct Immemorial(MemoryBackend);
+
+impl Backend for Immemorial {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        self.0.decide(charges)
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+}
