@@ -9,6 +9,7 @@
 mod common;
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Body, Strict, Waiting, at_a_standstill, from, header};
@@ -17,8 +18,8 @@ use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Either, Empty, Full};
 use tollgate::key::{self, Header, KeyList};
 use tollgate::{
-    AnswerBody, Block, FailureKind, HeaderForm, Limiter, OnFailure, OnMissing, PlainText, Policy,
-    Quota, RateLimitLayer, RefusalReason, Respond, ResponseBody, SeeOther,
+    AnswerBody, Ban, Block, FailureKind, HeaderForm, Limiter, OnFailure, OnMissing, PlainText,
+    Policy, Quota, RateLimitLayer, RefusalReason, Respond, ResponseBody, SeeOther,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -116,6 +117,30 @@ async fn plain_text_is_a_sentence_for_each_reason() {
     ] {
         let layer = standing(Policy::new("api", quota)).respond(PlainText);
         assert_eq!(refused(&layer).await.body(), expected);
+    }
+
+    // Of the banned: the second denial bans.
+    let ban = Ban::after(2, Duration::from_secs(600)).lasting(Duration::from_secs(900));
+    for (how, status, expected, wait) in [
+        (
+            Block::TooManyRequests,
+            429,
+            "The caller is banned: try again in 900 s.\n",
+            "900",
+        ),
+        (Block::Forbidden, 403, "The caller is banned.\n", ""),
+    ] {
+        let policy = Policy::new("api", Quota::per_minute(1)).ban(ban);
+        let layer = standing(policy.answer_banned(how)).respond(PlainText);
+        refused(&layer).await;
+        for _knock in 0..2 {
+            let banned = send(&layer).await;
+            assert_eq!(
+                (banned.status().as_u16(), &**banned.body()),
+                (status, expected)
+            );
+            assert_eq!(header(&banned, "retry-after"), wait);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response};
 use tollgate::key::Global;
 use tollgate::{
-    HeaderForm, Limiter, PlainText, Policy, Quota, RateLimitHeaders, RateLimitLayer, Share,
+    Ban, HeaderForm, Limiter, PlainText, Policy, Quota, RateLimitHeaders, RateLimitLayer, Share,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -65,6 +65,41 @@ async fn callers_are_told_to_wait_for_different_times_and_none_too_short() {
             1,
         ),
         (one_a_minute().jitter(Duration::ZERO), 60..=60, 1),
+    ];
+    for (layer, expected, different) in cases {
+        let answers = told(layer.layer(Strict::default())).await;
+
+        let times: BTreeSet<u64> = answers.iter().map(seconds).collect();
+
+        assert!(
+            times.iter().all(|time| expected.contains(time)),
+            "{times:?}"
+        );
+        assert!(times.len() >= different, "{times:?}");
+    }
+}
+
+#[tokio::test]
+async fn banned_callers_are_told_to_wait_for_different_times_and_none_too_short() {
+    // given a caller whose first denial bans for a quarter of an hour
+    let banning = |ban: Ban| {
+        let policy = Policy::new("one", Quota::per_minute(1))
+            .key(Global)
+            .ban(ban);
+        let limiter = Limiter::builder().policy(policy);
+        let limiter = limiter.backend(at_a_standstill().0).build();
+        RateLimitLayer::new(limiter.unwrap())
+    };
+    let ban = Ban::after(1, Duration::from_secs(60)).lasting(Duration::from_secs(900));
+    let cases = [
+        (banning(ban).jitter(Duration::from_secs(10)), 900..=910, 5),
+        (banning(ban).jitter(Share::one_in(2)), 900..=1_350, 10),
+        (
+            banning(ban.extending()).jitter(Duration::from_secs(10)),
+            900..=910,
+            5,
+        ),
+        (banning(ban), 900..=900, 1),
     ];
     for (layer, expected, different) in cases {
         let answers = told(layer.layer(Strict::default())).await;

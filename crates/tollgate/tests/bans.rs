@@ -19,6 +19,8 @@ use common::at_a_standstill;
 use common::quotas_only::QuotasOnly;
 use common::served::Served;
 use http::{HeaderMap, Request, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tollgate::key::{Global, Header};
 use tollgate::{
     Ban, Block, Cause, CheckError, Event, Limiter, ManualClock, OnMissing, Policy, Quota,
@@ -183,6 +185,62 @@ async fn responses_may_be_strikes() {
     // The response that is free is, all the same.
     let probe = server.limiter.check("login", "mallory").probe().await;
     assert_eq!(probe.unwrap().verdicts()[0].remaining(), 96);
+}
+
+#[tokio::test]
+async fn of_responses_that_are_strikes_only_those_in_flight_come_before_the_ban() {
+    // given five requests in flight, more than the three strikes that ban
+    let policy = Policy::new("login", Quota::per_minute(100)).key(Header::new("account"));
+    let policy = policy
+        .strike_if(|response| response.status() == 401)
+        .ban(BAN);
+    let (backend, clock) = at_a_standstill();
+    let limiter = Limiter::builder().policy(policy).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let handled = Arc::new(AtomicUsize::new(0));
+    let (opened, seen) = (Arc::clone(&gate), Arc::clone(&handled));
+    let failed_login = async move || {
+        seen.fetch_add(1, Ordering::SeqCst);
+        opened.acquire().await.unwrap().forget();
+        StatusCode::UNAUTHORIZED
+    };
+    let app = Router::new().route("/", get(failed_login));
+    let app = app.layer(RateLimitLayer::new(&limiter));
+    let ask = || {
+        let request = Request::get("/").header("account", "mallory");
+        let request = request.body(Body::empty()).unwrap();
+        tower::ServiceExt::oneshot(app.clone(), request)
+    };
+    let mut in_flight: JoinSet<_> = (0..5).map(|_| ask()).collect();
+    while handled.load(Ordering::SeqCst) < 5 {
+        tokio::task::yield_now().await;
+    }
+
+    // when they are answered, one after the other
+    for strikes in 0..5 {
+        let banned = limiter.banned("login", "mallory").await.unwrap();
+        assert_eq!(banned, (strikes >= 3).then_some(15 * MINUTE), "{strikes}");
+        gate.add_permits(1);
+        let answered = in_flight.join_next().await.unwrap().unwrap();
+        assert_eq!(answered.unwrap().status(), StatusCode::UNAUTHORIZED);
+    }
+
+    // then no other passes until the end of the ban, which no later strike moved
+    gate.add_permits(10);
+    for wait in [15 * MINUTE - Duration::from_micros(1), Duration::ZERO] {
+        let knock = ask().await.unwrap();
+        assert_eq!(knock.status(), StatusCode::TOO_MANY_REQUESTS);
+        clock.advance(wait);
+    }
+    assert_eq!(handled.load(Ordering::SeqCst), 5);
+    clock.advance(Duration::from_micros(1));
+    let again = ask().await.unwrap();
+    assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
+    // The strikes of those in flight behind the third were none.
+    assert_eq!(limiter.banned("login", "mallory").await.unwrap(), None);
+    let probe = limiter.check("login", "mallory").probe().await.unwrap();
+    assert_eq!(probe.verdicts()[1].remaining(), 2);
 }
 
 #[tokio::test]

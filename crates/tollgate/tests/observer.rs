@@ -10,6 +10,7 @@
 mod common;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -17,9 +18,9 @@ use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Method, Request, StatusCode};
 use tollgate::key::{Global, Header};
 use tollgate::{
-    Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, ManualClock, MemoryBackend,
-    MethodRouterExt, OnFailure, OnMissing, Policy, Quota, Quotas, RateLimitLayer, Share, Tiers,
-    Verdict,
+    Ban, Block, Cause, Event, FailureKind, Key, Limiter, LimiterBuilder, ManualClock,
+    MemoryBackend, MethodRouterExt, OnFailure, OnMissing, Policy, Quota, Quotas, RateLimitLayer,
+    Share, Tiers, Verdict,
 };
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
@@ -52,6 +53,47 @@ fn heard(name: &str, cause: Cause, denied: Option<bool>) -> Heard {
 async fn send(limiter: &Limiter, request: Request<Body>) -> StatusCode {
     let service = RateLimitLayer::new(limiter).layer(Strict::default());
     service.oneshot(request).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn orders_of_operators_are_no_decisions_and_what_they_refuse_is_heard_of() {
+    // given a policy under which responses are strikes
+    let ear = Ear::default();
+    let minute = Duration::from_secs(60);
+    let login = Policy::new("login", Quota::per_hour(9)).key(Global);
+    let login = login.ban(Ban::after(1, minute)).strike_if(|_| true);
+    let limiter = ear.listening().policy(login).backend(at_a_standstill().0);
+    let limiter = limiter.build().unwrap();
+    let all = Key::global;
+
+    // when an operator bans, asks, and bans again after an end of it
+    limiter.ban("login", all(), minute).await.unwrap();
+    limiter.unban("login", all()).await.unwrap();
+    limiter.reset("login", all()).await.unwrap();
+    limiter.ban("login", all(), minute).await.unwrap();
+    assert_eq!(limiter.banned("login", all()).await.unwrap(), Some(minute));
+    assert_eq!(limiter.bans("login").await.unwrap().callers().len(), 1);
+
+    // then nothing is heard, until a request is refused
+    assert_eq!(ear.take(), []);
+    assert_eq!(send(&limiter, from("10.0.0.1")).await, 429);
+    let refused = ear.take();
+    assert!(
+        refused
+            .iter()
+            .any(|(_, cause, denied)| *cause == Cause::Backend && *denied == Some(true)),
+        "{refused:?}"
+    );
+
+    // nor is the strike of a response
+    limiter.unban("login", all()).await.unwrap();
+    assert_eq!(send(&limiter, from("10.0.0.1")).await, 200);
+    assert!(
+        ear.take()
+            .iter()
+            .all(|(_, _, denied)| *denied == Some(false))
+    );
+    assert_eq!(limiter.banned("login", all()).await.unwrap(), Some(minute));
 }
 
 #[tokio::test]
@@ -216,7 +258,7 @@ async fn what_no_quota_decides_is_heard_of_with_its_cause() {
 async fn a_caller_whose_tier_nobody_knows_is_heard_of() {
     let ear = Ear::default();
     let fails = |_: Key| async { Err::<Option<&str>, _>("the database is down") };
-    let tiers = Tiers::by_async(std::time::Duration::from_secs(60), fails)
+    let tiers = Tiers::by_async(Duration::from_secs(60), fails)
         .tier("paying", Quota::per_hour(9))
         .on_unknown(tollgate::OnUnknown::Deny);
     let policy = Policy::new("api", Quota::per_hour(1)).key(Global);

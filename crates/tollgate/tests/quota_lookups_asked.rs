@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::{Strict, at_a_standstill, from, header};
 use tokio::time::{Instant, advance, sleep};
 use tollgate::key::Header;
-use tollgate::{Key, Limiter, OnUnknown, Policy, Quota, QuotaLookup, RateLimitLayer};
+use tollgate::{Allowance, Key, Limiter, OnUnknown, Policy, Quota, QuotaLookup, RateLimitLayer};
 use tollgate_testkit::Log;
 use tower::{Layer, ServiceExt};
 
@@ -322,5 +322,84 @@ fn without_a_runtime_no_quota_is_asked_for_and_nothing_panics() {
     match check.as_mut().poll(&mut cx) {
         std::task::Poll::Ready(checked) => assert_eq!(checked.unwrap().remaining(), OWN),
         std::task::Poll::Pending => panic!("it waits for a runtime"),
+    }
+}
+
+/// The lines about budgets that begin full.
+fn fresh(log: &Log) -> Vec<String> {
+    let text = log.text();
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("begins with a full budget"));
+    lines.map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_of_a_quota_with_another_algorithm_or_window_once_a_minute() {
+    for forgets in [false, true] {
+        // given identities whose quotas were stated, and one that has the policy's own, two an hour
+        let log = Log::default();
+        let _guard = log.listen();
+        let stated = Arc::new(Mutex::new("9/min"));
+        let answers = Arc::clone(&stated);
+        let lookup = QuotaLookup::new(Duration::from_secs(1), move |_: Key| {
+            let answer = *answers.lock().unwrap();
+            let answer = match answer {
+                "own" => Allowance::OwnQuotas,
+                text => Allowance::from(text),
+            };
+            async move { Ok::<_, String>(answer) }
+        });
+        let own = Policy::new("api", Quota::per_hour(2)).key(Header::new("x-customer"));
+        let limiter = Limiter::from(own.quota_by_async(lookup));
+        let asks = async |customer: &str, quota| {
+            *stated.lock().unwrap() = quota;
+            if forgets {
+                limiter.forget_quota("api", customer).unwrap();
+            }
+            // The first request has the old answer, unless that was forgotten.
+            for _ in 0..2 {
+                sleep(Duration::from_secs(2)).await;
+                limiter.check("api", customer).cost(0).await.unwrap();
+            }
+            sleep(Duration::from_millis(1)).await;
+        };
+        for customer in ["s3cret", "other"] {
+            asks(customer, "9/min").await;
+        }
+
+        // when a quota has another rate or burst, is the policy's own, or is new
+        for quota in [
+            "90/min burst 5",
+            "7/day",
+            "own",
+            "unlimited",
+            "9/min; 5/h",
+            "9/min",
+        ] {
+            asks("s3cret", quota).await;
+            assert_eq!(fresh(&log), [""; 0], "{quota}");
+        }
+
+        // when it has another algorithm
+        asks("s3cret", "9/min sliding-log").await;
+        let told = fresh(&log);
+        assert_eq!(told.len(), 1, "{told:?}");
+        for part in ["WARN", "api", "before=9/min ", "after=9/min sliding-log"] {
+            assert!(told[0].contains(part), "{part}: {told:?}");
+        }
+        assert!(!told[0].contains("s3cret"), "{told:?}");
+
+        // then the next minute hears of no other, and the one after of a window
+        asks("other", "9/min fixed-window").await;
+        assert_eq!(fresh(&log).len(), 1);
+        sleep(Duration::from_secs(61)).await;
+        asks("other", "9/h fixed-window").await;
+        let told = fresh(&log);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[1].contains("after=9/h fixed-window"), "{told:?}");
+        sleep(Duration::from_secs(61)).await;
+        asks("other", "own").await;
+        assert_eq!(fresh(&log).len(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! Bans: strikes are exact, a ban neither ends early nor feeds itself, and it forgets.
+//! Bans: strikes are exact, a ban neither ends early nor feeds itself, whatever the clock does, and it forgets.
 
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ fn terms() -> impl Strategy<Value = Terms> {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Pause(u64),
+    /// The clock steps, back or forth, and no time passes.
+    Step(i64),
     /// A request of a class that leaves so many units to others, which is denied if the quota has no room for both.
     Ask(u64, u64),
     /// The application names a response as so many strikes.
@@ -65,6 +67,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0_u64..=12).prop_map(Event::Pause),
         1 => (0_u64..=120).prop_map(Event::Pause),
+        1 => prop_oneof![-5_i64..=5, -40_i64..=40, -400_i64..=400].prop_map(Event::Step),
         8 => (0_u64..=3).prop_map(|cost| Event::Ask(cost, 0)),
         4 => (0_u64..=3, 1_u64..=2).prop_map(|(cost, kept)| Event::Ask(cost, kept)),
         1 => (1_u64..=3).prop_map(Event::Strike),
@@ -75,7 +78,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The books of somebody who remembers everything: each strike, and each ban with its start, its end, and the doublings behind it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Books {
     strikes: Vec<u64>,
     last: Option<(u64, u64)>,
@@ -83,6 +86,18 @@ struct Books {
 }
 
 impl Books {
+    /// The clock stands here. If it has stepped back to before the ban, this one starts anew, and strikes ahead count as made now.
+    fn advance(&mut self, now: u64) {
+        if let Some((start, end)) = self.last
+            && now < start
+        {
+            self.last = Some((now, now + end - start));
+        }
+        for strike in &mut self.strikes {
+            *strike = (*strike).min(now);
+        }
+    }
+
     fn banned_until(&self, now: u64) -> Option<u64> {
         let (_, end) = self.last?;
         (now < end).then_some(end)
@@ -102,6 +117,8 @@ impl Books {
             }
             return;
         }
+        // A strike that no longer counts is forgotten with the next one, and does not come back with a clock that steps back.
+        self.strikes.retain(|at| now - at < terms.within);
         for _ in 0..strikes.min(terms.strikes) {
             self.strikes.push(now);
         }
@@ -128,6 +145,33 @@ impl Books {
             self.last = Some((now, now + length));
         }
         self.strikes.clear();
+    }
+}
+
+/// The ends of bans that were told, in the time that passes whatever the clock does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promise {
+    passed: u64,
+    not_before: u64,
+}
+
+impl Promise {
+    /// A step forward ends a ban earlier by as much. A step back is no excuse.
+    fn step(&mut self, us: i64) {
+        let forward = u64::try_from(us).unwrap_or(0);
+        self.not_before = self.not_before.saturating_sub(forward);
+    }
+
+    /// Hears the wait of a banned caller, or that there is none.
+    fn hear(&mut self, wait: Option<u64>) -> TestCaseResult {
+        prop_assert!(
+            wait.is_some() || self.passed >= self.not_before,
+            "ends {} µs before it was told",
+            self.not_before - self.passed
+        );
+        let told = wait.map_or(0, |wait| self.passed + wait);
+        self.not_before = self.not_before.max(told);
+        Ok(())
     }
 }
 
@@ -186,10 +230,21 @@ fn run(quota: Quota, terms: Terms, mode: Mode, events: &[Event]) -> TestCaseResu
         now: 1_000_000,
     };
     let (mut books, mut twin) = (Books::default(), Budget::full(quota));
+    let mut promise = Promise::default();
     for event in events {
-        let now = gate.now;
+        let (now, known) = (gate.now, books.clone());
+        if !matches!(event, Event::Pause(_) | Event::Step(_)) {
+            books.advance(now);
+        }
         match *event {
-            Event::Pause(us) => gate.now += us,
+            Event::Pause(us) => {
+                gate.now += us;
+                promise.passed += us;
+            }
+            Event::Step(us) => {
+                gate.now = now.saturating_add_signed(us);
+                promise.step(us);
+            }
             Event::Strike(n) => {
                 gate.alone(&terms.quota(), n);
                 books.strike(&terms, now, n);
@@ -206,17 +261,25 @@ fn run(quota: Quota, terms: Terms, mode: Mode, events: &[Event]) -> TestCaseResu
                 let banned = books.banned_until(now).map(|end| end - now);
                 let wait = decision.verdicts()[1].retry_after().map(micros);
                 prop_assert_eq!(wait, banned);
-                prop_assert_eq!(gate.states[1].snapshot(), before);
+                let listed = gate.states[1].banned_for(Timestamp::from_micros(now));
+                prop_assert_eq!(listed.map(micros), banned);
+                promise.hear(wait)?;
+                twin.decide(now, cost, Mode::Probe);
+                // It writes nothing but that the clock has stepped back.
+                if books == known {
+                    prop_assert_eq!(gate.states[1].snapshot(), before);
+                }
             }
             Event::Ask(cost, kept) => {
                 let class = quota.try_keeping(kept).unwrap_or(quota);
                 (gate.quota, twin.quota) = (class, class);
-                let taken = ask(&mut gate, &mut books, &mut twin, &terms, cost)?;
+                let [charge, ban] = ask(&mut gate, &mut books, &mut twin, &terms, cost)?;
                 (gate.quota, twin.quota) = (quota, quota);
+                promise.hear(ban.retry_after().map(micros))?;
                 // What is kept is left, whoever was banned meanwhile.
                 let state = gate.states[0].clone();
                 let left = Budget { quota, state }.peek(now).remaining();
-                prop_assert!(taken == 0 || left + class.capacity() >= quota.capacity());
+                prop_assert!(charge.taken() == 0 || left + class.capacity() >= quota.capacity());
             }
         }
     }
@@ -229,7 +292,7 @@ fn ask(
     twin: &mut Budget,
     terms: &Terms,
     cost: u64,
-) -> Result<u64, TestCaseError> {
+) -> Result<[Verdict; 2], TestCaseError> {
     let (now, mode) = (gate.now, gate.mode);
     let was_banned = books.banned_until(now).is_some();
     let decision = gate.call(cost, mode);
@@ -237,9 +300,11 @@ fn ask(
     if was_banned {
         // A banned caller is charged nothing, and strikes nothing. One on trial is not judged.
         prop_assert_eq!(charge.taken(), 0);
+        // The twin hears that the clock has stepped back, as the quota does.
+        let expected = twin.decide(now, cost, Mode::Probe).0;
         if mode == Mode::Enforce {
-            let expected = twin.if_charged(now, cost);
-            prop_assert_eq!(charge.retry_after(), expected.retry_after());
+            let wait = expected.verdicts()[0].retry_after();
+            prop_assert_eq!(charge.retry_after(), wait);
         }
         books.strike(terms, now, 0);
     } else {
@@ -274,7 +339,7 @@ fn ask(
         late.now = now + wait;
         prop_assert!(late.call(cost, Mode::Enforce).is_admitted());
     }
-    Ok(charge.taken())
+    Ok([charge, ban])
 }
 
 #[test]

@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::Policy;
-use crate::{ConfigError, Key};
+use super::{Limit, Policy};
+use crate::{ConfigError, Key, Quota};
 
 /// The time that a request waits for an answer.
 pub(super) const DEADLINE: Duration = Duration::from_millis(250);
@@ -86,6 +86,8 @@ pub(super) struct AnswerCache<R> {
     pub(super) deadline: Duration,
     /// The rule for an identity that is unknown and cannot be asked for.
     pub(super) unknown: Result<Entitlement, UnknownEntitlement>,
+    /// The quotas of an identity for which nothing is stated; empty for tiers, whose states are no answer's.
+    pub(super) own: Arc<[Limit]>,
     pub(super) words: Words,
     pub(super) memory: Mutex<Memory>,
 }
@@ -97,6 +99,8 @@ pub(super) struct Words {
     pub(super) is_back: &'static str,
     /// An answer that means nothing.
     pub(super) is_flawed: &'static str,
+    /// An answer whose quota has another state than the one before.
+    pub(super) is_fresh: &'static str,
 }
 
 #[derive(Default)]
@@ -114,11 +118,15 @@ pub(super) struct Memory {
     warned_at: Option<Instant>,
     /// The time at which the log heard of an answer that means nothing.
     flaw_told_at: Option<Instant>,
+    /// The time at which the log heard of a quota whose budget begins full.
+    fresh_told_at: Option<Instant>,
 }
 
 /// The cached knowledge about one identity.
 struct Identity {
     known: Option<(Entitlement, Instant)>,
+    /// The answer that was forgotten, for the log: the next one may begin with a fresh budget.
+    former: Option<Entitlement>,
     /// The number of the question that is under way, and where its answer will be.
     under_way: Option<(u64, watch::Receiver<Progress>)>,
     not_before: Option<Instant>,
@@ -219,7 +227,32 @@ impl<R: Send + 'static> AnswerCache<R> {
 impl<R> AnswerCache<R> {
     /// Forgets an identity. An answer that is under way is not remembered either: it may be from before.
     pub(super) fn forget(&self, key: &Key) {
-        self.memory().identities.remove(key);
+        let mut memory = self.memory();
+        if let Some(identity) = memory.identities.get_mut(key) {
+            let known = identity.known.take();
+            let former = known.map(|(entitlement, _)| entitlement);
+            identity.former = former.or(identity.former.take());
+            (identity.not_before, identity.under_way) = (None, None);
+        }
+    }
+
+    /// The first quota of an identity whose state is not that of the quota before it, and this one.
+    fn fresh(&self, before: &Entitlement, after: &Entitlement) -> Option<(Quota, Quota)> {
+        let (before, after) = (self.limits(before), self.limits(after));
+        let mut both = before.iter().zip(after);
+        both.find_map(|(before, after)| {
+            let is_other =
+                before.scope != after.scope && !before.quota.is_ban() && !after.quota.is_ban();
+            is_other.then_some((before.quota, after.quota))
+        })
+    }
+
+    fn limits<'a>(&'a self, entitlement: &'a Entitlement) -> &'a [Limit] {
+        match entitlement {
+            Entitlement::Stated(policy) => &policy.limits,
+            Entitlement::Tier(None) => &self.own,
+            Entitlement::Tier(Some(_)) | Entitlement::Unlimited => &[],
+        }
     }
 
     /// The log hears of the first failure of a spell, in the error's own words and without the identity.
@@ -250,6 +283,7 @@ impl Memory {
             Entry::Vacant(place) => {
                 place.insert(Identity {
                     known: None,
+                    former: None,
                     under_way: None,
                     not_before: None,
                     touched: now,
@@ -305,6 +339,15 @@ impl Memory {
         !told_lately
     }
 
+    /// True if the log is to hear of a quota whose budget begins full.
+    fn tells_fresh(&mut self, now: Instant) -> bool {
+        let told_lately = self.fresh_told_at.is_some_and(|at| now < at + QUIET);
+        if !told_lately {
+            self.fresh_told_at = Some(now);
+        }
+        !told_lately
+    }
+
     /// True if a spell of failures is over.
     fn answered(&mut self, in_time: bool) -> bool {
         self.failures_in_a_row = 0;
@@ -350,15 +393,30 @@ impl<R> Question<R> {
     }
 
     fn answered(&self, entitlement: Entitlement) {
+        let now = Instant::now();
         let mut memory = self.asked.memory();
         let recovers = memory.answered(!self.is_late);
+        let mut former = None;
         if let Some(identity) = self.identity(&mut memory) {
-            identity.known = Some((entitlement.clone(), Instant::now()));
+            let known = identity.known.replace((entitlement.clone(), now));
+            former = known.map(|(entitlement, _)| entitlement);
+            former = former.or(identity.former.take());
             (identity.not_before, identity.under_way) = (None, None);
         }
+        let fresh = former.and_then(|former| self.asked.fresh(&former, &entitlement));
+        let fresh = fresh.filter(|_| memory.tells_fresh(now));
         drop(memory);
         self.tells.send_replace(Progress::Known(entitlement));
         self.tell_of_recovery(recovers);
+        if let Some((before, after)) = fresh {
+            tracing::warn!(
+                policy = self.asked.policy,
+                %before,
+                %after,
+                "{}",
+                self.asked.words.is_fresh
+            );
+        }
     }
 
     fn failed(&self, error: &str) {

@@ -46,7 +46,7 @@ const MOST_SCOPES: usize = 64;
 ///   has spent 1,000 a day and now has 10 a second waits until the day's budget would be full again, as `Retry-After` says:
 ///   [`Limiter::reset`](crate::Limiter::reset) is the remedy.
 /// * **Another algorithm, or windows of another length,** have a state of their own: at most one full budget of the new quota the
-///   first time, and the old state on return.
+///   first time, and the old state on return. The log has a warning with both quotas, at most one a minute for each policy.
 /// * **A quota that has changed** is told to [`Limiter::forget_quota`](crate::Limiter::forget_quota).
 ///
 /// ```
@@ -194,6 +194,7 @@ const WORDS: Words = Words {
     is_back: "quotas can be asked for again",
     is_flawed: "an answer is not a quota that the policy could have: what was known before holds, and for others what \
                 `QuotaLookup::on_unknown` says",
+    is_fresh: "an identity has a quota of another algorithm or another window than before, and so begins with a full budget of it",
 };
 
 impl Policy {
@@ -214,6 +215,7 @@ impl Policy {
                 remember_for: lookup.remember_for,
                 deadline: lookup.deadline,
                 unknown: self.rule_for_unknown(lookup)?,
+                own: Arc::clone(&self.limits),
                 words: WORDS,
                 memory: Mutex::default(),
             })),

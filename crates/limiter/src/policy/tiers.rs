@@ -390,6 +390,8 @@ const WORDS: Words = Words {
     fails: "tiers cannot be asked for: what was known before holds, and for others what `Tiers::on_unknown` says",
     is_back: "tiers can be asked for again",
     is_flawed: "an answer names no tier of the policy",
+    // Never told: the quotas of tiers are not compared.
+    is_fresh: "",
 };
 
 impl TierTable {
@@ -476,6 +478,7 @@ impl TierTable {
                         place => Ok(Entitlement::Tier(place)),
                     },
                 },
+                own: Arc::new([]),
                 words: WORDS,
                 memory: Mutex::default(),
             })),

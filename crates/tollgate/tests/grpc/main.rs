@@ -13,6 +13,9 @@ mod answers;
 mod at_once;
 #[cfg(feature = "macros")]
 mod at_once_annotated;
+mod bans;
+#[cfg(feature = "macros")]
+mod bans_annotated;
 #[path = "../common/mod.rs"]
 mod common;
 mod health;
