@@ -166,6 +166,6 @@ fn a_ban_that_its_policy_or_the_registry_cannot_have_is_refused_with_its_field()
     let error = Limiter::builder().policy(messages.unwrap()).build();
     assert_eq!(
         error.unwrap_err().to_string(),
-        "policy \"p\": charges messages, which ban nobody; a ban belongs to a policy for calls"
+        "policy \"p\": charges messages, which ban no caller; a ban belongs to a policy for calls"
     );
 }

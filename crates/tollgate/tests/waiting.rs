@@ -402,11 +402,11 @@ fn waits_that_are_none_are_refused_with_the_policy() {
         ("1/min wait 2h", "a wait of 7200s is longer than an hour"),
         (
             "10/s sliding-window wait 1s",
-            "requests cannot wait for a window or log, which gives them no turns: use gcra",
+            "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
         ),
         (
             "10/s wait 1s fixed-window",
-            "requests cannot wait for a window or log, which gives them no turns: use gcra",
+            "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
         ),
     ] {
         let refused = Policy::try_new("smooth", text).unwrap_err().to_string();
