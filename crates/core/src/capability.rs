@@ -2,47 +2,50 @@
 
 use std::fmt;
 
-/// An ability that a backend may have beyond deciding quotas.
-///
-/// ```
-/// use tollgate::Capability;
-///
-/// assert_eq!(format!("the backend lacks {}", Capability::Bans), "the backend lacks bans");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Capability {
+/// One list of all capabilities: a backend would be taken to have one that a second list forgot.
+macro_rules! capabilities {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// An ability that a backend may have beyond deciding quotas.
+        ///
+        /// ```
+        /// use tollgate::Capability;
+        ///
+        /// assert_eq!(format!("the backend lacks {}", Capability::Bans), "the backend lacks bans");
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Capability {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Capability {
+            const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+
+        impl fmt::Display for Capability {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$name => $text,)*
+                })
+            }
+        }
+    };
+}
+
+capabilities! {
     /// It holds budgets until they are given back, such as requests in flight.
-    Held,
+    Held = "limits that are held",
     /// It lets a request wait in line for its turn.
-    Waits,
+    Waits = "waiting in line",
     /// It bans an identity for a time.
-    Bans,
+    Bans = "bans",
     /// It remembers finished work, so that nothing is done twice.
-    Once,
+    Once = "charges that count once",
 }
 
 impl Capability {
-    const ALL: [Self; 4] = [Self::Held, Self::Waits, Self::Bans, Self::Once];
-
     const fn bit(self) -> u8 {
-        match self {
-            Self::Held => 1,
-            Self::Waits => 2,
-            Self::Bans => 4,
-            Self::Once => 8,
-        }
-    }
-}
-
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Held => "limits that are held",
-            Self::Waits => "waiting in line",
-            Self::Bans => "bans",
-            Self::Once => "charges that count once",
-        })
+        1 << self as u8
     }
 }
 
@@ -82,17 +85,16 @@ impl Capabilities {
 
     /// The needed abilities that are missing here.
     pub fn missing(self, needed: Self) -> impl Iterator<Item = Capability> {
-        Capability::ALL
-            .into_iter()
-            .filter(move |capability| needed.has(*capability) && !self.has(*capability))
+        let all = Capability::ALL.iter().copied();
+        all.filter(move |capability| needed.has(*capability) && !self.has(*capability))
     }
 }
 
 impl fmt::Debug for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = Capability::ALL.into_iter();
+        let all = Capability::ALL.iter();
         f.debug_set()
-            .entries(all.filter(|capability| self.has(*capability)))
+            .entries(all.filter(|capability| self.has(**capability)))
             .finish()
     }
 }

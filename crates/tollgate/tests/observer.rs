@@ -269,6 +269,25 @@ async fn a_caller_whose_tier_nobody_knows_is_heard_of() {
 }
 
 #[tokio::test]
+async fn a_trial_that_would_refuse_an_unknown_tier_says_so_and_goes_on_by_its_own_quota() {
+    let ear = Ear::default();
+    let fails = |_: Key| async { Err::<Option<&str>, _>("the database is down") };
+    let tiers = Tiers::by_async(Duration::from_secs(60), fails)
+        .tier("paying", Quota::per_hour(9))
+        .on_unknown(tollgate::OnUnknown::Deny);
+    let policy = Policy::new("api", Quota::per_hour(1)).key(Global).shadow();
+    let limiter = ear.listening().policy(policy.tiers(tiers)).build().unwrap();
+
+    assert_eq!(send(&limiter, from("10.0.0.1")).await, 200);
+
+    let heard = [
+        heard("api", Cause::TierUnknown, None),
+        heard("api", Cause::Backend, Some(false)),
+    ];
+    assert_eq!(ear.take(), heard);
+}
+
+#[tokio::test]
 async fn what_is_decided_without_the_backend_is_heard_of_with_its_cause() {
     let cases = [
         (OnFailure::Allow, Cause::PassedUndecided, None, 200),
@@ -295,6 +314,35 @@ async fn what_is_decided_without_the_backend_is_heard_of_with_its_cause() {
         assert_eq!(send(&limiter, from("10.0.0.1")).await.as_u16(), status);
         assert_eq!(ear.take(), [heard("api", cause, denied)]);
     }
+}
+
+#[tokio::test]
+async fn policies_without_a_say_beside_a_local_budget_are_heard_of_too() {
+    let ear = Ear::default();
+    let backend = Waiting::new(MemoryBackend::new());
+    backend.gate.add_permits(10);
+    backend.fail_with(Some(FailureKind::Unreachable));
+    let policy = |name, rule| Policy::new(name, Quota::per_hour(1)).on_failure(rule);
+    let local = OnFailure::Local(Share::WHOLE);
+    let limiter = ear
+        .listening()
+        .policy(policy("open", OnFailure::Allow))
+        .policy(policy("local", local))
+        .policy(policy("trial", local).shadow())
+        .backend(backend)
+        .build()
+        .unwrap();
+
+    assert_eq!(send(&limiter, from("10.0.0.1")).await, 200);
+
+    assert_eq!(
+        ear.take(),
+        [
+            heard("local", Cause::Local, Some(false)),
+            heard("open", Cause::PassedUndecided, None),
+            heard("trial", Cause::PassedUndecided, None),
+        ]
+    );
 }
 
 #[tokio::test]

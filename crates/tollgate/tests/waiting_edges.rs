@@ -23,6 +23,7 @@ use tollgate::{
     Cause, CheckError, CheckOutcome, Concurrent, Event, Key, Limiter, LimiterBuilder, OnFailure,
     Policy, Quota, Tiers, Verdict,
 };
+use tollgate_testkit::Log;
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -187,6 +188,55 @@ async fn the_observer_hears_that_the_place_was_gone_when_the_turn_had_come() {
 
     let heard = std::mem::take(&mut *heard.lock().unwrap());
     assert!(heard.contains(&(Cause::Backend, true)), "{heard:?}");
+    drop(holds);
+}
+
+/// It would overtake the request that waits, so the backend is not asked about it.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_no_backend_made_does_not_end_an_outage() {
+    let (fails, log) = (Arc::new(AtomicBool::new(false)), Log::default());
+    let _guard = log.listen();
+    let heard: Arc<Mutex<Vec<Cause>>> = Arc::default();
+    let ear = Arc::clone(&heard);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("it", PLACES))
+        .backend(Failing(in_tokio_time(), Arc::clone(&fails)))
+        .observe(move |event: &Event<'_>| ear.lock().unwrap().push(event.cause()))
+        .build()
+        .unwrap();
+    let holds = limiter.check("it", "a").cost(2).await.unwrap();
+    let waits = ask(&limiter, 1).await;
+    fails.store(true, Ordering::Relaxed);
+    let other = limiter.check("it", "b").await.unwrap();
+    assert!(other.undecided().is_some());
+    heard.lock().unwrap().clear();
+
+    let refused = limiter.check("it", "a").await.unwrap();
+
+    assert!(!refused.is_allowed() && refused.undecided().is_none());
+    assert_eq!(*heard.lock().unwrap(), [Cause::NoPlace]);
+    let text = log.text();
+    assert!(text.contains("the backend cannot decide"), "{text}");
+    assert!(!text.contains("decides again"), "{text}");
+    drop((waits, holds));
+}
+
+/// The request that waited is refused by what it heard last, and the backend may have failed since.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_place_that_ends_without_one_is_heard_of_as_that() {
+    let heard: Arc<Mutex<Vec<(Cause, bool)>>> = Arc::default();
+    let ear = Arc::clone(&heard);
+    let limiter = limiter_of(Policy::new("it", PLACES)).observe(move |event: &Event<'_>| {
+        let is_denied = event.verdict().is_some_and(Verdict::is_denied);
+        ear.lock().unwrap().push((event.cause(), is_denied));
+    });
+    let limiter = limiter.build().unwrap();
+    let holds = limiter.check("it", "a").cost(2).await.unwrap();
+    heard.lock().unwrap().clear();
+
+    assert!(!acquire(&limiter).await.is_allowed());
+
+    assert_eq!(*heard.lock().unwrap(), [(Cause::NoPlace, true)]);
     drop(holds);
 }
 

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Timestamp, Verdict};
 
 use super::line::{Place, Turn};
+use super::local::has_share;
 use super::observer::Cause;
-use super::places::{self, PlaceWait};
+use super::places::{self, PlaceEnd, PlaceWait};
 use super::plan::Entries;
 use super::planning::{PendingPlan, Planning, Rejection};
 use super::snapshot::Snapshot;
@@ -80,6 +81,8 @@ enum Step {
     Holding(Answer<Decision>, Turn),
     /// It waits until a held place is given back.
     Standing(PlaceWait, Place),
+    /// Others are before it, and it cannot wait behind them.
+    Refused(Decision, Plan),
     Over,
 }
 
@@ -130,23 +133,31 @@ impl PendingAdmission {
                     }
                 }
                 Step::Standing(standing, _) => {
-                    let (plan, answer) = ready!(standing.future().poll(cx));
+                    let (plan, end) = ready!(standing.future().poll(cx));
                     self.waited += standing.began().elapsed();
                     let Step::Standing(_, place) = mem::replace(&mut self.step, Step::Over) else {
                         continue;
                     };
-                    let entries = plan.entries();
-                    match (answer, place) {
-                        (Ok(decision), place) if !decision.wait().is_zero() => {
+                    let (entries, waited) = (plan.entries(), micros(self.waited));
+                    match end {
+                        PlaceEnd::Answered(Ok(decision)) if !decision.wait().is_zero() => {
                             self.step = Step::Waiting(limiter.turn(entries, decision, place));
                         }
-                        (answer, _) => {
-                            let waited = micros(self.waited);
+                        PlaceEnd::Answered(answer) => {
                             return Poll::Ready(
                                 limiter.rule_after(waited, entries, answer, conclude),
                             );
                         }
+                        PlaceEnd::TimedOut(refused) => {
+                            return Poll::Ready(
+                                limiter.refuse_unasked(waited, entries, &refused, conclude),
+                            );
+                        }
                     }
+                }
+                Step::Refused(refused, plan) => {
+                    let entries = plan.entries();
+                    return Poll::Ready(limiter.refuse_unasked(0, entries, refused, conclude));
                 }
                 Step::Waiting(turn) => {
                     if let Err(refused) = ready!(turn.poll(cx)) {
@@ -396,10 +407,7 @@ impl Limiter {
         };
         Some(match place {
             Some(place) => Step::Standing(PlaceWait::behind(self, entries, deadline, of), place),
-            None => {
-                let refused = Answer::now(Ok(places::refusal(entries)));
-                Step::Deciding(refused, entries.to_plan(), None)
-            }
+            None => Step::Refused(places::refusal(entries), entries.to_plan()),
         })
     }
 
@@ -560,12 +568,16 @@ impl Limiter {
             .failed(Instant::now().into_std(), &error, place);
         let fallback = self.0.local.rule_without_backend(entries, error);
         match &fallback {
-            Fallback::Decide(local) => observers.decided(local.0.entries(), &local.1, Cause::Local),
+            Fallback::Decide(local) => {
+                observers.decided(local.0.entries(), &local.1, Cause::Local);
+                // The other policies have no say in it.
+                observers.undecided(entries, Cause::PassedUndecided, |policy| !has_share(policy));
+            }
             Fallback::Pass(_) => {
                 self.0.health.passed();
-                observers.undecided(entries, Cause::PassedUndecided);
+                observers.undecided(entries, Cause::PassedUndecided, |_| true);
             }
-            Fallback::Refuse(_) => observers.undecided(entries, Cause::RefusedUndecided),
+            Fallback::Refuse(_) => observers.undecided(entries, Cause::RefusedUndecided, |_| true),
         }
         // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
         // stops them.
@@ -613,6 +625,18 @@ impl Limiter {
             }
             Err(Fallback::Refuse(error)) => Ruling::Refused(Rejection::Unavailable(error)),
         })
+    }
+
+    /// Refuses a request for want of a place, which the backend was not asked about: that says nothing of its health.
+    fn refuse_unasked<T>(
+        &self,
+        waited_us: u32,
+        entries: Entries<'_>,
+        refused: &Decision,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        self.0.observers.decided(entries, refused, Cause::NoPlace);
+        conclude(Ruling::of(self, entries, refused, false, waited_us))
     }
 
     /// The units that an undecided request holds all the same, if the backend is to count them. The verdicts are unknown, so that

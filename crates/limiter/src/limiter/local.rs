@@ -78,6 +78,11 @@ impl LocalBudgets {
     }
 }
 
+/// True if a budget of this process decides for the policy while the backend fails.
+pub(super) fn has_share(policy: &Policy) -> bool {
+    !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_))
+}
+
 impl Budgets {
     fn new(wall: impl Clock) -> Self {
         let clock = OutageClock::new(wall);
@@ -87,9 +92,7 @@ impl Budgets {
 
     fn decide(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
         self.clock.run();
-        let local =
-            |policy: &Policy| !policy.shadow && matches!(policy.on_failure, OnFailure::Local(_));
-        let plan = entries.only(local);
+        let plan = entries.only(has_share);
         let (decision, too_dear) = plan.entries().with_charges(|charges| {
             let quotas: Vec<_> = plan.entries().payers().flat_map(shares).collect();
             let mut shares: Vec<_> = charges.to_vec();

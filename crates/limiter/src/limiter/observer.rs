@@ -122,6 +122,10 @@ pub enum Cause {
     /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
     /// how full the budget is then.
     Settled,
+    /// The request asked for a place under a limit on how many at once, and may not wait for one any longer, or cannot: others are
+    /// before it, or its time is over. It is refused without another question to the backend; the [verdict](Event::verdict) of the
+    /// full limit is a denial.
+    NoPlace,
     /// A request left before its turn, and gave it back: the [verdict](Event::verdict) says how long it was to
     /// [wait](Verdict::wait).
     Left,
@@ -241,10 +245,15 @@ impl Observers {
         }
     }
 
-    /// The policies of a plan of which no quota could be asked.
-    pub(super) fn undecided(&self, entries: Entries<'_>, cause: Cause) {
+    /// The policies of a plan of which no quota could be asked, as far as `are_meant` holds for them.
+    pub(super) fn undecided(
+        &self,
+        entries: Entries<'_>,
+        cause: Cause,
+        are_meant: impl Fn(&Policy) -> bool,
+    ) {
         if self.listen() {
-            for (policy, key, _) in entries.payers() {
+            for (policy, key, _) in entries.payers().filter(|(policy, ..)| are_meant(policy)) {
                 self.untouched(policy, Some(key), cause);
             }
         }

@@ -178,8 +178,16 @@ pub(super) struct PlaceWait {
     placed: Pin<Box<dyn Future<Output = PlaceOutcome> + Send>>,
 }
 
-/// The answer in the end, and the plan that it is about.
-pub(super) type PlaceOutcome = (Plan, Result<Decision, BackendError>);
+/// The end of a wait, and the plan that it is about.
+pub(super) type PlaceOutcome = (Plan, PlaceEnd);
+
+/// The end of a wait for a place.
+pub(super) enum PlaceEnd {
+    /// The backend answered, or failed.
+    Answered(Result<Decision, BackendError>),
+    /// The time is over, or the line is closed: the last refusal holds.
+    TimedOut(Decision),
+}
 
 impl PlaceWait {
     /// The request stands behind those that wait in this queue already and are no less important.
@@ -259,9 +267,9 @@ impl Refusal {
         }
     }
 
-    /// The plan, and the answer in the end.
-    fn end_with(&mut self, answer: Result<Decision, BackendError>) -> PlaceOutcome {
-        (mem::take(&mut self.plan), answer)
+    /// The plan, and the end.
+    fn end_with(&mut self, end: PlaceEnd) -> PlaceOutcome {
+        (mem::take(&mut self.plan), end)
     }
 }
 
@@ -307,7 +315,7 @@ async fn stand(
             if let Ok(decision) = &answer {
                 limiter.strike_refused(last.plan.entries(), decision);
             }
-            return last.end_with(answer);
+            return last.end_with(PlaceEnd::Answered(answer));
         };
         last.decision = Some(decision.clone());
         if goal.of != spot.goal.of {
@@ -320,7 +328,7 @@ async fn stand(
     if !limiter.0.line.is_closed() {
         limiter.strike_refused(last.plan.entries(), &refused);
     }
-    last.end_with(Ok(refused))
+    last.end_with(PlaceEnd::TimedOut(refused))
 }
 
 /// True if the caller does not wait at all.

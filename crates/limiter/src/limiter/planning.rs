@@ -237,11 +237,13 @@ fn with_entitlement(
             observers.untouched(policy, Some(&key), Cause::Exempt);
             return Ok(Finding::Nothing);
         }
-        // A policy on trial refuses nothing.
-        Err(UnknownEntitlement) if policy.shadow => (policy, None),
         Err(UnknownEntitlement) => {
             observers.untouched(policy, Some(&key), Cause::TierUnknown);
-            return Err(Rejection::TierUnknown);
+            // A policy on trial refuses nothing.
+            if !policy.shadow {
+                return Err(Rejection::TierUnknown);
+            }
+            (policy, None)
         }
     };
     with_tier(policy, tier, key, demand, observers)

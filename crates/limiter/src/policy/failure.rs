@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Algorithm, Concurrent, Quota, QuotaError};
+use crate::{Concurrent, Quota, QuotaError};
 
 /// The rule for a request while the backend cannot decide about it.
 ///
@@ -166,9 +166,9 @@ impl Share {
 
     fn resized(quota: &Quota, limit: u64, burst: u64) -> Result<Quota, QuotaError> {
         let resized = Quota::try_new(limit, quota.period())?.try_using(quota.algorithm())?;
-        match quota.algorithm() {
-            Algorithm::Gcra | Algorithm::IntervalRefill { .. } => resized.try_burst(burst),
-            _ => Ok(resized),
+        match resized.try_burst(burst) {
+            Err(QuotaError::BurstOfWindow { .. }) => Ok(resized),
+            resized => resized,
         }
     }
 }
@@ -182,6 +182,7 @@ impl fmt::Debug for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Algorithm;
 
     #[test]
     fn a_share_keeps_the_algorithm_and_is_never_nothing() {
