@@ -2,50 +2,51 @@
 
 use std::fmt;
 
-/// One list of all capabilities: a backend would be taken to have one that a second list forgot.
-macro_rules! capabilities {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// An ability that a backend may have beyond deciding quotas.
-        ///
-        /// ```
-        /// use tollgate::Capability;
-        ///
-        /// assert_eq!(format!("the backend lacks {}", Capability::Bans), "the backend lacks bans");
-        /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Capability {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Capability {
-            const ALL: &[Self] = &[$(Self::$name,)*];
-        }
-
-        impl fmt::Display for Capability {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self {
-                    $(Self::$name => $text,)*
-                })
-            }
-        }
-    };
-}
-
-capabilities! {
+/// An ability that a backend may have beyond deciding quotas.
+///
+/// ```
+/// use tollgate::Capability;
+///
+/// assert_eq!(format!("the backend lacks {}", Capability::Bans), "the backend lacks bans");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Capability {
     /// It holds budgets until they are given back, such as requests in flight.
-    Held = "limits that are held",
+    Held,
     /// It lets a request wait in line for its turn.
-    Waits = "waiting in line",
+    Waits,
     /// It bans an identity for a time.
-    Bans = "bans",
+    Bans,
     /// It remembers finished work, so that nothing is done twice.
-    Once = "charges that count once",
+    Once,
 }
 
 impl Capability {
+    /// All of them, each from the one before. The compiler asks a new one for its place here: a backend would be taken to have
+    /// a capability that a list forgot.
+    fn all() -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(Self::Held), |before| match before {
+            Self::Held => Some(Self::Waits),
+            Self::Waits => Some(Self::Bans),
+            Self::Bans => Some(Self::Once),
+            Self::Once => None,
+        })
+    }
+
     const fn bit(self) -> u8 {
         1 << self as u8
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Held => "limits that are held",
+            Self::Waits => "waiting in line",
+            Self::Bans => "bans",
+            Self::Once => "charges that count once",
+        })
     }
 }
 
@@ -85,16 +86,16 @@ impl Capabilities {
 
     /// The needed abilities that are missing here.
     pub fn missing(self, needed: Self) -> impl Iterator<Item = Capability> {
-        let all = Capability::ALL.iter().copied();
-        all.filter(move |capability| needed.has(*capability) && !self.has(*capability))
+        Capability::all()
+            .filter(move |capability| needed.has(*capability) && !self.has(*capability))
     }
 }
 
 impl fmt::Debug for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = Capability::ALL.iter();
+        let all = Capability::all();
         f.debug_set()
-            .entries(all.filter(|capability| self.has(**capability)))
+            .entries(all.filter(|capability| self.has(*capability)))
             .finish()
     }
 }
