@@ -16,8 +16,11 @@ use std::time::Duration;
 use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Request, Response};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::key::Global;
-use tollgate::{Algorithm, Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
+use tollgate::key::{Global, Header};
+use tollgate::{
+    Algorithm, Ban, Concurrent, Key, Limiter, Policy, Quota, QuotaLookup, RateLimitLayer,
+    RateLimitStatus, Share, Tiers,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 #[global_allocator]
@@ -183,6 +186,70 @@ async fn a_hundred_thousand_replacements_leave_nothing_behind() {
 
     let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
     assert!(kept.abs() < 64 * 1024, "{kept} bytes are left behind");
+}
+
+/// A policy of each kind that keeps something beside its quotas.
+#[tokio::test]
+async fn replacements_of_policies_of_every_kind_leave_nothing_behind() {
+    type Kind = (&'static str, fn(u64) -> Policy);
+    let kinds: [Kind; 7] = [
+        ("a ban", |n| {
+            let ban = Ban::after(5, Duration::from_secs(60)).lasting(Duration::from_secs(n));
+            Policy::new("api", Quota::per_hour(n)).ban(ban)
+        }),
+        ("classes", |n| {
+            Policy::new("api", Quota::per_hour(n * 10))
+                .class_by(Header::new("x-class"))
+                .keep_for("important", Share::percent(20))
+        }),
+        ("tiers", |n| {
+            let tiers = Tiers::by_key([("a", "gold"), ("b", "silver")])
+                .tier("gold", Quota::per_hour(n * 3))
+                .tier("silver", Quota::per_hour(n * 2));
+            Policy::new("api", Quota::per_hour(n))
+                .key(Header::new("x-api-key"))
+                .tiers(tiers)
+        }),
+        ("stated quotas", |n| {
+            let stated = move |_: Key| async move { Ok::<_, &str>(Some(Quota::per_hour(n))) };
+            let lookup = QuotaLookup::new(Duration::from_secs(60), stated);
+            Policy::new("api", Quota::per_hour(n)).quota_by_async(lookup)
+        }),
+        ("places", |n| {
+            Policy::new("api", (Quota::per_hour(n), Concurrent::at_most(n)))
+        }),
+        ("waits and routes", |n| {
+            let quota = Quota::per_second(n).wait_up_to(Duration::from_millis(50));
+            Policy::new("api", quota).route("/a/{b}").route("/c/{*d}")
+        }),
+        ("annotations", |n| {
+            Policy::new("api", Quota::per_hour(n)).on_demand()
+        }),
+    ];
+    let _alone = alone();
+    for (what, policy) in kinds {
+        let limiter = Limiter::from(policy(1));
+        let layer = RateLimitLayer::new(&limiter);
+        let replace = async |from: u64, to: u64| {
+            for n in from..to {
+                limiter.replace([policy(n)]).unwrap();
+                if n % 100 == 0 {
+                    send(&layer).await;
+                }
+            }
+        };
+        replace(1, 2_000).await;
+
+        let region = Region::new(ALLOCATOR);
+        replace(2_000, 10_000).await;
+        let change = region.change();
+
+        let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+        assert!(
+            kept.abs() < 64 * 1024,
+            "{what}: {kept} bytes are left behind"
+        );
+    }
 }
 
 #[tokio::test]
