@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     BackendError, BannedCaller, Charge, Clock, Decision, FailureKind, Key, Scope, State, Timestamp,
-    decide,
+    Unit, decide,
 };
 
 use crate::arena::Arena;
@@ -21,6 +21,9 @@ const STEP: usize = 4;
 /// one. It counts entries, not slots. Otherwise a sparse stretch of the table would lose as many entries as a dense one, and in
 /// the end important ones.
 const SAMPLE: usize = 16;
+/// The most bans in force that the hand passes by to find another entry. In a shard of which nine tenths are bans the hand finds
+/// none among so many once in 10^11 times. Then, or if all are bans, the ban goes that would end first.
+const MOST_BANS_PASSED: usize = 256;
 /// The hand also moves on every so many calls. So states that own memory (rolling windows, logs) are freed even when no new key
 /// ever comes. Rare enough to cost a call only a few instructions.
 const CALLS_PER_STEP: u32 = 64;
@@ -234,16 +237,21 @@ impl Shard {
     }
 
     /// Moves the hand over a few entries and drops those that have expired. If room is needed and none was found, the least
-    /// important of the passed entries is evicted as well. An entry of which something is held is passed by.
+    /// important of the passed entries is evicted as well. An entry of which something is held is passed by, and so is a ban in
+    /// force while anything else can go.
     fn walk(&mut self, hashing: &Hashing, now: Timestamp, walk: Walk) {
         let slots = self.table.slots();
         if slots == 0 {
             return;
         }
         let mut least: Option<(EntryValue, Slot)> = None;
-        let (mut passed, mut examined) = (0, 0);
+        let (mut passed, mut examined, mut banned) = (0, 0, 0);
         while passed < STEP
-            || (walk == Walk::MakeRoom && self.is_full() && examined < SAMPLE && passed < slots)
+            || (walk == Walk::MakeRoom
+                && self.is_full()
+                && examined < SAMPLE
+                && banned < MOST_BANS_PASSED
+                && passed < slots)
         {
             passed += 1;
             self.hand = if self.hand + 1 < slots {
@@ -252,12 +260,16 @@ impl Shard {
                 0
             };
             let Some(worth) = self
-                .worth(self.hand)
+                .worth(self.hand, now)
                 .filter(|worth| worth.until != FOR_EVER)
             else {
                 continue;
             };
-            examined += 1;
+            if worth.rank == Rank::Ban {
+                banned += 1;
+            } else {
+                examined += 1;
+            }
             if worth.until <= now {
                 // An entry that moves up into this slot is examined another time. No other entry goes now: there is room.
                 self.remove(hashing, self.hand);
@@ -320,16 +332,23 @@ impl Shard {
     }
 
     /// The worth of an entry; `None` for a vacancy.
-    fn worth(&self, slot: Slot) -> Option<EntryValue> {
+    fn worth(&self, slot: Slot, now: Timestamp) -> Option<EntryValue> {
         let entry = self.table.entry(slot);
         let key = entry.key;
         if key.is_vacant() {
             return None;
         }
-        let scope = Scope::numbered(self.scope(key))?;
+        let unit = Scope::numbered(self.scope(key))?.unit();
+        let rank = if unit == Unit::Ban && entry.state.banned_for(now).is_some() {
+            Rank::Ban
+        } else if unit == Unit::Ban || key.is_seen_again() {
+            Rank::SeenAgain
+        } else {
+            Rank::SeenOnce
+        };
         Some(EntryValue {
-            seen_again: key.is_seen_again(),
-            until: entry.state.meaningless_at(scope.unit()),
+            rank,
+            until: entry.state.meaningless_at(unit),
         })
     }
 
@@ -348,12 +367,21 @@ impl Shard {
 
 /// The value that is lost with an entry; the least valuable goes first.
 ///
-/// The first to go are entries charged once and never seen again, for no caller waits for them. The next are those that would
-/// be full again soonest: the deepest debt stays longest.
+/// Within a rank the next to go are those that would be full again soonest: the deepest debt stays longest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct EntryValue {
-    seen_again: bool,
+    rank: Rank,
     until: Timestamp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Charged once and never seen again, so that no caller waits for it.
+    SeenOnce,
+    /// Seen again. Strikes and earlier bans count as such from the first: their caller came back, to be denied.
+    SeenAgain,
+    /// A ban in force. It has to hold although its caller stays away.
+    Ban,
 }
 
 fn is_held(state: &State, scope: Scope) -> bool {

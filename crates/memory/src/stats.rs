@@ -28,7 +28,7 @@ pub struct Stats {
     /// If this grows, a client floods the limiter, or `max_keys` is too small.
     pub evicted: u64,
     /// The most entries that any one call had to examine to choose the one to evict. At most 16, without those of which
-    /// something is held: they are passed by.
+    /// something is held and bans in force: they are passed by.
     pub longest_scan: usize,
 }
 

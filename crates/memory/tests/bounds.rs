@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::{every_algorithm, one};
 use tollgate_core::{
-    Algorithm, Backend, Charge, Decision, FailureKind, ImmediateBackend, Key, MAX_CHARGES,
-    ManualClock, Mode, Quota, Scope, Timestamp,
+    Algorithm, Backend, BackendError, Ban, Charge, Decision, FailureKind, ImmediateBackend, Key,
+    MAX_CHARGES, ManualClock, Mode, Quota, Scope, Timestamp,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -174,6 +174,139 @@ fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
             .count();
         assert_eq!(still_denied, 100, "{quota}");
     }
+}
+
+/// A quota of one an hour, and a ban of an hour after two strikes.
+fn guarded() -> (Quota, Quota) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let ban = Ban::after(2, HOUR).lasting(HOUR).doubling_to(HOUR);
+    (Quota::per_hour(1), ban.into())
+}
+
+/// Asks under a quota and its ban.
+fn ask_guarded(backend: &MemoryBackend, policy: &str, key: &Key) -> Result<Decision, BackendError> {
+    let (quota, ban) = guarded();
+    let budget = one(Scope::of(policy, 0, &quota), &quota, key);
+    let gate = Charge {
+        cost: 0,
+        ..one(Scope::of(policy, 0, &ban), &ban, key)
+    };
+    backend.decide_now(&[budget, gate])
+}
+
+fn is_banned(backend: &MemoryBackend, policy: &str, key: &Key) -> bool {
+    let (_, ban) = guarded();
+    let gate = Charge {
+        cost: 0,
+        mode: Mode::Probe,
+        ..one(Scope::of(policy, 0, &ban), &ban, key)
+    };
+    let decision = backend.decide_now(&[gate]);
+    decision.is_ok_and(|decision| decision.verdicts()[0].retry_after().is_some())
+}
+
+#[test]
+fn a_ban_without_a_knock_outlives_every_flood_of_other_keys() {
+    // given callers that were banned and stay away, and one banned by hand, in room for two thousand keys
+    let (backend, clock) = backend(2000);
+    let banned: Vec<Key> = (0..300_u32)
+        .map(|n| Key::from(format!("banned-{n}")))
+        .collect();
+    let (by_strikes, by_hand) = banned.split_at(299);
+    for key in by_strikes {
+        for is_admitted in [true, false, false] {
+            let decision = ask_guarded(&backend, "flooded", key).unwrap();
+            assert_eq!(decision.is_admitted(), is_admitted);
+        }
+    }
+    let (_, ban) = guarded();
+    let imposed = ban.ban().unwrap().try_imposed(Duration::from_secs(3600));
+    let imposed = Quota::from(imposed.unwrap());
+    let order = Charge {
+        mode: Mode::Shadow,
+        ..one(Scope::of("flooded", 0, &imposed), &imposed, &by_hand[0])
+    };
+    backend.decide_now(&[order]).unwrap();
+
+    // when keys come that last for longer and are seen again, a hundred times as many as there is room for
+    let quota = Quota::per_day(1);
+    let scope = Scope::of("flood", 0, &quota);
+    for number in 0..200_000_u64 {
+        let key = Key::from(number);
+        for _ in 0..2 {
+            backend.decide_now(&[one(scope, &quota, &key)]).unwrap();
+        }
+    }
+
+    // then every ban holds, and the most entries that a call looked at is what it was
+    let mut still_banned = banned
+        .iter()
+        .filter(|key| is_banned(&backend, "flooded", key));
+    assert_eq!(still_banned.by_ref().count(), 300);
+    assert!(backend.stats().longest_scan <= 16, "{:?}", backend.stats());
+
+    // and once they have ended, they make room for others
+    clock.advance(Duration::from_secs(3600));
+    assert!(
+        banned
+            .iter()
+            .all(|key| !is_banned(&backend, "flooded", key))
+    );
+}
+
+#[test]
+fn strikes_outlive_a_flood_of_identities_that_come_once() {
+    // given callers with a strike each
+    let (backend, _) = backend(2000);
+    let callers: Vec<Key> = (0..100_u32).map(|n| Key::from(format!("c-{n}"))).collect();
+    for key in &callers {
+        assert!(ask_guarded(&backend, "struck", key).unwrap().is_admitted());
+        assert!(!ask_guarded(&backend, "struck", key).unwrap().is_admitted());
+    }
+
+    // when
+    let quota = Quota::per_day(1);
+    spend_once(&backend, Scope::of("once", 0, &quota), &quota, 0..200_000);
+
+    // then the second strike of each bans
+    for key in &callers {
+        ask_guarded(&backend, "struck", key).unwrap();
+        assert!(is_banned(&backend, "struck", key));
+    }
+}
+
+#[test]
+fn if_all_are_banned_the_ban_goes_that_would_end_first_and_the_backend_goes_on() {
+    // given room for a few, and a ban of each of them
+    let (backend, _) = backend(50);
+    let (_, ban) = guarded();
+    for number in 0..10_000_u64 {
+        let (key, minutes) = (Key::from(number), 1 + number % 300);
+        let imposed = ban.ban().unwrap();
+        let imposed = imposed.try_imposed(Duration::from_secs(60 * minutes));
+        let imposed = Quota::from(imposed.unwrap());
+        let order = Charge {
+            mode: Mode::Shadow,
+            ..one(Scope::of("all-banned", 0, &imposed), &imposed, &key)
+        };
+
+        // when another one comes
+        backend.decide_now(&[order]).unwrap();
+
+        // then it is banned
+        assert!(is_banned(&backend, "all-banned", &key), "{number}");
+    }
+
+    // then the longest are left
+    let left: Vec<_> = (0..10_000_u64)
+        .filter(|number| is_banned(&backend, "all-banned", &Key::from(*number)))
+        .map(|number| 1 + number % 300)
+        .collect();
+    assert!(left.len() <= 50 && left.len() > 30, "{left:?}");
+    assert!(
+        left.iter().filter(|minutes| **minutes > 250).count() + 4 >= left.len(),
+        "{left:?}"
+    );
 }
 
 #[test]
