@@ -1,5 +1,7 @@
 //! Heartbeats: the telling of each key, three times in each lease.
 
+mod schedule;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,19 +11,13 @@ use crate::fleet::{Fleet, WeakFleet};
 use crate::holder::{Holder, Report};
 use crate::job::Job;
 use crate::name::Name;
-use crate::sync::{Instant, sleep, timeout_at};
+use crate::sync::{Instant, sleep_until, timeout_at};
 use crate::wire::{Request, Work};
+
+use schedule::Schedule;
 
 /// The number of heartbeats in a lease. Two of them may fail.
 const IN_A_LEASE: u32 = 3;
-
-/// The most keys that are told in one go: half of a call, so that callers have room beside them.
-const IN_ONE_GO: usize = 32;
-
-/// The pause after a telling out of turn, and the part of a short lease that it takes. While a server fails each call, all of its
-/// keys are in doubt all the time.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSES_IN_A_LEASE: u32 = 30;
 
 /// The task that tells what this process holds, for as long as the backend exists.
 pub(crate) struct Heartbeat {
@@ -38,47 +34,34 @@ impl Heartbeat {
     }
 
     pub(crate) async fn run(self) {
-        let mut next = Instant::now() + self.interval();
-        let mut waiting = Vec::new().into_iter();
-        let mut pause = Duration::ZERO;
+        let now = Instant::now();
+        let mut schedule = Schedule::new(self.holder.lease, now, now + self.interval());
         loop {
-            let rings = if waiting.len() == 0 {
-                next
+            let now = Instant::now();
+            let wakes_at = schedule.wakes_at(now);
+            let is_in_doubt = if schedule.hears_doubt(now) {
+                timeout_at(wakes_at, self.holder.doubt.notified())
+                    .await
+                    .is_ok()
             } else {
-                next.min(Instant::now() + pause)
+                sleep_until(wakes_at).await;
+                false
             };
-            let is_in_doubt = timeout_at(rings, self.holder.doubt.notified())
-                .await
-                .is_ok();
-            let is_beat = Instant::now() >= next;
             if self.fleet.upgrade().is_none() {
                 return;
             }
-            if is_beat || is_in_doubt {
+            if is_in_doubt || schedule.is_beat(Instant::now()) {
                 self.begin().await;
             }
-            let names = if is_beat {
-                next = Instant::now() + self.interval();
-                let due: Vec<_> = waiting.chain(self.holder.take_due(true)).collect();
-                // Over half of the time until the next.
-                let goes = u32::try_from(due.len() / IN_ONE_GO + 1).unwrap_or(u32::MAX);
-                pause = self.interval() / 2 / goes;
-                waiting = due.into_iter();
-                waiting.by_ref().take(IN_ONE_GO).collect()
-            } else if is_in_doubt {
-                self.holder.take_due(false)
-            } else {
-                waiting.by_ref().take(IN_ONE_GO).collect::<Vec<_>>()
-            };
+            let now = Instant::now();
+            let names = self
+                .holder
+                .choose(&mut schedule, now, is_in_doubt, self.interval());
             let Some(fleet) = self.fleet.upgrade() else {
                 return;
             };
             for name in names {
                 fleet.push(Job::unattended(self.holder.telling(name), fleet.counters()));
-            }
-            drop(fleet);
-            if is_in_doubt {
-                sleep(PAUSE.min(self.holder.lease / PAUSES_IN_A_LEASE)).await;
             }
         }
     }
@@ -114,8 +97,15 @@ impl Holder {
         self.identity().books.is_settled()
     }
 
-    fn take_due(&self, all: bool) -> Vec<Name> {
-        self.identity().books.take_due(all)
+    fn choose(
+        &self,
+        schedule: &mut Schedule,
+        now: Instant,
+        is_in_doubt: bool,
+        interval: Duration,
+    ) -> Vec<Name> {
+        let books = &mut self.identity().books;
+        schedule.choose(books, now, is_in_doubt, interval)
     }
 
     fn telling(self: &Arc<Self>, name: Name) -> Request {

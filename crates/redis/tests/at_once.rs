@@ -15,9 +15,9 @@ use std::time::Duration;
 use common::held::{crowd, hold, put, settles};
 use common::{Budget, PATIENT, recovered};
 use tokio::runtime::Builder;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{
-    Backend, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict,
+    Backend, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Timestamp, Verdict,
 };
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy, Standalone};
@@ -417,18 +417,23 @@ async fn a_decision_that_nobody_waits_for_is_released() {
     assert_eq!(backend.stats().held, 0);
 }
 
+/// The budgets of so many callers under one limit.
+fn callers(of: &Budget, count: u64) -> impl Iterator<Item = Budget> {
+    let (scope, quota) = (of.scope, of.quota);
+    (0..count).map(move |caller| Budget {
+        scope,
+        quota,
+        key: Key::from(caller),
+    })
+}
+
 #[tokio::test]
 async fn a_thousand_keys_are_told_three_times_in_a_lease_and_not_more_often() {
     let server = Standalone::start();
     let backend = holder(&server).await;
     let uploads = at_once("uploads", 1);
     let mut held = Vec::new();
-    for caller in 0..1_000_u64 {
-        let budget = Budget {
-            scope: Scope::of("uploads", 0, &uploads.quota),
-            quota: uploads.quota,
-            key: Key::from(caller),
-        };
+    for budget in callers(&uploads, 1_000) {
         held.push(hold(&backend, &budget, 1).await.unwrap());
     }
 
@@ -441,6 +446,38 @@ async fn a_thousand_keys_are_told_three_times_in_a_lease_and_not_more_often() {
     let calls = after.calls - before.calls;
     assert!(calls * 15 <= tells, "{tells} in {calls} calls");
     assert_eq!((after.held, after.lost_leases), (1_000, 0));
+}
+
+#[tokio::test]
+async fn a_process_that_is_always_in_doubt_about_one_key_keeps_the_leases_of_all_others() {
+    let server = Standalone::start();
+    let lease = LEASE * 2;
+    let builder = RedisBackend::builder(&server.url()).held_lease(lease);
+    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let other = holder(&server).await;
+    let uploads = at_once("uploads", 1);
+    let mut held = Vec::new();
+    for budget in callers(&uploads, 1_000) {
+        held.push(hold(&backend, &budget, 1).await.unwrap());
+    }
+
+    // What is held without a decision puts its key in doubt, and so does its end.
+    let doubtful = at_once("doubtful", 5);
+    let charge = doubtful.charge(1);
+    let receipt = || Receipt::of(&charge, &Verdict::assumed(&charge), Timestamp::default());
+    let began = Instant::now();
+    while began.elapsed() < lease * 3 {
+        sleep(Duration::from_millis(10)).await;
+        assert!(backend.assume(&charge));
+        backend.credit(receipt().unwrap(), 1);
+    }
+
+    let stats = backend.stats();
+    assert_eq!((stats.held, stats.lost_leases), (1_000, 0));
+    for budget in callers(&uploads, 1_000) {
+        assert_eq!(budget.taken(&other).await, 1);
+    }
+    settles(&other, &doubtful, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -37,6 +37,11 @@ impl Row {
         self
     }
 
+    /// Says whether something is held, which is not being told.
+    fn is_due(&self) -> bool {
+        self.old + self.new > 0 && !self.is_being_told
+    }
+
     /// Says whether it is equal to no row.
     fn is_blank(&self) -> bool {
         self.old == 0 && self.new == 0 && !self.in_doubt && !self.is_being_told
@@ -127,29 +132,39 @@ impl Books {
         Some(u64::try_from(old).unwrap_or(0))
     }
 
-    /// The keys that have to be told, of which none is being told: those in doubt first, and the others only if `all` are asked
-    /// for. From here on these are being told.
-    pub(crate) fn take_due(&mut self, all: bool) -> Vec<Name> {
+    /// The keys in doubt, except those that are being told. From here on these are being told.
+    pub(crate) fn take_doubts(&mut self) -> Vec<Name> {
         let generation = self.generation;
         self.rows.retain(|_, row| !row.at(generation).is_blank());
-        let mut names = Vec::new();
-        for in_doubt in [true, false] {
-            let due = self.rows.iter_mut().filter(|(_, row)| {
-                let is_due =
-                    row.in_doubt == in_doubt && (in_doubt || (all && row.old + row.new > 0));
-                is_due && !row.is_being_told
-            });
-            for (name, row) in due {
-                row.is_being_told = true;
-                names.push(name.clone());
+        let in_doubt = |row: &&mut Row| row.in_doubt && !row.is_being_told;
+        let rows = self.rows.iter_mut();
+        rows.filter(|(_, row)| in_doubt(row))
+            .map(|(name, row)| {
+                (row.in_doubt, row.is_being_told) = (false, true);
+                name.clone()
+            })
+            .collect()
+    }
+
+    /// The keys of which something is held, except those that are being told.
+    pub(crate) fn held_keys(&self) -> Vec<Name> {
+        let rows = self.rows.iter().filter(|(_, row)| row.is_due());
+        rows.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Those of these keys of which something is held by now, except those that are being told. From here on these are being
+    /// told.
+    pub(crate) fn take_held(&mut self, names: impl Iterator<Item = Name>) -> Vec<Name> {
+        let take = |name: &Name| {
+            let row = self.rows.get_mut(name).filter(|row| row.is_due());
+            if let Some(row) = row {
+                (row.in_doubt, row.is_being_told) = (false, true);
+                true
+            } else {
+                false
             }
-        }
-        for name in &names {
-            if let Some(row) = self.rows.get_mut(name) {
-                row.in_doubt = false;
-            }
-        }
-        names
+        };
+        names.filter(take).collect()
     }
 
     /// Notes the end of a telling.
