@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Unit, Verdict};
 
-use crate::holder::books::Books;
+use crate::holder::books::{Books, Ticket};
 use crate::holder::places::Places;
 use crate::holder::{Caller, Held, Holder, NOT_YET, PendingRelease, minus, plus, random_id};
 use crate::job::Job;
@@ -68,7 +68,7 @@ impl Holder {
             return None;
         }
         jobs.sort_by_key(|job| matches!(job.request.work, Work::Tell(_)));
-        let generation = books.departs();
+        let Ticket { generation, number } = books.departs();
         let mut names = Vec::new();
         for job in jobs.iter() {
             let request = &job.request;
@@ -95,6 +95,7 @@ impl Holder {
                 generation,
                 lease_ms: u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX),
             },
+            number,
             holder: Arc::clone(self),
             names,
             is_over: false,
@@ -106,6 +107,8 @@ impl Holder {
 #[derive(Debug)]
 pub(crate) struct Departure {
     caller: Caller,
+    /// Its number among the calls of this process.
+    number: u64,
     holder: Arc<Holder>,
     /// The keys that it may change.
     names: Vec<Name>,
@@ -133,6 +136,7 @@ impl Departure {
     ) {
         let generation = self.caller.generation;
         let seen = |request, charge| held.get(key(request, charge)?).copied().flatten();
+        let is_missing = |held: Held| !held.is_there;
         // By key: several requests may name one.
         let reclaimed = held.iter().flatten().map(|held| held.reclaimed).sum();
         if reclaimed > 0 {
@@ -143,6 +147,9 @@ impl Departure {
         let mut has_twin = false;
         let mut identity = self.holder.identity();
         let present = identity.books.generation();
+        // Under another name since, the process has other entries.
+        let is_ours = identity.id == self.caller.holder;
+        let mut lost_leases = 0;
         let mut is_lost = false;
         for (position, outcome) in outcomes {
             let Some(request) = jobs.get(*position).map(|job| &job.request) else {
@@ -163,25 +170,35 @@ impl Departure {
             match (&request.work, outcome) {
                 (Work::Decide(_), Ok(Some(decision))) => {
                     for index in request.held() {
-                        let is_missing = |held: Held| !held.is_there;
-                        if let Some(name) = request.names.get(index)
-                            && seen(*position, index).is_some_and(is_missing)
-                        {
-                            is_lost |= identity.books.has_no_entry(name);
-                        }
-                    }
-                    for index in request.held() {
                         let verdict = decision.verdicts().get(index);
                         let taken = verdict.map_or(0, Verdict::taken);
-                        if let (Some(name), true) = (request.names.get(index), taken > 0) {
+                        let Some(name) = request.names.get(index) else {
+                            continue;
+                        };
+                        if seen(*position, index).is_some_and(is_missing)
+                            && identity.books.is_lost(name, self.number)
+                        {
+                            // Otherwise releases of what was lost would count against what is acquired later.
+                            identity.books.doubt(name.clone());
+                            is_lost = true;
+                            lost_leases += 1;
+                        }
+                        if taken > 0 {
                             identity.books.count(name, generation, plus(taken));
+                            if is_ours {
+                                identity.books.is_entered(name);
+                            }
                         }
                     }
                 }
                 (Work::Tell(telling), Ok(_)) => {
-                    let is_lost = |held: &Held| !held.is_there && telling.units() > 0;
-                    if seen(*position, 0).as_ref().is_some_and(is_lost) {
-                        self.holder.lost_leases.fetch_add(1, Ordering::Relaxed);
+                    if seen(*position, 0).is_some_and(is_missing)
+                        && identity.books.is_lost(&telling.name, self.number)
+                    {
+                        lost_leases += 1;
+                    }
+                    if is_ours {
+                        identity.books.is_entered(&telling.name);
                     }
                 }
                 _ => {}
@@ -190,12 +207,14 @@ impl Departure {
         if has_twin && identity.id == self.caller.holder {
             // Another process writes as this one: a copy of its memory runs elsewhere.
             identity.id = random_id();
-            identity.books.doubt_all();
+            identity.books.is_renamed();
             identity.places = Places::default();
             self.holder.twins.fetch_add(1, Ordering::Relaxed);
             self.holder.doubt.notify_one();
         }
         drop(identity);
+        let counter = &self.holder.lost_leases;
+        counter.fetch_add(lost_leases, Ordering::Relaxed);
         if is_lost {
             self.holder.doubt.notify_one();
         }

@@ -8,10 +8,19 @@ use crate::name::Name;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Books {
     generation: u64,
+    /// The number of calls that have departed.
+    departed: u64,
     /// The calls of this generation that are under way, and those of the earlier ones.
     under_way: usize,
     earlier_under_way: usize,
     rows: HashMap<Name, Row>,
+}
+
+/// The generation of a call, and its number among all that departed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) generation: u64,
+    pub(crate) number: u64,
 }
 
 /// The effect of this process's calls on a key, as far as is known.
@@ -25,6 +34,9 @@ struct Row {
     /// A call was given up. The key has to be told, even if nothing is held.
     in_doubt: bool,
     is_being_told: bool,
+    /// The number of calls that had departed when a reply told that the server has an entry for what is held now. Calls that depart
+    /// after it find that entry, or it is lost. What earlier ones found tells nothing: replies overtake each other.
+    entered_at: Option<u64>,
 }
 
 impl Row {
@@ -61,10 +73,14 @@ impl Books {
         self.under_way = 0;
     }
 
-    /// Notes the departure of a call. Returns its generation.
-    pub(crate) fn departs(&mut self) -> u64 {
+    /// Notes the departure of a call.
+    pub(crate) fn departs(&mut self) -> Ticket {
         self.under_way += 1;
-        self.generation
+        self.departed += 1;
+        Ticket {
+            generation: self.generation,
+            number: self.departed,
+        }
     }
 
     /// Notes the end of a call. Says whether it was the last of the earlier generations.
@@ -96,8 +112,20 @@ impl Books {
         } else {
             row.old += units;
         }
+        if row.old + row.new <= 0 {
+            // The server drops entries that hold nothing.
+            row.entered_at = None;
+        }
         if row.is_blank() {
             self.rows.remove(name);
+        }
+    }
+
+    /// Notes a reply by which the server has an entry for what is held of a key.
+    pub(crate) fn is_entered(&mut self, name: &Name) {
+        let row = { self.rows.get_mut(name) }.filter(|row| row.old + row.new > 0);
+        if let Some(row) = row {
+            row.entered_at.get_or_insert(self.departed);
         }
     }
 
@@ -106,19 +134,19 @@ impl Books {
         self.rows.entry(name).or_default().in_doubt = true;
     }
 
-    /// Notes that a server has no entry for a key. If anything is held of it, its lease is lost: the key has to be told at once.
-    /// Otherwise the releases of what was lost would count against what is acquired later. Says whether anything is.
-    pub(crate) fn has_no_entry(&mut self, name: &Name) -> bool {
-        let row = self.rows.get_mut(name).filter(|row| row.old + row.new > 0);
-        let is_lost = row.as_ref().is_some_and(|row| !row.in_doubt);
-        if let Some(row) = row {
-            row.in_doubt = true;
-        }
-        is_lost
+    /// Notes that the call of this number found no entry for a key. Says whether a lease is lost: whether the entry had been
+    /// there when the call departed. Of one loss this is said once.
+    pub(crate) fn is_lost(&mut self, name: &Name, call: u64) -> bool {
+        let was_there = |row: &&mut Row| row.entered_at.is_some_and(|since| since < call);
+        let row = self.rows.get_mut(name).filter(was_there);
+        row.is_some_and(|row| row.entered_at.take().is_some())
     }
 
-    pub(crate) fn doubt_all(&mut self) {
-        self.rows.values_mut().for_each(|row| row.in_doubt = true);
+    /// Notes that the process goes on under another name, of which the servers have no entries.
+    pub(crate) fn is_renamed(&mut self) {
+        for row in self.rows.values_mut() {
+            (row.in_doubt, row.entered_at) = (true, None);
+        }
     }
 
     /// The units that the calls of all earlier generations hold of a key; `None` while that is not known.

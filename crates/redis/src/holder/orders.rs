@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::books::Books;
+use super::books::{Books, Ticket};
 use super::model::{From, Id, Key};
 use crate::name::Name;
 
@@ -33,12 +33,19 @@ enum End {
     GivenUp,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reply {
+    is_admitted: bool,
+    /// True if it found an entry of this process.
+    found: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Call {
     verb: Verb,
-    generation: u64,
-    /// True if it was admitted, once it has run.
-    ran: Option<bool>,
+    ticket: Ticket,
+    /// Once it has run.
+    ran: Option<Reply>,
     end: Option<End>,
 }
 
@@ -51,6 +58,7 @@ struct World {
     /// The units that the process was given and has not released.
     held: u64,
     begun: usize,
+    lost_leases: u64,
     now_ms: u64,
 }
 
@@ -81,32 +89,32 @@ impl World {
             calls: Vec::new(),
             held: 0,
             begun: 0,
+            lost_leases: 0,
             now_ms: NOW_MS,
         }
     }
 
     fn departs(&mut self, verb: Verb) {
-        let generation = self.books.departs();
+        let ticket = self.books.departs();
         if verb == Verb::Release {
-            self.books.count(&name(), generation, -1);
+            self.books.count(&name(), ticket.generation, -1);
             self.held -= 1;
         }
         self.calls.push(Call {
             verb,
-            generation,
+            ticket,
             ran: None,
             end: None,
         });
     }
 
     fn runs(&mut self, call: usize) {
-        let Call {
-            verb, generation, ..
-        } = self.calls[call];
-        let from = from(generation);
+        let Call { verb, ticket, .. } = self.calls[call];
+        let from = from(ticket.generation);
         self.key.at(self.now_ms, from);
         let is_barred = self.key.bar(from).is_some();
-        let admitted = match verb {
+        let found = self.key.own(ME).is_some();
+        let is_admitted = match verb {
             Verb::Acquire if !is_barred && self.key.total() < LIMIT => {
                 self.key.count(self.now_ms, from, 1);
                 true
@@ -122,25 +130,36 @@ impl World {
         let is_awaited = self.calls[call].end.is_none();
         assert!(!(is_barred && is_awaited), "{self:?}");
         self.key.tidy(ME);
-        self.calls[call].ran = Some(admitted);
+        self.calls[call].ran = Some(Reply { is_admitted, found });
     }
 
     fn ends(&mut self, call: usize, end: End) {
         let Call {
-            verb,
-            generation,
-            ran,
-            ..
+            verb, ticket, ran, ..
         } = self.calls[call];
-        if (verb, end, ran) == (Verb::Acquire, End::Answered, Some(true)) {
-            self.books.count(&name(), generation, 1);
-            self.held += 1;
+        if let (End::Answered, Some(reply)) = (end, ran) {
+            self.is_answered(verb, ticket, reply);
         }
         if end == End::GivenUp {
             self.books.doubt(name());
         }
-        self.books.ends(generation);
+        self.books.ends(ticket.generation);
         self.calls[call].end = Some(end);
+    }
+
+    fn is_answered(&mut self, verb: Verb, ticket: Ticket, reply: Reply) {
+        if verb != Verb::Release && !reply.found && self.books.is_lost(&name(), ticket.number) {
+            self.lost_leases += 1;
+        }
+        match verb {
+            Verb::Acquire if reply.is_admitted => {
+                self.books.count(&name(), ticket.generation, 1);
+                self.books.is_entered(&name());
+                self.held += 1;
+            }
+            Verb::Tell(_) => self.books.is_entered(&name()),
+            _ => {}
+        }
     }
 
     /// Nothing, once its lease has run out.
@@ -196,6 +215,9 @@ impl World {
     }
 
     fn check(&self) {
+        // The clock steps once.
+        let may_be_lost = u64::from(self.may_have_lost());
+        assert!(self.lost_leases <= may_be_lost, "{self:#?}");
         if !self.may_have_lost() {
             let known = self.key.total() - self.others_hold();
             // Whatever the process was given is counted, so that no other is given it as well.
