@@ -46,9 +46,12 @@ total() {
     END { print sum + 0 }'
 }
 
-# Shows all failures, not only the first.
-run "unit, integration and doc tests of the workspace" \
-  cargo test --workspace --all-features --no-fail-fast
+# Built at once, and run three at a time: most of them wait. Doc tests have no binaries.
+binaries() {
+  cargo test --workspace --all-features --tests --no-run --message-format=json | tests/binaries.py 3
+}
+run "unit and integration tests of the workspace" binaries
+run "doc tests of the workspace" cargo test --workspace --all-features --no-fail-fast --doc
 
 # `--cfg loom` reaches every dependency, hence a target folder of its own.
 run "loom models of the memory backend" \

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Runs the test binaries that cargo has built, several at a time.
+
+cargo runs one after the other, and most of ours wait: for leases to pass, for servers to come back, for a campaign to end. The output
+of each binary is kept together and printed when it has ended, as cargo would print it.
+
+    cargo test --workspace --no-run --message-format=json | tests/binaries.py [JOBS]
+"""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+# Minutes, or most of a core for as long: those that begin first end last.
+SLOW = ["annotation_ui", "short", "properties", "tollgate_redis", "held", "cluster_changes"]
+
+LIBRARIES = subprocess.run(["rustc", "--print", "target-libdir"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def built(lines):
+    """Names, folders and paths of the binaries in cargo's messages."""
+    for line in lines:
+        message = json.loads(line)
+        if message.get("reason") == "compiler-message":
+            sys.stderr.write(message["message"].get("rendered") or "")
+        if message.get("reason") == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            manifest = message["manifest_path"]
+            yield message["target"]["name"], manifest, message["executable"]
+
+
+def run(binary):
+    name, manifest, path = binary
+    folder = os.path.dirname(manifest)
+    # trybuild reads the first two, as a test that cargo runs may. The tests of a macro need the compiler's own libraries.
+    environment = dict(os.environ, CARGO=os.environ.get("CARGO", "cargo"), CARGO_MANIFEST_DIR=folder)
+    environment["LD_LIBRARY_PATH"] = LIBRARIES
+    ended = subprocess.run(
+        [path], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    return name, path, ended
+
+
+def main():
+    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    binaries = sorted(built(sys.stdin), key=lambda binary: SLOW.index(binary[0]) if binary[0] in SLOW else len(SLOW))
+    failed = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for ended in as_completed([pool.submit(run, binary) for binary in binaries]):
+            name, path, result = ended.result()
+            print(f"     Running {name} ({os.path.relpath(path)})", flush=True)
+            sys.stdout.buffer.write(result.stdout)
+            sys.stdout.buffer.flush()
+            if result.returncode != 0:
+                failed.append(name)
+                print(f"error: {name} ended with status {result.returncode}", flush=True)
+    if not binaries:
+        print("error: no test binary was built", flush=True)
+    sys.exit(1 if failed or not binaries else 0)
+
+
+main()
