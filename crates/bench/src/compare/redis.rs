@@ -15,10 +15,11 @@ use crate::redis_instructions::{self, Server};
 
 /// The requests under way, the callers that take turns, and the number of contenders that can take part: one hot caller spends
 /// more than the last contender can be told to allow.
-const POINTS: [(usize, u64, usize); 6] = [
+const POINTS: [(usize, u64, usize); 7] = [
     (1, CALLERS, 3),
     (16, CALLERS, 3),
     (64, CALLERS, 3),
+    (128, CALLERS, 3),
     (256, CALLERS, 3),
     (1_024, CALLERS, 3),
     (256, 1, 2),
