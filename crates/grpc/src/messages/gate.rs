@@ -170,7 +170,14 @@ impl Gate {
         }
     }
 
-    /// The reason why the held bytes cannot wait any longer, if there is one.
+    /// No bytes wait behind the held ones any longer.
+    pub(super) fn catch_up(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            meter.catch_up();
+        }
+    }
+
+    /// The reason why the held bytes cannot wait any longer.
     pub(super) fn give_up(&mut self) -> Excess {
         let meter = self.meter.as_mut();
         meter.map_or(Excess::Undecided, Meter::give_up)

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -29,13 +28,15 @@ pub(super) struct Meter {
     /// True if the backend has been seen to wait.
     waits: bool,
     step: Step,
+    /// The last refusal since the stream had caught up: the reason why messages wait, whatever the meter does at the moment.
+    held_back_by: Option<Ledger>,
 }
 
 enum Step {
     Ready,
     Deciding(Answer<Decision>),
-    /// The last refusal. The backend is not asked again before that can have changed.
-    Holding(Pin<Box<Sleep>>, Ledger),
+    /// The backend is not asked again before its refusal can have changed.
+    Holding(Pin<Box<Sleep>>),
 }
 
 /// The reason why a stream ends.
@@ -79,6 +80,7 @@ impl Meter {
             plan,
             waits: false,
             step: Step::Ready,
+            held_back_by: None,
         })
     }
 
@@ -113,7 +115,7 @@ impl Meter {
                     }
                 }
                 Step::Deciding(decide) => ready!(Pin::new(decide).poll(cx)),
-                Step::Holding(wait, _) => {
+                Step::Holding(wait) => {
                     ready!(wait.as_mut().poll(cx));
                     self.step = Step::Ready;
                     continue;
@@ -124,7 +126,8 @@ impl Meter {
                 MeterRuling::Paid => break,
                 MeterRuling::AskAgain => {}
                 MeterRuling::Hold(wait, why) => {
-                    self.step = Step::Holding(Box::pin(sleep(wait)), why);
+                    self.step = Step::Holding(Box::pin(sleep(wait)));
+                    self.held_back_by = Some(why);
                 }
                 MeterRuling::Excess(excess) => return Poll::Ready(Err(excess)),
             }
@@ -135,12 +138,15 @@ impl Meter {
         Poll::Ready(Ok(()))
     }
 
-    /// The reason why an unpaid amount cannot wait any longer, if there is one.
+    /// No message of the stream waits any longer.
+    pub(super) fn catch_up(&mut self) {
+        self.held_back_by = None;
+    }
+
+    /// The reason why an unpaid amount cannot wait any longer.
     pub(super) fn give_up(&mut self) -> Excess {
-        match mem::replace(&mut self.step, Step::Ready) {
-            Step::Holding(_, why) => Excess::Quota(why),
-            Step::Deciding(_) | Step::Ready => Excess::Undecided,
-        }
+        self.step = Step::Ready;
+        (self.held_back_by.take()).map_or(Excess::Undecided, Excess::Quota)
     }
 
     fn rule(&mut self, answer: Result<Decision, BackendError>) -> MeterRuling {

@@ -80,7 +80,10 @@ impl ReceivedBody {
                 Poll::Pending => return self.read_ahead(body, cx),
             }
             let next = match self.ahead.pop() {
-                None => ready!(self.poll_data(body.as_mut(), cx)),
+                None => {
+                    self.gate.catch_up();
+                    ready!(self.poll_data(body.as_mut(), cx))
+                }
                 ahead => ahead,
             };
             match next {

@@ -218,6 +218,26 @@ async fn small_messages_wait_for_a_backend_as_well() {
     neighbour.says().await;
 }
 
+/// The messages wait because of the quota, and not because the backend is being asked once more.
+#[tokio::test]
+async fn a_stream_that_was_held_back_is_told_of_its_quota_though_the_backend_is_asked_again() {
+    // given a backend that lets one message pass and refuses the next, and answers no more
+    let backend = Waiting::new(at_a_standstill().0);
+    let quota = Quota::per_second(1_000).burst(1);
+    let limiter = Limiter::builder()
+        .policy(uploads(quota))
+        .backend(backend.clone());
+    let address = serve(limiter.build().unwrap(), |layer| layer).await;
+    let client = client(address).await;
+    backend.gate.add_permits(2);
+
+    // when more come than may wait, which takes longer than the millisecond after which the backend is asked again
+    let (messages, _) = flood(small(), usize::MAX);
+    let denied = in_time(client.clone().upload(messages)).await.unwrap_err();
+
+    assert_eq!(denied.code(), Code::ResourceExhausted, "{denied:?}");
+}
+
 #[tokio::test]
 async fn a_backend_that_is_too_slow_for_what_comes_ends_the_stream() {
     let backend = Waiting::new(at_a_standstill().0);
