@@ -5,7 +5,12 @@ use toml::Table;
 /// Crates by layer, the lowest first. A crate may depend on those of lower layers, and on none of its own.
 const LAYERS: &[&[&str]] = &[
     &["tollgate-core"],
-    &["tollgate-memory", "tollgate-redis", "tollgate-macros"],
+    &[
+        "tollgate-memory",
+        "tollgate-redis",
+        "tollgate-macros",
+        "tollgate-conformance",
+    ],
     &["tollgate-limiter"],
     &["tollgate-http"],
     &["tollgate-grpc"],
@@ -19,7 +24,10 @@ fn layer(name: &str) -> Option<usize> {
 /// Says whether a crate ships, and so has a place in the order. The others are tools, which may depend on anything.
 #[must_use]
 pub fn ships(manifest: &Table) -> bool {
-    name(manifest).is_some_and(|name| layer(name).is_some())
+    let publish = manifest
+        .get("package")
+        .and_then(|package| package.get("publish"));
+    publish.and_then(toml::Value::as_bool).unwrap_or(true)
 }
 
 /// A sentence for each dependency of a shipping crate on a crate that is not of a lower layer. Dependencies of tests alone do
@@ -30,7 +38,9 @@ pub fn violations(manifest: &Table) -> Vec<String> {
         return Vec::new();
     };
     let Some(of_crate) = layer(name) else {
-        return Vec::new();
+        let has_no_place = ships(manifest)
+            .then(|| format!("{name} ships and has no place in the order of the crates"));
+        return has_no_place.into_iter().collect();
     };
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let targets = targets.into_iter().flat_map(Table::values);
@@ -64,6 +74,18 @@ mod tests {
 
     fn manifest(text: &str) -> Table {
         text.parse().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_crate_that_ships_has_a_place() {
+        let unknown = manifest("[package]\nname = \"tollgate-cache\"\n");
+        let tool = manifest("[package]\nname = \"tollgate-tool\"\npublish = false\n");
+
+        assert_eq!(
+            violations(&unknown),
+            ["tollgate-cache ships and has no place in the order of the crates"]
+        );
+        assert_eq!(violations(&tool), [""; 0]);
     }
 
     #[test]
