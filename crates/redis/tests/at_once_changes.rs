@@ -1,23 +1,28 @@
-//! Limits on how many at once, while the fleet changes: slots migrate under what is held, and a deploy runs two versions.
+//! Limits on how many at once, while the fleet changes: slots migrate under what is held, a replica becomes the master, and a
+//! deploy runs two versions.
 
 #![allow(
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking"
+    reason = "a test fails by panicking, and prints the answers of other processes"
 )]
 
 mod common;
 
 use std::collections::HashSet;
+use std::env;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::cluster::{callers, slot};
 use common::held::{hold, settles};
-use common::{Budget, HOUR, PATIENT};
-use tokio::time::sleep;
+use common::{Budget, HOUR, PATIENT, recovered};
+use tokio::time::{sleep, timeout};
+use tollgate::{Limiter, Policy};
 use tollgate_core::{Backend, Concurrent, Quota, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
-use tollgate_testkit::{Cluster, Standalone};
+use tollgate_testkit::{Cluster, Network, Standalone};
 
 const LEASE: Duration = Duration::from_millis(1_500);
 
@@ -103,6 +108,76 @@ async fn what_is_held_in_a_slot_that_migrates_stays_held_and_is_given_back_once(
         let stats = process.stats();
         assert_eq!((stats.held, stats.lost_leases, stats.twins), (0, 0, 0));
     }
+}
+
+const STATE: &str = "tollgate:uploads:0/h:=alice";
+
+/// The digest of what a server has under a key.
+fn digest(server: &Standalone, key: &str) -> String {
+    let script = "return redis.sha1hex(redis.call('GET', KEYS[1]) or '')";
+    server.command(&["EVAL", script, "1", key])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_that_loses_writes_lets_at_most_as_many_more_in_and_the_count_is_exact_again_soon()
+ {
+    // given a master and its replica, and processes that know one address for both
+    let (mut master, replica) = (Standalone::start(), Standalone::start());
+    let address = Network::before(master.port());
+    let replication = Network::before(master.port());
+    let port = replication.port().to_string();
+    assert_eq!(
+        replica.command(&["REPLICAOF", "127.0.0.1", &port]),
+        "+OK\r\n"
+    );
+    let url = format!("redis://127.0.0.1:{}/", address.port());
+    let lease = LEASE * 4;
+    let connect = || connect(RedisBackend::builder(&url), lease);
+    let (known, lost, asking) = (connect().await, connect().await, connect().await);
+    let (five, wide) = (
+        Budget::of("uploads", at_once(5)),
+        Budget::of("uploads", at_once(100)),
+    );
+
+    // when the replica hears of three that are held, and not of the other two, and becomes the master
+    let heard = hold(&known, &five, 3).await.unwrap();
+    let hears = async {
+        while digest(&replica, STATE) != digest(&master, STATE) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENT * 4, hears).await.unwrap();
+    replication.part(&[b"REPLCONF"]);
+    let unheard = hold(&lost, &five, 2).await.unwrap();
+    assert!(hold(&asking, &five, 1).await.is_none());
+    address.lead_to(replica.port());
+    master.kill();
+    assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]), "+OK\r\n");
+    recovered(&asking, &five).await;
+
+    // then the places of which it has not heard are given once more
+    let mut more = Vec::new();
+    while let Some(receipt) = hold(&asking, &five, 1).await {
+        more.push(receipt);
+    }
+    // Fewer if the process that holds them has told by then.
+    assert!(more.len() <= 2, "{more:?}");
+    let all = 5 + more.len() as u64;
+    sleep(lease / 3 + lease / 6).await;
+    assert_eq!(wide.taken(&asking).await, all);
+    // Here the replica's loss shows, whatever was let in.
+    let lost_leases = [&known, &lost, &asking].map(|process| process.stats().lost_leases);
+    assert_eq!(lost_leases, [0, 1, 0]);
+    // and stay until they end, while no other is let in
+    for receipt in more {
+        assert!(hold(&known, &five, 1).await.is_none());
+        asking.credit(receipt, 1);
+    }
+    settles(&known, &wide, 5).await;
+    assert!(hold(&known, &five, 1).await.is_none());
+    lost.credit(unheard, 2);
+    known.credit(heard, 3);
+    settles(&asking, &wide, 0).await;
 }
 
 /// Each of so many processes holds one more. None is told where its entry stands, since each names the place that it remembers.
@@ -218,4 +293,78 @@ async fn during_a_deploy_both_versions_count_the_same_places_and_each_keeps_its_
         let stats = version.stats();
         assert_eq!((stats.held, stats.lost_leases, stats.twins), (0, 0, 0));
     }
+}
+
+/// The server's address and the limits, set in the processes of the older version. They run this very test.
+const URL: &str = "TOLLGATE_TEST_OLDER";
+const LIMITS: &str = "TOLLGATE_TEST_LIMITS";
+
+const DEPLOY: &str = "a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_it_is";
+
+/// The script of a version that knows no held limits.
+const OLDER: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/scripts/before_waiting.lua"
+);
+
+/// The answer to a request in a process that runs the older version's script.
+fn older(server: &Standalone, limits: &str) -> String {
+    let process = Command::new(env::current_exe().unwrap())
+        .args(["--exact", DEPLOY, "--nocapture"])
+        .env(URL, server.url())
+        .env(LIMITS, limits)
+        .env("TOLLGATE_SCRIPT", OLDER)
+        .stdout(Stdio::piped())
+        .spawn();
+    let output = process.unwrap().wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let said = output.lines().find_map(|line| line.strip_prefix("says="));
+    said.unwrap_or_else(|| panic!("{output}")).to_owned()
+}
+
+/// The work of these processes.
+async fn ask_as_older(url: &str) {
+    let backend = RedisBackend::builder(url).deadline(PATIENT);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("uploads", &*env::var(LIMITS).unwrap()))
+        .backend(backend.connect().await.unwrap());
+    let limiter = limiter.build().unwrap();
+    let asked = limiter.check("uploads", "alice").await.unwrap();
+    let how = match asked.undecided() {
+        Some(error) => format!(", undecided: {:?}", error.kind()),
+        None => String::new(),
+    };
+    println!("\nsays={}{how}", asked.is_allowed());
+}
+
+#[tokio::test]
+async fn a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_it_is() {
+    if let Ok(url) = env::var(URL) {
+        return ask_as_older(&url).await;
+    }
+    const QUOTA: &str = "tollgate:uploads:0/g:=alice";
+
+    let server = Standalone::start();
+    let newer = connect(RedisBackend::builder(&server.url()), HOUR).await;
+    let uploads = Budget::of("uploads", at_once(2));
+    let _held = hold(&newer, &uploads, 1).await.unwrap();
+    let state = digest(&server, STATE);
+    let nothing = digest(&server, "nothing");
+
+    // A charge that is held, alone and beside a quota, of which nothing is taken either.
+    for limits in ["2 at once", "3/day; 2 at once"] {
+        let said = older(&server, limits);
+        assert_eq!(said, "true, undecided: ScriptFailed", "{limits}");
+        assert_eq!(digest(&server, STATE), state, "{limits}");
+        assert_eq!(digest(&server, QUOTA), nothing, "{limits}");
+    }
+
+    // What is held, found in the place of a quota's state.
+    assert_eq!(server.command(&["COPY", STATE, QUOTA]), ":1\r\n");
+    assert_eq!(older(&server, "3/day"), "true, undecided: ForeignState");
+    assert_eq!(digest(&server, QUOTA), state);
+    assert_eq!(server.command(&["DEL", QUOTA]), ":1\r\n");
+    assert_eq!(older(&server, "3/day"), "true");
+    assert!(hold(&newer, &uploads, 1).await.is_some());
+    assert!(hold(&newer, &uploads, 1).await.is_none());
 }
