@@ -248,6 +248,16 @@ impl Verdict {
         }
     }
 
+    /// This verdict, given on a probe, as one on an enforced charge: for a backend that asks again about a request that is denied.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn as_enforced(self) -> Self {
+        Self {
+            is_enforced: true,
+            ..self
+        }
+    }
+
     /// This verdict, with a budget that is full again after `reset_after` if nothing else arrives.
     ///
     /// ```

@@ -4,6 +4,11 @@
 //! saga asks again for the figures of the returned budgets, so that the caller is told about them as if the request had not
 //! come. That is not exact if one request names one budget in several modes: a shadow was decided beside charges that were
 //! given back later, and enforced charges of a request that is already denied are probes like others.
+//!
+//! Slots with bans come first, so that a banned caller is charged nothing in the others. If several slots have bans, the saga
+//! asks for these before it charges anything. A ban in force in one of them lets nothing be taken in any, and no denial be a
+//! strike. If none is in force, every slot that denies hears it: once the request is denied, a slot whose probe says that it
+//! would deny as well is asked a second time.
 
 use std::sync::Arc;
 
@@ -45,28 +50,42 @@ pub(crate) async fn decide(
     let mut verdicts: Vec<_> = (saga.charges.iter())
         .map(|charge| (Timestamp::default(), unknown(charge)))
         .collect();
-    let parts = saga.parts();
-    let mut denied_by = None;
-    for (number, part) in parts.iter().enumerate() {
-        let decision = match saga.ask(part, denied_by.is_some()).await {
+    let mut parts = saga.parts();
+    let is_banned = saga.find_bans(&mut parts).await?;
+    let mut is_denied = false;
+    for part in &parts {
+        let asked = if is_denied && part.guard != Guard::InForce {
+            saga.probe(&part.charges).await
+        } else {
+            saga.ask(&part.charges).await
+        };
+        let decision = match asked {
             Ok(decision) => decision,
             // It stays a denial, whatever else could not be found out.
-            Err(_unknown) if denied_by.is_some() => continue,
+            Err(_unknown) if is_denied => continue,
             Err(error) => return Err(error),
         };
-        saga.note(part, &decision, &mut verdicts, &mut taken);
-        if denied_by.is_none() && !decision.is_admitted() {
-            denied_by = Some(number);
+        saga.note(&part.charges, &decision, &mut verdicts, &mut taken);
+        if is_denied && !is_banned && saga.would_strike(part, &decision) {
+            let enforced = saga.enforced(part);
+            if let Ok(decision) = saga.ask(&enforced).await {
+                saga.note(&enforced, &decision, &mut verdicts, &mut taken);
+            }
         }
+        is_denied |= !decision.is_admitted();
     }
 
-    if let Some(denied_by) = denied_by {
+    if is_denied {
         taken.give_back_enforced().await;
-        for part in parts.iter().take(denied_by) {
-            let probed: Vec<_> = (part.iter().copied())
-                .filter(|&index| saga.charges[index].mode == Mode::Enforce)
+        for part in &parts {
+            let returned: Vec<_> = (saga.enforced(part).into_iter())
+                .filter(|&index| verdicts[index].1.taken() > 0)
                 .collect();
-            let asked = saga.ask(&probed, true).await.ok();
+            if returned.is_empty() {
+                continue;
+            }
+            let probed = saga.enforced(part);
+            let asked = saga.probe(&probed).await.ok();
             for (place, &index) in probed.iter().enumerate() {
                 let verdict = asked
                     .as_ref()
@@ -75,9 +94,14 @@ pub(crate) async fn decide(
                 verdicts[index] = verdict.unwrap_or((at, unknown(&saga.charges[index])));
             }
         }
+        for (charge, (_, verdict)) in saga.charges.iter().zip(&mut verdicts) {
+            if charge.mode == Mode::Enforce {
+                *verdict = verdict.as_enforced();
+            }
+        }
     }
     taken.keep();
-    Ok(Decision::apart(denied_by.is_none(), verdicts))
+    Ok(Decision::apart(!is_denied, verdicts))
 }
 
 /// A saga: the request, and its deadline.
@@ -88,30 +112,112 @@ struct Saga<'a> {
     cluster: &'a Arc<Cluster>,
 }
 
+/// The charges of one slot, by their positions in the request.
+struct Part {
+    slot: u16,
+    charges: Vec<usize>,
+    guard: Guard,
+}
+
+/// The enforced bans of a slot, in the order in which slots are asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Guard {
+    /// One of them is in force.
+    InForce,
+    /// None of them is known to be in force.
+    Quiet,
+    /// There are none.
+    None,
+}
+
 impl Saga<'_> {
-    /// Positions of charges, grouped by slot, in their order.
-    fn parts(&self) -> Vec<Vec<usize>> {
-        let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
+    /// The charges, grouped by slot.
+    fn parts(&self) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
         for (index, name) in self.request.names.iter().enumerate() {
             let slot = slot::of(name);
-            match parts.iter_mut().find(|(of, _)| *of == slot) {
-                Some((_, part)) => part.push(index),
-                None => parts.push((slot, vec![index])),
+            match parts.iter_mut().find(|part| part.slot == slot) {
+                Some(part) => part.charges.push(index),
+                None => parts.push(Part {
+                    slot,
+                    charges: vec![index],
+                    guard: Guard::None,
+                }),
             }
         }
-        parts.into_iter().map(|(_slot, part)| part).collect()
+        parts
     }
 
-    /// Asks for some charges. Once the request is denied, no further enforced charge is taken.
-    async fn ask(&self, part: &[usize], denied: bool) -> Result<Decision, BackendError> {
+    /// Puts the slots with bans first, and says whether one is known to be in force. A sole slot with bans finds that out itself.
+    async fn find_bans(&self, parts: &mut [Part]) -> Result<bool, BackendError> {
+        let bans = |part: &Part| -> Vec<_> {
+            let enforced = self.enforced(part).into_iter();
+            enforced
+                .filter(|&index| self.charges[index].quota.is_ban())
+                .collect()
+        };
+        for part in parts.iter_mut().filter(|part| !bans(part).is_empty()) {
+            part.guard = Guard::Quiet;
+        }
+        parts.sort_by_key(|part| part.guard);
+        let guarded = parts.partition_point(|part| part.guard != Guard::None);
+        if guarded < 2 {
+            return Ok(false);
+        }
+        for part in parts.iter_mut().take(guarded) {
+            let decision = self.probe(&bans(part)).await?;
+            if decision.verdicts().iter().any(Verdict::is_denied) {
+                part.guard = Guard::InForce;
+            }
+        }
+        parts.sort_by_key(|part| part.guard);
+        Ok(parts.iter().any(|part| part.guard == Guard::InForce))
+    }
+
+    /// The enforced charges of a slot.
+    fn enforced(&self, part: &Part) -> Vec<usize> {
+        let charges = part.charges.iter().copied();
+        charges
+            .filter(|&index| self.charges[index].mode == Mode::Enforce)
+            .collect()
+    }
+
+    /// Says whether an answer to a probe has a denial that would be a strike.
+    fn would_strike(&self, part: &Part, probed: &Decision) -> bool {
+        let enforced = || {
+            let charges = part.charges.iter().map(|&index| &self.charges[index]);
+            let judged = charges.zip(probed.verdicts());
+            judged.filter(|(charge, _)| charge.mode == Mode::Enforce)
+        };
+        enforced().any(|(ban, _)| {
+            enforced().any(|(charge, verdict)| verdict.is_denied() && ban.guards(charge))
+        })
+    }
+
+    /// Asks for some charges.
+    async fn ask(&self, charges: &[usize]) -> Result<Decision, BackendError> {
+        self.ask_as(charges, |mode| mode).await
+    }
+
+    /// Asks for some charges of a request that is denied, so that no further enforced one is taken.
+    async fn probe(&self, charges: &[usize]) -> Result<Decision, BackendError> {
+        let probed = |mode| match mode {
+            Mode::Enforce => Mode::Probe,
+            mode => mode,
+        };
+        self.ask_as(charges, probed).await
+    }
+
+    async fn ask_as(
+        &self,
+        part: &[usize],
+        as_mode: impl Fn(Mode) -> Mode,
+    ) -> Result<Decision, BackendError> {
         let charges: Vec<_> = part
             .iter()
             .map(|&index| {
                 let charge = &self.charges[index];
-                let mode = match charge.mode {
-                    Mode::Enforce if denied => Mode::Probe,
-                    mode => mode,
-                };
+                let mode = as_mode(charge.mode);
                 Charge { mode, ..*charge }
             })
             .collect();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::cluster::{apart, callers, connect, full, on_each_node};
 use common::{Budget, HOUR, PATIENT, every_algorithm, hammer};
 use tokio::time::timeout;
-use tollgate_core::{Backend, Charge, Mode, Quota};
+use tollgate_core::{Backend, Ban, Charge, Decision, Mode, Quota, Scope, Timestamp, Verdict};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy};
 
@@ -148,4 +148,169 @@ async fn a_lone_seed_has_all_the_time_that_there_is_to_connect() {
     // then it decides
     let budget = Budget::of("lone", Quota::per_hour(10));
     assert!(budget.take(&backend, 1).await.unwrap().is_admitted());
+}
+
+/// A caller under a quota of one a day and a ban after two strikes.
+struct Guarded {
+    budget: Budget,
+    ban: Budget,
+}
+
+impl Guarded {
+    /// Two callers in two slots.
+    fn apart(cluster: &Cluster, policy: &str, ban: Ban) -> [Self; 2] {
+        apart(cluster, policy, Quota::per_day(1)).map(|budget| Self {
+            ban: Budget {
+                scope: Scope::of(policy, 0, &ban.into()),
+                quota: ban.into(),
+                key: budget.key.clone(),
+            },
+            budget,
+        })
+    }
+
+    fn charges(&self) -> [Charge<'_>; 2] {
+        [self.budget.charge(1), self.ban.charge(0)]
+    }
+
+    async fn ban(&self, backend: &RedisBackend) {
+        let imposed = self.ban.quota.ban().unwrap().try_imposed(HOUR).unwrap();
+        let imposed = Quota::from(imposed);
+        let order = Charge {
+            quota: &imposed,
+            mode: Mode::Shadow,
+            ..self.ban.charge(1)
+        };
+        backend.decide(&[order]).await.unwrap();
+    }
+
+    /// The strikes that are left before a ban, and the end of one.
+    async fn standing(&self, backend: &RedisBackend) -> (u64, Option<Timestamp>) {
+        let probe = Charge {
+            mode: Mode::Probe,
+            ..self.ban.charge(0)
+        };
+        let decision = backend.decide(&[probe]).await.unwrap();
+        let verdict = decision.verdicts()[0];
+        let end = |left| decision.at().saturating_add(left);
+        (verdict.remaining(), verdict.retry_after().map(end))
+    }
+}
+
+/// Asks for both callers at once, in this order.
+async fn ask_both(backend: &RedisBackend, order: [&Guarded; 2]) -> Decision {
+    let charges = order.map(Guarded::charges).concat();
+    backend.decide(&charges).await.unwrap()
+}
+
+fn twice_a_day() -> Ban {
+    Ban::after(2, HOUR * 24).lasting(HOUR)
+}
+
+#[tokio::test]
+async fn denials_in_several_slots_are_a_strike_in_each() {
+    let cluster = Cluster::start();
+    let backend = connect(&cluster).await;
+    let [one, two] = Guarded::apart(&cluster, "struck", twice_a_day());
+    assert!(ask_both(&backend, [&one, &two]).await.is_admitted());
+
+    // The first request is a strike for both, and the second bans both.
+    let struck = ask_both(&backend, [&one, &two]).await;
+    assert!(!struck.is_admitted());
+    for caller in [&one, &two] {
+        assert_eq!(caller.standing(&backend).await, (1, None));
+    }
+    let banned = ask_both(&backend, [&two, &one]).await;
+    assert!(!banned.is_admitted());
+    for caller in [&one, &two] {
+        assert!(caller.standing(&backend).await.1.is_some());
+    }
+    assert_eq!(backend.stats().lost_give_backs, 0);
+}
+
+#[tokio::test]
+async fn a_ban_in_force_in_one_slot_lets_nothing_be_a_strike_or_a_charge_in_another() {
+    let cluster = Cluster::start();
+    let backend = connect(&cluster).await;
+    let [one, two] = Guarded::apart(&cluster, "elsewhere", twice_a_day());
+    let sets = || {
+        let nodes = cluster.nodes().iter();
+        let stats = nodes.map(|node| node.command(&["INFO", "commandstats"]));
+        let lines: Vec<_> = stats
+            .flat_map(|stats| stats.lines().map(str::to_owned).collect::<Vec<_>>())
+            .filter(|line| line.starts_with("cmdstat_set:"))
+            .map(|line| line.split(',').next().unwrap_or_default().to_owned())
+            .collect();
+        lines
+    };
+    two.ban(&backend).await;
+
+    // A budget with room: nothing is written, whatever the order.
+    let before = sets();
+    for order in [[&one, &two], [&two, &one]] {
+        let decision = ask_both(&backend, order).await;
+        assert!(!decision.is_admitted());
+        assert_eq!(
+            decision.verdicts().iter().map(Verdict::taken).sum::<u64>(),
+            0
+        );
+    }
+    // So it is for a caller without a ban.
+    let plain = one.budget.charge(1);
+    let [quota, ban] = two.charges();
+    for charges in [[plain, quota, ban], [quota, ban, plain]] {
+        let decision = backend.decide(&charges).await.unwrap();
+        assert!(!decision.is_admitted());
+    }
+    assert_eq!(sets(), before);
+    assert_eq!(one.budget.remaining(&backend).await, 1);
+
+    // A spent one: no strike.
+    one.budget.take(&backend, 1).await.unwrap();
+    for order in [[&one, &two], [&two, &one]] {
+        assert!(!ask_both(&backend, order).await.is_admitted());
+    }
+    assert_eq!(one.standing(&backend).await, (2, None));
+}
+
+#[tokio::test]
+async fn a_request_begins_every_extending_ban_anew_in_whatever_slot() {
+    let cluster = Cluster::start();
+    let backend = connect(&cluster).await;
+    let ban = twice_a_day().extending();
+    let [one, two] = Guarded::apart(&cluster, "anew", ban);
+    for caller in [&one, &two] {
+        caller.ban(&backend).await;
+    }
+    let mut ends = Vec::new();
+    for caller in [&one, &two] {
+        ends.push(caller.standing(&backend).await.1);
+    }
+    ask_both(&backend, [&one, &two]).await;
+    for (caller, end) in [&one, &two].into_iter().zip(ends) {
+        assert!(caller.standing(&backend).await.1 > end);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_several_slots_deny_is_told_the_longest_wait() {
+    let cluster = Cluster::start();
+    let backend = connect(&cluster).await;
+    let [one, two] = apart(&cluster, "longest", Quota::per_hour(1));
+    let longer = Quota::per_day(1);
+    let two = Budget {
+        quota: longer,
+        scope: Scope::of("longest", 1, &longer),
+        ..two
+    };
+    for budget in [&one, &two] {
+        budget.take(&backend, 1).await.unwrap();
+    }
+    for charges in [
+        [one.charge(1), two.charge(1)],
+        [two.charge(1), one.charge(1)],
+    ] {
+        let decision = backend.decide(&charges).await.unwrap();
+        assert!(decision.retry_after() > Some(HOUR * 23), "{decision:?}");
+    }
 }
