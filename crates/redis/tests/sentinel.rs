@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::load::{Asked, ask_on, waited_only_until_known};
 use common::watch::Watch;
-use common::{Budget, PATIENT, recovered};
+use common::{Budget, HOUR, PATIENT, recovered};
 use tokio::time::sleep;
-use tollgate_core::Quota;
+use tollgate_core::{Backend, Ban, Charge, Key, Mode, Quota, Scope, Timestamp};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Sentinels, Standalone};
 
@@ -283,4 +283,63 @@ async fn a_sentinel_that_is_gone_leaves_the_others_and_a_silent_one_too() {
     let backend = backend.connect().await.unwrap();
     all.sentinels()[0].go_on();
     recovered(&backend, &Budget::of("others", Quota::per_hour(10))).await;
+}
+
+/// The end of a caller's ban, and the strikes that are left before one.
+async fn standing(backend: &RedisBackend, ban: &Budget, caller: &Key) -> (Option<Timestamp>, u64) {
+    let probe = Charge {
+        key: caller,
+        mode: Mode::Probe,
+        ..ban.charge(0)
+    };
+    let decision = backend.decide(&[probe]).await.unwrap();
+    let verdict = decision.verdicts()[0];
+    let end = |left| decision.at().saturating_add(left);
+    (verdict.retry_after().map(end), verdict.remaining())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_and_a_strike_that_the_replica_has_seen_outlive_a_failover_with_the_same_end() {
+    // given a caller that is banned, and one with a strike
+    let mut all = Sentinels::start();
+    let builder = RedisBackend::sentinel(all.master_name(), all.urls()).deadline(PATIENT);
+    let backend = builder.connect().await.unwrap();
+    let quota = Quota::from(Ban::after(2, HOUR).lasting(HOUR * 24));
+    let ban = Budget {
+        scope: Scope::of("outlives", 0, &quota),
+        ..Budget::of("outlives", quota)
+    };
+    let [mallory, trent] = ["mallory", "trent"].map(Key::from);
+    for (caller, strikes) in [(&mallory, 2), (&trent, 1)] {
+        let strike = Charge {
+            key: caller,
+            mode: Mode::Shadow,
+            ..ban.charge(strikes)
+        };
+        backend.decide(&[strike]).await.unwrap();
+    }
+    let before = [
+        standing(&backend, &ban, &mallory).await,
+        standing(&backend, &ban, &trent).await,
+    ];
+    assert!(before[0].0.is_some());
+    assert_eq!(before[1], (None, 1));
+
+    // when the replica has both states, and the master dies
+    let replica = all.servers().iter().position(|server| !is_master(server));
+    let replica = &all.servers()[replica.unwrap()];
+    let asked = Instant::now();
+    while answer(replica, &["DBSIZE"]).trim() != ":2" {
+        assert!(asked.elapsed() < LONG);
+        sleep(Duration::from_millis(5)).await;
+    }
+    all.kill_master();
+    recovered(&backend, &ban).await;
+
+    // then the ban ends when it ended before, and the strike counts
+    let after = [
+        standing(&backend, &ban, &mallory).await,
+        standing(&backend, &ban, &trent).await,
+    ];
+    assert_eq!(after, before);
 }
