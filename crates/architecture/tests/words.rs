@@ -1,4 +1,5 @@
-//! Doc comments name their subject first, counted over all sources. No comment is too wide, and no page speaks of nobody.
+//! Doc comments name their subject first, counted over all sources. No comment is too wide. Pages, doc comments and texts of the
+//! crates say which caller they mean, and "is not a name" where a name is invalid.
 //!
 //! `cargo test -p tollgate-architecture --test words -- --nocapture` prints the counts of each crate by first word.
 
@@ -7,6 +8,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// First words that hide the subject. Fewer than one doc comment in twenty may begin with one of them.
 const HIDE_THE_SUBJECT: &[&str] = &[
@@ -33,8 +37,28 @@ const PAGES: &[&str] = &[
     "lua/README.md",
 ];
 
-/// Words of which a page says better which caller, request or operator is meant.
-const OF_NO_SUBJECT: &[&str] = &["anybody", "nobody", "somebody", "whoever", "whom"];
+/// Words in whose place a sentence names the caller, the request or the operator.
+const OF_NO_SUBJECT: &[&str] = &[
+    "anybody",
+    "anyone",
+    "everybody",
+    "everyone",
+    "nobody",
+    "somebody",
+    "someone",
+    "whoever",
+    "whom",
+];
+
+/// Words after which "who" names no subject, or stands for a program.
+const BEFORE_WHO: &[&str] = &["caller", "callers", "one", "those"];
+
+/// Words after "is no" that compare: "is no longer" says something else than "is not a".
+const COMPARING: &[&str] = &[
+    "better", "cheaper", "earlier", "faster", "fewer", "further", "greater", "higher", "larger",
+    "later", "less", "longer", "lower", "more", "nearer", "newer", "older", "quicker", "shorter",
+    "slower", "smaller", "wider", "worse",
+];
 
 /// The columns that a comment may fill.
 const WIDTH: usize = 132;
@@ -245,6 +269,41 @@ fn no_comment_is_wider_than_it_may_be() {
     );
 }
 
+/// The words of a text that hide its subject: "nobody", "those who", and "is no name" for an invalid name. Names in backticks do
+/// not count.
+fn hiding_words(text: &str) -> Vec<String> {
+    let text = text.to_lowercase();
+    let prose = text.split('`').step_by(2);
+    let parts_of_sentences = prose.flat_map(|prose| {
+        prose.split(|letter: char| {
+            !letter.is_alphanumeric() && !letter.is_whitespace() && letter != '-'
+        })
+    });
+    let mut found = Vec::new();
+    for part in parts_of_sentences {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        for (place, word) in words.iter().enumerate() {
+            let before = place.checked_sub(1).map(|place| words[place]);
+            let mut behind = words[place + 1..].iter().copied();
+            let is_hiding = match *word {
+                "are" | "is" | "was" | "were" => match (behind.next(), behind.next()) {
+                    _ if before == Some("there") => false,
+                    (Some("none"), _) => true,
+                    (Some("no"), next) => next.is_some_and(|next| !COMPARING.contains(&next)),
+                    _ => false,
+                },
+                "who" => before.is_some_and(|before| BEFORE_WHO.contains(&before)),
+                word => OF_NO_SUBJECT.contains(&word),
+            };
+            if is_hiding {
+                let around = place.saturating_sub(3)..words.len().min(place + 4);
+                found.push(words[around].join(" "));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn no_page_hides_its_subject() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -253,21 +312,118 @@ fn no_page_hides_its_subject() {
     pages.retain(|page| page.extension().is_some_and(|name| name == "md"));
     assert!(pages.len() > 10, "{} were found", pages.len());
 
+    let mut hiding = Vec::new();
     for page in pages {
-        let text = fs::read_to_string(&page).unwrap().to_lowercase();
-        // Names of tests stand between backticks.
-        let mut words = text
-            .split('`')
-            .step_by(2)
-            .flat_map(|prose| prose.split(|letter: char| !letter.is_alphabetic()));
-        let hiding = words.find(|word| OF_NO_SUBJECT.contains(word));
-        assert_eq!(
-            hiding,
-            None,
-            "{}: say which caller or request",
-            page.display()
-        );
+        let text = fs::read_to_string(&page).unwrap();
+        let found = hiding_words(&text).into_iter();
+        hiding.extend(found.map(|words| format!("{}: {words}", page.display())));
     }
+    assert!(hiding.is_empty(), "say which caller: {hiding:#?}");
+}
+
+/// The paragraphs of the doc comments of a file, and its texts of several words. A text of a single word is data.
+fn sentences_of(tokens: TokenStream, found: &mut Vec<String>) {
+    let mut paragraph = Vec::new();
+    let mut is_code = false;
+    for token in tokens {
+        match &token {
+            TokenTree::Punct(punct) if matches!(punct.as_char(), '#' | '!') => continue,
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
+                if let Some(line) = doc_line(group.stream()) {
+                    let line = line.trim();
+                    is_code ^= line.starts_with("```");
+                    if line.is_empty() || is_code {
+                        found.push(paragraph.join(" "));
+                        paragraph.clear();
+                    } else if !line.starts_with("```") {
+                        paragraph.push(line.to_owned());
+                    }
+                    continue;
+                }
+                sentences_of(group.stream(), found);
+            }
+            TokenTree::Group(group) => sentences_of(group.stream(), found),
+            TokenTree::Literal(literal) => {
+                let text = text_of(&literal.to_string());
+                found.extend(text.filter(|text| text.trim().contains(' ')));
+            }
+            _ => {}
+        }
+        found.push(paragraph.join(" "));
+        paragraph.clear();
+        is_code = false;
+    }
+    found.push(paragraph.join(" "));
+}
+
+/// The line of a doc comment, if these are the tokens of one: `doc = "…"`.
+fn doc_line(attribute: TokenStream) -> Option<String> {
+    let tokens: Vec<TokenTree> = attribute.into_iter().collect();
+    match &tokens[..] {
+        [TokenTree::Ident(name), _, TokenTree::Literal(line)] if name == "doc" => {
+            text_of(&line.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// The inside of a literal, if it is a text. A line that is continued goes on where the next one begins.
+fn text_of(literal: &str) -> Option<String> {
+    let inside = literal.trim_start_matches(['r', '#']).trim_end_matches('#');
+    let inside = inside.strip_prefix('"')?.strip_suffix('"')?;
+    let lines = inside.split("\\\n").map(str::trim_start);
+    Some(lines.collect())
+}
+
+#[test]
+fn no_doc_comment_and_no_text_of_a_crate_hides_its_subject() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(crates).unwrap() {
+        let sources = entry.unwrap().path().join("src");
+        if sources.is_dir() {
+            files_below(&sources, &mut files);
+        }
+    }
+    files.retain(|file| file.extension().is_some_and(|name| name == "rs"));
+    assert!(files.len() > 200, "{} were found", files.len());
+
+    let mut hiding = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let mut sentences = Vec::new();
+        sentences_of(TokenStream::from_str(&text).unwrap(), &mut sentences);
+        for sentence in sentences {
+            let found = hiding_words(&sentence).into_iter();
+            hiding.extend(found.map(|words| format!("{}: {words}", file.display())));
+        }
+    }
+    assert!(
+        hiding.is_empty(),
+        "say which caller, or that it is not a name: {hiding:#?}"
+    );
+}
+
+#[test]
+fn words_that_hide_a_subject_are_found_in_comments_and_texts_and_nowhere_else() {
+    let code = "/// No caller waits, and\n/// nobody asks.\n///\n/// ```\n/// f(\"somebody is here\");\n/// ```\n\
+                fn f() {\n    let a = \"whoever\"; // whoever\n    g(\"a text that is \\\n       no quota\");\n}\n\
+                /// There is no `nobody`, it is no longer there. Is it? No caller knows.\nstruct S;\n\
+                /// A caller who is one.\n#[error(\"no caller: {0} is none\")]\nstruct T;\n";
+    let mut sentences = Vec::new();
+    sentences_of(TokenStream::from_str(code).unwrap(), &mut sentences);
+
+    let found: Vec<String> = sentences.iter().flat_map(|it| hiding_words(it)).collect();
+
+    assert_eq!(
+        found,
+        [
+            "and nobody asks",
+            "a text that is no quota",
+            "is none",
+            "a caller who is one"
+        ]
+    );
 }
 
 #[test]

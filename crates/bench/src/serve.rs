@@ -181,7 +181,7 @@ impl Serve {
                 ))
             }
             Who::ConcurrencyLimit => app.layer(GlobalConcurrencyLimitLayer::new(AT_ONCE as usize)),
-            Who::Nginx | Who::NginxLimitConn => return Err("nginx is no router".into()),
+            Who::Nginx | Who::NginxLimitConn => return Err("nginx is not a router".into()),
         })
     }
 }

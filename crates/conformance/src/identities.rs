@@ -128,7 +128,7 @@ pub async fn every_quota_of_a_policy_has_its_own_budget(subject: &dyn Subject) {
     assert_eq!(second.remaining(subject).await, 10);
 }
 
-/// A caller who moves to another tier takes its charges along.
+/// A caller that moves to another tier takes its charges along.
 pub async fn another_limit_is_no_fresh_budget(subject: &dyn Subject) {
     let day = Duration::from_secs(86_400);
     let fixed = Algorithm::FixedWindow {

@@ -44,9 +44,9 @@
 //! | [`calls`] | a call is all or nothing; shadows and probes keep no charge from passing |
 //! | [`undo`] | credits, debits and resets do what they say and no more |
 //! | [`held`] | what is held is held until it is released |
-//! | [`waiting`] | turns come in order, and who leaves gives the turn back |
+//! | [`waiting`] | turns come in order, and a request that leaves gives its turn back |
 //! | [`bans`] | strikes are exact, and a ban neither ends early nor feeds itself |
-//! | [`shares`] | what is kept for the important is spent by no other |
+//! | [`shares`] | no other class spends the share that is kept for a class |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
 //!

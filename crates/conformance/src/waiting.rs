@@ -159,7 +159,7 @@ pub async fn a_call_waits_for_the_last_of_its_turns_or_reserves_none(subject: &d
     assert_eq!(fast.take(subject, 1).await.wait(), SECOND * 3 / 2);
 }
 
-/// A line of a thousand intervals is no clock that stepped back, whatever quota asks next.
+/// A line of a thousand intervals is not taken for a clock that stepped back, whatever quota asks next.
 pub async fn a_long_line_stays_as_it_is_under_another_quota(subject: &dyn Subject) {
     if !lets_wait(subject) {
         return;

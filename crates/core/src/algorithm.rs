@@ -553,7 +553,7 @@ impl Rule {
         rule.quick_step(inner, now, cost, take)
     }
 
-    /// Takes the step of a limit on how many at once; `None` if the quota is none.
+    /// Takes the step of a limit on how many at once; `None` for every other quota.
     #[inline]
     pub(crate) fn held_step(
         &self,

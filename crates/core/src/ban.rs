@@ -1,4 +1,4 @@
-//! Bans: callers who are denied too often are kept out for a time.
+//! Bans: callers that are denied too often are kept out for a time.
 
 mod text;
 
@@ -10,7 +10,7 @@ use crate::bounds::{MAX_PERIOD, MAX_STRIKES};
 use crate::quota::whole_micros;
 use crate::{Quota, QuotaError};
 
-/// A ban of those who are denied too often: after a number of strikes within a time, and for a time.
+/// A ban of callers that are denied too often: after a number of strikes within a time, and for a time.
 ///
 /// It stands beside the quotas of a policy and is decided in the same call. Each denial of one of these quotas is a strike. The
 /// strike that makes the number full bans the identity: from now on its requests are refused, charge nothing, and count no
@@ -241,7 +241,7 @@ impl Ban {
     }
 
     /// This ban, which begins anew with each request of a banned caller. A client that retries blindly never comes in again, so
-    /// this is for those who are known to be hostile.
+    /// this is for callers that are known to be hostile.
     ///
     /// ```
     /// use std::time::Duration;
@@ -283,7 +283,7 @@ impl Ban {
         )
     }
 
-    /// True if those who knock while it lasts begin it anew.
+    /// True if knocks while it lasts begin it anew.
     #[doc(hidden)]
     #[must_use]
     pub const fn is_extending(&self) -> bool {

@@ -108,7 +108,7 @@ impl BannedCaller {
         }
     }
 
-    /// A caller of whose identity the backend knows no more than this hash.
+    /// A caller whose identity the backend knows only as this hash.
     #[must_use]
     pub fn hashed(hash: impl Into<Box<str>>, left: Duration) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl BannedCaller {
     }
 
     /// The identity, for [`unban`](https://docs.rs/tollgate/latest/tollgate/struct.Limiter.html#method.unban); `None` if the
-    /// backend keeps hashes of identities and nothing else. Of an identity longer than [`Key::MAX_LEN`] it is the digest.
+    /// backend keeps hashes of identities and nothing else. For an identity longer than [`Key::MAX_LEN`] this is the digest.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()

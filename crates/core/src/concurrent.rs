@@ -78,8 +78,8 @@ impl Concurrent {
 
     /// This limit, whose requests may wait up to `wait` for a place instead of being refused at once: in a queue of each process
     /// and key, first come, first served. The first of a queue asks again when something is given back in its process, and ten
-    /// times a second, so that places come to it that another process gave back. A heavy request at the head keeps those behind
-    /// it waiting, who might fit.
+    /// times a second, so that places come to it that another process gave back. A request for several places blocks all
+    /// requests behind it, even those that would fit.
     ///
     /// ```
     /// use std::time::Duration;

@@ -140,7 +140,7 @@ impl fmt::Display for BackendError {
             FailureKind::Unready => f.write_str("the backend cannot decide at present")?,
             FailureKind::ScriptFailed => f.write_str("the backend failed to decide")?,
             FailureKind::WrongServer => f.write_str("not a backend of the configured kind")?,
-            FailureKind::ForeignState => f.write_str("not a state of ours")?,
+            FailureKind::ForeignState => f.write_str("the key holds a foreign value")?,
             FailureKind::Full => f.write_str("the backend is full")?,
             FailureKind::InvalidCall => f.write_str("invalid call")?,
         }

@@ -12,7 +12,7 @@ use self::repr::{Repr, Source};
 /// An identity, at most [`Key::MAX_LEN`] bytes long.
 ///
 /// The kind of identity is part of the key. The text `10.0.0.1` from a header is not the address 10.0.0.1, and no part of a
-/// request can equal the key of those callers who brought no identity.
+/// request can equal the key of callers without an identity.
 ///
 /// Longer identities are compared and stored as their SHA-256 digest, so that a header of a megabyte takes no more room in a
 /// backend than one of forty bytes, and still no two collide. For as long as a request lasts the key also holds the identity as

@@ -14,7 +14,7 @@ use crate::quota_error::QuotaError;
 
 /// A limit: how much, per how long, by which algorithm.
 ///
-/// `Quota::per_second(10)` admits a *burst* of 10 at once and then 10 per second, evenly spaced: a caller who has been quiet
+/// `Quota::per_second(10)` admits a *burst* of 10 at once and then 10 per second, evenly spaced: a caller that has been quiet
 /// may spend a second's worth in an instant. [`burst`](Self::burst) sets that first number alone: `per_second(10).burst(1)`
 /// admits one request every 100 ms and never two together; `.burst(50)` lets a quiet caller spend 50 at once, and still only 10
 /// per second after that. The burst is *not* the limit of a window. Over any period the default algorithm admits at most `burst
@@ -135,7 +135,7 @@ impl Quota {
         built(Self::try_new(limit, period))
     }
 
-    /// This quota with another burst: the amount that a caller who has been quiet may spend at once. See [`Quota`].
+    /// This quota with another burst: the amount that a caller that has been quiet may spend at once. See [`Quota`].
     ///
     /// # Panics
     ///
@@ -454,8 +454,8 @@ impl Quota {
         }
     }
 
-    /// This quota as a caller sees it who leaves `kept` units to others: its budget is that much smaller, and everything else is
-    /// the same. Both quotas share their states, so that a charge under this one passes only if `kept` units are left after it.
+    /// This quota with `kept` units reserved for other callers. Its budget is smaller by `kept`; all else stays. Both quotas share
+    /// their states: a charge under the smaller one passes only if `kept` units remain afterwards.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -957,11 +957,11 @@ mod tests {
             ),
             (
                 quota.try_keeping(10),
-                "10 kept of a full budget of 10 leave nothing that ever passes",
+                "10 kept of a full budget of 10: nothing ever passes",
             ),
             (
                 quota.wait_up_to(second).try_keeping(1),
-                "one line of turns has no classes",
+                "a line of turns has no classes",
             ),
             (
                 Quota::per_day(1025).try_using(Algorithm::SlidingLog),

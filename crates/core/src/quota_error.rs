@@ -71,7 +71,7 @@ pub enum QuotaError {
         /// The limit that was asked for.
         limit: u64,
     },
-    /// A wait of 0 is none.
+    /// A wait of 0 has no effect.
     ZeroWait,
     /// The wait is above [`MAX_WAIT`](crate::MAX_WAIT), or above [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS) of the rate.
     WaitTooLong {
@@ -92,7 +92,7 @@ pub enum QuotaError {
         /// The longest that was asked for.
         most: Duration,
     },
-    /// A ban is no quota: it has no budget, burst, wait or algorithm. It stands beside the quotas of a policy.
+    /// A ban is not a quota: it has no budget, burst, wait or algorithm. It stands beside the quotas of a policy.
     QuotaOfBan,
     /// The units that are kept for others are all that a full budget holds, or more.
     KeepsAll {
@@ -135,7 +135,7 @@ impl QuotaError {
             Self::LogTooLong { .. } => {
                 "a sliding log keeps an entry per unit and at most 1024 of them: use a rolling window"
             }
-            Self::ZeroWait => "a wait of 0 is none: leave it out",
+            Self::ZeroWait => "a wait of 0 has no effect: leave it out",
             Self::WaitTooLong { .. } => {
                 "the wait is longer than an hour, or than 1000 intervals of the rate"
             }
@@ -147,11 +147,9 @@ impl QuotaError {
             Self::QuotaOfBan => {
                 "a ban has no budget, burst, wait or algorithm: it stands beside the quotas of a policy"
             }
-            Self::KeepsAll { .. } => {
-                "a full budget holds no more than is kept, so that nothing ever passes"
-            }
+            Self::KeepsAll { .. } => "all that a full budget holds is kept: nothing ever passes",
             Self::KeptOfTurns => {
-                "where requests wait for their turn no share is kept: one line of turns has no classes"
+                "no share can be kept where requests wait for their turn: a line of turns has no classes"
             }
             Self::NoPeriod => {
                 "a limit on how many at once has no period, burst or other algorithm: it is written \"5 at once\""
@@ -187,7 +185,7 @@ impl fmt::Display for QuotaError {
             ),
             Self::KeepsAll { kept, capacity } => write!(
                 f,
-                "{kept} kept of a full budget of {capacity} leave nothing that ever passes"
+                "{kept} kept of a full budget of {capacity}: nothing ever passes"
             ),
             Self::LimitTooLarge { limit } => {
                 write!(f, "{limit} is above the largest limit, {MAX_LIMIT}")

@@ -111,7 +111,9 @@ impl Campaign {
         other_wrongs.extend(held_for_ever(&run.stage.place()));
         match again(|| look(&run.stage.place(), self.seed)) {
             Ok(seen) => attempts.extend(seen),
-            Err(error) => other_wrongs.push(format!("nobody could be asked at the end: {error}")),
+            Err(error) => {
+                other_wrongs.push(format!("no server could be asked at the end: {error}"))
+            }
         }
         other_wrongs.extend(immortal(&run.stage));
         // A low rate is enough.
@@ -125,7 +127,7 @@ impl Campaign {
         let callers: BTreeSet<_> = budgets.map(|budget| budget.caller).collect();
         let homes = guarded(|| run.stage.homes(&population, callers.into_iter()));
         let homes = homes.unwrap_or_else(|error| {
-            other_wrongs.push(format!("nobody knows where callers live: {error}"));
+            other_wrongs.push(format!("the homes of callers are unknown: {error}"));
             BTreeMap::new()
         });
         run.disturbances
@@ -307,7 +309,7 @@ fn held_for_ever(place: &Place) -> Option<String> {
                     return Ok(None);
                 }
                 if Instant::now() > until {
-                    return Ok(Some(format!("{taken} places are held by nobody")));
+                    return Ok(Some(format!("{taken} places are held without a holder")));
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -315,7 +317,7 @@ fn held_for_ever(place: &Place) -> Option<String> {
     };
     match again(left) {
         Ok(held) => held,
-        Err(error) => Some(format!("nobody could look at what is held: {error}")),
+        Err(error) => Some(format!("the held places could not be read: {error}")),
     }
 }
 
@@ -326,7 +328,7 @@ fn immortal(stage: &Stage) -> Option<String> {
             let first = keys.first()?;
             Some(format!("{} keys never expire: {first}", keys.len()))
         }
-        Err(error) => Some(format!("nobody could look at the keys: {error}")),
+        Err(error) => Some(format!("the keys could not be read: {error}")),
     }
 }
 

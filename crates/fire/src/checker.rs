@@ -17,7 +17,7 @@
 //!
 //! A caller that states how long it waits at most [waits no longer](deadline), and is refused only if its turn comes later.
 //!
-//! For each budget under which requests wait: [nobody passes before their turn, and nobody overtakes](turns).
+//! For each budget under which requests wait: [no request passes before its turn, and none overtakes](turns).
 //!
 //! For each key of a limit on how many at once: [no more than there are places](at_once), and no place refused that was free.
 //!

@@ -36,15 +36,15 @@ pub enum Forgery {
     HeldUncounted,
     /// A release is done twice.
     ReleaseTwice,
-    /// A charge that leaves before its turn moves up those who stand behind it.
+    /// A charge that leaves before its turn moves up the requests behind it.
     LeaverMovesUp,
-    /// A credit moves others up while somebody waits.
+    /// A credit moves others up while a request waits.
     CreditMovesUp,
     /// A turn is promised and not kept.
     TurnUnkept,
-    /// The place of one who left is given out twice.
+    /// The place of a request that left is given out twice.
     GapTwice,
-    /// One who does not fit into the place of one who left takes it.
+    /// A request takes the place of one that left, and does not fit into it.
     GapTooSmall,
     /// A turn comes earlier than those before it allow.
     TurnEarly,

@@ -7,10 +7,10 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Population`] | policies and callers, from a seed |
-//! | [`Attempt`], [`History`] | what was asked and heard, who left the line, and what was done meanwhile |
+//! | [`Attempt`], [`History`] | what was asked and heard, which requests left the line, and what was done meanwhile |
 //! | [`check`] | pure: is this possible? |
 //! | [`client`] | one process that asks |
-//! | [`Fault`], [`Topology`] | what is done to whom, from a seed |
+//! | [`Fault`], [`Topology`] | the faults and the servers that they are done to, from a seed |
 //! | [`Campaign`] | a run from beginning to end |
 //! | [`Soak`] | many decisions without any fault |
 

@@ -1,4 +1,4 @@
-//! The patience of those who ask.
+//! The patience of callers.
 
 use std::time::Duration;
 

@@ -190,7 +190,7 @@ impl Population {
         format!("run-{}-caller-{caller}", self.run)
     }
 
-    /// A question of a caller who is alone, so that it is soon denied and can check that a retry passes as promised.
+    /// A question of a caller that is alone, so that it is soon denied and can check that a retry passes as promised.
     #[must_use]
     pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<AskedCharge> {
         let policy = rng.usize(0..self.quotas.len());

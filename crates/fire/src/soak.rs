@@ -20,7 +20,7 @@ pub struct Soak {
     pub decisions: u64,
     /// The number that wait at any time.
     pub in_flight: u64,
-    /// The number of callers, who take turns.
+    /// The number of callers. They take turns.
     pub identities: u64,
     /// True to ask over HTTP, through a server with the layer around it, and not the backend itself.
     pub over_http: bool,

@@ -205,7 +205,7 @@ impl Stage {
             Fault::ClientDies => Effect::Trouble,
             Fault::Kill => self.restart()?,
             Fault::Clock(by_us) => {
-                let number = self.deciding().ok_or("nobody decides")?;
+                let number = self.deciding().ok_or("no server decides")?;
                 let port = self.nodes()[number].port();
                 done.extend(self.clocks.step(number, port, by_us)?);
                 Effect::Trouble

@@ -202,8 +202,8 @@ impl RateLimitStatus {
     ///
     /// # Errors
     ///
-    /// If the policy took no part in this request. It is no error during an outage, when nothing was charged or a budget of this
-    /// process decided: nothing has to be settled.
+    /// If the policy took no part in this request. During an outage this is not an error: nothing was charged, or a budget of this
+    /// process decided, so that nothing has to be settled.
     pub fn settle(&self, policy: &str, cost: u64) -> Result<(), SettleError> {
         let mut ledger = self.ledger();
         let undecided = self.config().is_some() && ledger.report().verdicts().is_empty();

@@ -99,7 +99,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// A list or the tiers of a policy name an identity that no request under it has.
-    #[error("policy {policy:?}: {place}: an identity in it never comes: {reason}")]
+    #[error("policy {policy:?}: {place}: no request can have this identity: {reason}")]
     Identity {
         /// The policy's name.
         policy: String,
@@ -262,7 +262,7 @@ pub enum ConfigError {
         bits: u8,
     },
     /// The headers have no form.
-    #[error("header forms: none, so no headers")]
+    #[error("header forms: the list is empty; use `.without_headers()`")]
     NoHeaderForm,
     /// Two forms write one header.
     #[error("header forms {} and {}: both write {header}", forms[0], forms[1])]

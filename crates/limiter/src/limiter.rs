@@ -491,7 +491,7 @@ impl Limiter {
         }
     }
 
-    /// Gives back to the backend, and wakes who waits for it.
+    /// Gives back to the backend, and wakes the requests that wait for it.
     fn give_back(&self, receipt: Receipt, n: u64) {
         let freed = receipt
             .quota()

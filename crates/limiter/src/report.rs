@@ -155,7 +155,7 @@ impl PolicyVerdict {
         self.label.rule().is_held()
     }
 
-    /// True if this is the verdict of a [`Ban`](crate::Ban), which is no quota: its limit is a number of strikes, and nothing is
+    /// True if this is the verdict of a [`Ban`](crate::Ban), which is not a quota: its limit is a number of strikes, and nothing is
     /// taken of it.
     ///
     /// ```
@@ -176,7 +176,7 @@ impl PolicyVerdict {
         self.verdict = self.verdict.corrected_to(cost);
     }
 
-    /// True if the request depended on the quota, and it was asked. A ban is no quota.
+    /// True if the request depended on the quota, and it was asked. A ban is not a quota.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.is_enforced() && self.verdict.outcome() != Outcome::Unknown && !self.is_ban()

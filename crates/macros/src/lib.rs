@@ -29,7 +29,7 @@ use self::text::Place;
 /// | argument | meaning | unless given |
 /// | --- | --- | --- |
 /// | `"10/min"` | the quota, as `Quota` reads it: `"100/min burst 20"`, `"1000/day sliding-window"`. It comes first | |
-/// | `burst = 3` | what a caller who has been quiet may spend at once | the limit |
+/// | `burst = 3` | the amount that a quiet caller may spend at once | the limit |
 /// | `key = ClientIp` | whose budget: a type that implements `KeyExtractor` and `Default`, or a tuple of such | `ClientIp` |
 /// | `cost = 2` | what a request costs | 1 |
 /// | `ban = "5 in 10min for 15min"` | keeps out callers that the quota denies too often, as `Ban` reads it | no ban |

@@ -45,8 +45,8 @@
 //! was charged once and never came back. Among those it picks the one whose budget would be full again soonest. The
 //! consequences for the limit:
 //!
-//! * An evicted key starts from a full budget. For a caller who comes once and not again this changes nothing.
-//! * A flood of made-up identities evicts its own. A caller who was denied has been seen twice, and outlives the flood.
+//! * An evicted key starts from a full budget. For a caller that comes once and not again this changes nothing.
+//! * A flood of made-up identities evicts its own. A caller that was denied has been seen twice, and outlives the flood.
 //! * To push out such a caller, a flood must bring each identity twice and deeper into debt. It then pays for `max_keys`
 //!   identities to gain one.
 //!

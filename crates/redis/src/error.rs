@@ -145,7 +145,7 @@ pub(crate) fn refusal(command: &str, error: &RedisError) -> BackendError {
     BackendError::new(kind, format!("{what} ({code})"))
 }
 
-/// A right that our user lacks. The server names the command, which is no identity, and since Redis 7.2 the user.
+/// A right that our user lacks. The server names the command, which is not an identity, and since Redis 7.2 the user.
 fn forbidden(command: &str, said: &str) -> BackendError {
     let ours = right(command);
     // Before Redis 7.0 the rule for a subcommand names its command alone.

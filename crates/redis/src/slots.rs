@@ -19,8 +19,8 @@ const HEARSAY: Duration = Duration::from_secs(60);
 pub(crate) struct Slots {
     nodes: HashMap<Address, Arc<Dispatch>>,
     owners: Vec<Option<Arc<Dispatch>>>,
-    /// The recently replaced nodes that had stopped answering, and the time. A node that has not heard of it names them again,
-    /// which is no reason to wait for them.
+    /// The recently replaced nodes that had stopped answering, and the time. A node that has not heard of it may name them again,
+    /// and no call waits for them because of that.
     silent: HashMap<Address, Instant>,
 }
 

@@ -47,7 +47,7 @@ pub struct Network {
 struct Shared {
     server: AtomicU16,
     weather: Mutex<Weather>,
-    /// The names of those for whom nothing passes.
+    /// The names of the nodes for which nothing passes.
     parted: Mutex<Vec<Vec<u8>>>,
     is_over: AtomicBool,
 }

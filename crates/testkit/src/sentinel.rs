@@ -249,7 +249,7 @@ impl Sentinels {
     #[must_use]
     pub fn command(&self, words: &[&str]) -> String {
         let master = || self.servers.iter().find(|server| is_master(server));
-        until("somebody is the master", || master().is_some());
+        until("a node is the master", || master().is_some());
         master().expect("just seen").command(words)
     }
 

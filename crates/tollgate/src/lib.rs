@@ -36,7 +36,7 @@
 //! | How do I charge what a request really cost? | [`Policy::count_if`], [`Policy::settle_by`], [`RateLimitStatus::settle`] |
 //! | How do I limit how many uploads, streams or sockets a caller has at once? | [`Concurrent`], [`Lease`] |
 //! | How do important requests pass when a budget runs short? | [`Policy::keep_for`] |
-//! | How do I limit a job that is no request? | [`Limiter::check`] |
+//! | How do I limit a job that is not a request? | [`Limiter::check`] |
 //! | How do I try a limit before it is enforced? | [`Policy::shadow`], [`LimiterBuilder::observe`] |
 //! | How do I change limits while the service runs? | [`Limiter::replace`] |
 //! | Which caller is it, behind a proxy? | [`ClientAddress`] |
@@ -137,7 +137,7 @@
 //!
 //! # Failure
 //!
-//! A failure is no denial. [`OnFailure`] is the rule of each policy: let the request pass (the default),
+//! A failure is not a denial. [`OnFailure`] is the rule of each policy: let the request pass (the default),
 //! refuse it with 503, or decide by a budget of this process. [`Limiter::failures`] counts, and the log says when an outage
 //! begins and ends.
 //!

@@ -210,7 +210,7 @@ async fn an_identity_that_no_request_under_the_policy_ever_has_is_an_error_of_ev
         ),
         (address, Key::from("203.0.113.7"), by_address),
         (address, text(), by_address),
-        (address, Key::global(), "and this is everybody"),
+        (address, Key::global(), "and this is the key of all callers"),
         (address, v6(), "limiter.client_key(address)"),
         (
             header,
@@ -349,8 +349,8 @@ fn lists_and_tiers_of_identities_that_no_request_has_are_refused_when_the_limite
     };
     let page = || Policy::new("page", Quota::per_hour(5));
     let list = || KeyList::from_iter(["203.0.113.7"]);
-    let end = "an identity in it never comes: its key is the client's address, and this is text that spells one; pass an \
-               IpAddr, or better limiter.client_key(address)";
+    let end = "no request can have this identity: its key is the client's address, and this is text that spells one; pass \
+               an IpAddr, or better limiter.client_key(address)";
 
     let tiers = Tiers::by_key([("203.0.113.7", "gold")]).unlimited("gold");
     for (place, policy) in [

@@ -391,7 +391,7 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
         ),
         (
             classed(Policy::new("api", TEN.wait_up_to(wait))),
-            "classes: where requests wait for their turn no share is kept: one line of turns has no classes",
+            "classes: no share can be kept where requests wait for their turn: a line of turns has no classes",
         ),
         (
             keeps("a", 20).cost(9),

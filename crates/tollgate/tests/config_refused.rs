@@ -105,7 +105,7 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "tiers": { "by": "plan", "quotas": { "": "1/s" } } }),
-            "policy \"p\": tier \"\": an empty name is no tier's: the policy's own quotas",
+            "policy \"p\": tier \"\": a tier needs a name: the policy's own quotas",
         ),
         (
             json!({ "tiers": { "by": "plan", "quotas": { "gold": "x" } } }),

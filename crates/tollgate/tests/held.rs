@@ -813,8 +813,8 @@ fn limits_that_cannot_be_are_refused_with_the_reason() {
         Policy::try_new("held", "0 at once")
             .unwrap_err()
             .to_string(),
-        "policy \"held\": quota \"0 at once\": a limit of 0 admits nothing; \"none\" refuses every request, and a policy that is to \
-         refuse none is left out"
+        "policy \"held\": quota \"0 at once\": a limit of 0 admits nothing; \"none\" refuses every request; to limit no request, \
+         leave the policy out"
     );
     let heavy = Policy::new("held", TWO).cost(3);
     let refused: ConfigError = Limiter::builder().policy(heavy).build().unwrap_err();

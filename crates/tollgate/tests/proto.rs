@@ -99,7 +99,7 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         (r#"quota: "0""#, "\"none\" refuses every request"),
         (r#"quota: "10/""#, "did you mean \"10/s\""),
         (r#"quota: "10/1.5h" burst: 2"#, "did you mean \"10/90min\""),
-        (r#"quota: "unlimited""#, "is left out"),
+        (r#"quota: "unlimited""#, "leave the policy out"),
         (
             r#"quota: "10/h; 5/s" burst: 9"#,
             "`burst` belongs to a single quota, but `quota` is \"10/h; 5/s\"",

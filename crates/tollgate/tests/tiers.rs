@@ -304,7 +304,7 @@ fn a_tier_without_a_name_is_called_by_what_it_is() {
     ] {
         assert_eq!(
             api().try_tiers(tiers).unwrap_err().to_string(),
-            "policy \"api\": tier \"\": an empty name is no tier's: the policy's own quotas are those of identities that are in no \
+            "policy \"api\": tier \"\": a tier needs a name: the policy's own quotas are those of identities that are in no \
              tier; state them in the policy, and leave the identities out of the tiers"
         );
     }

@@ -394,7 +394,7 @@ fn a_backend_that_lets_nobody_wait_is_refused_with_the_policy() {
 #[test]
 fn waits_that_are_none_are_refused_with_the_policy() {
     for (text, reason) in [
-        ("10/s wait 0s", "a wait of 0 is none"),
+        ("10/s wait 0s", "a wait of 0 has no effect: leave it out"),
         (
             "10/s wait 101s",
             "a wait of 101s is longer than an hour, or than 1000 intervals of the rate",

@@ -46,7 +46,7 @@ fn write_fields<B>(mut response: Response<B>) -> Response<B> {
 
 /// The entry that handlers of a limiter could read.
 #[derive(Clone)]
-struct Entry(#[expect(dead_code, reason = "nobody reads it")] Arc<()>);
+struct Entry(#[expect(dead_code, reason = "no handler reads it")] Arc<()>);
 
 fn enter<B>(mut request: Request<B>) -> Request<B> {
     request.extensions_mut().insert(Entry(Arc::new(())));

@@ -14,8 +14,8 @@ const KEPT_US: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Held {
     pub(crate) limit: u64,
-    /// The longest time that a request may wait for a place. The rule does not read it: those who wait stand in a queue of their
-    /// process, and ask again.
+    /// The longest time that a request may wait for a place. The rule does not read it: waiting requests stand in a queue of
+    /// their process, and ask again.
     pub(crate) wait_us: u32,
 }
 

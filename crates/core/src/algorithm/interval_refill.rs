@@ -199,8 +199,8 @@ impl Decider for IntervalRefill {
         *state = account.packed();
     }
 
-    /// Of a quota with another limit than the state's last, as many refills come back as the units are of their own quota,
-    /// rounded up.
+    /// Gives back the units as refills of the quota that charged them, rounded up, even if the state's last quota had another
+    /// limit.
     fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
         let (figures, mut account) = (self.figures(), state.account());
         if at > now || figures.window(at) != account.window {

@@ -25,16 +25,16 @@ pub(crate) struct Penalty {
     pub(crate) forgiven: Span,
 }
 
-/// The cause of a ban, and the effect of those who knock while it lasts.
+/// The cause of a ban, and the effect of requests while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Onset {
-    /// Strikes. A banned caller who knocks changes nothing.
+    /// Strikes. A banned caller that knocks changes nothing.
     Struck,
-    /// Strikes. A banned caller who knocks begins the ban anew.
+    /// Strikes. A banned caller that knocks begins the ban anew.
     Extended,
     /// An operator, at once, and whatever stands there already.
     Imposed,
-    /// No denial of the same call, and no knock: those who ask add their strike later.
+    /// No denial of the same call, and no knock: such a call adds its strike later.
     Unheard,
 }
 
@@ -101,7 +101,7 @@ impl Penalty {
         self.step(state, now, 1, true);
     }
 
-    /// Begins a ban in force anew, if it is one that those who knock extend.
+    /// Begins a ban in force anew, if knocks extend it.
     fn knock(&self, state: &mut State, now: u64) {
         if let Some(record) = &mut state.0
             && self.onset == Onset::Extended

@@ -27,7 +27,7 @@ pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String
 fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Option<String> {
     let is_decided = matches!(attempt.outcome, Outcome::Decided(_));
     let Some(fallback) = &attempt.fallback else {
-        return (!is_decided).then(|| "nobody decided, and no rule acted".to_owned());
+        return (!is_decided).then(|| "no backend decided, and no rule acted".to_owned());
     };
     if is_decided {
         return Some("the backend had decided, and the rule for its failure acted".to_owned());

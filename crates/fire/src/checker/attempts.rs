@@ -29,7 +29,7 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
         return Some("the whole call does not agree with its parts".to_owned());
     }
     if decided.admitted && verdicts.iter().any(|said| !said.known) {
-        return Some("admitted before everybody was asked".to_owned());
+        return Some("admitted before every slot was asked".to_owned());
     }
     let expected = |asked: &AskedCharge, said: &VerdictRecord| {
         let is_taken = match asked.manner {

@@ -2,7 +2,7 @@
 //!
 //! All hosts of a run are one, so their clocks agree, until a disturbance sets the servers' clock on purpose, or lets another
 //! server decide whose clock is another. Then a new *era* begins: within an era the servers' time orders the decisions, and
-//! across eras the era does. Callers who live elsewhere have other eras.
+//! across eras the era does. Callers of other servers have other eras.
 
 use std::collections::BTreeMap;
 

@@ -7,10 +7,10 @@
 //! * [each verdict](numbers) says how long it waits, by its own stretch, and where the line ends; it waits no longer than the terms
 //!   that were asked for let it, and is refused only if it would;
 //! * [the line](ends) grows from one verdict to the next by what was taken, or may have been unheard, and is shortened only by
-//!   those who leave and by credits;
+//!   requests that leave and by credits;
 //! * [no two stretches overlap](order), but for what was given back. A charge stands behind all that were decided before it, or in
-//!   the stretches of those who left. A credit of a charge that has passed excuses nothing, if somebody waited for as long as it
-//!   may have arrived;
+//!   the stretches of requests that left. A credit of a charge that has passed excuses nothing, if a request waited for as long as
+//!   the credit may have arrived;
 //! * [no time](passing) lets through more than a burst and its rate, by the times of the turns, and a burst and a line more for
 //!   each loss.
 //!
@@ -32,14 +32,14 @@ use self::order::Ruling;
 use super::timeline::Moment;
 use super::trial::Course;
 
-/// The findings about those who wait, beside the impossible.
+/// The findings about waiting requests, beside the impossible.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TurnFindings {
     /// The charges that had to wait.
     pub waited: u64,
     /// The credits of charges whose turn had not come.
     pub left: u64,
-    /// The charges that took the place of somebody who left.
+    /// The charges that took the place of a request that left.
     pub in_gaps: u64,
     /// The charges of which all of the line before them was judged.
     pub strict: u64,
@@ -47,7 +47,7 @@ pub struct TurnFindings {
     pub after_loss: u64,
     /// The charges soon after a step of the clock, of which the line before is not compared.
     pub after_step: u64,
-    /// The charges that may have taken the place of somebody whose request or answer was lost.
+    /// The charges that may have taken a place whose request or answer was lost.
     pub in_doubt: u64,
 }
 

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::Client;
 
-/// Replaces the quotas now and then, as a deploy or a changed configuration does, whoever waits.
+/// Replaces the quotas now and then, as a deploy or a changed configuration does, also while requests wait.
 pub(super) async fn replace_quotas(client: Arc<Client>) -> std::io::Result<()> {
     let orders = &client.orders;
     let mut rng = Rng::with_seed(orders.seed ^ u64::from(orders.number) << 24);

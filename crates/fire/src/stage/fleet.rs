@@ -35,7 +35,7 @@ impl Stage {
                 until("the old master follows", || follows(&cluster.nodes()[old]))?;
                 Ok(Effect::MaybeLoss)
             }
-            Servers::Single(_) => Err("one server has nobody to fail over to".into()),
+            Servers::Single(_) => Err("one server has no other to fail over to".into()),
         }
     }
 

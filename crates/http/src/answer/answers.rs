@@ -34,7 +34,7 @@ pub(crate) struct Answers {
     exposed: Option<Arc<[&'static str]>>,
 }
 
-/// The jitter of those who are refused under pressure, if the layer has none. All are told one wait, and would come back as one.
+/// The jitter for callers that are refused under pressure, if the layer has none: without it all would come back at one moment.
 const SHED: Jitter = Jitter::share(Share::WHOLE);
 
 /// True if a response of this status shows the state of budgets. A redirected client should not hold back because of a budget

@@ -33,8 +33,8 @@ pub enum Dialect {
 
 impl Dialect {
     /// `None` if the content type is not gRPC's. The method does not count, nor does the case: a gRPC server runs a call by any
-    /// of them, and a plain 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are no
-    /// gRPC clients and are answered in HTTP.
+    /// of them, and a plain 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are
+    /// not gRPC clients and are answered in HTTP.
     #[inline]
     pub fn of(request: &RequestView<'_>) -> Option<Self> {
         let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();

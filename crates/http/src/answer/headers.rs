@@ -80,7 +80,7 @@ impl fmt::Display for HeaderForm {
 /// // For clients that know nothing newer:
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).headers(HeaderForm::Legacy);
 ///
-/// // While clients move from one form to another, and only to those who have less than a fifth left:
+/// // While clients move from one form to another, and only to clients that have less than a fifth left:
 /// let headers = RateLimitHeaders::new([HeaderForm::Draft11, HeaderForm::Legacy])
 ///     .when_below(Share::one_in(5));
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).headers(headers);
@@ -205,7 +205,10 @@ mod tests {
     #[test]
     fn forms_that_write_one_header_are_refused() {
         let cases: [(&[HeaderForm], &str); 4] = [
-            (&[], "header forms: none, so no headers"),
+            (
+                &[],
+                "header forms: the list is empty; use `.without_headers()`",
+            ),
             (
                 &[Draft11, Draft07],
                 "header forms draft-11 and draft-07: both write RateLimit",

@@ -77,7 +77,7 @@ mod axum {
         }
     }
 
-    /// Bodies of handlers are complete when the handler returns, except streams. An answer to a refused request is no stream.
+    /// Bodies of handlers are complete when the handler returns, except streams. An answer to a refused request is not a stream.
     fn at_once(mut body: Body) -> Option<Bytes> {
         /// A stream could go on for ever.
         const MOST_BYTES: usize = 1024 * 1024;

@@ -19,7 +19,7 @@ use super::Refusal;
 /// use http::header::ACCEPT;
 /// use tollgate::{PlainText, ProblemJson, Quota, RateLimitLayer, Refusal, Respond};
 ///
-/// /// Sentences for those who do not ask for JSON.
+/// /// Sentences for clients that do not ask for JSON.
 /// struct AsAsked;
 ///
 /// impl Respond for AsAsked {

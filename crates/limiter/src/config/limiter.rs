@@ -48,7 +48,7 @@ pub struct LimiterConfig {
     /// The header in which callers say how long they wait: see [`LimiterBuilder::deadline_header`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub deadline_header: Option<String>,
-    /// True if a limiter without policies is no mistake.
+    /// True if a limiter may have no policies.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_no_policies: bool,
     /// The policies.

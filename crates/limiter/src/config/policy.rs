@@ -73,7 +73,7 @@ pub struct PolicyConfig {
     /// The [registered outcome](super::Registry::register_count_if) that corrects the charge by the response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub outcome: Option<String>,
-    /// The ban of those who are denied too often: see [`Policy::ban`](crate::Policy::ban).
+    /// The ban of callers that are denied too often: see [`Policy::ban`](crate::Policy::ban).
     #[serde(default, skip_serializing_if = "is_default")]
     pub ban: Option<BanConfig>,
     /// Other quotas for some identities.

@@ -36,7 +36,7 @@ use crate::{Key, RequestView};
 /// let policy = Policy::new("reports", Quota::per_hour(10)).key_async(ByAccount);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no extractor that asks elsewhere whose budget a request spends",
+    message = "`{Self}` is not an extractor that asks elsewhere whose budget a request spends",
     note = "use `key::from_async_fn(|request| ..)`, a tuple that ends in such a key, or implement `AsyncKeyExtractor`; a key that \
             is known at once is for `Policy::key`"
 )]
@@ -71,7 +71,7 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
 /// ```
 pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Key, KeyMissing>> + Send>>;
 
-/// An extractor from a closure whose future says `None` if the request does not say who it is from, or `Err` with what is missing
+/// An extractor from a closure whose future says `None` if the request does not name its caller, or `Err` with what is missing
 /// or [ambiguous](KeyMissing::ambiguous).
 ///
 /// ```

@@ -51,7 +51,7 @@ impl KeyShape {
             )),
             Self::Global if kind == KeyKind::Global => None,
             Self::Global => Some(format!(
-                "its key is everybody's, and this is {}; pass Key::global()",
+                "its key is that of all callers, and this is {}; pass Key::global()",
                 Kind(kind)
             )),
             Self::Bytes if matches!(kind, KeyKind::Bytes | KeyKind::Digest) => None,
@@ -110,7 +110,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             KeyKind::Ipv4 | KeyKind::Ipv6 => "an address",
-            KeyKind::Global => "everybody",
+            KeyKind::Global => "the key of all callers",
             KeyKind::Tuple => "an identity of several parts",
             _ => "text or bytes",
         })

@@ -510,7 +510,7 @@ impl Limiter {
         if !self.0.warned_of_missing_peer.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 missing = ClientIp::MISSING,
-                "the server does not say who its peers are, so all callers share one budget; serve the router with \
+                "the server does not state its peers, so all callers share one budget; serve the router with \
                  `.into_make_service_with_connect_info::<SocketAddr>()`, or in tests add `MockConnectInfo` outside the \
                  limiter; callers over a Unix socket have no address, so limit them by another key"
             );

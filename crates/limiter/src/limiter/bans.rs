@@ -74,8 +74,8 @@ impl Limiter {
         reset.await.map_err(CheckError::Unavailable)
     }
 
-    /// The time for which the identity `key` is still banned under a policy; `None` if it is not. This charges nothing and is no
-    /// knock.
+    /// The time for which the identity `key` is still banned under a policy; `None` if it is not. This charges nothing and is not
+    /// a knock.
     ///
     /// ```
     /// use tollgate::{CheckError, Limiter};
@@ -101,8 +101,8 @@ impl Limiter {
     }
 
     /// The callers that are banned under a policy, whatever banned them, and the rest of each ban; of a policy on trial those
-    /// that it would keep out. Callers who have strikes, or bans behind them, are not among them. This charges nothing and is no
-    /// knock.
+    /// that it would keep out. Callers that have strikes, or bans behind them, are not among them. This charges nothing and is not
+    /// a knock.
     ///
     /// It is for operators, and not for every request: the backend looks at all of its states. A [list](BanList) has at most
     /// 10,000 callers. In Redis it is made by `SCAN` on each master, 500 names at a time and at most a million on each node,

@@ -292,8 +292,8 @@ impl LimiterBuilder {
     ///
     /// If there is no policy and nothing to [shed](Self::shed), if two policies or two quotas have one name, if a policy can cover
     /// no request or lets none pass, if a policy's lists or tiers name identities that no request has, or if policies that could
-    /// cover one path have more than [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them. So it is if classes and what
-    /// is shed make no sense.
+    /// cover one path have more than [`MAX_CHARGES`](tollgate_core::MAX_CHARGES) quotas between them. Invalid classes or thresholds
+    /// are errors too.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let backend = self
             .backend

@@ -15,20 +15,23 @@ use crate::{Key, Policy, RequestView};
 
 /// The policies of one kind, and the search for those that cover a request.
 ///
-/// There are three ways, of which one is chosen when the policies are put together:
+/// There are four ways. One of them is chosen when the policies are put together:
 ///
-/// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and a
-///   request costs the same whatever it is. It is what `RateLimitLayer::new(quota)` makes. Only its key is looked for, and there is
+/// * **sole**: one policy, without routes, tiers, lists or a key that has to be waited for, under which nothing is exempt and every
+///   request costs the same. `RateLimitLayer::new(quota)` makes such a policy. Only its key is looked for, and there is
 ///   no plan: a request takes less than half of the instructions of one under a policy with a route (`BENCHMARKS.md`).
+/// * **by peer**: a sole policy with a single quota, without conditions, classes or waits, whose key is the address of the other
+///   end of the socket. The address is read from the request's extensions and is the key.
 /// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as
 ///   one.
 /// * **each**: otherwise all are asked, one by one.
 ///
-/// The first leaves what it cannot do (a request without an identity) to the last, which can do everything.
+/// A request that **by peer** cannot handle (its extensions hold no address at hand) goes to **sole**. A request that **sole**
+/// cannot handle (such as one without an identity) goes to **each**, which can handle every request.
 #[derive(Debug)]
 pub(super) struct Coverage {
     pub(super) policies: Box<[Arc<Policy>]>,
-    /// There, if the first way is chosen.
+    /// There, if one of the first two ways is chosen.
     sole: Option<SolePolicy>,
     /// Nothing, if no policy has a route.
     matcher: Option<Matcher>,
@@ -141,7 +144,7 @@ impl Coverage {
             .look(&self.policies, matcher, request, terms, proxies);
     }
 
-    /// The only policy, if the first way is chosen.
+    /// The only policy, if one of the first two ways is chosen.
     #[inline]
     pub(super) fn sole(&self) -> Option<&SolePolicy> {
         self.sole.as_ref()

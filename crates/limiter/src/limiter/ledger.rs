@@ -263,7 +263,7 @@ impl Ledger {
         self.release_if_over();
     }
 
-    /// The number of a response that a layer further in makes for the request. It is none of the layer: a service between two
+    /// The number of a response that an inner layer makes for the request. It is not a number of the layer: a service between two
     /// layers may call the inner one several times, one after the other or at once, and each call has a response of its own. The
     /// response of the outermost layer has the number 0.
     pub fn begin_response(&mut self) -> u32 {

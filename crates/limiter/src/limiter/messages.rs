@@ -57,7 +57,7 @@ impl Limiter {
         let planned = policies.messages.plan(call, terms, &self.0.observers);
         self.warned(planned)
     }
-    /// The plan for the messages of a call, once it is known who pays.
+    /// The plan for the messages of a call, once the payer is known.
     #[doc(hidden)]
     pub fn poll_plan(
         &self,

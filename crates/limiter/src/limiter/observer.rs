@@ -338,7 +338,7 @@ impl Age {
     }
 }
 
-/// The lines about denials in the log, at `DEBUG`. An attack is no reason to fill a disk, so a second has so many at most.
+/// The lines about denials in the log, at `DEBUG`. Their number in a second is bounded, so that an attack does not fill a disk.
 #[derive(Debug, Default)]
 struct DenialLog {
     age: Age,

@@ -2,9 +2,9 @@
 //! first served, within this process.
 //!
 //! Only the first of a queue asks the backend again: when something of its key was given back in this process, and otherwise
-//! every [`PAUSE`], since another process may have given back. A heavy request at the head keeps those behind it waiting, who
-//! might fit. A request that lacks a place under another limit by then moves to the end of that queue, so that a caller that has
-//! used up its own places does not keep others from the shared ones. Between processes there is no order.
+//! every [`PAUSE`], since another process may have given back. A request for several places blocks all requests behind it, even
+//! those that would fit. A request that lacks a place under another limit by then moves to the end of that queue, so that a caller
+//! that has used up its own places does not keep others from the shared ones. Between processes there is no order.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

@@ -16,7 +16,7 @@ pub struct Plan {
     pub(super) misses_peer: bool,
 }
 
-/// One policy, and who pays.
+/// One policy and its payer.
 #[derive(Clone, Debug)]
 pub struct Entry {
     policy: Arc<Policy>,
@@ -107,7 +107,7 @@ impl<'a> Entries<'a> {
         sole.into_iter().chain(planned.iter().map(Entry::payer))
     }
 
-    /// The only quota and who pays, if no other is asked: the usual call.
+    /// The only quota and its payer, if no other is asked: the usual call.
     #[inline(always)]
     pub(super) fn sole(self) -> Option<(Payer<'a>, &'a Limit)> {
         let payer = match self {

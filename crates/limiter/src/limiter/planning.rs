@@ -40,7 +40,7 @@ pub enum Planning {
     Later(PendingPlan),
 }
 
-/// The policies that cover a request, of which some do not know yet who it is from.
+/// The policies that cover a request, if the key of some is not known yet.
 pub struct PendingPlan {
     /// In the order of the policies.
     found: Vec<Finding>,
@@ -329,6 +329,6 @@ impl PendingPlan {
 
 impl fmt::Debug for PendingPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolving").finish_non_exhaustive()
+        f.debug_struct("PendingPlan").finish_non_exhaustive()
     }
 }

@@ -148,7 +148,7 @@ impl Follower for Gate {
     }
 }
 
-/// The lines about the gate in the log. A signal that swings is no reason to fill a disk.
+/// The lines about the gate in the log, few enough that a signal that swings does not fill a disk.
 #[derive(Debug, Default)]
 struct Log {
     told_at: Option<Instant>,

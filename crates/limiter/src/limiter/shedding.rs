@@ -45,7 +45,7 @@ const MARGIN: f64 = 0.05;
 /// A wait that is long enough for a burst to pass, and short enough for a client to keep its page open.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A caller who is to wait for longer meets an outage.
+/// A caller that is to wait for longer meets an outage.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most classes that a limiter has.
@@ -100,7 +100,8 @@ impl Shedding {
         self
     }
 
-    /// Refuses nobody: the [observer](crate::Observer) hears of each request that would have been refused, and the request goes on.
+    /// Puts shedding on trial: it refuses no request, and the [observer](crate::Observer) hears of each that it would have
+    /// refused.
     ///
     /// ```
     /// use tollgate::Shedding;

@@ -86,7 +86,7 @@ pub(super) struct AnswerCache<R> {
     pub(super) deadline: Duration,
     /// The rule for an identity that is unknown and cannot be asked for.
     pub(super) unknown: Result<Entitlement, UnknownEntitlement>,
-    /// The quotas of an identity for which nothing is stated; empty for tiers, whose states are no answer's.
+    /// The quotas of an identity for which nothing is stated; empty for tiers, whose states no answer names.
     pub(super) own: Arc<[Limit]>,
     pub(super) words: Words,
     pub(super) memory: Mutex<Memory>,
@@ -481,7 +481,7 @@ impl<R> Drop for Question<R> {
     fn drop(&mut self) {
         if !self.is_over {
             self.is_over = true;
-            self.failed("who is asked has given up");
+            self.failed("the lookup ended without an answer");
         }
         self.asked.memory().at_a_time -= 1;
     }

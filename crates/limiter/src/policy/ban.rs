@@ -7,8 +7,8 @@ use super::{Block, Label, Limit, Policy};
 use crate::{Ban, Quota, ResponseView, Scope};
 
 impl Policy {
-    /// Bans callers who are denied too often: see [`Ban`]. Each request that a quota of this policy denies is a strike, in whatever
-    /// tier the caller is. A banned caller is refused with 429 and the exact end of the ban, or as
+    /// Bans callers that are denied too often: see [`Ban`]. Each request that a quota of this policy denies is a strike, in
+    /// whatever tier the caller is. A banned caller is refused with 429 and the exact end of the ban, or as
     /// [`answer_banned`](Self::answer_banned) says, and charged nothing.
     ///
     /// Choose the key with care. A ban by account alone lets any caller lock out the account's owner, by failing on purpose in the
@@ -139,7 +139,7 @@ pub(crate) struct PolicyBan {
     answer: Block,
 }
 
-/// These quotas with the ban behind them, in place of an earlier one. A limit of 0 refuses everybody already.
+/// These quotas with the ban behind them, in place of an earlier one. A limit of 0 refuses every caller already.
 pub(super) fn with_ban(limits: &[Limit], ban: &Limit) -> Arc<[Limit]> {
     let quotas = limits.iter().filter(|limit| !limit.quota.is_ban());
     let ban = (!limits.is_empty()).then_some(ban);

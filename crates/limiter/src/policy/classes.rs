@@ -74,7 +74,7 @@ impl Policy {
     ///
     /// The limiter is not built if a share is 0 or less than one unit of a quota, if nothing would be left to all others, if two
     /// classes have one name, if nothing names the class of a request, or if a quota lets requests
-    /// [wait for their turn](crate::Quota::wait_up_to): one line of turns has no classes. Those who wait for a place under a
+    /// [wait for their turn](crate::Quota::wait_up_to): a line of turns has no classes. Requests that wait for a place under a
     /// [`Concurrent`](crate::Concurrent) limit stand in the order of their classes, first come first served within one.
     #[must_use]
     pub fn keep_for(mut self, class: &str, share: Share) -> Self {
@@ -302,7 +302,7 @@ impl Classes {
         Rank::try_from(rank).ok()
     }
 
-    /// An ambiguous class is none: no caller gains by naming two.
+    /// An ambiguous class counts as none: no caller gains by naming two.
     fn find(&self, request: &RequestView<'_>) -> Rank {
         let name = self
             .source

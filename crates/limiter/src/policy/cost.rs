@@ -36,7 +36,7 @@ impl Cost {
 }
 
 impl Policy {
-    /// Checks that the fixed cost can pass in each tier. A policy that refuses every request for ever is no limit, so it is an
+    /// Checks that the fixed cost can pass in each tier. A policy that refuses every request for ever is not a limit but an
     /// error, on trial as well; lists are for callers that are always refused. A check with [another cost](crate::Check::cost) is
     /// answered by its verdict.
     #[doc(hidden)]

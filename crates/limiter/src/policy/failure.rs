@@ -38,8 +38,8 @@ pub enum OnFailure {
     Local(Share),
 }
 
-/// A part of an amount: one part in `n`, or so many percent. Of a quota it is what one process may spend, or what is kept for
-/// important requests.
+/// A part of an amount: one part in `n`, or so many percent. Applied to a quota, it is the part that one process may spend, or
+/// that is kept for important requests.
 ///
 /// ```
 /// use tollgate::{OnFailure, Share};

@@ -246,12 +246,12 @@ pub fn is_none(text: &str) -> bool {
 pub(crate) fn why_no_quota(text: &str, error: &ParseQuotaError) -> String {
     match error {
         _ if NO_LIMIT.contains(&text.trim().to_ascii_lowercase().as_str()) => format!(
-            "{error}; a policy that is to limit nobody is left out, and a tier that is not limited is one of `Tiers::unlimited`, in a \
+            "{error}; to limit no request, leave the policy out; for an unlimited tier use `Tiers::unlimited`, in a \
              configuration {:?}",
             NO_LIMIT[0]
         ),
         ParseQuotaError::Quota(QuotaError::ZeroLimit) => format!(
-            "{error}; {NONE:?} refuses every request, and a policy that is to refuse none is left out"
+            "{error}; {NONE:?} refuses every request; to limit no request, leave the policy out"
         ),
         error => error.to_string(),
     }
@@ -370,22 +370,22 @@ mod tests {
         );
         assert_eq!(
             refusal(["10/s", "0/day"].into()),
-            "policy \"api\": quota \"0/day\": a limit of 0 admits nothing; \"none\" refuses every request, and a policy that is \
-             to refuse none is left out"
+            "policy \"api\": quota \"0/day\": a limit of 0 admits nothing; \"none\" refuses every request; to limit no \
+             request, leave the policy out"
         );
         assert!(refusal([("day", "10/s; 5/h")].into()).contains("expected one quota"));
         for (text, end) in [
             (
                 "0",
-                "; \"none\" refuses every request, and a policy that is to refuse none is left out",
+                "; \"none\" refuses every request; to limit no request, leave the policy out",
             ),
             ("10/h 5/s", "; did you mean \"10/h; 5/s\""),
             ("10/", "; did you mean \"10/s\""),
             ("10/1.5h", "; did you mean \"10/90min\""),
             (
                 "Unlimited",
-                "; a policy that is to limit nobody is left out, and a tier that is not limited is one of `Tiers::unlimited`, \
-                 in a configuration \"unlimited\"",
+                "; to limit no request, leave the policy out; for an unlimited tier use `Tiers::unlimited`, in a configuration \
+                 \"unlimited\"",
             ),
         ] {
             let refused = refusal(text.into());

@@ -33,12 +33,16 @@ const MOST_SCOPES: usize = 64;
 ///   over time. Then the next request is served by the old answer, while a task asks again. Questions, deadline and failures are as
 ///   those of [`Tiers::by_async`](crate::Tiers::by_async): the requests that wait for one identity ask once, at most 1,024
 ///   identities are asked for at a time, and a dead database is asked once a second.
-/// * **An answer that means nothing** counts as a failure for its identity alone: the old answer holds, or what
+/// * **An invalid answer** counts as a failure for its identity alone: the old answer holds, or else what
 ///   [`on_unknown`](Self::on_unknown) says, and the identity is not asked for during the next second. The log has a warning that
-///   says why, at most one a minute. So it is with a text that is not a quota, a quota that holds or lets wait, a full budget that
-///   is smaller than the policy's [cost](Policy::cost), a [share](Policy::keep_for) of less than one unit, more than four quotas
-///   (unless the policy has more of its own), names that the policy's own quotas do not have, sliding logs of more than 1,024
-///   entries, and windows of ever other lengths: of one policy's name a process knows 64 algorithms and lengths.
+///   says why, at most one a minute. These answers count as failures:
+///   * a text that is not a quota, and a name that none of the policy's own quotas has;
+///   * a limit on how many at once, and a quota that lets requests wait;
+///   * a full budget that is smaller than the policy's [cost](Policy::cost);
+///   * a [share](Policy::keep_for) of less than one unit;
+///   * more than four quotas, unless the policy has more of its own;
+///   * sliding logs of more than 1,024 entries together, unless the policy's own have more;
+///   * an algorithm or a window length beyond the 64 pairs of them that a process keeps for each policy name.
 /// * **A change gives no fresh budget.** Another limit, burst or rate of the same algorithm finds the state of the old one, as if a
 ///   policy were [replaced](crate::Limiter::replace). What is stated for an identity and the policy's own quotas share states
 ///   too, by their position. The bucket of [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an
@@ -342,8 +346,8 @@ impl Policy {
             self.check_stated(quota)?;
             Scope::of_few(&self.name, slot, quota, MOST_SCOPES).ok_or_else(|| {
                 self.lookup_error(format!(
-                    "{quota}: of this policy {MOST_SCOPES} algorithms and lengths of windows are known already, and each takes memory \
-                     for good"
+                    "{quota}: the process keeps {MOST_SCOPES} pairs of algorithm and window length for this policy already, and \
+                     each takes memory for good"
                 ))
             })
         })?;

@@ -101,7 +101,7 @@ impl Policy {
     /// ```
     /// use tollgate::{Messages, Policy, Quota};
     ///
-    /// // Twenty a second are let through, and those who send more have to wait.
+    /// // Twenty a second are let through, and callers that send more have to wait.
     /// let chat = Policy::new("chat", Quota::per_second(20))
     ///     .grpc("chat.v1.Chat/Talk")
     ///     .per_message(Messages::received());

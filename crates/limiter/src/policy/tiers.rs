@@ -1,4 +1,4 @@
-//! Quotas that depend on who is asking.
+//! Quotas that depend on the caller.
 
 mod states;
 
@@ -311,7 +311,7 @@ impl Policy {
         self.quotas().any(Quota::waits)
     }
 
-    /// True if the backend gives the turns: those who wait for a place stand in a queue of their process.
+    /// True if the backend gives the turns: requests that wait for a place stand in a queue of their process.
     pub(crate) fn waits_for_turns(&self) -> bool {
         let is_turn = |quota: &Quota| quota.waits() && !quota.is_held();
         self.quotas().any(is_turn)
@@ -376,7 +376,7 @@ impl Grant {
 }
 
 /// The place that an empty name would name.
-const NO_TIER: &str = "an empty name is no tier's: the policy's own quotas are those of identities that are in no tier; state them in \
+const NO_TIER: &str = "a tier needs a name: the policy's own quotas are those of identities that are in no tier; state them in \
                        the policy, and leave the identities out of the tiers";
 
 enum Finder {

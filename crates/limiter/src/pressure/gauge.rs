@@ -42,8 +42,8 @@ impl PressureGauge {
         Self(Arc::default())
     }
 
-    /// Sets the level, from 0 to 1. A value below 0 is 0, and one above 1 is 1, as are the infinities. NaN is no measurement: the
-    /// level stays as it is, and the log warns once.
+    /// Sets the level, from 0 to 1. A value below 0 is 0, and one above 1 is 1, as are the infinities. NaN changes nothing, and
+    /// the log warns once.
     ///
     /// The level stays until it is set again. Once the last clone of a gauge is dropped, none can change it any more, and it is 0:
     /// a task that measures and dies sheds nothing for ever.

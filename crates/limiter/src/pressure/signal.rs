@@ -1,11 +1,11 @@
-//! A level, and those who are told when it changes.
+//! A level, and the listeners that are told when it changes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Level;
 
-/// A level, and those who are told of each that is set. So a request reads what follows from it, and computes nothing.
+/// A level, and the listeners that are told of each change. So a request reads what follows from the level, and computes nothing.
 #[derive(Default)]
 pub(crate) struct Signal {
     level: AtomicU32,

@@ -1,7 +1,7 @@
 //! Identities as text, both ways.
 //!
 //! ```text
-//! all              everybody                  10.1.2.3         an IPv4 address
+//! all              all callers                10.1.2.3         an IPv4 address
 //! none             no identity was found      2001:db8::/64    an IPv6 network
 //! =alice           these bytes                d9f86d0…         the SHA-256 digest of what was too long
 //! (=a,10.1.2.3)    several identities         h60303ae…        a hash under a key, of which nothing can be read

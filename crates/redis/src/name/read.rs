@@ -27,9 +27,9 @@ use crate::slot::SLOTS;
 /// | identity | stands for |
 /// | --- | --- |
 /// | `10.1.2.3`, `2001:db8::/64` | an address, or a network of them |
-/// | `=alice`, `=a%20b` | a text or bytes; a byte that is no letter, digit or one of `-._:@/+=` is escaped as in a URL |
+/// | `=alice`, `=a%20b` | a text or bytes; a byte other than a letter, a digit or one of `-._:@/+=` is escaped as in a URL |
 /// | `(=alice,10.1.2.3)` | several identities as one |
-/// | `all`, `none` | everybody; everybody without an identity |
+/// | `all`, `none` | all callers; all callers without an identity |
 /// | `d` and 64 digits | an identity of more than 127 bytes: its SHA-256 digest |
 /// | `h` and 32 digits | any identity, under the key given to [`hash_identities`](crate::RedisBackendBuilder::hash_identities) |
 ///

@@ -305,11 +305,11 @@ fn a_request_alone_is_decided_as_core_decides() {
     }
 }
 
-/// Those who are denied too often, in one call with others, and operators who ban.
+/// Callers that are denied too often, in one call with others, and operators who ban.
 #[test]
 fn bans_are_those_of_core() {
     let world = run(Calls::Bans, 8_000);
-    println!("{} times somebody was banned", world.banned);
+    println!("{} times a caller was banned", world.banned);
     assert!(world.banned > 500, "{}", world.banned);
 }
 
@@ -367,7 +367,7 @@ fn bans_are_those_of_core_at_the_very_microsecond_at_which_something_ends() {
     assert!(world.banned > 20, "{}", world.banned);
 }
 
-/// Those who wait, those who leave before their turn, and credits after it.
+/// Requests that wait, requests that leave before their turn, and credits after it.
 #[test]
 fn turns_and_free_places_are_those_of_core() {
     let world = run(Calls::Waiting, 6_000);

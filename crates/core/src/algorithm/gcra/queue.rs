@@ -43,7 +43,7 @@ impl Queue {
         self.until_us = self.until_us.max(turn_us);
     }
 
-    /// The gaps, for a quota whose rests have this mark. Gaps of another denominator are lost: a part of theirs is no part of
+    /// The gaps, for a quota whose rests have this mark. Gaps of another denominator are lost: a part of theirs is not a part of
     /// this quota's.
     pub(super) fn gaps_of(&self, mark: u16) -> &[Gap] {
         if self.of == mark { &self.gaps } else { &[] }

@@ -75,7 +75,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A caller who never asked.
+    /// A caller that never asked.
     pub(super) fn of(course: &'a CallerCourse) -> Self {
         Self {
             terms: Terms::new(),
@@ -313,7 +313,7 @@ impl<'a> Record<'a> {
         Some(level?.saturating_sub(usize::try_from(spells).unwrap_or(usize::MAX)))
     }
 
-    /// The strikes that may count though nobody saw them, of those after a time, when it is `at_us`.
+    /// The strikes after a time that may count at `at_us` though no answer told of them.
     fn doubtful(&self, after_us: u64, at_us: u64, now: Moment) -> u64 {
         let strays = if at_us < self.strays_until_us {
             self.terms.strikes

@@ -30,7 +30,7 @@ pub(super) fn impossible(line: &Line<'_>, seen: &[Seen]) -> Option<(usize, Strin
     })
 }
 
-/// The line grows by what was taken, and by what may have been taken unheard. Only those who leave, credits and time shorten it.
+/// The line grows by what was taken, and by what may have been taken unheard. Only departures, credits and time shorten it.
 fn possible(line: &Line<'_>, before: &[&[Seen]], call: &[Seen]) -> Option<RangeInclusive<u128>> {
     let figures = &line.figures;
     let (last, now) = (before.last()?, call.first()?.0);

@@ -41,7 +41,7 @@ pub(super) struct GivenBack {
     pub(super) leaves: bool,
     /// True if its charge was made by the same clock.
     pub(super) is_of_one_clock: bool,
-    /// True if it may have moved others up: it may have come after the turn, when nobody waited.
+    /// True if it may have moved others up: it may have come after the turn, when no request waited.
     pub(super) moves_up: bool,
     /// True if its charge may be one of an earlier clock, or of data that were lost since. It may free what others stand in.
     pub(super) is_stray: bool,
@@ -193,8 +193,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Says whether there can have been a moment between these two at which nobody waited. A turn that was promised counts, whether
-    /// its caller has left or not.
+    /// Says whether there can have been a moment between these two at which no request waited. A turn that was promised counts,
+    /// whether its caller has left or not.
     fn may_be_idle(&self, from: Moment, to: Moment) -> bool {
         if from.era != to.era {
             return true;

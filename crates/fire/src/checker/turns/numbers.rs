@@ -87,8 +87,8 @@ fn may_have_gaps(line: &Line<'_>, now: Moment) -> bool {
         })
 }
 
-/// Says whether a place further away than this request may wait can be free: one for those who may wait for longer, or one of a
-/// clock that was ahead.
+/// Says whether a place further away than this request may wait can be free: one for requests that may wait for longer, or one of
+/// a clock that was ahead.
 fn is_refused_in_gap(line: &Line<'_>, figures: &Figures, now: Moment) -> bool {
     let furthest = line.figures.parts(now.at_us + figures.span_us());
     let is_impatient = figures.longest_wait_us < line.figures.longest_wait_us;

@@ -1,4 +1,4 @@
-//! No two charges drain at one time, and nobody overtakes but into the place of somebody who left.
+//! No two charges drain at one time, and no request overtakes, except into the place of a request that left.
 
 use super::line::{Line, Stretch, Taken};
 
@@ -7,9 +7,9 @@ use super::line::{Line, Stretch, Taken};
 pub(super) enum Ruling {
     /// It stands behind all that were decided before it.
     Behind,
-    /// It took the place of somebody who left.
+    /// It took the place of a request that left.
     InGap,
-    /// It may have taken the place of somebody whose request or answer was lost.
+    /// It may have taken a place whose request or answer was lost.
     InDoubt,
     /// It stands where it may not.
     Wrong(String),
@@ -57,7 +57,7 @@ pub(super) fn judge(line: &Line<'_>, position: usize) -> (Ruling, bool) {
         Some(_) if is_freed(line, x) => Ruling::InGap,
         Some(_) if may_be_unheard(line, x) => Ruling::InDoubt,
         Some(a) => Ruling::Wrong(format!(
-            "overtakes attempt {}, and nobody had left: it passes at {}, and that at {}",
+            "overtakes attempt {}, and no request had left: it passes at {}, and that at {}",
             a.attempt, x.turn_us, a.turn_us
         )),
     };
@@ -77,7 +77,7 @@ fn overlap(line: &Line<'_>, x: &Taken, a: &Taken) -> String {
     )
 }
 
-/// Says whether all of its stretch was freed by those who left.
+/// Says whether all of its stretch was freed by requests that left.
 fn is_freed(line: &Line<'_>, x: &Taken) -> bool {
     let left = line.given_back.iter();
     let left = left.filter(|it| it.leaves && it.from <= x.moment);
@@ -92,7 +92,7 @@ fn is_freed(line: &Line<'_>, x: &Taken) -> bool {
     until >= x.stretch.end
 }
 
-/// Says whether somebody may have stood in its stretch, and left, of whom only that is known.
+/// Says whether a request may have stood in its stretch and left, unknown otherwise.
 fn may_be_unheard(line: &Line<'_>, x: &Taken) -> bool {
     line.unheard.iter().any(|it| {
         it.from <= x.moment && it.to.at_us.saturating_add(line.figures.span_us()) >= x.moment.at_us

@@ -80,7 +80,7 @@ fn unit_of(key: usize) -> Unit {
     if key % 2 == 1 { Unit::Ban } else { Unit::Gcra }
 }
 
-/// The content of a state, or its bytes if it is none. One content has two forms, and each form its own expiry.
+/// The content of a state, or its bytes if they are invalid. One content has two forms, and each form its own expiry.
 type Said = Option<Result<Snapshot, Vec<u8>>>;
 
 type States = [Option<Vec<u8>>; 4];
@@ -195,7 +195,7 @@ fn ban_state(level: u8, times: [f64; 3], strikes: &[f64]) -> Vec<u8> {
     [253, level].into_iter().chain(times).collect()
 }
 
-/// The state of a ban as somebody may have left it; rarely one that nobody has.
+/// The state of a ban as a call may have left it; rarely one that no call has.
 fn ban_left_there(random: &mut Random) -> Option<Vec<u8>> {
     if random.below(4) == 0 {
         return None;

@@ -233,7 +233,7 @@ fn more_free_places_than_a_line_keeps_are_forgotten_as_core_forgets_them() {
     }
 }
 
-/// With the first microsecond in which a free place helps nobody any more it is forgotten, if another becomes free.
+/// A free place is forgotten with the first microsecond in which it helps no request any more, if another becomes free.
 #[test]
 fn a_free_place_ends_with_its_last_microsecond() {
     const INTERVAL: u64 = 100_000;
