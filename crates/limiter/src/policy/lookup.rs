@@ -28,7 +28,7 @@ const MOST_SCOPES: usize = 64;
 ///
 /// * **An answer** is a [`Quota`], several, a text of them, or anything else that is an [`Allowance`]. `Ok(None)` says that nothing
 ///   is stated for the identity: it has the policy's own quotas.
-/// * **Answers are remembered** for `remember_for`, of at most ten thousand identities in each limiter: about 2,200 bytes for an
+/// * **Answers are remembered** for `remember_for`, of at most ten thousand identities in each limiter: at most 2,300 bytes for an
 ///   identity that has one quota, rendered headers among them, and nothing beyond that, however many different quotas are stated
 ///   over time. Then the next request is served by the old answer, while a task asks again. Questions, deadline and failures are as
 ///   those of [`Tiers::by_async`](crate::Tiers::by_async): the requests that wait for one identity ask once, at most 1,024
