@@ -208,7 +208,7 @@ impl Key {
     }
 
     /// The identity without its kind: of [`KeyKind::Bytes`] the bytes as the caller sent them, however many; of an address its
-    /// octets. Of several [`parts`](Self::parts) it is their canonical form.
+    /// octets. For several [`parts`](Self::parts) this is their canonical form.
     #[must_use]
     pub fn content(&self) -> &[u8] {
         match self.source() {

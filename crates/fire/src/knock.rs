@@ -25,7 +25,7 @@ pub struct Knock {
     pub sent_us: u64,
     /// The time of the answer; 0 until there is one.
     pub heard_us: u64,
-    /// The outcome. Of a decision the first verdict is the quota's, and the second is the ban's.
+    /// The outcome. The first verdict of a decision is the quota's, and the second is the ban's.
     pub outcome: Outcome,
 }
 

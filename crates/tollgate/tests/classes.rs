@@ -356,17 +356,17 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
         (keeps("a", 0), "class \"a\": a share of 0 % keeps nothing"),
         (
             keeps("a", 100),
-            "class \"a\": a share of 100 % leaves nothing to all others, so that no request of them ever passes",
+            "class \"a\": a share of 100 % leaves nothing to all others: their requests never pass",
         ),
         (
             keeps("a", 50).keep_for("b", Share::percent(50)),
-            "class \"b\": with the shares before it 100 % are kept, so that no request of all others ever passes",
+            "class \"b\": this share and those before it keep 100 %: all other requests never pass",
         ),
         (
             keeps("a", 40)
                 .keep_for("b", Share::one_in(3))
                 .keep_for("c", Share::percent(30)),
-            "class \"c\": with the shares before it 100 % are kept, so that no request of all others ever passes",
+            "class \"c\": this share and those before it keep 100 %: all other requests never pass",
         ),
         (
             keeps("a", 9),
@@ -383,7 +383,7 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
         (keeps("", 20), "class \"\": invalid name; use 1 to 64 bytes"),
         (
             by(),
-            "classes: `class_by` names them, and no share is kept for any: add `keep_for`",
+            "classes: `class_by` names classes, and no share is kept for any: add `keep_for`",
         ),
         (
             plain().keep_for("a", Share::percent(20)),
@@ -395,7 +395,7 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
         ),
         (
             keeps("a", 20).cost(9),
-            "class \"all others\": a cost of 9 never passes: 8 of \"api\" are left to it",
+            "class \"all others\": a cost of 9 never passes: the part of this class in \"api\" is 8",
         ),
         (
             plain()

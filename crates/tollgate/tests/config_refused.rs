@@ -328,12 +328,12 @@ const SHAPES: [[&str; 3]; 12] = [
     [
         "exempt_keys = [{ register = 'x' }]",
         r#""exempt_keys": [{ "register": "x" }]"#,
-        "policy \"p\": exempt_keys[0]: in a list stand texts",
+        "policy \"p\": exempt_keys[0]: a list holds texts",
     ],
     [
         "exempt_networks = [{ registered = 'x', or = 'y' }]",
         r#""exempt_networks": [{ "registered": "x", "or": "y" }]"#,
-        "policy \"p\": exempt_networks[0]: in a list stand texts",
+        "policy \"p\": exempt_networks[0]: a list holds texts",
     ],
 ];
 

@@ -47,7 +47,7 @@ fn foreign_terms(history: &History, attempt: &Attempt, decided: &DecisionRecord)
     })
 }
 
-/// The time from the question to the decision. Of a request that left, only its whole time is known.
+/// The time from the question to the decision. For a request that left, only the whole time is known.
 fn took_us(attempt: &Attempt) -> u64 {
     let until_us = match attempt.left_us {
         Some(left_us) => left_us,

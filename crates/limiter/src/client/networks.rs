@@ -104,7 +104,7 @@ impl Network {
                     let bits = bits.unwrap_or(128).checked_sub(96);
                     Self::v4(
                         v4,
-                        bits.ok_or("would be far more than IPv4: write it as IPv4")?,
+                        bits.ok_or("is wider than all of IPv4: write it as IPv4")?,
                     )
                 }
                 None => Self::v6(v6, bits.unwrap_or(128)),
@@ -247,7 +247,7 @@ mod tests {
     fn cve_2026_92395_a_mapped_network_with_a_prefix_under_96_is_refused() {
         for network in ["::ffff:10.0.0.0/8", "::ffff:10.0.0.0/95", "::ffff:0:0/0"] {
             let error = Networks::try_new([network]).unwrap_err().to_string();
-            assert!(error.contains("far more than IPv4"), "{error}");
+            assert!(error.contains("is wider than all of IPv4"), "{error}");
         }
     }
 }

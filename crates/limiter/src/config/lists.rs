@@ -38,7 +38,7 @@ use super::is_default;
 #[serde(
     untagged,
     deny_unknown_fields,
-    expecting = "in a list stand texts, and registered lists by their name, such as { registered = \"partners\" }"
+    expecting = "a list holds texts, and registered lists by their names, such as { registered = \"partners\" }"
 )]
 #[non_exhaustive]
 pub enum EntryConfig {

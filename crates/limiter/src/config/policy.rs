@@ -124,7 +124,7 @@ pub struct PolicyConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "a cost is a whole number from 0, or the name of a registered one"
+    expecting = "a cost is a whole number from 0, or the name of a registered cost"
 )]
 pub enum CostConfig {
     /// A fixed number.

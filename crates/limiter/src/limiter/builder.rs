@@ -495,7 +495,7 @@ mod tests {
             .cost(3);
         assert_eq!(
             refusal([policy]),
-            "policy \"big\": tier \"free\": a full budget holds less than a request costs, so that none would ever pass"
+            "policy \"big\": tier \"free\": a full budget holds less than a request costs, so that no request ever passes"
         );
     }
 

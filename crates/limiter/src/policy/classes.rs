@@ -62,7 +62,7 @@ impl Policy {
     ///     .keep_for("normal", Share::percent(10));
     /// let limiter = Limiter::builder().policy(api).build()?;
     ///
-    /// // Of a hundred a request without a class leaves thirty, a normal one twenty, a critical one none.
+    /// // With a budget of 100, a request without a class leaves 30, a normal one leaves 20, and a critical one leaves none.
     /// let check = || limiter.check("api", "alice");
     /// assert_eq!(check().cost(70).await?.remaining(), 0);
     /// assert!(!check().await?.is_allowed());
@@ -124,7 +124,9 @@ impl Policy {
             })
         };
         if classes.kept.is_empty() {
-            return refuse("`class_by` names them, and no share is kept for any: add `keep_for`");
+            return refuse(
+                "`class_by` names classes, and no share is kept for any: add `keep_for`",
+            );
         }
         let Some(source) = &classes.source else {
             return refuse(
@@ -145,13 +147,13 @@ impl Policy {
             } else if share.is_nothing() {
                 "a share of 0 % keeps nothing"
             } else if share.is_whole() {
-                "a share of 100 % leaves nothing to all others, so that no request of them ever passes"
+                "a share of 100 % leaves nothing to all others: their requests never pass"
             } else {
                 kept += share.part_rounded_up(Classes::MILLION);
                 if kept < Classes::MILLION {
                     continue;
                 }
-                "with the shares before it 100 % are kept, so that no request of all others ever passes"
+                "this share and those before it keep 100 %: all other requests never pass"
             };
             return Err(self.class_error(name, reason));
         }

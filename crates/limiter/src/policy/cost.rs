@@ -61,7 +61,7 @@ impl Policy {
                 policy: self.name.to_string(),
                 tier: tier.to_owned(),
                 reason:
-                    "a full budget holds less than a request costs, so that none would ever pass"
+                    "a full budget holds less than a request costs, so that no request ever passes"
                         .to_owned(),
             }),
         }
@@ -75,9 +75,9 @@ impl Policy {
                 policy: self.name.to_string(),
                 class: class.to_owned(),
                 reason: format!(
-                    "a cost of {cost} never passes: {} of {:?} are left to it",
-                    limit.quota.capacity(),
-                    limit.label.quota()
+                    "a cost of {cost} never passes: the part of this class in {:?} is {}",
+                    limit.label.quota(),
+                    limit.quota.capacity()
                 ),
             }),
         }
