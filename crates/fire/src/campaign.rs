@@ -112,7 +112,7 @@ impl Campaign {
         match again(|| look(&run.stage.place(), self.seed)) {
             Ok(seen) => attempts.extend(seen),
             Err(error) => {
-                other_wrongs.push(format!("no server could be asked at the end: {error}"))
+                other_wrongs.push(format!("no server could be asked at the end: {error}"));
             }
         }
         other_wrongs.extend(immortal(&run.stage));
