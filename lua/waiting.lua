@@ -7,8 +7,8 @@
 --
 -- Each charge drains in a stretch of time of its own, behind all that were taken before it. No two stretches overlap, and a
 -- charge that passes at t drains between t and t and a full drain. Who leaves before the turn frees a stretch: a gap, unless
--- nothing stands behind it. The next that fits gets it; nobody else moves up. `until` is the latest turn that was promised. Until
--- then a credit of a charge that has passed gives nothing back, since it would move others up. `of` is the mark of the gaps'
+-- nothing stands behind it. The next that fits gets it; nobody else moves up. No turn that was promised is later than `until`.
+-- Until then a credit of a charge that has passed gives nothing back, since it would move others up. `of` is the mark of the gaps'
 -- rests: 0 if there is no gap.
 local function waiting(read, ahead, stands, is_before, less, leave)
   local QUEUED, HEAD, GAP, MOST, CREDIT, TOLD_APART = 177, 27, 22, 32, 28, 32
@@ -208,6 +208,11 @@ local function waiting(read, ahead, stands, is_before, less, leave)
     if last and last.to == from and last.to_rest == from_rest then
       from, from_rest = last.from, last.from_rest
       gaps[#gaps] = nil
+    end
+    -- A charge passes no later than its stretch begins, so no turn lies beyond the end of the queue.
+    local queue = state.queue
+    if queue then
+      queue.latest = min(queue.latest, rounded_up(from, from_rest))
     end
     leave(state, quota, ahead_of(quota, from, from_rest))
     return true

@@ -44,8 +44,6 @@ pub(crate) struct Line {
     pub(crate) budget: Budget,
     pub(crate) now: u64,
     charged: Vec<Charged>,
-    /// The latest turn that was promised to anybody.
-    waits_until: u64,
 }
 
 impl Line {
@@ -54,8 +52,14 @@ impl Line {
             budget: Budget::full(quota),
             now: start,
             charged: Vec::new(),
-            waits_until: 0,
         }
+    }
+
+    /// The latest turn of those who wait; none if nobody does.
+    fn waits_until(&self) -> Option<u64> {
+        let waiting = self.charged.iter().filter(|it| it.cost > 0);
+        let turns = waiting.map(|it| it.turn);
+        turns.filter(|turn| *turn > self.now).max()
     }
 
     /// The turn, if the charge passes.
@@ -64,9 +68,6 @@ impl Line {
         let turn = self.now + micros(verdict.wait());
         if !verdict.is_allowed() {
             return None;
-        }
-        if turn > self.now {
-            self.waits_until = self.waits_until.max(turn);
         }
         self.charged.push(Charged {
             turn,
@@ -206,7 +207,7 @@ fn without_departures_nobody_overtakes() {
                 Event::Pause(sixteenths) => line.pause(sixteenths),
                 Event::Arrive { cost: 0 } | Event::Debit { .. } => {}
                 Event::Arrive { cost } => {
-                    let last = line.waits_until;
+                    let last = line.waits_until().unwrap_or(line.now);
                     if let Some(turn) = line.arrive(cost) {
                         prop_assert!(turn >= last, "{turn} before {last}");
                     }
@@ -224,17 +225,21 @@ fn without_departures_nobody_overtakes() {
     });
 }
 
-/// While somebody waits, a credit of a charge that has passed lets nobody pass earlier.
+/// While somebody waits, a credit of a charge that has passed lets nobody pass earlier, whoever has left and in which parts. In the
+/// second half of the histories, two quotas share the line, as in a deploy.
 #[test]
 fn a_credit_lets_nobody_pass_earlier_while_anybody_waits() {
-    check(4_000, &(waiting(), events(40)), |(quota, events)| {
+    let quotas = (waiting(), prop::option::of(waiting()));
+    check(8_000, &(quotas, events(40)), |((quota, other), events)| {
         let mut line = Line::of(quota, 1_000);
-        for event in events {
+        for (number, event) in events.into_iter().enumerate() {
+            line.budget.quota = other.filter(|_| number % 3 == 1).unwrap_or(quota);
+            let quota = line.budget.quota;
             match event {
                 Event::GiveBack { which, cost } => {
                     let before = line.budget.clone();
                     let is_early = line.give_back(which, cost);
-                    if is_early == Some(false) && line.waits_until > line.now {
+                    if is_early == Some(false) && line.waits_until().is_some() {
                         for cost in 1..=quota.capacity() {
                             let (with, _) = line.budget.clone().charge(line.now, cost);
                             let (without, _) = before.clone().charge(line.now, cost);
@@ -248,6 +253,78 @@ fn a_credit_lets_nobody_pass_earlier_while_anybody_waits() {
         }
         Ok(())
     });
+}
+
+/// Once all who waited have left, credits count as without a line as soon as all has drained that was charged by then.
+#[test]
+fn credits_count_again_soon_after_the_last_who_waited_has_left() {
+    let long = Quota::per_second(1)
+        .burst(3)
+        .wait_up_to(Duration::from_secs(900));
+    let quotas = prop_oneof![3 => waiting(), 1 => Just(long)];
+    check(
+        4_000,
+        &(quotas, events(40), 0_u64..3),
+        |(quota, events, later)| {
+            // given a history without debts, all of whose charges that still wait leave, the last one first
+            let mut line = Line::of(quota, 1_000);
+            for event in events {
+                if !matches!(event, Event::Debit { .. }) {
+                    line.step(event);
+                }
+            }
+            let by_turn = |line: &Line| {
+                let charged = line.charged.iter().rev().enumerate();
+                let waiting = charged.filter(|(_, it)| it.cost > 0 && it.turn > line.now);
+                waiting
+                    .max_by_key(|(_, it)| it.receipt.as_ref().map(Receipt::full_at))
+                    .map(|(which, _)| which)
+            };
+            let mut is_broken = false;
+            while let Some(which) = by_turn(&line) {
+                let left = line.budget.peek(line.now).reset_after();
+                line.give_back(which, u64::MAX);
+                is_broken |= line.budget.peek(line.now).reset_after() == left;
+            }
+            // The places of those that left in parts, or past 32 others, may be lost.
+            prop_assume!(!is_broken);
+
+            // when all has drained, and a microsecond later, since credits of one microsecond are not told apart
+            let drained = line.now + micros(line.budget.peek(line.now).reset_after());
+            line.now = drained + 1 + later;
+
+            // then a charge that passes comes back whole
+            let before = line.budget.peek(line.now).remaining();
+            prop_assert_eq!(before, quota.capacity());
+            line.arrive(quota.capacity()).expect("it fits");
+            line.give_back(0, u64::MAX);
+            prop_assert_eq!(line.budget.peek(line.now).remaining(), before);
+            Ok(())
+        },
+    );
+}
+
+/// A thousand intervals are promised and given back: the credits of others count again after one.
+#[test]
+fn who_leaves_at_once_keeps_no_credit_of_others_from_counting() {
+    let quota = Quota::per_second(1).wait_up_to(Duration::from_secs(1_000));
+    let mut line = Line::of(quota, 1_000_000);
+    for _ in 0..=1_000 {
+        line.arrive(1).unwrap();
+    }
+    for _ in 0..1_000 {
+        line.give_back(0, 1);
+        line.charged.pop();
+    }
+    // The first has passed, and drains for a second.
+    line.now += 1_000_000;
+    let turn = line.arrive(1).unwrap();
+    assert_eq!(turn, line.now);
+
+    line.now += 1;
+    line.give_back(0, 1);
+
+    assert_eq!(line.arrive(1), Some(line.now));
 }
 
 /// A denial says when the charge may wait, to the microsecond.

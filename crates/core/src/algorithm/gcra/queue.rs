@@ -12,7 +12,7 @@ const MOST: usize = 32;
 /// *gap* unless nothing stands behind it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// The latest turn that was promised, rounded up to a microsecond.
+    /// No promised turn is later. It is the latest turn, rounded up to a microsecond, until the last of the queue leaves.
     until_us: u64,
     /// The mark of the denominator in which the gaps' rests are counted.
     of: u16,
@@ -41,6 +41,13 @@ impl Queue {
     /// Promises a turn.
     pub(super) fn promise(&mut self, turn_us: u64) {
         self.until_us = self.until_us.max(turn_us);
+    }
+
+    /// Ends the queue here, since the last has left. A charge passes no later than its stretch begins, under whichever quota it
+    /// waits and whatever part of it has left, so no turn lies beyond the end. The turn of the new last may be as late as that: a
+    /// part of it may have left, and a quota of another burst may have promised it.
+    pub(super) fn end_at(&mut self, end: Point) {
+        self.until_us = self.until_us.min(end.rounded_up());
     }
 
     /// The gaps, for a quota whose rests have this mark. Gaps of another denominator are lost: a part of theirs is not a part of

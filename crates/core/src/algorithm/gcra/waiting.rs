@@ -103,8 +103,11 @@ impl Gcra {
             cmp::Ordering::Equal => {
                 let notes = state.notes.as_mut();
                 let before = notes.and_then(|notes| notes.queue.pop_at(self.mark, gap.start));
-                let after = self.ahead(before.unwrap_or(gap.start), now);
-                self.leave(state, now, left, after);
+                let end = before.unwrap_or(gap.start);
+                if let Some(notes) = state.notes.as_mut() {
+                    notes.queue.end_at(end);
+                }
+                self.leave(state, now, left, self.ahead(end, now));
             }
             cmp::Ordering::Less => {
                 let notes = state.notes.get_or_insert_default();

@@ -267,6 +267,44 @@ fn credits_count_again_with_the_last_turn() {
     }
 }
 
+/// When the last of a line has left, credits count again once all has drained that was charged by then: the line may end among
+/// charges that have passed, with a free place before the last, or after a wait that was given back in part.
+#[test]
+fn credits_count_again_soon_after_the_last_has_left() {
+    const INTERVAL: u64 = 142_857;
+
+    let server = Standalone::start();
+    for (leaves, units) in [
+        (vec![3], 1),
+        (vec![3, 2], 1),
+        (vec![2, 3], 1),
+        (vec![1, 2, 3], 1),
+        (vec![3, 2, 1], 1),
+        (vec![3, 2, 1], 2),
+    ] {
+        for pause in [0, 1, INTERVAL - 1, INTERVAL, 4 * INTERVAL, 9 * INTERVAL] {
+            let mut world = World::new(&server, seed(), Calls::Waiting);
+            let mut receipts: Vec<_> = [1, 2, 2, 3, 1]
+                .map(|cost| Some(world.comes(1, cost)))
+                .into();
+            world.questions.now += INTERVAL / 7;
+            let last = receipts.pop().flatten().unwrap();
+            world.leaves(1, last, 1);
+            for at in &leaves {
+                let receipt = receipts[*at].take().unwrap();
+                world.leaves(1, receipt, units);
+            }
+            world.questions.now += pause;
+            let passed = world.comes(1, 1);
+            world.questions.now += 1;
+            world.leaves(1, passed, 1);
+            let first = receipts[0].take().unwrap();
+            world.leaves(1, first, 1);
+            world.comes(1, 1);
+        }
+    }
+}
+
 /// A receipt from before a reset names a stretch that others may have now.
 #[test]
 fn a_place_from_before_a_reset_is_free_only_if_nobody_else_made_it_so() {
