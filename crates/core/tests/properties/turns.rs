@@ -153,6 +153,51 @@ fn a_credit_when_the_last_has_passed_forgets_the_free_places() {
     assert_eq!([(); 3].map(|()| line.arrive(1)), turns);
 }
 
+/// A charge that passes now stands at the end of the queue, and leaves the free places to those who would have to wait.
+#[test]
+fn what_fits_at_the_end_takes_no_free_place() {
+    // given a free place of two, which is about to drain, and room for one at the end
+    let mut line = slow(4);
+    for (cost, turn) in [(4, 0), (2, 2), (1, 3)] {
+        assert_eq!(line.arrive(cost), Some(START + turn * SECOND));
+    }
+    line.give_back(1, 2);
+    line.now = START + 4 * SECOND;
+    assert_eq!(line.budget.peek(line.now).remaining(), 2);
+
+    // then one passes, and two behind it
+    for cost in [1, 2] {
+        assert_eq!(line.arrive(cost), Some(line.now), "{cost}");
+    }
+}
+
+#[test]
+fn a_cost_of_nothing_waits_for_no_free_place() {
+    let mut line = slow(1);
+    for turn in 0..5 {
+        assert_eq!(line.arrive(1), Some(START + turn * SECOND));
+    }
+    line.give_back(1, 1);
+
+    let nothing = line.budget.if_charged(line.now, 0);
+
+    assert!(nothing.is_allowed() && nothing.wait().is_zero());
+}
+
+/// Also if an interval is not a whole number of microseconds.
+#[test]
+fn as_many_wait_as_have_their_turn_within_the_wait() {
+    for limit in [1, 3, 7, 9, 10, 1_000] {
+        let quota = Quota::per_second(limit).burst(1);
+        let mut line = Line::of(quota.wait_up_to(Duration::from_secs(1)), START);
+        for turn in 0..=limit {
+            let at = START + (turn * SECOND).div_ceil(limit);
+            assert_eq!(line.arrive(1), Some(at), "{turn} of {limit}");
+        }
+        assert_eq!(line.arrive(1), None, "{limit}");
+    }
+}
+
 #[test]
 fn a_wait_is_a_microsecond_at_least_and_an_hour_and_a_thousand_intervals_at_most() {
     let us = Duration::from_micros;
