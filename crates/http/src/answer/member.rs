@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use tollgate_core::Quota;
+use tollgate_core::{Algorithm, Quota};
 
 use super::retry_after::whole_seconds;
 
@@ -27,8 +27,12 @@ const HELD: &str = "\"concurrent-requests\"";
 
 /// The time to refill an empty budget. In headers it is never zero.
 fn refill_seconds(quota: &Quota) -> u64 {
-    let refill_us =
-        u128::from(quota.capacity()) * quota.period().as_micros() / u128::from(quota.limit());
+    let (capacity, limit) = (u128::from(quota.capacity()), u128::from(quota.limit()));
+    let refill_us = match quota.algorithm() {
+        // A part of a refill comes no sooner than a whole one.
+        Algorithm::IntervalRefill { .. } => capacity.div_ceil(limit) * quota.period().as_micros(),
+        _ => capacity * quota.period().as_micros() / limit,
+    };
     let refill = Duration::from_micros(u64::try_from(refill_us).unwrap_or(u64::MAX));
     whole_seconds(refill).max(1)
 }
@@ -50,7 +54,14 @@ fn value(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::{Algorithm, Concurrent};
+    use tollgate_core::Concurrent;
+
+    /// Ten at the start of each minute, up to this burst.
+    fn refilled(burst: u64) -> Quota {
+        let offset = Duration::ZERO;
+        let quota = Quota::per_minute(10).using(Algorithm::IntervalRefill { offset });
+        quota.burst(burst)
+    }
 
     #[test]
     fn a_member_says_what_a_full_budget_holds_and_how_long_it_takes_to_refill() {
@@ -64,6 +75,9 @@ mod tests {
                 Quota::per_day(1000).using(Algorithm::SlidingWindow),
                 "\"x\";q=1000;w=86400",
             ),
+            (refilled(30), "\"x\";q=30;w=180"),
+            (refilled(25), "\"x\";q=25;w=180"),
+            (refilled(5), "\"x\";q=5;w=60"),
             (
                 Concurrent::at_most(5).into(),
                 "\"x\";q=5;qu=\"concurrent-requests\"",
