@@ -85,6 +85,7 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         "10/h",
         "30/min; 5 at once",
         "5 at once",
+        "10/min interval-refill burst 30",
         "none",
     ] {
         let contract = contract("", &limit(&format!(r#"quota: "{quotas}" name: "place""#)));

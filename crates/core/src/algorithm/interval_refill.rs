@@ -284,3 +284,40 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::Quota;
+    use crate::algorithm::{Algorithm, Point, State};
+
+    const MINUTE: u64 = 60_000_000;
+
+    #[test]
+    fn while_a_clock_that_stepped_back_is_behind_its_period_nothing_is_given_back() {
+        // given a charge at the start of a period, and a clock that steps back by half of one
+        let offset = Duration::ZERO;
+        let quota = Quota::per_minute(10).using(Algorithm::IntervalRefill { offset });
+        let quota = quota.burst(30);
+        let rule = quota.rule();
+        let mut state = State::empty(quota.unit());
+        let (starts, behind) = (1_000 * MINUTE, 1_000 * MINUTE - MINUTE / 2);
+        rule.step(&mut state, starts, 4, true);
+        let credit = |state: &mut State, now, at, n| {
+            rule.credit(state, now, at, Point::ZERO, n);
+            rule.budget(state, now).remaining
+        };
+
+        // when it is credited, and so is a charge that is made meanwhile: then nothing comes back
+        assert_eq!(credit(&mut state, behind, starts, 4), 26);
+        rule.step(&mut state, behind, 3, true);
+        assert_eq!(credit(&mut state, behind + 1, behind, 3), 23);
+
+        // when the clock is there again: then the first charge can be given back, and the other cannot
+        assert_eq!(credit(&mut state, starts, behind, 3), 23);
+        assert_eq!(credit(&mut state, starts, starts, 4), 27);
+        rule.passage(&mut state, starts + MINUTE, 0);
+        assert_eq!(rule.budget(&mut state, starts + MINUTE).remaining, 30);
+    }
+}
