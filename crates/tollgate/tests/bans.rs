@@ -387,6 +387,43 @@ async fn operators_ban_and_unban() {
 }
 
 #[tokio::test]
+async fn bans_in_force_end_when_it_was_said_and_strikes_count_by_the_terms_that_replace_them() {
+    // given a banned caller, one with two of three strikes, and one with a strike that is nine minutes old
+    let server = Server::start([login().ban(BAN)]).await;
+    assert_eq!(server.statuses("eve").await, [200, 200, 429]);
+    server.clock.advance(9 * MINUTE);
+    server
+        .limiter
+        .ban("login", "mallory", 15 * MINUTE)
+        .await
+        .unwrap();
+    assert_eq!(server.statuses("trent").await, [200, 200, 429, 429]);
+
+    // when another ban replaces this one: two strikes within five minutes, for an hour
+    let other = Ban::after(2, 5 * MINUTE).lasting(60 * MINUTE);
+    server.limiter.replace([login().ban(other)]).unwrap();
+
+    // then the ban in force ends when it was said
+    let left = server.limiter.banned("login", "mallory").await.unwrap();
+    assert_eq!(left, Some(15 * MINUTE));
+    assert_eq!(server.get("mallory", 200).await.retry_after(), Some(900));
+    // A strike that is too old for the new terms is none, so that the second one does not ban.
+    assert_eq!(server.statuses("eve").await, [200, 200, 429]);
+    assert_eq!(server.limiter.banned("login", "eve").await.unwrap(), None);
+    // More strikes than the new terms count ban with the next one, and for the new time.
+    assert_eq!(server.limiter.banned("login", "trent").await.unwrap(), None);
+    assert_eq!(server.get("trent", 200).await.status, 429);
+    let left = server.limiter.banned("login", "trent").await.unwrap();
+    assert_eq!(left, Some(60 * MINUTE));
+
+    // and after its end the next ban lasts as the new terms say
+    server.clock.advance(15 * MINUTE);
+    assert_eq!(server.statuses("mallory").await, [200, 200, 429, 429]);
+    let left = server.limiter.banned("login", "mallory").await.unwrap();
+    assert_eq!(left, Some(60 * MINUTE));
+}
+
+#[tokio::test]
 async fn a_check_tells_the_ban_and_what_is_left_of_the_quota() {
     let (backend, _clock) = at_a_standstill();
     let limiter = Limiter::builder().policy(login().ban(BAN)).backend(backend);

@@ -345,6 +345,36 @@ async fn policies_are_replaced_with_other_shares_and_budgets_go_on() {
     assert_eq!(passing(&limiter, "normal").await, 3);
 }
 
+#[tokio::test]
+async fn limiters_that_name_other_shares_keep_each_its_own_of_one_budget() {
+    // given two limiters on one backend: one keeps two and three of ten, and the other four
+    let (backend, _) = at_a_standstill();
+    let backend = Arc::new(backend);
+    let on = |policy: Policy| {
+        let limiter = Limiter::builder().policy(policy);
+        limiter.backend(Arc::clone(&backend)).build().unwrap()
+    };
+    let other = Policy::new("api", TEN)
+        .key(Global)
+        .class_by(Header::new("x-class"))
+        .keep_for("premium", Share::percent(40));
+    let (one, other) = (on(api(TEN)), on(other));
+
+    // when both admit requests of no class
+    assert_eq!(passing(&one, "").await, 5);
+
+    // then each leaves of the one budget what it keeps itself
+    assert_eq!(
+        passing(&other, "critical").await,
+        1,
+        "the other knows no such class"
+    );
+    assert_eq!(passing(&one, "normal").await, 2);
+    assert_eq!(passing(&other, "").await, 0);
+    assert_eq!(passing(&other, "premium").await, 2);
+    assert_eq!(passing(&one, "critical").await, 0);
+}
+
 #[test]
 fn classes_that_make_no_sense_are_refused_with_their_policy() {
     let wait = Duration::from_secs(1);
