@@ -12,7 +12,7 @@ mod signal;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, fs};
+use std::{fmt, fs, io};
 
 use tokio::runtime::Handle;
 
@@ -59,7 +59,7 @@ pub struct Pressure {
 /// The time between two samples of files. A control group's limit holds for each tenth of a second, so that less would be noise.
 const PERIOD: Duration = Duration::from_millis(250);
 
-fn read(path: &str) -> std::io::Result<String> {
+fn read(path: &str) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
@@ -96,6 +96,13 @@ impl Pressure {
     /// If there is no control group for processor time, neither of version 2 nor of version 1 (Linux mounts them at
     /// `/sys/fs/cgroup`), or if a file of it cannot be read. The error names the file.
     pub fn cpu() -> Result<Self, ConfigError> {
+        Self::cpu_by(read)
+    }
+
+    /// The processor time as the files tell it that `read` reads.
+    fn cpu_by(
+        read: impl Fn(&str) -> io::Result<String> + Send + 'static,
+    ) -> Result<Self, ConfigError> {
         let named = |reason| ConfigError::Pressure {
             signal: "cpu",
             reason,
@@ -272,7 +279,79 @@ impl fmt::Debug for Pressure {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::io::ErrorKind;
+    use std::sync::Mutex;
+    use std::thread;
+
     use super::*;
+
+    /// The files of a control group of one processor, which uses an hour of it between two looks while it is busy.
+    struct Folder {
+        files: HashMap<&'static str, &'static str>,
+        is_busy: bool,
+        used_us: u64,
+    }
+
+    impl Folder {
+        fn read(&mut self, path: &str) -> io::Result<String> {
+            let text = self.files.get(path).ok_or(ErrorKind::NotFound)?;
+            if path.ends_with("/cpu.stat") {
+                self.used_us += if self.is_busy { 3_600_000_000 } else { 0 };
+                return Ok(format!("usage_usec {}\n", self.used_us));
+            }
+            Ok((*text).to_owned())
+        }
+    }
+
+    /// Waits for as long as a busy machine may need.
+    fn eventually(what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_busy_group_raises_the_signal_an_idle_one_lowers_it_and_one_that_is_gone_counts_as_nothing()
+    {
+        // given the signal of a group that is idle
+        let files = [
+            ("/proc/self/cgroup", "0::/\n"),
+            ("/sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+            ("/sys/fs/cgroup/cpu.max", "100000 100000\n"),
+            ("/sys/fs/cgroup/cpu.stat", ""),
+        ];
+        let folder = Arc::new(Mutex::new(Folder {
+            files: HashMap::from(files),
+            is_busy: false,
+            used_us: 0,
+        }));
+        let of_thread = Arc::clone(&folder);
+        let pressure = Pressure::cpu_by(move |path| of_thread.lock().unwrap().read(path)).unwrap();
+        assert_eq!(pressure.level(), 0.0);
+
+        // when it is busy, idle, busy again and gone, then the signal follows
+        folder.lock().unwrap().is_busy = true;
+        eventually("it rises", || pressure.level() > 0.9);
+        folder.lock().unwrap().is_busy = false;
+        eventually("it falls", || pressure.level() < 0.1);
+        folder.lock().unwrap().is_busy = true;
+        eventually("it rises again", || pressure.level() > 0.9);
+        folder.lock().unwrap().files.clear();
+        eventually("it is gone", || pressure.level() == 0.0);
+    }
+
+    #[test]
+    fn no_group_is_refused_with_the_file_that_is_missing() {
+        let refused = Pressure::cpu_by(|_| Err(ErrorKind::NotFound.into())).unwrap_err();
+        let said = refused.to_string();
+        assert!(
+            said.starts_with("pressure: cpu: cannot read /proc/self/cgroup"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn the_higher_of_several_follows_each_of_them_up_and_down() {

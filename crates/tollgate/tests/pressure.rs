@@ -74,22 +74,6 @@ fn cpu_and_memory_are_measured_by_one_thread_each_that_ends_with_the_last_handle
     }
 }
 
-#[test]
-fn a_busy_cpu_is_measured() {
-    let Ok(pressure) = Pressure::cpu() else {
-        return;
-    };
-    let mut stop = Vec::new();
-    for _ in 0..thread::available_parallelism().unwrap().get() {
-        let (sender, stopped) = std::sync::mpsc::channel::<()>();
-        stop.push(sender);
-        thread::spawn(
-            move || while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {},
-        );
-    }
-    eventually("the level rises", || pressure.level() > 0.0);
-}
-
 /// Lateness is made here, and not waited for: the one thread of the runtime is blocked.
 #[tokio::test(flavor = "current_thread")]
 async fn a_runtime_that_is_blocked_is_late_and_one_that_is_not_recovers() {
