@@ -248,3 +248,65 @@ impl fmt::Debug for Shedder {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A critical class that is never refused, a normal one from 0.9 until below 0.8, and batches from 0.7 until below 0.6.
+    fn gate() -> Option<Gate> {
+        let margin = Level::of(0.1)?;
+        let at = |part| Some(Threshold::new(Level::of(part)?, margin));
+        Some(Gate {
+            names: ["critical", "normal", "batch"].map(Into::into).into(),
+            thresholds: [None, at(0.9), at(0.7)].into(),
+            let_in: AtomicU8::new(ALL),
+            is_shadow: false,
+            log: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn a_class_is_refused_at_its_level_exactly_and_let_in_below_the_other_one() {
+        let gate = gate().unwrap();
+        for (part, let_in) in [
+            (0.699_999, ALL),
+            (0.7, 2),
+            (0.699_999, 2),
+            (0.6, 2),
+            (0.599_999, ALL),
+            (0.699_999, ALL),
+            (0.899_999, 2),
+            (0.9, 1),
+            (0.899_999, 1),
+            (0.8, 1),
+            (0.799_999, 2),
+            (0.899_999, 2),
+            (1.0, 1),
+            (0.0, ALL),
+            // Past both at once, and back between them.
+            (1.0, 1),
+            (0.65, 2),
+            (0.5, ALL),
+        ] {
+            gate.hear(Level::of(part).unwrap());
+            assert_eq!(gate.let_in(), let_in, "at {part}");
+        }
+    }
+
+    #[test]
+    fn the_log_hears_when_the_first_class_is_refused_and_when_the_last_is_let_in() {
+        let gate = gate().unwrap();
+        let is_told = || gate.log.lock().unwrap().is_told;
+        for (part, told) in [
+            (0.5, false),
+            (0.7, true),
+            (0.95, true),
+            (0.6, true),
+            (0.5, false),
+        ] {
+            gate.hear(Level::of(part).unwrap());
+            assert_eq!(is_told(), told, "at {part}");
+        }
+    }
+}
