@@ -231,6 +231,11 @@ impl Departure {
                 .count(&owed.name, self.caller.generation, plus(owed.units));
             owed.left_in.store(NOT_YET, Ordering::Relaxed);
         }
+        for job in jobs {
+            if let Work::Tell(telling) = &job.request.work {
+                telling.units.store(NOT_YET, Ordering::Relaxed);
+            }
+        }
         drop(identity);
         self.is_over = true;
         self.ends();

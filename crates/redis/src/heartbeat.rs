@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::fleet::{Fleet, WeakFleet};
-use crate::holder::{Holder, Report};
+use crate::holder::{Holder, NOT_YET, Report};
 use crate::job::Job;
 use crate::name::Name;
 use crate::sync::{Instant, sleep_until, timeout_at};
@@ -112,12 +112,53 @@ impl Holder {
         let telling = Report {
             holder: Arc::clone(self),
             name: name.clone(),
-            units: AtomicU64::new(0),
+            units: AtomicU64::new(NOT_YET),
         };
         Request {
             work: Work::Tell(telling),
             names: [name].into_iter().collect(),
             owed: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use super::*;
+    use crate::holder::LEASE;
+    use crate::stats::Counters;
+
+    #[test]
+    fn a_key_stays_in_doubt_if_its_telling_never_leaves_or_does_not_run() {
+        let holder = Holder::new(LEASE);
+        let key: Name = b"key".to_vec();
+        let in_doubt = || holder.identity().books.take_doubts();
+        let telling = || {
+            let request = holder.telling(key.clone());
+            vec![Job::unattended(request, &Arc::new(Counters::default()))]
+        };
+        holder.identity().books.doubt(key.clone());
+
+        // Its queue is closed.
+        assert_eq!(in_doubt(), slice::from_ref(&key));
+        drop(telling());
+
+        // A call of an earlier generation is under way.
+        assert_eq!(in_doubt(), slice::from_ref(&key));
+        let earlier = holder.identity().books.departs();
+        holder.begin();
+        let mut jobs = telling();
+        assert!(holder.departs(&mut jobs).is_none() && jobs.is_empty());
+        holder.identity().books.ends(earlier.generation);
+
+        // The server refuses the call.
+        assert_eq!(in_doubt(), slice::from_ref(&key));
+        let mut jobs = telling();
+        let departure = holder.departs(&mut jobs).expect("it is known");
+        departure.has_not_run(&jobs);
+        drop(jobs);
+        assert_eq!(in_doubt(), [key]);
     }
 }

@@ -7,6 +7,10 @@
 //! The books only ever say what is known. Calls belong to generations. A new one begins with each telling; once every call of the
 //! earlier ones has been answered or given up, what they come to is known exactly, and that is what is told. A call that is under
 //! way is of the present generation: what it does is counted beside what is told, whichever comes first.
+//!
+//! One lock guards the name, the books and the places, and each event is one critical section: a departure, an answer, an end. So
+//! threads can bring these events into any order, but none can see half of one. All orders of the events are tried in `orders.rs`,
+//! and the times at which keys are told, by a clock of the test, in `heartbeat/schedule.rs`.
 
 pub(crate) mod books;
 #[cfg(test)]
@@ -150,7 +154,7 @@ pub(crate) struct Held {
     pub(crate) reclaimed: u64,
 }
 
-/// The generation of a release that no call has taken along.
+/// The generation of a release, and the units of a telling, that no call has taken along.
 pub(crate) const NOT_YET: u64 = u64::MAX;
 
 /// A release that has to leave the books: with the call that takes it along, or, if none ever does, when it is dropped. Then the
@@ -178,7 +182,8 @@ impl Drop for PendingRelease {
     }
 }
 
-/// A telling of one key. At most one of each key is on its way.
+/// A telling of one key. At most one of each key is on its way. If none of its calls departs, or none of them runs, its key is in
+/// doubt when it is dropped, as it may have been before.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) holder: Arc<Holder>,
@@ -207,8 +212,14 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
+        let is_untold = *self.units.get_mut() == NOT_YET;
         let mut identity = self.holder.identity();
         identity.books.was_told(&self.name);
+        if is_untold {
+            identity.books.doubt(mem::take(&mut self.name));
+            drop(identity);
+            self.holder.doubt.notify_one();
+        }
     }
 }
 
