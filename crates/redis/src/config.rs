@@ -210,6 +210,9 @@ impl RedisBackendBuilder {
     /// process died or was cut off. 30 s unless set; 100 ms to an hour. A process says what it holds three times in each, so a
     /// shorter one is more work for the server, and is lost more easily by a process that is stopped for a while.
     ///
+    /// Nothing is told while it is unknown whether a call ran, and a connection that falls silent is given up two seconds after the
+    /// [`deadline`](Self::deadline). So a lease of less than ten seconds may be lost by that alone.
+    ///
     /// The processes of a fleet should have one lease. While a deploy changes it, they may differ by four times.
     ///
     /// ```

@@ -489,6 +489,37 @@ async fn a_decision_that_nobody_waits_for_is_released() {
     assert_eq!(backend.stats().held, 0);
 }
 
+/// In memory no telling brings it back.
+#[tokio::test]
+async fn after_a_reset_others_take_the_places_until_what_is_still_held_is_told() {
+    let server = Standalone::start();
+    // No beat comes within the first steps.
+    let long = || RedisBackend::builder(&server.url()).held_lease(LEASE * 8);
+    let one = long().deadline(PATIENT).connect().await.unwrap();
+    let other = long().deadline(PATIENT).connect().await.unwrap();
+    let (uploads, wide) = (at_once("uploads", 3), at_once("uploads", 10));
+    let ends_soon = hold(&one, &uploads, 1).await.unwrap();
+    let goes_on = hold(&one, &uploads, 2).await.unwrap();
+
+    let reset = other.reset(uploads.scope, &uploads.key);
+    reset.await.unwrap();
+
+    let later = hold(&other, &uploads, 3).await.unwrap();
+    // It gives back nothing of what the later ones hold.
+    one.credit(ends_soon, 1);
+    sleep(LEASE / 20).await;
+    assert_eq!(wide.taken(&other).await, 3);
+    // Told.
+    settles(&other, &wide, 3 + 2).await;
+    let lost = [&one, &other].map(|process| process.stats().lost_leases);
+    assert_eq!(lost, [1, 0]);
+    other.credit(later, 3);
+    settles(&other, &wide, 2).await;
+    assert!(hold(&other, &uploads, 2).await.is_none());
+    one.credit(goes_on, 2);
+    settles(&other, &wide, 0).await;
+}
+
 /// The budgets of so many callers under one limit.
 fn callers(of: &Budget, count: u64) -> impl Iterator<Item = Budget> {
     let (scope, quota) = (of.scope, of.quota);
@@ -518,6 +549,44 @@ async fn a_thousand_keys_are_told_three_times_in_a_lease_and_not_more_often() {
     let calls = after.calls - before.calls;
     assert!(calls * 15 <= tells, "{tells} in {calls} calls");
     assert_eq!((after.held, after.lost_leases), (1_000, 0));
+}
+
+/// Rounds of half an interval, of which one begins each third of a lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_processes_with_a_thousand_keys_each_tell_at_most_12500_entries_in_ten_seconds() {
+    let server = Standalone::start();
+    let uploads = at_once("uploads", 10);
+    let (mut processes, mut holding) = (Vec::new(), JoinSet::new());
+    for _ in 0..10 {
+        // With the lease that is the default.
+        let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+        let backend = builder.connect().await.unwrap();
+        processes.push(backend.clone());
+        let budgets: Vec<_> = callers(&uploads, 1_000).collect();
+        holding.spawn(async move {
+            for budget in budgets {
+                let _held = hold(&backend, &budget, 1).await.unwrap();
+            }
+        });
+    }
+    holding.join_all().await;
+    let stats = || {
+        let stats = processes.iter().map(RedisBackend::stats);
+        stats.fold((0, 0, 0), |(tells, calls, lost), it| {
+            (tells + it.tells, calls + it.calls, lost + it.lost_leases)
+        })
+    };
+    // The first round of each.
+    sleep(Duration::from_secs(10)).await;
+
+    let before = stats();
+    sleep(Duration::from_secs(10)).await;
+    let after = stats();
+
+    let (tells, calls) = (after.0 - before.0, after.1 - before.1);
+    assert!((7_500..=12_500).contains(&tells), "{tells}");
+    assert!(calls * 15 <= tells, "{tells} in {calls} calls");
+    assert_eq!(after.2, 0);
 }
 
 #[tokio::test]

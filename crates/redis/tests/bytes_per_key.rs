@@ -2,22 +2,28 @@
 
 mod common;
 
-use common::{Budget, HOUR, connect, every_algorithm};
-use tollgate_core::{Backend, Key};
+use common::{Budget, HOUR, PATIENT, every_algorithm};
+use tollgate_core::{Backend, Concurrent, Key};
+use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
 /// Enough keys to fill the server's tables of keys and of expiries, so that their share per key is the least possible, and so
 /// many that the momentary memory of connections and Lua is a few bytes of each.
 const KEYS: usize = 65_536;
 
-/// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log, interval refill.
-const MOST: [usize; 6] = [180, 200, 200, 270, 200, 200];
+/// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log, interval refill,
+/// and a limit at once that one process holds.
+const MOST: [usize; 7] = [180, 200, 200, 270, 200, 200, 230];
 
 #[tokio::test]
 async fn pitfall_a_key_takes_no_more_memory_than_stated() {
-    for (quota, most) in every_algorithm(10, HOUR).into_iter().zip(MOST) {
+    let at_once = Concurrent::at_most(10).into();
+    let quotas = every_algorithm(10, HOUR).into_iter().chain([at_once]);
+    for (quota, most) in quotas.zip(MOST) {
         let server = Standalone::start();
-        let backend = connect(&server).await;
+        // Nothing is told meanwhile.
+        let builder = RedisBackend::builder(&server.url()).held_lease(HOUR);
+        let backend = builder.deadline(PATIENT).connect().await.unwrap();
         let used = || {
             let info = server.command(&["INFO", "memory"]);
             let mut lines = info.lines();
