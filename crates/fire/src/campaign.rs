@@ -36,6 +36,9 @@ pub const DEADLINE: Duration = Duration::from_millis(250);
 /// if no fault acts for three seconds after it. So lost corrections show in the rests.
 const CALM: Duration = Duration::from_secs(6);
 
+/// The time without faults after which some refused places must have been judged.
+const STILL: Duration = Duration::from_secs(40);
+
 /// The least number of decisions by which a run can be judged.
 const FEWEST: u64 = 300;
 
@@ -48,6 +51,8 @@ pub struct Campaign {
     pub seed: u64,
     /// The time for which faults are done. The run takes some seconds more.
     pub time: Duration,
+    /// The time after the faults for which clients go on without any.
+    pub still: Duration,
     /// The number of asking processes.
     pub clients: u32,
     /// The defect of the one server's script, if it should have one.
@@ -102,13 +107,26 @@ impl Campaign {
             }
         }
         progress("quiet");
-        sleep(Duration::from_secs(1));
+        sleep(Duration::from_secs(1) + self.still);
         run.look_at_clocks();
+        // While the clients live, which tell whatever they think that they hold.
+        let held_for_ever_by_living = run.crew.hold_nothing();
+        let held_for_ever_by_living = match held_for_ever_by_living {
+            Ok(()) => held_for_ever(&run.stage.place()),
+            Err(error) => Some(format!("a client could not be told: {error}")),
+        };
         let record = run.crew.finish();
         let mut other_wrongs = record.wrongs;
         other_wrongs.extend(ended_early);
+        let in_books = record.figures.iter().map(|it| it.held).sum::<u64>();
+        if in_books > 0 {
+            other_wrongs.push(format!(
+                "{in_books} places are held in the books of idle clients"
+            ));
+        }
         let (mut attempts, mut waits) = (record.attempts, record.waits);
-        other_wrongs.extend(held_for_ever(&run.stage.place()));
+        let held_for_ever = || held_for_ever(&run.stage.place());
+        other_wrongs.extend(held_for_ever_by_living.or_else(held_for_ever));
         match again(|| look(&run.stage.place(), self.seed)) {
             Ok(seen) => attempts.extend(seen),
             Err(error) => {
@@ -148,8 +166,14 @@ impl Campaign {
         let mut report = Report {
             faults: run.faults,
             undone: run.undone,
+            lost_leases: record.figures.iter().map(|it| it.lost_leases).sum(),
+            reclaimed: record.figures.iter().map(|it| it.reclaimed).sum(),
             ..report(self.topology, &history, other_wrongs)
         };
+        if self.still >= STILL && report.findings.held.refused == 0 {
+            let wrong = "no refused place could be judged: that shows nothing";
+            report.other_wrongs.push(wrong.to_owned());
+        }
         let is_sound = self.forgery.is_none() && self.flaw.is_none();
         if is_sound && !report.findings.is_possible() {
             let kept = keep(self.topology, self.seed, history)?;
@@ -289,7 +313,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The places that are not free one lease after all clients have ended.
+/// The places that are not free one lease after all clients have given back theirs, or have ended.
 fn held_for_ever(place: &Place) -> Option<String> {
     let left = || -> Result<Option<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread()

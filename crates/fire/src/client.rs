@@ -19,8 +19,8 @@ use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use self::knocking::{KNOCKERS, knock};
 use self::machine::watch_the_machine;
-pub use self::record::Line;
 use self::record::say;
+pub use self::record::{HolderFigures, Line};
 use self::replacing::replace_quotas;
 use crate::Result;
 use crate::attempt::{
@@ -44,8 +44,9 @@ const BREATH: Duration = Duration::from_millis(60);
 /// The number of requests of a client that may wait at a time.
 const MOST_WAITING: u32 = 64;
 
-/// The number of a client's workers that hold places.
-const HOLDERS: u32 = 6;
+/// The number of a client's workers that hold places, and of those among them that hold for longer than a lease.
+const HOLDERS: u32 = 8;
+const LONG_HOLDERS: u32 = 2;
 
 /// The number of receipts that a worker keeps to settle some day.
 const MOST_HELD: usize = 24;
@@ -117,7 +118,9 @@ pub fn run(orders: &Orders) -> Result<()> {
 
 async fn ask(orders: &Orders) -> Result<()> {
     let deadline = Duration::from_micros(orders.deadline_us);
-    let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    let orders_to_end = Arc::new(OrdersToEnd::default());
+    let heard = Arc::clone(&orders_to_end);
+    let input = tokio::task::spawn_blocking(move || heard.read());
     // Connected, so that its first attempts are not unknown; but the server may be away when the client starts.
     let backend = loop {
         let backend = orders.place.backend().deadline(deadline).held_lease(LEASE);
@@ -134,7 +137,7 @@ async fn ask(orders: &Orders) -> Result<()> {
         asker,
         orders: orders.clone(),
         next: AtomicU64::new(0),
-        is_over: AtomicBool::new(false),
+        ends: Arc::clone(&orders_to_end),
         is_silent: AtomicBool::new(false),
         line: Arc::new(Semaphore::new(MOST_WAITING as usize)),
     });
@@ -146,13 +149,36 @@ async fn ask(orders: &Orders) -> Result<()> {
     workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
     tokio::spawn(watch_the_machine());
     input.await??;
-    client.is_over.store(true, Ordering::Release);
     for worker in workers {
         worker.await??;
     }
     // All who wait have passed or left.
     let _all = client.line.acquire_many(MOST_WAITING).await?;
+    let stats = client.entrance.backend().stats();
+    say(&Line::End(HolderFigures {
+        held: stats.held,
+        lost_leases: stats.lost_leases,
+        reclaimed: stats.reclaimed,
+    }))?;
     Ok(())
+}
+
+/// The orders of the parent: a byte when no more places are to be held, and the end of the input when all is over.
+#[derive(Debug, Default)]
+struct OrdersToEnd {
+    holds_nothing: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl OrdersToEnd {
+    fn read(&self) -> std::io::Result<()> {
+        let mut input = std::io::stdin();
+        let read = input.read(&mut [0]);
+        self.holds_nothing.store(true, Ordering::Release);
+        let read = read.and_then(|_| input.read_to_end(&mut Vec::new()));
+        self.is_over.store(true, Ordering::Release);
+        read.map(drop)
+    }
 }
 
 struct Client {
@@ -160,7 +186,7 @@ struct Client {
     asker: Asker,
     orders: Orders,
     next: AtomicU64,
-    is_over: AtomicBool,
+    ends: Arc<OrdersToEnd>,
     /// The places of requests that may wait while their worker goes on.
     line: Arc<Semaphore>,
     /// True if a request in the line was not answered, and no worker has noticed yet.
@@ -172,7 +198,7 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
     let own = SHARED_CALLERS + orders.number * orders.workers + worker;
     let mut rng = Rng::with_seed(orders.seed ^ (u64::from(own) << 32));
     let held = Held::default();
-    while !client.is_over.load(Ordering::Acquire) {
+    while !client.is_over() {
         let is_own = rng.u8(0..4) == 0;
         let caller = if is_own {
             own
@@ -220,17 +246,28 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
 async fn hold(client: Arc<Client>, holder: u32) -> std::io::Result<()> {
     let orders = &client.orders;
     let mut rng = Rng::with_seed(orders.seed ^ (u64::from(orders.number * HOLDERS + holder) << 16));
-    let places = Places::all();
-    while !client.is_over.load(Ordering::Acquire) {
+    let (long, short): (Vec<_>, Vec<_>) = Places::all().into_iter().partition(Places::are_long);
+    let places = if holder < LONG_HOLDERS { long } else { short };
+    let holds_nothing = || client.ends.holds_nothing.load(Ordering::Acquire);
+    while !holds_nothing() {
         let number = client.next.fetch_add(1, Ordering::Relaxed);
         let wanted = &places[rng.usize(0..places.len())];
         let backend = client.entrance.backend();
         let said = |hold| say(&Line::Hold(number, hold));
         let grant = wanted
-            .hold(backend, orders.number, &mut rng, now_us, said)
+            .hold(
+                backend,
+                orders.number,
+                &mut rng,
+                now_us,
+                holds_nothing,
+                said,
+            )
             .await?;
         let pause = match grant {
             Grant::Held => Duration::from_micros(rng.u64(0..=orders.pause_us)),
+            // Long holds seldom end.
+            Grant::Denied if wanted.are_long() => 10 * BREATH,
             Grant::Denied | Grant::Unknown => BREATH,
         };
         tokio::time::sleep(pause).await;
@@ -245,6 +282,10 @@ type OpenCharge = (Budget, VerdictRecord, Receipt);
 type Held = Arc<Mutex<Vec<OpenCharge>>>;
 
 impl Client {
+    fn is_over(&self) -> bool {
+        self.ends.is_over.load(Ordering::Acquire)
+    }
+
     /// Asks, and does not wait for the answer, which comes when it is the request's turn.
     async fn ask_in_line(
         self: &Arc<Self>,

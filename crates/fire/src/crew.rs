@@ -1,7 +1,7 @@
 //! The asking processes, seen from their parent.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::attempt::{Attempt, Outcome};
-use crate::client::{Line, Orders};
+use crate::client::{HolderFigures, Line, Orders};
 use crate::history::Wait;
 use crate::hold::Hold;
 use crate::knock::Knock;
@@ -38,6 +38,8 @@ pub(crate) struct Record {
     pub(crate) waits: Vec<Wait>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) knocks: Vec<Knock>,
+    /// The figures of the clients that ended by themselves.
+    pub(crate) figures: Vec<HolderFigures>,
     /// The defects of the client itself.
     pub(crate) wrongs: Vec<String>,
 }
@@ -74,6 +76,17 @@ impl Crew {
         self.add()
     }
 
+    /// Has all clients give back what they hold, and go on with everything else.
+    pub(crate) fn hold_nothing(&mut self) -> Result<()> {
+        for client in &mut self.living {
+            if let Some(orders) = &mut client.process.stdin {
+                orders.write_all(b".")?;
+                orders.flush()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends all clients and returns their records. A client that does not end by itself is killed.
     pub(crate) fn finish(mut self) -> Record {
         for client in &mut self.living {
@@ -96,6 +109,7 @@ impl Crew {
                     all.waits.extend(record.waits);
                     all.holds.extend(record.holds);
                     all.knocks.extend(record.knocks);
+                    all.figures.extend(record.figures);
                 }
                 Err(_panic) => all.wrongs.push("a record was not kept".to_owned()),
             }
@@ -157,6 +171,7 @@ fn record(process: u32, output: impl Read) -> Record {
             Ok(Line::Knock(number, knock)) => {
                 knocks.insert(number, knock);
             }
+            Ok(Line::End(figures)) => record.figures.push(figures),
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,
                 from_us,
@@ -170,7 +185,10 @@ fn record(process: u32, output: impl Read) -> Record {
     let open = open.into_values();
     let open = open.map(|attempt| attempt.heard(ended_us, killed().into()));
     record.attempts.extend(open);
-    record.holds.extend(holds.into_values());
+    let holds = holds.into_values();
+    record
+        .holds
+        .extend(holds.map(|hold| hold.ends_with_its_process(ended_us)));
     let knocks = knocks.into_values();
     record
         .knocks

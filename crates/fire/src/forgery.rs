@@ -36,6 +36,12 @@ pub enum Forgery {
     HeldUncounted,
     /// A release is done twice.
     ReleaseTwice,
+    /// A telling does nothing.
+    TellIdle,
+    /// Entries whose leases have run out stay.
+    SweepNothing,
+    /// Entries go a lease before their time.
+    SweepLiving,
     /// A charge that leaves before its turn moves up the requests behind it.
     LeaverMovesUp,
     /// A credit moves others up while a request waits.
@@ -68,7 +74,7 @@ pub enum Forgery {
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -84,6 +90,9 @@ impl Forgery {
         Self::HeldOneMore,
         Self::HeldUncounted,
         Self::ReleaseTwice,
+        Self::TellIdle,
+        Self::SweepNothing,
+        Self::SweepLiving,
         Self::LeaverMovesUp,
         Self::CreditMovesUp,
         Self::TurnUnkept,
@@ -99,6 +108,15 @@ impl Forgery {
         Self::BanNeverDoubles,
         Self::BannedCharged,
     ];
+
+    /// True if it shows only after a lease, in a run without faults but the death of a client.
+    #[must_use]
+    pub fn takes_a_lease(self) -> bool {
+        matches!(
+            self,
+            Self::TellIdle | Self::SweepNothing | Self::SweepLiving
+        )
+    }
 
     /// The name.
     #[must_use]
@@ -119,6 +137,9 @@ impl Forgery {
             Self::HeldOneMore => "held-one-more",
             Self::HeldUncounted => "held-uncounted",
             Self::ReleaseTwice => "release-twice",
+            Self::TellIdle => "tell-idle",
+            Self::SweepNothing => "sweep-nothing",
+            Self::SweepLiving => "sweep-living",
             Self::LeaverMovesUp => "leaver-moves-up",
             Self::CreditMovesUp => "credit-moves-up",
             Self::TurnUnkept => "turn-unkept",
@@ -166,6 +187,19 @@ impl Forgery {
             )],
             Self::HeldUncounted => vec![("count(state, charge.cost)", "")],
             Self::ReleaseTwice => vec![("count(state, -units)", "count(state, -2 * units)")],
+            Self::TellIdle => vec![(
+                "local function tell(state, units)",
+                "local function tell(state, units) do return end",
+            )],
+            // Otherwise a key of which only the dead hold something goes as a whole.
+            Self::SweepNothing => vec![(
+                "if expires <= now_ms then",
+                "if expires <= now_ms then expires = ends end if false then",
+            )],
+            Self::SweepLiving => vec![(
+                "if expires <= now_ms then",
+                "if expires <= now_ms + lease then",
+            )],
             Self::LeaverMovesUp => vec![("(charge.quota.wait and", "(false and"), moves_up],
             Self::CreditMovesUp => vec![moves_up],
             Self::TurnUnkept => vec![(

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::time::{Instant, sleep_until};
 use tollgate_core::{Backend, Charge, Concurrent, Key, Mode, Quota, Scope, Verdict};
 
-use crate::hold::{Grant, Hold, KEYS, LONGEST_HOLD, PLACES};
+use crate::hold::{Grant, Hold, KEYS, LONG, PLACES, SHORT, SHORT_KEYS};
+
+/// The interval at which a holder looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The name of the limit. No policy of a population has it.
 const NAME: &str = "at-once";
@@ -50,13 +54,20 @@ impl Places {
         decided.verdicts().first().map(Verdict::remaining)
     }
 
-    /// Asks for a place, holds it for a while and gives it back. Says when it is held, and when it was given back.
+    /// Says whether the places of this key are held for longer than a lease.
+    pub(crate) fn are_long(&self) -> bool {
+        self.number >= SHORT_KEYS
+    }
+
+    /// Asks for a place, holds it for a while or until `is_over`, and gives it back. Says when it is held, and when it was given
+    /// back.
     pub(crate) async fn hold(
         &self,
         backend: &impl Backend,
         process: u32,
         rng: &mut Rng,
         now_us: fn() -> u64,
+        is_over: impl Fn() -> bool,
         mut say: impl FnMut(Hold) -> std::io::Result<()>,
     ) -> std::io::Result<Grant> {
         let charge = self.charge(1, Mode::Enforce);
@@ -66,6 +77,7 @@ impl Places {
             sent_us: now_us(),
             heard_us: 0,
             outcome: Grant::Unknown,
+            lasts_us: rng.u64(if self.are_long() { LONG } else { SHORT }),
             until_us: None,
         };
         let decided = backend.decide(&[charge]).await;
@@ -81,8 +93,10 @@ impl Places {
         };
         say(hold)?;
         if let Some(receipt) = receipt {
-            let longest_us = u64::try_from(LONGEST_HOLD.as_micros()).unwrap_or(u64::MAX);
-            tokio::time::sleep(Duration::from_micros(rng.u64(0..longest_us))).await;
+            let until = Instant::now() + Duration::from_micros(hold.lasts_us);
+            while Instant::now() < until && !is_over() {
+                sleep_until(until.min(Instant::now() + LOOK)).await;
+            }
             hold.until_us = Some(now_us());
             say(hold)?;
             backend.credit(receipt, 1);

@@ -45,6 +45,9 @@ struct Run {
     /// Time for which faults are done, in all
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Time after the faults of each kind of servers for which clients go on without any
+    #[arg(long, default_value_t = 0)]
+    still: u64,
     /// Seed of all random choices; a new one unless set
     #[arg(long)]
     seed: Option<u64>,
@@ -183,6 +186,7 @@ impl Run {
                 topology,
                 seed,
                 time: share,
+                still: Duration::from_secs(self.still),
                 clients: self.clients,
                 forgery: self.forge,
                 flaw: self.flaw,
@@ -223,13 +227,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | waited | stated a wait | refused of these | left before | took a place | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(35));
+    println!("{}|", "| --- ".repeat(38));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -243,6 +247,9 @@ fn print(reports: &[Report]) {
             found.held.held,
             found.held.strict,
             found.held.denied,
+            found.held.refused,
+            report.lost_leases,
+            report.reclaimed,
             found.turns.waited,
             found.stated,
             found.impatient,

@@ -24,6 +24,10 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u32>,
     /// Faults that could not be done, or not as they should, with the reason. Budgets count as lost meanwhile.
     pub undone: Vec<String>,
+    /// The leases that clients lost which lived to the end.
+    pub lost_leases: u64,
+    /// The units of other clients of which these found that their leases had run out.
+    pub reclaimed: u64,
     /// The longest wait for an answer.
     pub slowest: Duration,
     /// The part of that in which the process got no processor.
@@ -68,6 +72,8 @@ pub(super) fn report(
         other_wrongs,
         faults: BTreeMap::new(),
         undone: Vec::new(),
+        lost_leases: 0,
+        reclaimed: 0,
         slowest: Duration::from_micros(slowest.map_or(0, took)),
         kept: Duration::from_micros(slowest.map_or(0, kept)),
         recovery: recovery(history),

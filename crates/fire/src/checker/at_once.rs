@@ -4,14 +4,14 @@
 //!
 //! * A place was given out although all were taken, if as many as there are were surely held from before the question until after
 //!   the answer. After each loss of data as many may be held once more, until the clients have told what they hold.
-//! * A place was refused although one was free, if fewer than there are can have been held. A place whose release was lost comes
-//!   back with the next telling, and one whose process has died with the end of its lease.
+//! * A place was refused although one was free, if fewer than there are can have been held. While the servers are well
+//!   a place comes back within seconds, and one whose process has died with the end of its lease.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::history::{Disturbance, Effect, Wait};
-use crate::hold::{Grant, Hold, KEYS, LEASE, LONGEST_HOLD, PLACES};
+use crate::hold::{Grant, Hold, KEYS, LEASE, PLACES};
 
 /// The findings about what was held.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,13 @@ const TOLD: Duration = Duration::from_millis(4_000 + 3_000 + 1_500);
 
 /// A client that is kept from its work, or from its servers, for this long may lose its leases.
 const TOO_LONG: Duration = Duration::from_millis(4_000);
+
+/// The time in which a place comes back while the servers are well: a call that a busy machine delays is given up, and its key
+/// told.
+const RELEASED: Duration = Duration::from_millis(4_000);
+
+/// A client that is kept from its work for less is told of in time: the servers are well, and no silent connection is waited for.
+const HELD_UP: Duration = Duration::from_millis(500);
 
 /// Judges what was held. The disturbances are those of the servers, and the waits those of the clients.
 pub(super) fn check_held(
@@ -102,12 +109,14 @@ impl HeldFindings {
         disturbances: &[Disturbance],
         waits: &[Wait],
     ) {
-        let before_us = hold
-            .sent_us
-            .saturating_sub(micros(LEASE + LONGEST_HOLD + TOLD));
+        // A place whose release was held up comes back with its lease, if no telling comes before.
+        let before_us = hold.sent_us.saturating_sub(micros(LEASE + TOLD));
         let meets = |from_us: u64, to_us: u64| from_us <= hold.heard_us && to_us >= before_us;
         let is_disturbed = disturbances.iter().any(|it| meets(it.from_us, it.to_us))
-            || waits.iter().any(|it| meets(it.from_us, it.to_us));
+            || (waits
+                .iter()
+                .filter(|it| it.to_us.saturating_sub(it.from_us) >= micros(HELD_UP)))
+            .any(|it| meets(it.from_us, it.to_us));
         if is_disturbed {
             return;
         }
@@ -135,8 +144,8 @@ impl Hold {
     fn may_be_held_in(&self, from_us: u64, to_us: u64) -> bool {
         let longest_us = match (self.outcome, self.until_us) {
             (Grant::Denied, _) => return false,
-            (Grant::Held, Some(until_us)) => until_us + micros(TOLD),
-            (Grant::Held, None) => self.heard_us + micros(LONGEST_HOLD + LEASE + TOLD),
+            (Grant::Held, Some(until_us)) => until_us + micros(RELEASED),
+            (Grant::Held, None) => self.heard_us + self.lasts_us + micros(LEASE + TOLD),
             (Grant::Unknown, _) => self.heard_us + micros(LEASE + TOLD),
         };
         self.sent_us <= to_us && longest_us >= from_us
@@ -190,6 +199,7 @@ mod tests {
             sent_us,
             heard_us: sent_us + 10,
             outcome: Grant::Held,
+            lasts_us: until_us.saturating_sub(sent_us),
             until_us: Some(until_us),
         }
     }
@@ -270,18 +280,25 @@ mod tests {
         };
         assert_eq!(check_held(&holds, &[], &[wait(7)]).wrong.len(), 1);
         assert_eq!(check_held(&holds, &[], &[wait(0)]).wrong.len(), 0);
+        // Nor is a short one, though a busy machine has many.
+        let short = Wait {
+            process: 0,
+            from_us: 199 * SECOND,
+            to_us: 199 * SECOND + SECOND / 4,
+        };
+        assert_eq!(check_held(&holds, &[], &[short; 9]).wrong.len(), 1);
         let trouble = Disturbance::trouble(199 * SECOND, 199 * SECOND);
         assert_eq!(wrongs(&holds, &[trouble]), 0);
 
-        // Not if all were taken, nor if their release may have been lost,
+        // Not if all were taken, nor if they may not have come back,
         holds.extend(all_taken(190 * SECOND));
         assert_eq!(wrongs(&holds, &[]), 0);
         for hold in &mut holds[1..] {
-            hold.until_us = Some(193 * SECOND);
+            hold.until_us = Some(197 * SECOND);
         }
         assert_eq!(wrongs(&holds, &[]), 0);
-        // but if they were told meanwhile.
-        holds[1].until_us = Some(191 * SECOND);
+        // but if they have.
+        holds[1].until_us = Some(195 * SECOND);
         assert_eq!(wrongs(&holds, &[]), 1);
         // A process that died holds until its lease ends.
         holds[1].until_us = None;

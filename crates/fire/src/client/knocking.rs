@@ -25,11 +25,11 @@ pub(super) async fn knock(client: Arc<Client>, knocker: u32) -> std::io::Result<
     let orders = &client.orders;
     let own = orders.number * KNOCKERS + knocker;
     let mut rng = Rng::with_seed(orders.seed ^ (u64::from(own) << 8));
-    while !client.is_over.load(Ordering::Acquire) {
+    while !client.is_over() {
         let caller = rng.u32(0..SHARED_CALLERS);
         let longest_us = orders.pause_us * rng.choice(RHYTHMS).unwrap_or(2);
         for _ in 0..rng.u32(4..60) {
-            if client.is_over.load(Ordering::Acquire) {
+            if client.is_over() {
                 break;
             }
             let outcome = client.knock(caller, rng.bool()).await?;

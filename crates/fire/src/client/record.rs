@@ -19,8 +19,21 @@ pub enum Line {
     Hold(u64, Hold),
     /// A request under a policy with a ban is about to be made, and once more with its answer.
     Knock(u64, Knock),
+    /// The figures of the process's backend at its end.
+    End(HolderFigures),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.
     Late(u64, u64),
+}
+
+/// The figures of a process about what it held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderFigures {
+    /// The units that it still holds by its own books.
+    pub held: u64,
+    /// The leases that it lost.
+    pub lost_leases: u64,
+    /// The units of others that it found to have lost their leases.
+    pub reclaimed: u64,
 }
 
 /// Records an entry.
