@@ -46,6 +46,7 @@
 //! | [`held`] | what is held is held until it is released |
 //! | [`waiting`] | turns come in order, and a request that leaves gives its turn back |
 //! | [`bans`] | strikes are exact, and a ban neither ends early nor feeds itself |
+//! | [`grants`] | a grant is the largest amount that passes, and is taken like any other |
 //! | [`shares`] | no other class spends the share that is kept for a class |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
@@ -61,6 +62,7 @@
 pub mod amounts;
 pub mod bans;
 pub mod calls;
+pub mod grants;
 pub mod held;
 pub mod identities;
 pub mod model;
@@ -145,6 +147,13 @@ macro_rules! conformance {
                 a_ban_is_imposed_at_once_and_ended_by_a_reset
                 a_ban_on_trial_keeps_nobody_out
                 the_list_of_bans_has_those_in_force_and_no_others;
+            grants: a_grant_is_what_is_left_and_no_more
+                a_grant_below_the_least_takes_nothing
+                a_grant_is_what_every_budget_has
+                a_probe_of_a_grant_takes_nothing
+                a_grant_is_given_back_as_it_was_taken
+                places_are_granted_as_units_are
+                a_grant_of_different_amounts_is_an_error;
             shares: a_class_leaves_what_is_kept_and_the_important_may_use_it
                 whatever_is_credited_no_class_spends_what_is_kept_from_it;
             identities: odd_keys_have_budgets_of_their_own

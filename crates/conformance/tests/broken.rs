@@ -115,6 +115,10 @@ impl Backend for Broken {
         }
     }
 
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        self.inner.decide_up_to(charges, at_least)
+    }
+
     fn credit(&self, receipt: Receipt, n: u64) {
         if !matches!(self.fault, Fault::LosesCredits) {
             self.inner.credit(receipt, n);

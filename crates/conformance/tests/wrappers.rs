@@ -46,6 +46,10 @@ impl<B: Backend> Backend for Counting<B> {
         })
     }
 
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        self.inner.decide_up_to(charges, at_least)
+    }
+
     fn credit(&self, receipt: Receipt, n: u64) {
         self.inner.credit(receipt, n);
     }
@@ -145,6 +149,10 @@ impl<B: Backend> Backend for Denials<B> {
             }
             result
         })
+    }
+
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        self.inner.decide_up_to(charges, at_least)
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
@@ -310,6 +318,10 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
     impl Backend for Holding {
         fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
             self.0.decide(charges)
+        }
+
+        fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+            self.0.decide_up_to(charges, at_least)
         }
 
         fn credit(&self, receipt: Receipt, n: u64) {

@@ -30,8 +30,8 @@ use crate::{
 /// # Wrappers
 ///
 /// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
-/// does not ask for [`assume`](Self::assume), [`bans`](Self::bans), [`place`](Self::place) and
-/// [`capabilities`](Self::capabilities), because they have defaults: forward these as well. [`Answer::map`] looks at the answer
+/// does not ask for [`decide_up_to`](Self::decide_up_to), [`assume`](Self::assume), [`bans`](Self::bans),
+/// [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have defaults: forward these as well. [`Answer::map`] looks at the answer
 /// of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand for charges that it was not asked about.
 ///
 /// ```
@@ -49,6 +49,11 @@ use crate::{
 ///     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
 ///         self.calls.fetch_add(1, Ordering::Relaxed);
 ///         self.inner.decide(charges)
+///     }
+///
+///     fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+///         self.calls.fetch_add(1, Ordering::Relaxed);
+///         self.inner.decide_up_to(charges, at_least)
 ///     }
 ///
 ///     fn credit(&self, receipt: Receipt, n: u64) {
@@ -83,6 +88,17 @@ use crate::{
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides all or nothing over the enforced charges.
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
+
+    /// Decides about as much as there is: the charges name the most that the call may take, and `at_least` is the least that it is
+    /// worth. If all enforced charges have room for that, the largest amount is taken that all of them have room for. Otherwise the
+    /// call is denied and takes nothing. The amount is what the verdicts say was [taken](Verdict::taken).
+    ///
+    /// A backend whose states lie in several places may take from one place after the other and give the surplus back, so that
+    /// other callers are denied in between. The default fails with [`FailureKind::InvalidCall`].
+    fn decide_up_to(&self, _charges: &[Charge<'_>], _at_least: u64) -> Answer<Decision> {
+        let detail = "this backend cannot grant as much as there is";
+        Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)))
+    }
 
     /// Gives back at most `n` of what `receipt` says was taken, and only what would still count: see [`Receipt`].
     fn credit(&self, receipt: Receipt, n: u64);
@@ -152,6 +168,10 @@ pub trait ImmediateBackend: Backend {
 impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         (**self).decide(charges)
+    }
+
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        (**self).decide_up_to(charges, at_least)
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {

@@ -20,6 +20,8 @@ pub enum Capability {
     Bans,
     /// It remembers finished work, so that nothing is done twice.
     Once,
+    /// It grants as much as there is: see [`Backend::decide_up_to`](crate::Backend::decide_up_to).
+    UpTo,
 }
 
 impl Capability {
@@ -30,7 +32,8 @@ impl Capability {
             Self::Held => Some(Self::Waits),
             Self::Waits => Some(Self::Bans),
             Self::Bans => Some(Self::Once),
-            Self::Once => None,
+            Self::Once => Some(Self::UpTo),
+            Self::UpTo => None,
         })
     }
 
@@ -46,6 +49,7 @@ impl fmt::Display for Capability {
             Self::Waits => "waiting in line",
             Self::Bans => "bans",
             Self::Once => "charges that count once",
+            Self::UpTo => "grants of as much as there is",
         })
     }
 }

@@ -1,6 +1,9 @@
 //! Decides a call: all or nothing over the enforced charges, each other charge on its own.
 
 mod bans;
+mod grants;
+
+pub use self::grants::{check_up_to, decide_up_to};
 
 use smallvec::SmallVec;
 

@@ -80,7 +80,7 @@ pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock};
 pub use concurrent::Concurrent;
-pub use engine::{States, decide, decide_one, decide_quickly};
+pub use engine::{States, check_up_to, decide, decide_one, decide_quickly, decide_up_to};
 pub use error::{BackendError, FailureKind};
 pub use key::{Key, KeyKind};
 pub use name::{MAX_NAME_LEN, is_name};

@@ -303,6 +303,10 @@ impl Backend for ObservedBackend {
         })
     }
 
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        self.0.decide_up_to(charges, at_least)
+    }
+
     fn credit(&self, receipt: Receipt, n: u64) {
         self.0.credit(receipt, n);
     }

@@ -159,6 +159,10 @@ impl<B: ImmediateBackend> Backend for ImmediateAdapter<B> {
         Answer::now(self.0.decide_now(charges))
     }
 
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        self.0.decide_up_to(charges, at_least)
+    }
+
     fn credit(&self, receipt: Receipt, n: u64) {
         self.0.credit(receipt, n);
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Clock, Decision,
-    FailureKind, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, decide_one,
-    decide_quickly,
+    FailureKind, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, check_up_to,
+    decide, decide_one, decide_quickly, decide_up_to,
 };
 
 use crate::builder::MemoryBackendBuilder;
@@ -63,6 +63,45 @@ impl MemoryBackend {
         self.decide_now(charges)
     }
 
+    /// Decides like [`Backend::decide_up_to`], at once.
+    ///
+    /// ```
+    /// use tollgate::{Charge, Key, MemoryBackend, Mode, Quota, Scope};
+    ///
+    /// let quota = Quota::per_minute(5);
+    /// let charge = Charge {
+    ///     scope: Scope::of("mail", 0, &quota),
+    ///     quota: &quota,
+    ///     key: &Key::from("alice"),
+    ///     cost: 8,
+    ///     mode: Mode::Enforce,
+    /// };
+    /// let granted = MemoryBackend::new().decide_up_to_now(&[charge], 1)?;
+    /// assert_eq!(granted.verdicts()[0].taken(), 5);
+    /// # Ok::<(), tollgate::BackendError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the call is not valid.
+    pub fn decide_up_to_now(
+        &self,
+        charges: &[Charge<'_>],
+        at_least: u64,
+    ) -> Result<Decision, BackendError> {
+        if charges.len() > MAX_CHARGES {
+            return Err(too_many(charges.len()));
+        }
+        check_up_to(charges)?;
+        decide_several(
+            &self.shards,
+            &self.hashing,
+            &*self.clock,
+            charges,
+            |now, states| decide_up_to(now, charges, states, at_least),
+        )
+    }
+
     pub(crate) fn with(hashing: Hashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
         Self {
             hashing,
@@ -115,13 +154,23 @@ impl ImmediateBackend for MemoryBackend {
         if charges.len() > MAX_CHARGES {
             return Err(too_many(charges.len()));
         }
-        decide_several(&self.shards, &self.hashing, &*self.clock, charges)
+        decide_several(
+            &self.shards,
+            &self.hashing,
+            &*self.clock,
+            charges,
+            |now, states| decide(now, charges, states),
+        )
     }
 }
 
 impl Backend for MemoryBackend {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::now(self.decided(charges))
+    }
+
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        Answer::now(self.decide_up_to_now(charges, at_least))
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
@@ -183,6 +232,7 @@ impl Backend for MemoryBackend {
             .with(Capability::Held)
             .with(Capability::Waits)
             .with(Capability::Bans)
+            .with(Capability::UpTo)
     }
 }
 

@@ -5,7 +5,6 @@ use std::mem;
 use smallvec::SmallVec;
 use tollgate_core::{
     BackendError, Charge, Clock, Decision, MAX_CHARGES, Quota, Receipt, State, States, Timestamp,
-    decide,
 };
 
 use crate::hashing::Hashing;
@@ -39,14 +38,14 @@ enum StatePlace {
 }
 
 /// The states of a call under way.
-struct CallStates<'s, 'a> {
+pub(crate) struct CallStates<'s, 'a> {
     locked: &'s mut [MutexGuard<'a, Shard>],
     homes: &'s mut [StatePlace],
     /// The home of each charge's state.
     home_of: &'s [usize],
 }
 
-/// Decides a call of any number of charges up to [`MAX_CHARGES`].
+/// Decides a call of any number of charges up to [`MAX_CHARGES`], by this rule.
 ///
 /// Every call locks in ascending order, so that no two wait for each other.
 ///
@@ -58,6 +57,7 @@ pub(crate) fn decide_several(
     hashing: &Hashing,
     clock: &dyn Clock,
     charges: &[Charge<'_>],
+    decide: impl FnOnce(Timestamp, &mut CallStates<'_, '_>) -> Decision,
 ) -> Result<Decision, BackendError> {
     let mut places: PerCharge<Place<'_>> = SmallVec::new();
     let mut place_of: PerCharge<usize> = SmallVec::new();
@@ -103,7 +103,7 @@ pub(crate) fn decide_several(
         homes: &mut homes,
         home_of: &place_of,
     };
-    let decision = decide(now, charges, &mut held);
+    let decision = decide(now, &mut held);
 
     // Only now, because this may evict: no slot that was found above may move before the call is decided.
     let taken = |place| {

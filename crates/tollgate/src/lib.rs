@@ -237,13 +237,14 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The examples of the README and of the pages about limits on how many at once, bans, classes, pressure, stated quotas and
-/// waiting, compiled and run with the tests.
+/// The examples of the README and of the pages about limits on how many at once, bans, classes, more ways to count,
+/// pressure, stated quotas and waiting, compiled and run with the tests.
 #[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
 #[doc = include_str!("../../../docs/bans.md")]
 #[doc = include_str!("../../../docs/classes.md")]
+#[doc = include_str!("../../../docs/counting.md")]
 #[doc = include_str!("../../../docs/pressure.md")]
 #[doc = include_str!("../../../docs/stated_quotas.md")]
 #[doc = include_str!("../../../docs/waiting.md")]

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tollgate_conformance::{Elapsed, Subject};
 use tollgate_core::{
-    Answer, Backend, BackendError, Charge, Clock, Decision, FailureKind, Key, MAX_CHARGES,
-    ManualClock, Receipt, Scope, State, States, decide,
+    Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decision, FailureKind,
+    Key, MAX_CHARGES, ManualClock, Receipt, Scope, State, States, check_up_to, decide,
+    decide_up_to,
 };
 
 type Budgets = HashMap<(Scope, Key), State>;
@@ -61,6 +62,17 @@ impl Backend for Naive {
         Answer::now(Ok(decide(self.clock.now(), charges, &mut held)))
     }
 
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        let mut held = Held {
+            budgets: &mut self.budgets(),
+            charges,
+        };
+        Answer::now(
+            check_up_to(charges)
+                .map(|()| decide_up_to(self.clock.now(), charges, &mut held, at_least)),
+        )
+    }
+
     fn credit(&self, receipt: Receipt, n: u64) {
         let name = (receipt.scope(), receipt.key().clone());
         if let Some(state) = self.budgets().get_mut(&name) {
@@ -80,6 +92,10 @@ impl Backend for Naive {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         let _state = self.budgets().remove(&(scope, key.clone()));
         Answer::now(Ok(()))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none().with(Capability::UpTo)
     }
 }
 

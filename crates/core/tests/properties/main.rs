@@ -18,6 +18,7 @@ mod denial;
 mod deploys;
 mod expiry;
 mod extremes;
+mod grants;
 mod numbers;
 mod pitfalls;
 mod retry_after;

@@ -532,7 +532,13 @@ impl Limiter {
     #[doc(hidden)]
     #[inline]
     pub fn decide(&self, entries: Entries<'_>) -> Answer<Decision> {
-        entries.with_charges(|charges| self.0.backend.decide(charges))
+        let backend = &self.0.backend;
+        match entries.at_least() {
+            None => entries.with_charges(|charges| backend.decide(charges)),
+            Some(at_least) => {
+                entries.with_charges(|charges| backend.decide_up_to(charges, at_least))
+            }
+        }
     }
 
     /// Takes the backend's decision, or applies the failure rule. Every decision passes here, and observers are told from here.

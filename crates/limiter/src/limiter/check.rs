@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{BackendError, MAX_NAME_LEN, Receipt, RetryAfter, Verdict};
+use tollgate_core::{BackendError, Capability, MAX_NAME_LEN, Receipt, RetryAfter, Verdict};
 
-use super::plan::Demand;
+use super::plan::{Demand, Wish};
 use super::planning;
 use super::{Admission, Judgement, Ledger, Limiter, PendingAdmission, Rejection, Ruling};
 use crate::policy::Rank;
@@ -43,6 +43,14 @@ pub struct Check<'a> {
     cost: Option<u64>,
     probe: bool,
     patience: Patience,
+    grant: Option<Grant>,
+}
+
+/// The amounts between which a check asks for as much as there is.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    most: u64,
+    at_least: u64,
 }
 
 /// The longest time for which a check waits for its turn.
@@ -71,6 +79,7 @@ impl<'a> Check<'a> {
             cost: None,
             probe: false,
             patience: Patience::None,
+            grant: None,
         }
     }
 
@@ -78,6 +87,98 @@ impl<'a> Check<'a> {
     /// truth.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
+        self
+    }
+
+    /// Asks for as much as there is, up to `most`, in place of a cost: see [`CheckOutcome::granted`]. All quotas of the policy are
+    /// charged the same amount, the largest that each of them has room for. If that is less than [`at_least`](Self::at_least), the
+    /// check is denied and nothing is taken.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("mail", [Quota::per_minute(100), Quota::per_day(250)]));
+    ///
+    /// // A worker that sends mails in batches: 80, and then the rest of the minute.
+    /// let batch = limiter.check("mail", "alice").up_to(80).await?;
+    /// assert_eq!(batch.granted(), 80);
+    /// let batch = limiter.check("mail", "alice").up_to(80).await?;
+    /// assert_eq!(batch.granted(), 20);
+    /// let batch = limiter.check("mail", "alice").up_to(80).await?;
+    /// assert!(!batch.is_allowed() && batch.retry_after().is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Places of a [`Concurrent`](crate::Concurrent) limit are granted as units are, and held until the outcome is dropped. No
+    /// class is granted what is [kept](Policy::keep_for) from it. A policy on trial grants all, and takes as much as there is.
+    ///
+    /// # Errors
+    ///
+    /// When it is awaited: if a quota of the policy lets requests wait for their turn, since a grant is decided at once; if
+    /// [`cost`](Self::cost) is stated as well; if it is less than the least; or if the backend cannot grant.
+    pub fn up_to(mut self, most: u64) -> Self {
+        let at_least = self.grant.map_or(1, |grant| grant.at_least);
+        self.grant = Some(Grant { most, at_least });
+        self
+    }
+
+    /// The least that [`up_to`](Self::up_to) is to grant, which is 1 unless this is set. A denial says when the least would be
+    /// granted.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("mail", Quota::per_minute(100)));
+    /// limiter.check("mail", "alice").cost(85).await?;
+    ///
+    /// // A batch of fewer than twenty is not worth a connection.
+    /// let batch = limiter.check("mail", "alice").up_to(80).at_least(20).await?;
+    /// assert!(!batch.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Without `up_to` it is an error when the check is awaited.
+    pub fn at_least(mut self, least: u64) -> Self {
+        let most = self.grant.map_or(0, |grant| grant.most);
+        self.grant = Some(Grant {
+            most,
+            at_least: least,
+        });
+        self
+    }
+
+    /// This check, unless it asks for as much as there is where that cannot be.
+    fn with_fit_grant(mut self) -> Self {
+        let Some(Grant { most, at_least }) = self.grant else {
+            return self;
+        };
+        self.policy = self.policy.and_then(|policy| {
+            let offered = self.limiter.0.terms.offered;
+            let reason = if self.cost.is_some() {
+                Some("a cost is stated as well; leave one of the two out".to_owned())
+            } else if at_least == 0 {
+                Some("at least 0: a grant of nothing is a denial; ask for at least 1".to_owned())
+            } else if most < at_least {
+                Some(format!("at least {at_least}: that is more than the most"))
+            } else if policy.waits() {
+                let reason = "its quotas let requests wait, and a grant is decided at once";
+                Some(format!("{reason}; use another policy, or `acquire`"))
+            } else if !offered.has(Capability::UpTo) {
+                Some(format!("the backend does not support {}", Capability::UpTo))
+            } else {
+                None
+            };
+            match reason {
+                None => Ok(policy),
+                Some(reason) => Err(CheckError::UpTo {
+                    policy: policy.name().into(),
+                    most,
+                    reason,
+                }),
+            }
+        });
         self
     }
 
@@ -127,23 +228,36 @@ impl<'a> IntoFuture for Check<'a> {
     type IntoFuture = CheckFuture<'a>;
 
     fn into_future(self) -> CheckFuture<'a> {
-        CheckFuture {
-            limiter: self.limiter,
-            step: match self.policy {
-                Err(error) => Step::Unknown(error),
-                Ok(policy) => Step::Asked {
+        let this = self.with_fit_grant();
+        let step = match this.policy {
+            Err(error) => Step::Unknown(error),
+            Ok(policy) => {
+                let most = this.grant.map(|grant| grant.most);
+                let cost = most.or(this.cost).or(policy.cost.fixed()).unwrap_or(1);
+                Step::Asked {
                     demand: Demand {
                         seat: 0,
-                        class: self.class,
-                        cost: self.cost.or(policy.cost.fixed()).unwrap_or(1),
-                        probe: self.probe,
+                        class: this.class,
+                        cost,
+                        probe: this.probe,
                     },
-                    importance: self.importance,
+                    wish: this
+                        .grant
+                        .map(|Grant { at_least, .. }| Box::new(Wish::UpTo { at_least })),
+                    importance: this.importance,
                     policy,
-                    key: self.key,
-                    patience: self.patience,
-                },
+                    key: this.key,
+                    patience: this.patience,
+                }
+            }
+        };
+        CheckFuture {
+            limiter: this.limiter,
+            asked: match &step {
+                Step::Asked { demand, wish, .. } => Asked::of(*demand, wish.as_deref()),
+                _ => Asked::default(),
             },
+            step,
         }
     }
 }
@@ -235,6 +349,7 @@ impl<'a> IntoFuture for Acquire<'a> {
 pub struct CheckFuture<'a> {
     limiter: &'a Limiter,
     step: Step,
+    asked: Asked,
 }
 
 enum Step {
@@ -245,6 +360,7 @@ enum Step {
         policy: Arc<Policy>,
         key: Key,
         demand: Demand,
+        wish: Option<Box<Wish>>,
         importance: Rank,
         patience: Patience,
     },
@@ -257,7 +373,7 @@ impl Future for CheckFuture<'_> {
     type Output = Result<CheckOutcome, CheckError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let limiter = self.limiter;
+        let (limiter, asked) = (self.limiter, self.asked);
         loop {
             match std::mem::replace(&mut self.step, Step::Done) {
                 Step::Unknown(error) => return Poll::Ready(Err(error)),
@@ -265,21 +381,22 @@ impl Future for CheckFuture<'_> {
                     policy,
                     key,
                     demand,
+                    wish,
                     importance,
                     patience,
                 } => {
                     if let Some(refused) = limiter.shed_class(importance, !demand.probe) {
                         let refused = Ruling::Refused(refused);
-                        return Poll::Ready(CheckOutcome::of(&policy, refused));
+                        return Poll::Ready(CheckOutcome::of(&policy, asked, refused));
                     }
-                    match limiter.admit_key(&policy, key, demand, patience) {
+                    match limiter.admit_key(&policy, key, demand, wish, patience) {
                         Admission::Ruled(checked) => return Poll::Ready(checked),
                         Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
                     }
                 }
                 Step::Pending(policy, mut pending) => {
                     let checked = pending.poll(cx, limiter, None, |ruling| {
-                        CheckOutcome::of(&policy, ruling)
+                        CheckOutcome::of(&policy, asked, ruling)
                     });
                     if checked.is_pending() {
                         self.step = Step::Pending(policy, pending);
@@ -299,15 +416,20 @@ impl Limiter {
         policy: &Arc<Policy>,
         key: Key,
         demand: Demand,
+        wish: Option<Box<Wish>>,
         patience: Patience,
     ) -> Admission<Result<CheckOutcome, CheckError>> {
-        let planned = planning::plan_for_key(policy, key, demand, &self.0.observers);
+        let asked = Asked::of(demand, wish.as_deref());
+        let observers = &self.0.observers;
+        let planned = planning::plan_for_key(policy, key, demand, wish, observers);
         let deadline = || match patience {
             Patience::None => Some(Instant::now()),
             Patience::Unlimited => None,
             Patience::UpTo(wait) => Instant::now().checked_add(wait),
         };
-        self.go_on(planned, deadline, |ruling| CheckOutcome::of(policy, ruling))
+        self.go_on(planned, deadline, |ruling| {
+            CheckOutcome::of(policy, asked, ruling)
+        })
     }
 }
 
@@ -356,6 +478,16 @@ impl fmt::Debug for CheckFuture<'_> {
 pub struct CheckOutcome {
     outcome: Outcome,
     enforced: bool,
+    asked: Asked,
+}
+
+/// The amount that a check asks for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    /// The cost, or the most that may be granted.
+    most: u64,
+    /// True if less may be granted.
+    is_grant: bool,
 }
 
 #[derive(Debug)]
@@ -372,7 +504,7 @@ enum Outcome {
 }
 
 impl CheckOutcome {
-    fn of(policy: &Policy, ruling: Ruling<'_>) -> Result<Self, CheckError> {
+    fn of(policy: &Policy, asked: Asked, ruling: Ruling<'_>) -> Result<Self, CheckError> {
         let outcome = match ruling {
             Ruling::Uncharged => Outcome::Unlimited,
             Ruling::Admitted(decided) | Ruling::Denied(decided) => {
@@ -395,7 +527,11 @@ impl CheckOutcome {
         };
         // A policy on trial refuses nothing; the limiter under pressure does.
         let enforced = !policy.shadow || matches!(outcome, Outcome::Shed(_));
-        Ok(Self { outcome, enforced })
+        Ok(Self {
+            outcome,
+            enforced,
+            asked,
+        })
     }
 
     /// True if the work may go on: every quota of the policy had room (for a [probe](Check::probe): has), the policy is on trial,
@@ -444,6 +580,44 @@ impl CheckOutcome {
             (false, _) => Some(one.verdict().remaining()),
         });
         left.min().unwrap_or(0)
+    }
+
+    /// The units that the work may spend: the cost of the check, or for one that asks for [as much as there is](Check::up_to) the
+    /// amount that was granted. 0 if it is denied. For a [probe](Check::probe) it is what would be granted now.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("tokens", Quota::per_minute(500)));
+    ///
+    /// let asked = limiter.check("tokens", "alice").up_to(800).probe().await?;
+    /// assert_eq!(asked.granted(), 500);
+    /// let taken = limiter.check("tokens", "alice").up_to(800).await?;
+    /// assert_eq!((taken.granted(), taken.remaining()), (500, 0));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        if !self.is_allowed() {
+            return 0;
+        }
+        let (Outcome::Decided { ledger, .. }, true, true) =
+            (&self.outcome, self.enforced, self.asked.is_grant)
+        else {
+            return self.asked.most;
+        };
+        let verdicts = ledger.report().verdicts().iter();
+        let counts = verdicts.filter(|one| !one.is_ban());
+        let amounts = counts.map(|one| match one.verdict().taken() {
+            // A probe.
+            0 => one.verdict().remaining(),
+            taken => taken,
+        });
+        amounts
+            .min()
+            .unwrap_or(self.asked.most)
+            .min(self.asked.most)
     }
 
     /// The time for which it waited for its turn or for a place: see [`Limiter::acquire`].
@@ -535,6 +709,15 @@ impl CheckOutcome {
     }
 }
 
+impl Asked {
+    fn of(demand: Demand, wish: Option<&Wish>) -> Self {
+        Self {
+            most: demand.cost,
+            is_grant: matches!(wish, Some(Wish::UpTo { .. })),
+        }
+    }
+}
+
 impl Outcome {
     fn decided(ledger: Ledger) -> Self {
         let verdicts = ledger.report().verdicts().iter();
@@ -587,6 +770,15 @@ pub enum CheckError {
         /// The policy's name.
         policy: String,
     },
+    /// The check asks for [as much as there is](Check::up_to), and that cannot be.
+    UpTo {
+        /// The policy's name.
+        policy: String,
+        /// The most that it asks for.
+        most: u64,
+        /// The reason.
+        reason: String,
+    },
     /// The policy has no ban.
     NeverBans {
         /// The policy's name.
@@ -633,6 +825,11 @@ impl fmt::Display for CheckError {
                 f,
                 "policy {policy:?}: none of its quotas lets a request wait: use `check`, or add `.wait_up_to(..)` to one"
             ),
+            Self::UpTo {
+                policy,
+                most,
+                reason,
+            } => write!(f, "policy {policy:?}: up to {most}: {reason}"),
             Self::NeverBans { policy } => {
                 write!(f, "policy {policy:?}: it has no ban: add `.ban(..)`")
             }
@@ -655,6 +852,7 @@ impl Error for CheckError {
             | Self::UnknownClass { .. }
             | Self::WrongKey { .. }
             | Self::NeverWaits { .. }
+            | Self::UpTo { .. }
             | Self::NeverBans { .. }
             | Self::BanLength(_)
             | Self::TierUnknown { .. } => None,

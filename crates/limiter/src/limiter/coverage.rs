@@ -101,6 +101,7 @@ impl SolePolicy {
                 cost: self.cost,
                 probe: false,
             },
+            wish: None,
         }
     }
 

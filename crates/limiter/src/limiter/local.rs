@@ -100,10 +100,17 @@ impl Budgets {
                 charge.quota = quota;
             }
             // More than a process's share holds, but not more than the budget itself: that one might say yes.
+            let at_least = plan.entries().at_least();
             let too_dear = charges.iter().zip(&shares).any(|(whole, share)| {
-                share.quota.capacity() < whole.cost && whole.cost <= whole.quota.capacity()
+                // A share may grant less than the budget would.
+                let cost = at_least.unwrap_or(whole.cost);
+                share.quota.capacity() < cost && cost <= whole.quota.capacity()
             });
-            (self.backend.decide_now(&shares), too_dear)
+            let decision = match at_least {
+                None => self.backend.decide_now(&shares),
+                Some(at_least) => self.backend.decide_up_to_now(&shares, at_least),
+            };
+            (decision, too_dear)
         });
         match decision {
             Ok(decision) if !too_dear => Fallback::Decide(Box::new((plan, decision))),

@@ -22,6 +22,15 @@ pub struct Entry {
     policy: Arc<Policy>,
     key: Key,
     demand: Demand,
+    /// In a box: few requests have one.
+    wish: Option<Box<Wish>>,
+}
+
+/// A wish beyond the cost.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    /// As much as there is, up to the cost, and at least this much.
+    UpTo { at_least: u64 },
 }
 
 /// The question that a policy is asked.
@@ -51,6 +60,7 @@ pub struct Payer<'a> {
     pub(super) policy: &'a Arc<Policy>,
     pub(super) key: &'a Key,
     pub(super) demand: Demand,
+    pub(super) wish: Option<&'a Wish>,
 }
 
 impl Plan {
@@ -172,6 +182,17 @@ impl<'a> Entries<'a> {
         self.with_charges(|charges| charges.iter().any(waits_for_place))
     }
 
+    /// The least that is to be granted, if the request asks for as much as there is. Only a check does, and so under one policy.
+    #[inline]
+    pub(super) fn at_least(self) -> Option<u64> {
+        let Self::Planned([entry]) = self else {
+            return None;
+        };
+        match entry.wish.as_deref()? {
+            Wish::UpTo { at_least } => Some(*at_least),
+        }
+    }
+
     /// Calls `f` with a charge for each quota of each policy of the plan.
     #[inline(always)]
     pub(super) fn with_charges<T>(self, f: impl FnOnce(&[Charge<'_>]) -> T) -> T {
@@ -203,7 +224,13 @@ impl Entry {
             policy: Arc::clone(policy),
             key: key.compact(),
             demand,
+            wish: None,
         }
+    }
+
+    pub(super) fn wishing(mut self, wish: Option<Box<Wish>>) -> Self {
+        self.wish = wish;
+        self
     }
 
     #[inline]
@@ -212,13 +239,15 @@ impl Entry {
             policy: &self.policy,
             key: &self.key,
             demand: self.demand,
+            wish: self.wish.as_deref(),
         }
     }
 }
 
 impl<'a> Payer<'a> {
     fn to_entry(self) -> Entry {
-        Entry::new(self.policy, self.key.clone(), self.demand)
+        let wish = self.wish.cloned().map(Box::new);
+        Entry::new(self.policy, self.key.clone(), self.demand).wishing(wish)
     }
 
     /// The quotas of the tier that the key is in, as the class of the request sees them.

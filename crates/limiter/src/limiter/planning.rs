@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_core::BackendError;
 
 use super::observer::{Cause, Observers};
-use super::plan::{Demand, Entry, Plan};
+use super::plan::{Demand, Entry, Plan, Wish};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
 use crate::policy::{Entitlement, FoundEntitlement, Listing, Tier, UnknownEntitlement};
@@ -55,7 +55,13 @@ pub(super) enum Finding {
     /// The policy waits for the key,
     Key(Arc<Policy>, KeyFuture),
     /// or for the key's tier or quotas.
-    Entitlement(Arc<Policy>, Key, FoundEntitlement, Demand),
+    Entitlement(
+        Arc<Policy>,
+        Key,
+        FoundEntitlement,
+        Demand,
+        Option<Box<Wish>>,
+    ),
 }
 
 /// The place of a limit, which decides what is exempt from it.
@@ -133,10 +139,11 @@ pub(super) fn plan_for_key(
     policy: &Arc<Policy>,
     key: Key,
     demand: Demand,
+    wish: Option<Box<Wish>>,
     observers: &Observers,
 ) -> Result<Planning, Rejection> {
     let mut plan = Plan::default();
-    match with_payer(policy, key, None, demand, observers)? {
+    match with_payer(policy, key, None, demand, wish, observers)? {
         Finding::Nothing => {}
         Finding::Entry(entry) => plan.push(entry),
         later => {
@@ -187,6 +194,7 @@ fn with_key(
             cost: policy.cost.of(request),
             probe: false,
         },
+        None,
         observers,
     )
 }
@@ -196,6 +204,7 @@ fn with_payer(
     key: Key,
     request: Option<&RequestView<'_>>,
     demand: Demand,
+    wish: Option<Box<Wish>>,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
     match policy.listed(&key) {
@@ -213,12 +222,15 @@ fn with_payer(
         }
     }
     if policy.has_own_quotas_alone() {
-        return with_tier(policy, None, key, demand, observers);
+        return with_tier(policy, None, key, demand, wish, observers);
     }
     match policy.entitlement_of(&key, request) {
-        FoundEntitlement::Now(found) => with_entitlement(policy, &found, key, demand, observers),
+        FoundEntitlement::Now(found) => {
+            with_entitlement(policy, &found, key, demand, wish, observers)
+        }
         later @ FoundEntitlement::Later(_) => {
-            Ok(Finding::Entitlement(Arc::clone(policy), key, later, demand))
+            let policy = Arc::clone(policy);
+            Ok(Finding::Entitlement(policy, key, later, demand, wish))
         }
     }
 }
@@ -228,6 +240,7 @@ fn with_entitlement(
     found: &Result<Entitlement, UnknownEntitlement>,
     key: Key,
     demand: Demand,
+    wish: Option<Box<Wish>>,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
     let (policy, tier) = match found {
@@ -246,7 +259,7 @@ fn with_entitlement(
             (policy, None)
         }
     };
-    with_tier(policy, tier, key, demand, observers)
+    with_tier(policy, tier, key, demand, wish, observers)
 }
 
 #[inline]
@@ -255,6 +268,7 @@ fn with_tier(
     tier: Tier,
     key: Key,
     demand: Demand,
+    wish: Option<Box<Wish>>,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
     if policy.has_none(tier) {
@@ -270,14 +284,12 @@ fn with_tier(
         observers.untouched(policy, Some(&key), Cause::Exempt);
         return Ok(Finding::Nothing);
     }
-    Ok(Finding::Entry(Entry::new(
-        policy,
-        key,
-        Demand {
-            seat: policy.seat(tier, demand.class),
-            ..demand
-        },
-    )))
+    let demand = Demand {
+        seat: policy.seat(tier, demand.class),
+        ..demand
+    };
+    let entry = Entry::new(policy, key, demand).wishing(wish);
+    Ok(Finding::Entry(entry))
 }
 
 impl PendingPlan {
@@ -299,12 +311,15 @@ impl PendingPlan {
                         }
                         _ => break waits = true,
                     },
-                    Finding::Entitlement(policy, key, later, demand) => match later.poll(cx) {
-                        Poll::Ready(found) => {
-                            with_entitlement(policy, &found, key.clone(), *demand, observers)
+                    Finding::Entitlement(policy, key, later, demand, wish) => {
+                        match later.poll(cx) {
+                            Poll::Ready(found) => {
+                                let (key, wish) = (key.clone(), wish.take());
+                                with_entitlement(policy, &found, key, *demand, wish, observers)
+                            }
+                            Poll::Pending => break waits = true,
                         }
-                        Poll::Pending => break waits = true,
-                    },
+                    }
                     Finding::Nothing | Finding::Entry(_) => break,
                 };
                 match next {

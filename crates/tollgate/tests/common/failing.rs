@@ -20,6 +20,13 @@ impl Backend for Failing {
         self.0.decide(charges)
     }
 
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        if self.1.load(Ordering::Relaxed) {
+            return Answer::now(Err(BackendError::new(FailureKind::Unreachable, "a test")));
+        }
+        self.0.decide_up_to(charges, at_least)
+    }
+
     fn credit(&self, receipt: Receipt, n: u64) {
         self.0.credit(receipt, n);
     }

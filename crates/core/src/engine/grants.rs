@@ -1,0 +1,103 @@
+//! Calls that ask for as much as there is: an amount is chosen, and then it is decided like any other.
+
+use smallvec::SmallVec;
+
+use super::{States, decide};
+use crate::{BackendError, Charge, Decision, FailureKind, MAX_CHARGES, Mode, Timestamp};
+
+/// Refuses a call that [`decide_up_to`] cannot decide. For backends.
+///
+/// # Errors
+///
+/// If two charges ask for different amounts, since the call grants one amount, or if one may wait for its turn: a grant is decided
+/// at once.
+pub fn check_up_to(charges: &[Charge<'_>]) -> Result<(), BackendError> {
+    let invalid = |detail: String| Err(BackendError::new(FailureKind::InvalidCall, detail));
+    let amounts = || charges.iter().filter(|charge| charge.grants());
+    if amounts().any(|charge| charge.quota.waits()) {
+        return invalid("a charge that may wait for its turn cannot be granted in part".to_owned());
+    }
+    let least = amounts().map(|charge| charge.cost).min();
+    let most = amounts().map(|charge| charge.cost).max();
+    if let (Some(least), Some(most)) = (least, most)
+        && least != most
+    {
+        return invalid(format!(
+            "charges of {least} and of {most} in one call, which grants one amount"
+        ));
+    }
+    Ok(())
+}
+
+/// Decides a call at `now` about as much as there is, and at least `at_least` of it.
+///
+/// The charges name one cost, which is the most that the call may take. The largest amount up to it is chosen that every enforced
+/// charge has room for; without enforced charges that of those on trial, and without these that of the probes. If it is no less
+/// than `at_least`, the call is decided with that amount, and otherwise with `at_least`, so that a denial tells when the least
+/// passes. The verdicts say how much was [taken](crate::Verdict::taken).
+///
+/// ```
+/// use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide_up_to};
+///
+/// let quota = Quota::per_minute(10);
+/// let charge = Charge {
+///     scope: Scope::of("mail", 0, &quota),
+///     quota: &quota,
+///     key: &Key::from("alice"),
+///     cost: 8,
+///     mode: Mode::Enforce,
+/// };
+/// let mut states = [State::full(&quota)];
+/// let granted = [8, 2, 0].map(|_| {
+///     let decision = decide_up_to(Timestamp::from_micros(0), &[charge], &mut states[..], 1);
+///     decision.verdicts()[0].taken()
+/// });
+/// assert_eq!(granted, [8, 2, 0]);
+/// ```
+#[must_use]
+pub fn decide_up_to(
+    now: Timestamp,
+    charges: &[Charge<'_>],
+    states: &mut (impl States + ?Sized),
+    at_least: u64,
+) -> Decision {
+    let amount = amount(now, charges, states).max(at_least);
+    let granted = charges.iter().map(|charge| Charge {
+        cost: charge.cost.min(amount),
+        ..*charge
+    });
+    let granted: SmallVec<[Charge<'_>; MAX_CHARGES]> = granted.collect();
+    decide(now, &granted, states)
+}
+
+/// The largest amount that passes, whatever was asked for.
+fn amount(now: Timestamp, charges: &[Charge<'_>], states: &mut (impl States + ?Sized)) -> u64 {
+    let now_us = now.as_micros();
+    let modes = [Mode::Enforce, Mode::Shadow, Mode::Probe];
+    let leading = modes
+        .into_iter()
+        .find(|mode| { charges.iter() }.any(|charge| charge.grants() && charge.mode == *mode));
+    let leads = |charge: &&Charge<'_>| charge.grants() && Some(charge.mode) == leading;
+    let mut amount = u64::MAX;
+    for (index, charge) in charges.iter().enumerate() {
+        if !leads(&charge) {
+            continue;
+        }
+        // Several charges of one budget share what is left there.
+        let of_this = |other: &&Charge<'_>| leads(other) && other.shares_state_with(charge);
+        let sharers = charges.iter().filter(of_this).count() as u64;
+        let (rule, state) = (charge.quota.rule(), states.state(index));
+        // This brings the state to now and has no other effect.
+        rule.passage(state, now_us, 0);
+        let left = rule.budget(state, now_us).remaining;
+        amount = amount.min(left / sharers);
+    }
+    amount
+}
+
+impl Charge<'_> {
+    /// Says whether the charge has a part in the amount: a ban has none, since it counts no units.
+    fn grants(&self) -> bool {
+        !self.quota.is_ban()
+    }
+}
