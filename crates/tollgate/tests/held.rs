@@ -27,6 +27,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::key::Global;
 use tollgate::{
@@ -35,6 +36,7 @@ use tollgate::{
     RateLimitStatus, Receipt, Scope, Share,
 };
 use tower::ServiceBuilder;
+use tower_http::timeout::{RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutBody};
 
 /// The address of a server.
 async fn serve(app: Router) -> std::net::SocketAddr {
@@ -108,9 +110,8 @@ async fn a_streamed_body_holds_until_its_end_or_until_the_client_has_gone() {
     assert_eq!(held.released(), 2);
 }
 
-#[tokio::test]
-async fn server_sent_events_hold_while_they_are_sent() {
-    let (held, streams) = (Held::two(), Streams::default());
+/// An event for each chunk of a stream.
+fn events(streams: &Streams) -> Router {
     let opened = streams.clone();
     let events = get(async move || {
         use tokio_stream::StreamExt;
@@ -120,7 +121,33 @@ async fn server_sent_events_hold_while_they_are_sent() {
                 .map(|_chunk| Ok::<_, Infallible>(Event::default())),
         )
     });
-    let address = serve(Router::new().route("/", events).layer(held.layer())).await;
+    Router::new().route("/", events)
+}
+
+#[tokio::test]
+async fn server_sent_events_that_end_by_themselves_give_back_at_their_end() {
+    let (held, streams) = (Held::two(), Streams::default());
+    let address = serve(events(&streams).layer(held.layer())).await;
+    let (mut first, mut second) = (Client::to(address).await, Client::to(address).await);
+    let bodies = [first.get("/").await, second.get("/").await];
+    assert_eq!((held.free().await, held.released()), (0, 0));
+
+    // The clients stay, and their connections as well.
+    streams.close();
+    for body in bodies {
+        body.into_body().collect().await.unwrap();
+    }
+
+    held.comes_to(2).await;
+    assert_eq!(held.released(), 2);
+    let next = first.get("/").await;
+    assert_eq!(next.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn server_sent_events_hold_while_they_are_sent() {
+    let (held, streams) = (Held::two(), Streams::default());
+    let address = serve(events(&streams).layer(held.layer())).await;
     let mut client = Client::to(address).await;
     let body = client.get("/").await;
     assert_eq!(held.free().await, 1);
@@ -187,6 +214,53 @@ async fn a_timeout_outside_or_inside_gives_back() {
             held.comes_to(2).await;
             assert_eq!(held.released(), turn, "{outside}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_during_the_response_body_gives_back() {
+    let timeout = || ResponseBodyTimeoutLayer::new(Duration::from_millis(20));
+    for outside in [true, false] {
+        let (held, streams) = (Held::two(), Streams::default());
+        let opened = streams.clone();
+        let stream = get(async move || Body::from_stream(opened.open()));
+        let app = Router::new().route("/", stream);
+        let app = if outside {
+            app.layer(held.layer()).layer(timeout())
+        } else {
+            app.layer(timeout()).layer(held.layer())
+        };
+        let address = serve(app).await;
+        for turn in 1..=3 {
+            let mut client = Client::to(address).await;
+            let body = client.get("/").await.into_body();
+            assert!(body.collect().await.is_err(), "{outside}");
+            held.comes_to(2).await;
+            assert_eq!(held.released(), turn, "{outside}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_during_the_request_body_gives_back() {
+    let held = Held::two();
+    let timed = |request: Request<TimeoutBody<Body>>| request.map(Body::new);
+    let timeout = ServiceBuilder::new()
+        .layer(RequestBodyTimeoutLayer::new(Duration::from_millis(20)))
+        .map_request(timed);
+    let reads = post(|_body: Bytes| async {});
+    let app = Router::new().route("/", reads).layer(timeout);
+    let address = serve(app.layer(held.layer())).await;
+    for turn in 1..=3 {
+        // Three of ten bytes come.
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc";
+        client.write_all(request).await.unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 400");
+        held.comes_to(2).await;
+        assert_eq!(held.released(), turn);
     }
 }
 
@@ -294,7 +368,6 @@ async fn who_keeps_all_places_of_its_own_shuts_out_nobody_else() {
     let address = serve(app.layer(RateLimitLayer::new(&limiter))).await;
     // Each sends a head that promises a body, and then nothing.
     let slow = async |key: &str| {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
             "POST / HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n"
