@@ -23,8 +23,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::key::Global;
 use tollgate::{
-    Algorithm, Cause, CheckError, Concurrent, Event, Key, Limiter, LimiterBuilder, Policy, Quota,
-    RateLimitLayer, RateLimitStatus, Tiers, Verdict,
+    Algorithm, Ban, Cause, CheckError, Concurrent, Event, Key, Limiter, LimiterBuilder, Policy,
+    Quota, RateLimitLayer, RateLimitStatus, Tiers, Verdict,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -557,21 +557,99 @@ async fn a_request_that_waits_for_its_turn_holds_nothing_yet() {
     assert_eq!(probe.verdicts()[1].remaining(), 1);
 }
 
-/// The place is gone when the turn has come: the request is refused, and holds nothing.
+/// No place is free when the request comes. It waits for its turn all the same, and one may be free then.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_asked_for_when_the_turn_has_come() {
+    for is_free_then in [true, false] {
+        let policy = Policy::new("both", (SMOOTH, Concurrent::at_most(1)));
+        let limiter = limiter_of(policy).build().unwrap();
+        let holds = limiter.acquire("both", "a").await.unwrap();
+        let began = Instant::now();
+        let waits = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire("both", "a").await.unwrap() }
+        });
+        sleep(millis(99)).await;
+        assert_eq!(limiter.waiting(), 1);
+        let holds = Some(holds).filter(|_| !is_free_then);
+
+        let acquired = waits.await.unwrap();
+
+        assert_eq!(acquired.is_allowed(), is_free_then);
+        let waited = (acquired.waited(), began.elapsed());
+        assert_eq!(waited, (millis(100), millis(100)));
+        assert_eq!(acquired.verdicts().len(), 2);
+        drop((holds, acquired));
+        let probe = limiter.check("both", "a").probe().await.unwrap();
+        assert_eq!(probe.verdicts()[1].remaining(), 1);
+    }
+}
+
+/// A request whose turn is now is refused at once for want of a place, and takes no turn. One that waits is no strike if it passes.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_turn_is_now_does_not_wait_for_a_place() {
+    let smooth = Quota::per_second(10).burst(2).wait_up_to(millis(2_000));
+    let ban = Ban::after(2, Duration::from_secs(60)).lasting(Duration::from_secs(60));
+    let policy = Policy::new("both", (smooth, Concurrent::at_most(1))).ban(ban);
+    let limiter = limiter_of(policy).build().unwrap();
+    let began = Instant::now();
+    let acquire = || async { limiter.acquire("both", "a").await.unwrap() };
+    let holds = acquire().await;
+
+    let refused = acquire().await;
+
+    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, None));
+    assert_eq!((refused.waited(), began.elapsed()), (millis(0), millis(0)));
+    drop(holds);
+    // It has struck once and taken no turn. One that finds no place when it comes strikes only if it finds none at its turn.
+    let holds = acquire().await;
+    assert_eq!((holds.is_allowed(), began.elapsed()), (true, millis(0)));
+    let (passes, ()) = tokio::join!(acquire(), async {
+        sleep(millis(50)).await;
+        drop(holds);
+    });
+    let at = (passes.is_allowed(), began.elapsed());
+    assert_eq!(at, (true, millis(100)));
+    drop(passes);
+    assert!(acquire().await.is_allowed());
+}
+
+/// The place is gone when the turn has come: the request is refused, and holds nothing. Its turn goes to the next, unless another
+/// request waits: then it is lost, since a charge that has passed gives nothing back meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_place_is_gone_when_its_turn_comes_is_refused() {
-    let slow = Policy::new("both", (SMOOTH, Concurrent::at_most(1)));
-    let limiter = limiter_of(slow).build().unwrap();
-    drop(limiter.acquire("both", "a").await.unwrap());
-    let two = [limiter.clone(), limiter.clone()]
-        .map(|limiter| tokio::spawn(async move { limiter.acquire("both", "a").await.unwrap() }));
-    let [first, second] = two;
-    let first = first.await.unwrap();
-    assert!(first.is_allowed());
-    let second = second.await.unwrap();
-    assert_eq!((second.is_allowed(), second.retry_after()), (false, None));
-    drop(first);
-    assert!(limiter.acquire("both", "a").await.unwrap().is_allowed());
+    for others_wait in [false, true] {
+        let slow = Policy::new("both", (SMOOTH, Concurrent::at_most(1)));
+        let limiter = limiter_of(slow).build().unwrap();
+        let began = Instant::now();
+        drop(limiter.acquire("both", "a").await.unwrap());
+        let acquire = || {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.acquire("both", "a").await.unwrap() })
+        };
+        let (first, second) = (acquire(), acquire());
+        tokio::task::yield_now().await;
+        let third = others_wait.then(acquire);
+        let first = first.await.unwrap();
+        assert!(first.is_allowed());
+
+        let second = second.await.unwrap();
+
+        assert_eq!((second.is_allowed(), second.retry_after()), (false, None));
+        let waited = (second.waited(), began.elapsed());
+        assert_eq!(waited, (millis(200), millis(200)));
+        drop(first);
+        let next = acquire();
+        if let Some(third) = third {
+            let third = third.await.unwrap();
+            assert!(third.is_allowed());
+            assert_eq!(began.elapsed(), millis(300));
+        }
+        let next = next.await.unwrap();
+        assert!(next.is_allowed());
+        let at = if others_wait { 400 } else { 200 };
+        assert_eq!(began.elapsed(), millis(at));
+    }
 }
 
 /// No timer could tell the turn.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use common::Waiting;
 use common::failing::Failing;
+use common::late::Late;
 use common::tokio_clock::in_tokio_time;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, advance, sleep};
@@ -107,6 +108,60 @@ async fn who_leaves_while_the_backend_is_asked_has_no_place_in_line_any_more() {
     backend.gate.add_permits(2);
     assert!(acquire(&limiter).await.is_allowed());
     assert_eq!(acquire(&limiter).await.waited(), millis(100));
+}
+
+/// The answer takes some of the caller's time, and the wait that it tells counts from its arrival.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_after_the_callers_deadline_because_the_answer_was_late_is_refused() {
+    for (patience, passes) in [(120, true), (119, false)] {
+        let limiter = Limiter::builder()
+            .policy(Policy::new("it", [SMOOTH, Quota::per_hour(5)]))
+            .backend(Late(in_tokio_time(), millis(20)));
+        let limiter = limiter.build().unwrap();
+        assert!(acquire(&limiter).await.is_allowed());
+        // The first has passed 20 ms ago, and half of its interval is over when the second comes.
+        sleep(millis(30)).await;
+        let began = Instant::now();
+
+        let second = limiter.acquire("it", "a").up_to(millis(patience - 50));
+        let second = second.await.unwrap();
+
+        if passes {
+            assert!(second.is_allowed());
+            assert_eq!((second.waited(), began.elapsed()), (millis(50), millis(70)));
+        } else {
+            assert!(!second.is_allowed());
+            assert_eq!((second.waited(), began.elapsed()), (millis(0), millis(20)));
+            assert_eq!(second.retry_after(), Some(millis(1)));
+        }
+        assert_eq!(limiter.waiting(), 0);
+        // Refused, it has taken nothing: neither the hour's quota nor the turn.
+        assert_eq!(remaining(&limiter).await[1], if passes { 3 } else { 4 });
+        let next = acquire(&limiter).await;
+        assert_eq!(next.waited(), millis(if passes { 60 } else { 10 }));
+    }
+}
+
+/// A runtime without a timer could tell no turn: each request is decided as if it could not wait, and none panics.
+#[test]
+fn in_a_runtime_without_a_timer_nobody_waits() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        for policy in [Policy::new("it", SMOOTH), Policy::new("it", PLACES)] {
+            let limiter = Limiter::from(policy);
+            let mut passed = Vec::new();
+            for _ in 0..5 {
+                passed.push(acquire(&limiter).await);
+            }
+            assert_eq!(limiter.waiting(), 0);
+            assert!(passed[0].is_allowed());
+            assert!(!passed[4].is_allowed());
+        }
+    });
+    let text = log.text();
+    assert!(text.contains("the runtime has no timer"), "{text}");
 }
 
 /// A place is asked for again when the turn has come, and belongs to nobody until then.

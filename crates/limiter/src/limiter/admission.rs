@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use http::Extensions;
 use tokio::time::Instant;
-use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Timestamp, Verdict};
+use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, RetryAfter, Timestamp, Verdict};
 
-use super::line::{Place, Turn};
+use super::line::{Attempts, Place, Turn, give_back};
 use super::local::has_share;
 use super::observer::Cause;
 use super::places::{self, PlaceEnd, PlaceWait};
@@ -75,6 +75,8 @@ enum Step {
     Resolving(PendingPlan),
     /// The backend was asked. The place is that of a request that may have to wait for its turn.
     Deciding(Answer<Decision>, Plan, Option<Place>),
+    /// No place is free, and the backend was asked for a turn alone.
+    Queueing(Answer<Decision>, Plan, Place),
     /// The backend let it in, later.
     Waiting(Turn),
     /// The turn has come, and what is held is asked for.
@@ -141,7 +143,14 @@ impl PendingAdmission {
                     let (entries, waited) = (plan.entries(), micros(self.waited));
                     match end {
                         PlaceEnd::Answered(Ok(decision)) if !decision.wait().is_zero() => {
-                            self.step = Step::Waiting(limiter.turn(entries, decision, place));
+                            match limiter.turn(entries, decision, place, self.deadline) {
+                                Ok(turn) => self.step = Step::Waiting(turn),
+                                Err(refused) => {
+                                    return Poll::Ready(
+                                        limiter.rule_after(waited, entries, *refused, conclude),
+                                    );
+                                }
+                            }
                         }
                         PlaceEnd::Answered(answer) => {
                             return Poll::Ready(
@@ -152,6 +161,20 @@ impl PendingAdmission {
                             return Poll::Ready(
                                 limiter.refuse_unasked(waited, entries, &refused, conclude),
                             );
+                        }
+                    }
+                }
+                Step::Queueing(decide, ..) => {
+                    let answer = ready!(Pin::new(decide).poll(cx));
+                    let step = mem::replace(&mut self.step, Step::Over);
+                    let Step::Queueing(_, plan, place) = step else {
+                        continue;
+                    };
+                    match limiter.queued(plan.entries(), answer, place, self.deadline) {
+                        Ok(turn) => self.step = Step::Waiting(turn),
+                        Err(answer) => {
+                            let entries = plan.entries();
+                            return Poll::Ready(limiter.rule(entries, *answer, conclude));
                         }
                     }
                 }
@@ -229,6 +252,22 @@ impl Step {
         let (decide, place) = limiter.decide_in_line(entries, deadline);
         Self::Deciding(decide, plan, place)
     }
+}
+
+/// The refusal of a request whose caller will be gone when its turn comes.
+fn too_late(entries: Entries<'_>, decision: &Decision, left: Duration) -> Decision {
+    let refused = |(charge, verdict): (&Charge<'_>, &Verdict)| {
+        let late = verdict.wait().saturating_sub(left);
+        if charge.mode != Mode::Enforce || late.is_zero() {
+            return Verdict::unknown(charge.quota.capacity());
+        }
+        let wait = RetryAfter::Micros(micros(late).into());
+        Verdict::denied(charge, wait, verdict.remaining())
+    };
+    entries.with_charges(|charges| {
+        let decided = charges.iter().zip(decision.verdicts());
+        Decision::new(decision.at(), false, decided.map(refused))
+    })
 }
 
 /// The time in microseconds. No wait is longer than an hour, which fits.
@@ -421,27 +460,64 @@ impl Limiter {
     ) -> Result<Step, Box<Result<Decision, BackendError>>> {
         match (answer, place) {
             (Ok(decision), Some(place)) if !decision.wait().is_zero() => {
-                Ok(Step::Waiting(self.turn(entries, decision, place)))
+                let turn = self.turn(entries, decision, place, deadline);
+                turn.map(Step::Waiting)
             }
             (Ok(decision), Some(place)) if !decision.is_admitted() => {
-                match PlaceWait::after(self, entries, deadline, &decision) {
-                    Some(standing) => Ok(Step::Standing(standing, place)),
-                    None => {
-                        if entries.may_stand() {
-                            self.strike_refused(entries, &decision);
-                        }
-                        Err(Box::new(Ok(decision)))
-                    }
+                if let Some(standing) = PlaceWait::after(self, entries, deadline, &decision) {
+                    return Ok(Step::Standing(standing, place));
                 }
+                if places::lacks_place_until_turn(entries, &decision) {
+                    // Policies on trial have taken, and will again.
+                    give_back(self, entries, &decision, |_| true);
+                    let decide = self.decide_by(entries, deadline, Attempts::ForTurn);
+                    return Ok(Step::Queueing(decide, entries.to_plan(), place));
+                }
+                if entries.may_ask_again() {
+                    self.strike_refused(entries, &decision);
+                }
+                Err(Box::new(Ok(decision)))
             }
             (answer, _) => Err(Box::new(answer)),
         }
     }
 
-    /// The turn of a request that the backend lets in later.
-    fn turn(&self, entries: Entries<'_>, decision: Decision, place: Place) -> Turn {
+    /// The turn of a request that the backend was asked about without what is held. It is asked for that when the turn has come,
+    /// also if the turn has come already.
+    fn queued(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        place: Place,
+        deadline: Option<Instant>,
+    ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
+        let decision = match answer {
+            Ok(decision) => places::without_places(entries, &decision),
+            Err(error) => return Err(Box::new(Err(error))),
+        };
+        if !decision.is_admitted() {
+            self.strike_refused(entries, &decision);
+            return Err(Box::new(Ok(decision)));
+        }
+        self.turn(entries, decision, place, deadline)
+    }
+
+    /// The turn of a request that the backend lets in later; a refusal if the caller will be gone by then, since the answer took
+    /// some of its time.
+    fn turn(
+        &self,
+        entries: Entries<'_>,
+        decision: Decision,
+        place: Place,
+        deadline: Option<Instant>,
+    ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| *left < decision.wait()) {
+            give_back(self, entries, &decision, |_| true);
+            return Err(Box::new(Ok(too_late(entries, &decision, left))));
+        }
         self.hear(entries, &decision);
-        Turn::new(entries.to_plan(), decision, place)
+        Ok(Turn::new(entries.to_plan(), decision, place))
     }
 
     /// Goes on with the answer of the backend, which is there if that is in memory.

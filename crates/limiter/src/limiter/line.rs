@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::catch_unwind;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep, sleep};
 use tollgate_core::{Answer, BackendError, Charge, Decision, FailureKind, Mode, Quota, Receipt};
 
-use super::plan::Entries;
+use super::plan::{Entries, is_place};
 use super::{Limiter, Plan, Rejection};
 
 /// Most services have fewer requests under way.
@@ -27,11 +28,28 @@ pub(super) struct Line {
     length: AtomicUsize,
     is_closed: AtomicBool,
     closing: Arc<Notify>,
+    /// Whether the first runtime in which a request had to wait has a timer.
+    has_timer: OnceLock<bool>,
 }
 
 impl Line {
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether a timer could tell the turn. A runtime does not say whether it has one, and panics when it is asked for a
+    /// timer that it lacks. So it is asked once, where a panic ends before it reaches a request.
+    fn has_timer(&self) -> bool {
+        *self.has_timer.get_or_init(|| {
+            let has_timer =
+                Handle::try_current().is_ok() && catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok();
+            if !has_timer {
+                tracing::warn!(
+                    "no request waits for its turn, since the runtime has no timer: build it with `enable_time` or `enable_all`"
+                );
+            }
+            has_timer
+        })
     }
 }
 
@@ -42,6 +60,8 @@ pub(super) enum Attempts {
     /// For the first time, and perhaps again.
     First,
     Again,
+    /// Again, and for the turn alone. What is held is asked for when the turn has come.
+    ForTurn,
 }
 
 /// A place in the line, which ends with its owner.
@@ -51,7 +71,7 @@ impl Place {
     /// `None` if the line is full or closed, or if there is no runtime whose timer could tell the turn.
     pub(super) fn take(limiter: &Limiter) -> Option<Self> {
         let line = &limiter.0.line;
-        if line.is_closed() || Handle::try_current().is_err() {
+        if line.is_closed() || Handle::try_current().is_err() || !line.has_timer() {
             return None;
         }
         let most = limiter.0.terms.max_waiting;
@@ -88,7 +108,7 @@ impl Turn {
     /// The wait is counted from now, when the answer has arrived.
     pub(super) fn new(plan: Plan, decision: Decision, place: Place) -> Self {
         let closing = Arc::clone(&place.0.0.line.closing).notified_owned();
-        give_back(&place.0, &plan, &decision, Quota::is_held);
+        give_back(&place.0, plan.entries(), &decision, Quota::is_held);
         Self {
             timer: Box::pin(sleep(decision.wait())),
             closing: Box::pin(closing),
@@ -161,11 +181,11 @@ impl Turn {
 #[cold]
 pub(super) fn give_back(
     limiter: &Limiter,
-    plan: &Plan,
+    entries: Entries<'_>,
     decision: &Decision,
     gives: fn(&Quota) -> bool,
 ) {
-    plan.entries().with_charges(|charges| {
+    entries.with_charges(|charges| {
         let decided = charges.iter().zip(decision.verdicts()).enumerate();
         for (position, (charge, verdict)) in decided.filter(|(_, (charge, _))| gives(charge.quota))
         {
@@ -181,13 +201,9 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if !self.is_kept {
             let limiter = &self.place.0;
-            give_back(limiter, &self.plan, &self.decision, |quota| {
-                !quota.is_held()
-            });
-            limiter
-                .0
-                .observers
-                .left(self.plan.entries(), &self.decision);
+            let entries = self.plan.entries();
+            give_back(limiter, entries, &self.decision, |quota| !quota.is_held());
+            limiter.0.observers.left(entries, &self.decision);
         }
     }
 }
@@ -256,7 +272,7 @@ impl Limiter {
             let limited = |charge: &Charge<'_>| {
                 let quota = charge.quota.waiting_at_most(patience);
                 match asks {
-                    Attempts::Again => quota.unheard(),
+                    Attempts::Again | Attempts::ForTurn => quota.unheard(),
                     Attempts::First if charge.mode == Mode::Enforce => quota.unheard(),
                     Attempts::First | Attempts::Once => quota,
                 }
@@ -265,6 +281,9 @@ impl Limiter {
             let mut charges = charges.to_vec();
             for (charge, quota) in charges.iter_mut().zip(&quotas) {
                 charge.quota = quota;
+                if asks == Attempts::ForTurn && is_place(charge) {
+                    charge.mode = Mode::Probe;
+                }
             }
             self.0.backend.decide(&charges)
         })
@@ -279,7 +298,7 @@ impl Limiter {
         let place = Place::take(self);
         let now = || Some(Instant::now());
         let deadline = if place.is_some() { deadline } else { now() };
-        let asks = if place.is_some() && entries.may_stand() {
+        let asks = if place.is_some() && entries.may_ask_again() {
             Attempts::First
         } else {
             Attempts::Once

@@ -22,7 +22,7 @@ use tollgate_core::{
 };
 
 use super::line::{Attempts, give_back};
-use super::plan::{Entries, waits_for_place};
+use super::plan::{Entries, is_place, waits_for_place};
 use super::{Limiter, Plan};
 use crate::policy::{Limit, Rank};
 
@@ -263,7 +263,7 @@ struct Refusal {
 impl Refusal {
     fn withdraw(&mut self) {
         if let Some(decision) = self.decision.take() {
-            give_back(&self.limiter, &self.plan, &decision, |_| true);
+            give_back(&self.limiter, self.plan.entries(), &decision, |_| true);
         }
     }
 
@@ -353,6 +353,38 @@ fn lacks_place(entries: Entries<'_>, refused: &Decision) -> Option<Goal> {
         goal = goal.or_else(|| Some(Goal::of(limit, key)));
     }
     goal
+}
+
+/// True if only places are lacking that may be free when the turn of the request comes.
+pub(super) fn lacks_place_until_turn(entries: Entries<'_>, refused: &Decision) -> bool {
+    let mut has_turn = false;
+    for ((limit, _, mode), verdict) in entries.quotas().zip(refused.verdicts()) {
+        let is_for_now = verdict.outcome() == Outcome::Deny(RetryAfter::Unknown);
+        if mode != Mode::Enforce {
+            continue;
+        }
+        if verdict.is_denied() && !(limit.quota.is_held() && is_for_now) {
+            return false;
+        }
+        has_turn |= !verdict.wait().is_zero();
+    }
+    has_turn
+}
+
+/// A decision on a turn alone: nothing was decided about places.
+pub(super) fn without_places(entries: Entries<'_>, decision: &Decision) -> Decision {
+    entries.with_charges(|charges| {
+        let verdicts = charges.iter().zip(decision.verdicts()).enumerate();
+        let verdicts = verdicts.map(|(position, (charge, verdict))| {
+            let verdict = if is_place(charge) {
+                Verdict::unknown(charge.quota.capacity())
+            } else {
+                *verdict
+            };
+            (decision.verdict_at(position), verdict)
+        });
+        Decision::apart(decision.is_admitted(), verdicts)
+    })
 }
 
 /// The queue of a place that the request asks for, if one waits in it that is no less important. One that is more important than

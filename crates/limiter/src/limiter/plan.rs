@@ -177,9 +177,13 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// True if the request may wait for a place, and so ask more than once.
-    pub(super) fn may_stand(self) -> bool {
-        self.with_charges(|charges| charges.iter().any(waits_for_place))
+    /// True if the request may ask more than once: for a place that it waits for, or for its turn alone and then for a place.
+    pub(super) fn may_ask_again(self) -> bool {
+        self.with_charges(|charges| {
+            let awaits_turn = |charge: &Charge<'_>| charge.quota.waits() && !charge.quota.is_held();
+            charges.iter().any(waits_for_place)
+                || charges.iter().any(is_place) && charges.iter().any(awaits_turn)
+        })
     }
 
     /// The least that is to be granted, if the request asks for as much as there is. Only a check does, and so under one policy.
@@ -212,10 +216,14 @@ impl<'a> Entries<'a> {
     }
 }
 
+/// True if a request passes only with the place that it is charged.
+pub(super) fn is_place(charge: &Charge<'_>) -> bool {
+    charge.quota.is_held() && charge.cost > 0 && charge.mode == Mode::Enforce
+}
+
 /// True if a request may wait for the place that it is charged.
 pub(super) fn waits_for_place(charge: &Charge<'_>) -> bool {
-    let waits = charge.quota.is_held() && charge.quota.waits();
-    waits && charge.cost > 0 && charge.mode == Mode::Enforce
+    charge.quota.waits() && is_place(charge)
 }
 
 impl Entry {

@@ -10,6 +10,7 @@
 pub mod failing;
 #[cfg(feature = "axum")]
 pub mod held;
+pub mod late;
 pub mod quotas_only;
 #[cfg(feature = "serde")]
 pub mod registry;
