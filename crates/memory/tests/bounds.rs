@@ -352,6 +352,60 @@ fn a_call_whose_keys_evict_each_other_is_still_all_or_nothing() {
     assert_eq!(backend.stats().keys, 1);
 }
 
+/// The line of a key: one that has passed, and so many that wait.
+fn line_up(backend: &MemoryBackend, scope: Scope, quota: &Quota, key: &Key, waiting: u64) {
+    for turn in 0..=waiting {
+        let decision = backend.decide_now(&[one(scope, quota, key)]).ok();
+        let wait = decision.map(|decision| decision.wait());
+        assert_eq!(wait, Some(Duration::from_secs(turn)));
+    }
+}
+
+#[test]
+fn a_flood_of_identities_that_come_once_evicts_no_key_in_whose_line_requests_wait() {
+    // given lines that end long before the budgets of the flood are full again
+    let (backend, _) = backend(5000);
+    let waits = Quota::per_second(1).wait_up_to(Duration::from_secs(100));
+    let lines = Scope::of("lines", 0, &waits);
+    let keys: Vec<Key> = (0..100_u32).map(Key::from).collect();
+    for key in &keys {
+        line_up(&backend, lines, &waits, key, 2);
+    }
+
+    // when
+    let hourly = Quota::per_hour(10);
+    let flood = Scope::of("flood", 0, &hourly);
+    spend_once(&backend, flood, &hourly, 0..50_000);
+
+    // then
+    assert!(backend.stats().evicted > 40_000);
+    for key in &keys {
+        let decision = backend.decide_now(&[one(lines, &waits, key)]).unwrap();
+        assert_eq!(decision.wait(), Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn a_key_that_is_evicted_while_requests_wait_starts_from_a_full_budget_and_an_empty_line() {
+    // given room for one key
+    let (backend, _) = backend(1);
+    let waits = Quota::per_second(1).wait_up_to(Duration::from_secs(5));
+    let scope = Scope::of("evicted-line", 0, &waits);
+    let [first, second] = ["first", "second"].map(Key::from);
+    line_up(&backend, scope, &waits, &first, 5);
+    let full = backend.decide_now(&[one(scope, &waits, &first)]).unwrap();
+    assert!(!full.is_admitted());
+
+    // when
+    line_up(&backend, scope, &waits, &second, 0);
+
+    // then a burst and a line pass once more, and no others
+    assert_eq!(backend.stats().evicted, 1);
+    line_up(&backend, scope, &waits, &first, 5);
+    let full = backend.decide_now(&[one(scope, &waits, &first)]).unwrap();
+    assert!(!full.is_admitted());
+}
+
 #[test]
 fn keys_of_changing_length_come_and_go_without_being_mixed_up() {
     // given room for few, so that long keys are freed, reused and moved all the time
