@@ -123,7 +123,7 @@ async fn a_request_is_settled_under_the_policies_that_let_it_in() {
     service.oneshot(from("10.0.0.1")).await.unwrap();
 
     // then three of five have come back
-    let left = limiter.check("api", tollgate::Key::global()).cost(0).await;
+    let left = limiter.check("api", Key::global()).cost(0).await;
     assert_eq!(left.unwrap().remaining(), 8);
 }
 
