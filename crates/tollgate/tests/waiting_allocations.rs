@@ -7,13 +7,19 @@
 )]
 
 use std::alloc::System;
+use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::{CheckFuture, Limiter, ManualClock, MemoryBackend, Policy, Quota};
+use tollgate::key::Global;
+use tollgate::{CheckFuture, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer};
+use tower::{Layer, ServiceExt, service_fn};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -24,6 +30,38 @@ const KEYS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
 const PER_KEY: usize = 1_000;
 
 const MOST_BYTES: usize = 1_024;
+
+/// The bytes that each of a thousand takes that wait in the layer, beside its request, which the server has in any case. Then the
+/// bytes that are left when all have gone.
+fn through_the_layer(quota: Quota) -> (usize, usize) {
+    let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    let limiter = Limiter::builder().policy(Policy::new("slow", quota).key(Global));
+    let limiter = limiter.backend(backend).build().unwrap();
+    let service = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let service = RateLimitLayer::new(&limiter).layer(service);
+    let mut cx = Context::from_waker(Waker::noop());
+    let ask = || Box::pin(service.clone().oneshot(Request::new(Full::default())));
+    assert!(ask().as_mut().poll(&mut cx).is_ready());
+    let mut line = Vec::with_capacity(PER_KEY);
+
+    let region = Region::new(ALLOCATOR);
+    for _ in 0..PER_KEY {
+        let mut waits = ask();
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        line.push(waits);
+    }
+    let taken = region.change();
+    let each = (taken.bytes_allocated - taken.bytes_deallocated) / PER_KEY;
+    let each = each - size_of::<Request<Full<Bytes>>>();
+    assert_eq!(limiter.waiting(), PER_KEY);
+
+    line.clear();
+    assert_eq!(limiter.waiting(), 0);
+    let left = region.change();
+    (each, left.bytes_allocated - left.bytes_deallocated)
+}
 
 /// One test, because what runs beside it would be counted as well.
 #[tokio::test(start_paused = true)]
@@ -63,4 +101,10 @@ async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_be
         left <= KEYS.len() * MOST_BYTES,
         "{left} bytes are left, of {each} each"
     );
+    println!("{each} bytes for each who waits for `acquire`");
+
+    let (each, left) = through_the_layer(quota);
+    println!("{each} bytes for each who waits in the layer, beside its request");
+    assert!(each <= MOST_BYTES, "{each} bytes each");
+    assert!(left <= MOST_BYTES, "{left} bytes are left");
 }
