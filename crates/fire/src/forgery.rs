@@ -70,11 +70,13 @@ pub enum Forgery {
     BanNeverDoubles,
     /// Requests of banned callers are charged.
     BannedCharged,
+    /// A refill in intervals comes twice at the start of each period.
+    RefillTwice,
 }
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -107,6 +109,7 @@ impl Forgery {
         Self::BanOneStrikeMore,
         Self::BanNeverDoubles,
         Self::BannedCharged,
+        Self::RefillTwice,
     ];
 
     /// True if it shows only after a lease, in a run without faults but the death of a client.
@@ -154,6 +157,7 @@ impl Forgery {
             Self::BanOneStrikeMore => "ban-one-strike-more",
             Self::BanNeverDoubles => "ban-never-doubles",
             Self::BannedCharged => "banned-charged",
+            Self::RefillTwice => "refill-twice",
         }
     }
 
@@ -239,6 +243,10 @@ impl Forgery {
                 );
                 [&on_longest_path[..], &[takes]].concat()
             }
+            Self::RefillTwice => vec![(
+                "state.ahead - (now_window - window)",
+                "state.ahead - 2 * (now_window - window)",
+            )],
             _ => Vec::new(),
         };
         let words = words.into_iter();

@@ -23,6 +23,9 @@ const WAITING: usize = 5;
 /// The number of these whose quotas are replaced now and then, with others of the same rate.
 const REPLACED: usize = 2;
 
+/// The number of policies that are refilled in intervals.
+const REFILLED: usize = 2;
+
 /// The number of versions of a quota that is replaced by another wait, and of one that is replaced by another burst too.
 const OTHER_WAIT: usize = 2;
 const OTHER_BURST: usize = 3;
@@ -58,10 +61,13 @@ impl Population {
         let mut rng = Rng::with_seed(seed);
         let mut quotas: Vec<Quota> = (0..10).map(|kind| quota(&mut rng, kind % 5)).collect();
         quotas.extend((0..WAITING).map(|_| waiting_quota(&mut rng)));
-        quotas.push(Quota::per_day(50_000));
-        let first = quotas.len() - 1 - REPLACED;
-        let mut population = Self::with(seed, quotas);
+        let first = quotas.len() - REPLACED;
         // Of their own, so that the other policies of a seed stay.
+        let mut refills = Rng::with_seed(seed.rotate_left(32));
+        quotas.extend((0..REFILLED).map(|_| refilled_quota(&mut refills)));
+        quotas.push(Quota::per_day(50_000));
+        let mut population = Self::with(seed, quotas);
+        // Likewise.
         let mut rng = Rng::with_seed(!seed);
         for policy in first..first + REPLACED {
             population.replace(&mut rng, policy);
@@ -303,6 +309,16 @@ fn quota(rng: &mut Rng, kind: usize) -> Quota {
         }),
         _ => quota.using(Algorithm::SlidingLog),
     }
+}
+
+/// A bucket that is refilled in intervals. Three refills are owed at most, so that a wrong one is soon felt.
+fn refilled_quota(rng: &mut Rng) -> Quota {
+    let limit = rng.u64(2..=60);
+    let period_ms = rng.choice([100, 300, 1_000, 2_000]).unwrap_or(1_000);
+    let offset = Duration::from_millis(rng.u64(0..period_ms));
+    let quota = Quota::new(limit, Duration::from_millis(period_ms));
+    let quota = quota.using(Algorithm::IntervalRefill { offset });
+    quota.burst(rng.u64(1..=3 * limit))
 }
 
 /// A bucket whose requests wait for their turn, with a rate that a few clients exceed.

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Charge, Key, Mode, QueueMark, Quota, Receipt, Scope, Snapshot, State, Timestamp,
-    Verdict, decide,
+    Algorithm, Charge, DEBT_CEILING, Key, Mode, QueueMark, Quota, Receipt, Scope, Snapshot, State,
+    Timestamp, Verdict, decide,
 };
 
 /// A quota, with its precomputed figures.
@@ -41,7 +41,14 @@ impl Rule {
         if self.is_bucket() {
             return 0;
         }
-        back_us.saturating_add(2 * micros(self.quota.period()))
+        // Refills that are owed come along with the moved count, also those of debts.
+        let owed = match self.quota.algorithm() {
+            Algorithm::IntervalRefill { .. } => {
+                (DEBT_CEILING * self.quota.capacity()).div_ceil(self.quota.limit())
+            }
+            _ => 0,
+        };
+        back_us.saturating_add((2 + owed) * micros(self.quota.period()))
     }
 
     /// The budget that one loss hands out.
@@ -83,6 +90,15 @@ impl Rule {
         if let Some(receipt) = self.receipt(charged_us, n) {
             receipt.credit_to(state, Timestamp::from_micros(at_us), n);
         }
+    }
+
+    /// Says whether a refill in intervals has come in between, after which a credit of the earlier charge gives nothing back.
+    pub(super) fn is_refilled_between(&self, charged_us: u64, us: u64) -> bool {
+        let Algorithm::IntervalRefill { offset } = self.quota.algorithm() else {
+            return false;
+        };
+        let window = |us: u64| (us + self.period_us() - micros(offset)) / self.period_us();
+        window(charged_us) < window(us)
     }
 
     /// The time in which this much drains out of a bucket, rounded down.

@@ -211,7 +211,11 @@ impl<'a> Trial<'a> {
             .partition_point(|credit| credit.from < now);
         for credit in self.course.credits.drain(..begun) {
             if let Some(charged) = credit.charged {
-                self.least.leave_out(self.rule, charged, credit.n);
+                let has_one_clock = charged.era == credit.from.era;
+                let (at_us, from_us) = (charged.at_us, credit.from.at_us);
+                if !has_one_clock || !self.rule.is_refilled_between(at_us, from_us) {
+                    self.least.leave_out(self.rule, charged, credit.n);
+                }
             }
             if credit.is_certain {
                 self.returning.push(credit);
