@@ -38,6 +38,8 @@ struct Case {
     requests: u32,
     one_key: bool,
     shared: bool,
+    /// A second quota of the same caller.
+    second: bool,
     beside: Option<Beside>,
     quotas: [Quota; 2],
     bounds: [Option<u64>; 2],
@@ -55,6 +57,8 @@ struct Beside {
 enum Rule {
     /// On the denied side the callers are banned.
     Ban,
+    /// And each of their requests begins the ban anew.
+    Extending,
     /// A percentage of the budget is kept: every second round is by the important, and the others by all others.
     Share(u64),
     /// Another algorithm than the case beside it.
@@ -64,6 +68,14 @@ enum Rule {
 const fn ban(plain: &'static str) -> Option<Beside> {
     Some(Beside {
         rule: Rule::Ban,
+        plain,
+        times: [1.5, 1.2],
+    })
+}
+
+const fn extending(plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule: Rule::Extending,
         plain,
         times: [1.5, 1.2],
     })
@@ -90,6 +102,7 @@ const CASE: Case = Case {
     requests: 64,
     one_key: false,
     shared: false,
+    second: false,
     beside: None,
     quotas: [PLENTY, LITTLE],
     bounds: [None, None],
@@ -154,6 +167,54 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "64 keys with a ban that each knock extends",
+        beside: extending("64 keys in a call"),
+        ..CASE
+    },
+    Case {
+        name: "alone, with a ban that each knock extends",
+        requests: 1,
+        beside: extending("alone"),
+        ..CASE
+    },
+    Case {
+        name: "64 own + global, with a ban",
+        shared: true,
+        beside: ban("64 own + global"),
+        ..CASE
+    },
+    Case {
+        name: "alone, own + global, with a ban",
+        requests: 1,
+        shared: true,
+        beside: ban("alone, own + global"),
+        ..CASE
+    },
+    Case {
+        name: "64 keys of two quotas",
+        second: true,
+        ..CASE
+    },
+    Case {
+        name: "64 keys of two quotas, with a ban",
+        second: true,
+        beside: ban("64 keys of two quotas"),
+        ..CASE
+    },
+    Case {
+        name: "alone, two quotas",
+        requests: 1,
+        second: true,
+        ..CASE
+    },
+    Case {
+        name: "alone, two quotas, with a ban",
+        requests: 1,
+        second: true,
+        beside: ban("alone, two quotas"),
+        ..CASE
+    },
+    Case {
         name: "64 keys with a share",
         quotas: KEPT,
         beside: share(10, "64 keys in a call"),
@@ -209,6 +270,19 @@ const CASES: &[Case] = &[
         name: "a fixed window alone",
         requests: 1,
         quotas: by(FIXED_WINDOW),
+        ..CASE
+    },
+    Case {
+        name: "64 fixed windows with a ban",
+        quotas: by(FIXED_WINDOW),
+        beside: ban("64 fixed windows"),
+        ..CASE
+    },
+    Case {
+        name: "a fixed window alone, with a ban",
+        requests: 1,
+        quotas: by(FIXED_WINDOW),
+        beside: ban("a fixed window alone"),
         ..CASE
     },
     Case {
@@ -400,16 +474,20 @@ impl Bench {
     }
 
     async fn cost(&self, case: &Case, policy: &str, quota: &Quota) -> Result<(u64, u64)> {
-        let (own, global) = (Scope::of(policy, 0, quota), Scope::of(policy, 1, quota));
+        let (own, other) = (Scope::of(policy, 0, quota), Scope::of(policy, 1, quota));
         let callers = if case.one_key { 1 } else { case.requests };
         // With prefix, policy and separators a name of 31 bytes.
         let keys: Vec<_> = (0..callers)
             .map(|caller| Key::from(format!("caller-{caller:02}")))
             .collect();
         let shared = Key::from("everybody");
-        let ban = Quota::from(Ban::after(1, Duration::from_secs(86_400)));
-        let ban_scope = Scope::of(policy, 0, &ban);
         let rule = case.beside.as_ref().map(|beside| beside.rule);
+        let ban = Ban::after(1, Duration::from_secs(86_400));
+        let ban: Option<Quota> = match rule {
+            Some(Rule::Ban) => Some(ban.into()),
+            Some(Rule::Extending) => Some(ban.extending().into()),
+            _ => None,
+        };
         let of_others = match rule {
             Some(Rule::Share(percent)) => quota.keeping(quota.capacity() * percent / 100),
             _ => *quota,
@@ -425,13 +503,20 @@ impl Bench {
             let requests = keys.iter().cycle().take(case.requests as usize);
             let requests = requests.map(|key| {
                 let own = charge(own, key);
-                let global = case.shared.then(|| charge(global, &shared));
-                let ban = (rule == Some(Rule::Ban)).then(|| Charge {
-                    quota: &ban,
-                    cost: 0,
-                    ..charge(ban_scope, key)
+                // A denial by the budget of all would be no strike of a caller.
+                let of_all = if ban.is_some() { &PLENTY } else { quota };
+                let global = case.shared.then(|| Charge {
+                    quota: of_all,
+                    ..charge(other, &shared)
                 });
-                [own].into_iter().chain(global).chain(ban).collect()
+                let second = case.second.then(|| charge(other, key));
+                let ban = ban.as_ref().map(|ban| Charge {
+                    quota: ban,
+                    cost: 0,
+                    ..charge(Scope::of(policy, 0, ban), key)
+                });
+                let others = global.into_iter().chain(second).chain(ban);
+                [own].into_iter().chain(others).collect()
             });
             requests.collect::<Vec<Vec<_>>>()
         });
