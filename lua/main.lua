@@ -1,7 +1,7 @@
 -- All other calls: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
 -- requests one after the other, writes each changed state once.
 -- The seventh is GCRA under which requests may wait: see waiting.lua.
-local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban, interval_refill }
+local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban, interval_refill, calendar }
 local ENFORCE, SHADOW, PROBE = 0, 1, 2
 local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
 
@@ -130,11 +130,12 @@ end
 -- then each shadow on its own; the probes take nothing. They stand in this order.
 local function decide(charges, run, pos)
   local width, open, is_barred = #charges, true, false
+  -- Bounds of a calendar from a process whose clock is days off hold no window.
   for c = 1, width do
     local i = byte(run, pos + c)
     keys[c] = i
     local state = states[i] or state_of(i, charges[c])
-    is_barred = is_barred or not state or state.is_barred
+    is_barred = is_barred or not state or state.is_barred or charges[c].quota.is_outside
   end
   if is_barred then
     return 0

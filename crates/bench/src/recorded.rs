@@ -19,6 +19,7 @@ const RECORDED: &[Scenario] = &[
     Scenario::CheckHeld,
     Scenario::CheckFixedWindow,
     Scenario::CheckIntervalRefill,
+    Scenario::CheckCalendar,
     Scenario::CheckTwo,
     Scenario::CheckEight,
     Scenario::TollgatePlain,

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate_core::{
-    Algorithm, Answer, Backend, Ban, Charge, Concurrent, Decision, Key, Mode, Quota, Scope,
+    Algorithm, Answer, Backend, Ban, Calendar, Charge, Concurrent, Decision, Key, Mode, Quota,
+    Scope, Zone,
 };
 use tollgate_redis::RedisBackend;
 
@@ -298,6 +299,19 @@ const CASES: &[Case] = &[
         beside: refill("a fixed window alone"),
         ..CASE
     },
+    Case {
+        name: "64 days of a calendar",
+        quotas: by(CALENDAR),
+        beside: refill("64 fixed windows"),
+        ..CASE
+    },
+    Case {
+        name: "a day of a calendar alone",
+        requests: 1,
+        quotas: by(CALENDAR),
+        beside: refill("a fixed window alone"),
+        ..CASE
+    },
 ];
 
 /// Cases of what is held: an acquire and its release together, by one of so many processes that hold. They have the names of cases
@@ -331,6 +345,8 @@ const FIXED_WINDOW: Algorithm = Algorithm::FixedWindow {
 const INTERVAL_REFILL: Algorithm = Algorithm::IntervalRefill {
     offset: Duration::ZERO,
 };
+
+const CALENDAR: Algorithm = Algorithm::Calendar(Calendar::day(Zone::UTC));
 
 /// The largest limit of a log, which nothing here uses up, and a limit of one.
 const fn by(algorithm: Algorithm) -> [Quota; 2] {

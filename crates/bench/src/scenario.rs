@@ -110,6 +110,7 @@ TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which
     CheckHeld "check-held" "memory backend, one taken and given back, address key",
     CheckFixedWindow "check-fixed-window" "memory backend, one check of a fixed window, address key",
     CheckIntervalRefill "check-interval-refill" "memory backend, one check of a refill in intervals, address key",
+    CheckCalendar "check-calendar" "memory backend, one check of a day of a calendar, address key",
     CheckTwo "check-two" "the same with two charges, one on a budget that all share",
     CheckEight "check-eight" "the same with eight charges, each by another quota",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
@@ -156,6 +157,7 @@ impl Scenario {
             | Self::CheckHeld
             | Self::CheckFixedWindow
             | Self::CheckIntervalRefill
+            | Self::CheckCalendar
             | Self::CheckTwo
             | Self::CheckEight
             | Self::GovernorCheckAddress => Some(Self::LoopAddress),
@@ -261,6 +263,7 @@ impl Scenario {
             Self::CheckIntervalRefill => checks::by(Algorithm::IntervalRefill {
                 offset: Duration::ZERO,
             }),
+            Self::CheckCalendar => checks::by_calendar(),
             Self::CheckText => checks::by_text(checks::names()),
             Self::CheckShortText => checks::by_text(checks::short_names()),
             Self::CheckUuid => checks::by_text(checks::uuids()),

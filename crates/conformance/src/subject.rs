@@ -111,6 +111,8 @@ const fn is_listed(unit: Unit) -> bool {
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. }
         | Unit::IntervalRefill { .. }
+        // No test chooses its period, and a server's clock would have to be this process's.
+        | Unit::Calendar(_)
         // These have tests of their own: no time refills the one, and the other is no budget.
         | Unit::Held
         | Unit::Ban => true,

@@ -3,6 +3,7 @@
 //! A rule is a handful of pure functions over (state, now, cost). [`decide`](crate::decide) and [`Receipt`](crate::Receipt) say
 //! how a backend uses them; no other code touches a state.
 
+mod calendar_window;
 mod fixed_window;
 mod gcra;
 mod held;
@@ -17,6 +18,7 @@ mod unit;
 
 use std::time::Duration;
 
+pub(crate) use self::calendar_window::CalendarWindow;
 pub(crate) use self::fixed_window::FixedWindow;
 pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::held::Held;
@@ -29,7 +31,7 @@ pub use self::snapshot::{CreditMark, GapMark, QueueMark, Snapshot};
 pub use self::unit::Unit;
 
 use self::gcra::Reach;
-use crate::Timestamp;
+use crate::{Calendar, Timestamp};
 
 /// The ceiling for charges and debts together, as a multiple of a budget's capacity: eight.
 ///
@@ -101,6 +103,10 @@ pub enum Algorithm {
         /// units come at six o'clock UTC.
         offset: Duration,
     },
+    /// A count that starts anew in each day, week, month or year of a time zone: see [`Calendar`], and
+    /// [`Quota::per_calendar`](crate::Quota::per_calendar), which builds such a quota. State: three numbers. Worst case: twice the
+    /// limit, around the end of a window.
+    Calendar(Calendar),
     /// A count of the units that are held at this moment: see [`Concurrent`](crate::Concurrent), which builds such a limit. No
     /// period belongs to it. State: two numbers.
     Concurrent,
@@ -143,6 +149,7 @@ enum Repr {
     RollingWindow(rolling_window::State),
     SlidingLog(sliding_log::State),
     IntervalRefill(interval_refill::State),
+    Calendar(calendar_window::State),
     Held(held::State),
     Ban(penalty::State),
 }
@@ -160,6 +167,7 @@ impl State {
             }
             Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::State::default()),
             Unit::IntervalRefill { .. } => Repr::IntervalRefill(interval_refill::State::default()),
+            Unit::Calendar(_) => Repr::Calendar(calendar_window::State::default()),
             Unit::Held => Repr::Held(held::State::default()),
             Unit::Ban => Repr::Ban(penalty::State::default()),
         })
@@ -202,6 +210,10 @@ impl State {
                 Repr::IntervalRefill(state) => state.meaningless_at(period_us, offset_us),
                 _ => NOW,
             },
+            Unit::Calendar(_) => match &self.0 {
+                Repr::Calendar(state) => state.meaningless_at(),
+                _ => NOW,
+            },
             Unit::Held => match &self.0 {
                 Repr::Held(state) => state.meaningless_at(),
                 _ => NOW,
@@ -232,6 +244,7 @@ impl State {
             Repr::RollingWindow(state) => state.snapshot(),
             Repr::SlidingLog(state) => state.snapshot(),
             Repr::IntervalRefill(state) => state.snapshot(),
+            Repr::Calendar(state) => state.snapshot(),
             Repr::Held(state) => state.snapshot(),
             Repr::Ban(state) => state.snapshot(),
         }
@@ -278,6 +291,11 @@ impl From<Snapshot> for State {
                 ahead,
                 count,
             } => Repr::IntervalRefill(interval_refill::State::restore(window, ahead, count)),
+            Snapshot::Calendar {
+                start_us,
+                end_us,
+                count,
+            } => Repr::Calendar(calendar_window::State::restore(start_us, end_us, count)),
             Snapshot::Held {
                 held,
                 generation_us,
@@ -408,6 +426,7 @@ pub(crate) enum Rule {
     RollingWindow(RollingWindow),
     SlidingLog(SlidingLog),
     IntervalRefill(IntervalRefill),
+    Calendar(CalendarWindow),
     Held(Held),
     Ban(Penalty),
 }
@@ -426,6 +445,7 @@ macro_rules! with_rule {
             Rule::RollingWindow($rule) => with_rule!(@state RollingWindow $state, |$inner| $body),
             Rule::SlidingLog($rule) => with_rule!(@state SlidingLog $state, |$inner| $body),
             Rule::IntervalRefill($rule) => with_rule!(@state IntervalRefill $state, |$inner| $body),
+            Rule::Calendar($rule) => with_rule!(@state Calendar $state, |$inner| $body),
             Rule::Held($rule) => with_rule!(@state Held $state, |$inner| $body),
             Rule::Ban($rule) => with_rule!(@state Ban $state, |$inner| $body),
         }
@@ -453,6 +473,7 @@ impl Rule {
             Self::IntervalRefill(rule) => Algorithm::IntervalRefill {
                 offset: Duration::from_micros(rule.offset_us()),
             },
+            Self::Calendar(rule) => Algorithm::Calendar(rule.calendar),
             Self::Held(_) => Algorithm::Concurrent,
             Self::Ban(_) => Algorithm::Ban,
         }
@@ -480,6 +501,7 @@ impl Rule {
                 period_us: rule.period_us(),
                 offset_us: rule.offset_us(),
             },
+            Self::Calendar(rule) => Unit::Calendar(rule.calendar),
             Self::Held(_) => Unit::Held,
             Self::Ban(_) => Unit::Ban,
         }
@@ -496,6 +518,7 @@ impl Rule {
             }
             Self::SlidingLog(_) => matches!(state.0, Repr::SlidingLog(_)),
             Self::IntervalRefill(_) => matches!(state.0, Repr::IntervalRefill(_)),
+            Self::Calendar(_) => matches!(state.0, Repr::Calendar(_)),
             Self::Held(_) => matches!(state.0, Repr::Held(_)),
             Self::Ban(_) => matches!(state.0, Repr::Ban(_)),
         }
@@ -594,6 +617,7 @@ impl Rule {
             | Self::RollingWindow(_)
             | Self::SlidingLog(_)
             | Self::IntervalRefill(_)
+            | Self::Calendar(_)
             | Self::Held(_)
             | Self::Ban(_) => full_at,
         }
@@ -651,7 +675,11 @@ mod tests {
             Algorithm::IntervalRefill { offset },
         ]
         .map(|algorithm| Quota::per_second(10).using(algorithm));
-        let quotas = quotas.into_iter().chain([Concurrent::at_most(10).into()]);
+        let quotas = quotas.into_iter().chain([
+            Concurrent::at_most(10).into(),
+            #[cfg(feature = "calendar")]
+            Quota::per_calendar(10, Calendar::day(crate::Zone::UTC)),
+        ]);
         let quotas: Vec<Quota> = quotas.collect();
         let pairs = quotas
             .iter()
@@ -711,6 +739,11 @@ mod tests {
             Snapshot::IntervalRefill {
                 window: 9,
                 ahead: 2,
+                count: 3,
+            },
+            Snapshot::Calendar {
+                start_us: 4,
+                end_us: 9,
                 count: 3,
             },
             Snapshot::Held {

@@ -6,6 +6,7 @@
 //! | noun | type |
 //! | --- | --- |
 //! | how much, per how long, by which algorithm | [`Quota`] |
+//! | between which days | [`Calendar`] |
 //! | how much at once | [`Concurrent`] |
 //! | how many denials until a ban, and for how long | [`Ban`] |
 //! | whose budget | [`Key`], within a [`Scope`] |
@@ -51,6 +52,7 @@ mod backend;
 mod ban;
 mod ban_list;
 mod bounds;
+mod calendar;
 mod capability;
 mod charge;
 mod clock;
@@ -65,6 +67,7 @@ mod receipt;
 mod scope;
 mod time;
 mod verdict;
+mod words;
 
 pub use algorithm::{
     Algorithm, CreditMark, DEBT_CEILING, GapMark, QueueMark, RetryAfter, Snapshot, State, Unit,
@@ -76,6 +79,7 @@ pub use bounds::{
     MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_STRIKES, MAX_WAIT,
     MAX_WAIT_INTERVALS,
 };
+pub use calendar::{Calendar, Zone};
 pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock};

@@ -5,9 +5,10 @@ pub(crate) mod text;
 use std::fmt;
 use std::time::Duration;
 
+use crate::Calendar;
 use crate::algorithm::{
-    Algorithm, FixedWindow, Gcra, Held, IntervalRefill, Onset, Penalty, RollingWindow, Rule,
-    SlidingLog, SlidingWindow, State, Unit,
+    Algorithm, CalendarWindow, FixedWindow, Gcra, Held, IntervalRefill, Onset, Penalty,
+    RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
 use crate::quota_error::QuotaError;
@@ -48,8 +49,9 @@ use crate::quota_error::QuotaError;
 /// `LIMIT/PERIOD [burst N] [wait PERIOD] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with
 /// an optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
 /// buckets]`, `sliding-log` or `interval-refill [offset PERIOD]`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`,
-/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`, `10/min interval-refill burst 30`. Everyday forms are read
-/// as well: `10 per minute`, `10 req/s`, `5 every 10 s`, in capitals or not. [`parse_all`](Self::parse_all) reads several.
+/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`, `10/min interval-refill burst 30`. With the feature
+/// `calendar` also the windows of a [`Calendar`]: `1000/month in Europe/Berlin`, `100/day in UTC`. Everyday forms are read as well:
+/// `10 per minute`, `10 req/s`, `5 every 10 s`, in capitals or not. [`parse_all`](Self::parse_all) reads several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     /// The units per period. Under a refill in intervals, whose rule has those, the burst: the capacity of all rules but one is
@@ -133,6 +135,44 @@ impl Quota {
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
         built(Self::try_new(limit, period))
+    }
+
+    /// `limit` in each window of a calendar: a day, week, month or year of a time zone.
+    ///
+    /// ```
+    /// # #[cfg(feature = "calendar")] {
+    /// use tollgate::{Calendar, Quota, Zone};
+    ///
+    /// const MONTHLY: Quota = Quota::per_calendar(1_000, Calendar::month(Zone::UTC));
+    /// assert_eq!("1000/month in UTC".parse(), Ok(MONTHLY));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if `limit` is 0 or above [`MAX_LIMIT`](crate::MAX_LIMIT).
+    #[must_use]
+    #[track_caller]
+    pub const fn per_calendar(limit: u64, calendar: Calendar) -> Self {
+        built(Self::try_per_calendar(limit, calendar))
+    }
+
+    /// `limit` in each window of a calendar: see [`per_calendar`](Self::per_calendar).
+    ///
+    /// ```
+    /// # #[cfg(feature = "calendar")] {
+    /// use tollgate::{Calendar, Quota, QuotaError, Zone};
+    ///
+    /// let days = Calendar::day(Zone::UTC);
+    /// assert_eq!(Quota::try_per_calendar(0, days), Err(QuotaError::ZeroLimit));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is 0 or above [`MAX_LIMIT`](crate::MAX_LIMIT).
+    pub const fn try_per_calendar(limit: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+        Self::try_with(limit, calendar.period(), Algorithm::Calendar(calendar))
     }
 
     /// This quota with another burst: the amount that a caller that has been quiet may spend at once. See [`Quota`].
@@ -269,7 +309,8 @@ impl Quota {
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_) => return Err(QuotaError::BurstOfWindow { burst }),
+            | Rule::SlidingLog(_)
+            | Rule::Calendar(_) => return Err(QuotaError::BurstOfWindow { burst }),
         }
         self.with_burst(burst)
     }
@@ -299,6 +340,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::Calendar(_)
             | Rule::Held(_)
             | Rule::Ban(_) => 0,
         };
@@ -334,7 +376,8 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_) => Err(QuotaError::WaitOfWindow),
+            | Rule::IntervalRefill(_)
+            | Rule::Calendar(_) => Err(QuotaError::WaitOfWindow),
         }
     }
 
@@ -449,6 +492,7 @@ impl Quota {
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
             | Rule::Held(_)
             | Rule::Ban(_) => self,
         }
@@ -503,6 +547,7 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::Calendar(_)
             | Rule::Ban(_) => rule(limit, self.period_us, self.algorithm()),
         };
         match rule {
@@ -533,6 +578,7 @@ impl Quota {
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
             | Rule::Ban(_) => Duration::ZERO,
         }
     }
@@ -557,6 +603,7 @@ impl Quota {
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
             | Rule::Ban(_) => false,
         }
     }
@@ -573,6 +620,7 @@ impl Quota {
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
             | Rule::Held(_)
             | Rule::Ban(_) => None,
         }
@@ -612,12 +660,14 @@ impl Quota {
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
+            | Rule::Calendar(_)
             | Rule::Held(_)
             | Rule::Ban(_) => self.limit,
         }
     }
 
-    /// The period. Zero for a [`Concurrent`](crate::Concurrent) limit, which has none.
+    /// The period. Zero for a [`Concurrent`](crate::Concurrent) limit, which has none. For the windows of a calendar the
+    /// [usual length](Calendar::period).
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
@@ -672,6 +722,7 @@ impl Quota {
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
             | Rule::Held(_)
             | Rule::Ban(_) => self.limit,
         }
@@ -749,6 +800,13 @@ const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, 
             }
             _ => return Err(QuotaError::Offset { offset }),
         },
+        Algorithm::Calendar(calendar) => {
+            if calendar.period().as_micros() != period_us as u128 {
+                let period = Duration::from_micros(period_us);
+                return Err(QuotaError::PeriodOfCalendar { period });
+            }
+            Rule::Calendar(CalendarWindow { limit, calendar })
+        }
         Algorithm::Concurrent => return Err(QuotaError::NoPeriod),
         Algorithm::Ban => return Err(QuotaError::QuotaOfBan),
     })

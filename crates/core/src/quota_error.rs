@@ -104,6 +104,11 @@ pub enum QuotaError {
     /// Units cannot be kept for others where requests wait for their turn: all turns are one line, and a point in it has no
     /// classes.
     KeptOfTurns,
+    /// The period of a quota by a calendar is that calendar's, and no other.
+    PeriodOfCalendar {
+        /// The period that was asked for.
+        period: Duration,
+    },
     /// A limit on how many at once has no period, and no algorithm but its own: it is built by
     /// [`Concurrent`](crate::Concurrent).
     NoPeriod,
@@ -151,6 +156,9 @@ impl QuotaError {
             Self::KeptOfTurns => {
                 "no share can be kept where requests wait for their turn: a line of turns has no classes"
             }
+            Self::PeriodOfCalendar { .. } => {
+                "a quota by a calendar has the period of that calendar: use Quota::per_calendar"
+            }
             Self::NoPeriod => {
                 "a limit on how many at once has no period, burst or other algorithm: it is written \"5 at once\""
             }
@@ -193,6 +201,10 @@ impl fmt::Display for QuotaError {
             Self::PeriodTooLong { period } => {
                 write!(f, "a period of {period:?} is longer than 366 days")
             }
+            Self::PeriodOfCalendar { period } => write!(
+                f,
+                "a period of {period:?} is not that of the calendar: use Quota::per_calendar"
+            ),
             Self::PeriodNotWhole { period } => {
                 write!(f, "{period:?} is not a whole number of microseconds")
             }

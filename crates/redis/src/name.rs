@@ -127,6 +127,10 @@ fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
         name.push(ascii(sign));
         number(name, detail);
     }
+    if let Some(calendar) = unit.calendar() {
+        // A zone's name has neither a colon nor a brace.
+        name.extend_from_slice(calendar.to_name().as_bytes());
+    }
     name.push(b':');
 }
 

@@ -24,6 +24,7 @@ const SOURCE: &str = concat!(
     include_str!("../lua/held.lua"),
     include_str!("../lua/ban.lua"),
     include_str!("../lua/interval_refill.lua"),
+    include_str!("../lua/calendar.lua"),
     include_str!("../lua/main.lua"),
 );
 

@@ -155,6 +155,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `axum` (default) | peer addresses from `ConnectInfo`, [`RateLimitStatus`] as an extractor, answers in axum's body |
+//! | `calendar` | [`Calendar`]: quotas per day, week, month or year of a time zone |
 //! | `json` | [`key::JsonField`]: an identity from a JSON body |
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers and gRPC methods |
 //! | `proto` | [`proto::Contract`]: limits from the options of a gRPC service |
@@ -168,6 +169,7 @@
 // The page speaks of all features. Links to items of a feature that is off lead nowhere, and are no mistake.
 #![cfg_attr(
     not(all(
+        feature = "calendar",
         feature = "json",
         feature = "macros",
         feature = "proto",
@@ -179,11 +181,11 @@
 )]
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Ban, BanList, BannedCaller, Capabilities, Capability,
-    Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind, ImmediateBackend, Key, KeyKind,
-    MAX_BUCKETS, MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_PERIOD,
-    MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode, Outcome, ParseQuotaError, Quota,
-    QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict,
+    Algorithm, Answer, Backend, BackendError, Ban, BanList, BannedCaller, Calendar, Capabilities,
+    Capability, Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind, ImmediateBackend,
+    Key, KeyKind, MAX_BUCKETS, MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN,
+    MAX_PERIOD, MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode, Outcome,
+    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict, Zone,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{

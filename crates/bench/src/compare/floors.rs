@@ -54,6 +54,7 @@ pub(crate) const BY_PEER: &[ByPeer] = &[
         Scenario::CheckFixedWindow,
         1.2,
     ),
+    by_peer(Scenario::CheckCalendar, Scenario::CheckFixedWindow, 1.2),
     by_peer(Scenario::TollgatePlain, Scenario::GovernorPlain, 1.15),
     by_peer(Scenario::TollgateHeaders, Scenario::GovernorHeaders, 0.6),
     by_peer(Scenario::TollgateTyped, Scenario::GovernorTyped, 0.6),

@@ -46,6 +46,14 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         )],
     ),
     (
+        "one check of a day of a calendar in memory, address",
+        Scenario::CheckCalendar,
+        &[(
+            "the check of a fixed window, address",
+            Scenario::CheckFixedWindow,
+        )],
+    ),
+    (
         "layer, allowed, no headers",
         Scenario::TollgatePlain,
         &[("tower_governor", Scenario::GovernorPlain)],

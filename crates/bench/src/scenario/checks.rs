@@ -7,7 +7,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope,
+    Algorithm, Backend, Calendar, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota,
+    Receipt, Scope, Zone,
 };
 
 use super::{AT_ONCE, CALLERS, PLENTY, address, each};
@@ -41,8 +42,17 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
 
 /// A quota by another algorithm than the commonest, which no caller reaches.
 pub(super) fn by(algorithm: Algorithm) -> Box<dyn FnMut(u32)> {
+    under(PLENTY.using(algorithm))
+}
+
+/// A day on clocks that change twice a year.
+pub(super) fn by_calendar() -> Box<dyn FnMut(u32)> {
+    let days = Calendar::day(Zone::named("Europe/Berlin"));
+    under(Quota::per_calendar(PLENTY.limit(), days))
+}
+
+fn under(quota: Quota) -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
-    let quota = PLENTY.using(algorithm);
     let scope = Scope::of("bench", 0, &quota);
     each(move |caller| {
         let key = Key::from(black_box(IpAddr::V4(address(caller))));

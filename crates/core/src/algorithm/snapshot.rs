@@ -62,6 +62,15 @@ pub enum Snapshot {
         /// The units of the part: 1 to the limit, or 0 if nothing is owed.
         count: u64,
     },
+    /// The count of a calendar's window.
+    Calendar {
+        /// The start of the window, in microseconds since the epoch.
+        start_us: u64,
+        /// Its end.
+        end_us: u64,
+        /// The units charged in it.
+        count: u64,
+    },
     /// The units that are held.
     Held {
         /// Their number.

@@ -3,6 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
+use crate::Calendar;
+
 /// The unit that the states of a quota are counted in. Quotas of one unit can read each other's states, whatever their limits.
 ///
 /// Not `#[non_exhaustive]`, on purpose: a backend that keeps states elsewhere has to know each unit. One that forgot a new one
@@ -36,6 +38,7 @@ pub enum Unit {
     RollingWindow { period_us: u64, buckets: u32 },
     SlidingLog { period_us: u64 },
     IntervalRefill { period_us: u64, offset_us: u64 },
+    Calendar(Calendar),
     Held,
     Ban,
 }
@@ -77,6 +80,7 @@ kinds! {
     // 7 is GCRA with turns, which shares the units of GCRA.
     Ban 8 'b',
     IntervalRefill 9 'i',
+    Calendar 10 'c',
 }
 
 impl Unit {
@@ -88,6 +92,7 @@ impl Unit {
             Self::RollingWindow { .. } => Kind::RollingWindow,
             Self::SlidingLog { .. } => Kind::SlidingLog,
             Self::IntervalRefill { .. } => Kind::IntervalRefill,
+            Self::Calendar(_) => Kind::Calendar,
             Self::Held => Kind::Held,
             Self::Ban => Kind::Ban,
         }
@@ -109,7 +114,7 @@ impl Unit {
     #[must_use]
     pub const fn period_us(self) -> Option<u64> {
         match self {
-            Self::Gcra | Self::Held | Self::Ban => None,
+            Self::Gcra | Self::Calendar(_) | Self::Held | Self::Ban => None,
             Self::FixedWindow { period_us, .. }
             | Self::SlidingWindow { period_us }
             | Self::RollingWindow { period_us, .. }
@@ -130,6 +135,35 @@ impl Unit {
             Self::Gcra
             | Self::SlidingWindow { .. }
             | Self::SlidingLog { .. }
+            | Self::Calendar(_)
+            | Self::Held
+            | Self::Ban => None,
+        }
+    }
+
+    /// The calendar, if windows are its own.
+    ///
+    /// ```
+    /// use tollgate::{Quota, Unit};
+    ///
+    /// assert_eq!(Unit::Gcra.calendar(), None);
+    /// # #[cfg(feature = "calendar")] {
+    /// let quota: Quota = "1000/month in Europe/Berlin".parse()?;
+    /// let calendar = quota.unit().calendar().expect("a calendar");
+    /// assert_eq!(calendar.to_string(), "month in Europe/Berlin");
+    /// # }
+    /// # Ok::<(), tollgate::ParseQuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn calendar(self) -> Option<Calendar> {
+        match self {
+            Self::Calendar(calendar) => Some(calendar),
+            Self::Gcra
+            | Self::FixedWindow { .. }
+            | Self::SlidingWindow { .. }
+            | Self::RollingWindow { .. }
+            | Self::SlidingLog { .. }
+            | Self::IntervalRefill { .. }
             | Self::Held
             | Self::Ban => None,
         }
@@ -167,6 +201,7 @@ impl Unit {
                     offset_us,
                 }
             }
+            Kind::Calendar => Self::Calendar(Calendar::of_name(numbers)?),
             Kind::Held => Self::Held,
             Kind::Ban => Self::Ban,
         };
@@ -183,6 +218,9 @@ impl fmt::Display for Unit {
         }
         if let Some((sign, number)) = self.detail() {
             write!(f, "{sign}{number}")?;
+        }
+        if let Some(calendar) = self.calendar() {
+            f.write_str(&calendar.to_name())?;
         }
         Ok(())
     }
@@ -233,21 +271,53 @@ mod tests {
                 "i60000000+5",
             ),
         ];
-        assert_eq!(units.len(), Kind::ALL.len());
-        for (unit, number, text) in units {
+        #[cfg(feature = "calendar")]
+        let units = {
+            let days = Calendar::day(crate::Zone::UTC);
+            let mut units = units.to_vec();
+            units.push((Unit::Calendar(days), 10, "cday@UTC"));
+            units
+        };
+        let without_zones = usize::from(cfg!(not(feature = "calendar")));
+        assert_eq!(units.len() + without_zones, Kind::ALL.len());
+        for (unit, number, text) in units.iter().copied() {
             assert_eq!((unit.number(), &*unit.to_string()), (number, text));
             assert_eq!(Unit::read(text), Some(unit));
         }
         let letters: HashSet<_> = Kind::ALL.iter().map(|kind| kind.letter()).collect();
         let numbers: HashSet<_> = Kind::ALL.iter().map(|kind| kind.number()).collect();
-        assert_eq!((letters.len(), numbers.len()), (units.len(), units.len()));
+        let all = Kind::ALL.len();
+        assert_eq!((letters.len(), numbers.len()), (all, all));
         assert!(letters.iter().all(char::is_ascii) && !numbers.contains(&0));
     }
 
     #[test]
     fn a_text_that_no_unit_has_is_none() {
         for text in [
-            "", "g1", "h1", "b1", "q5", "f5", "f+5", "f5+", "i5", "i5x2", "s+5", "s05", "r5x", "é",
+            "",
+            "g1",
+            "h1",
+            "b1",
+            "q5",
+            "f5",
+            "f+5",
+            "f5+",
+            "i5",
+            "i5x2",
+            "s+5",
+            "s05",
+            "r5x",
+            "é",
+            "c",
+            "cday@",
+            "cday@utc",
+            "cmonth@UTC",
+            "cmonth01@UTC",
+            "cmonth29@UTC",
+            "cweek8@UTC",
+            "cyear2-29@UTC",
+            "cyear4-6",
+            "cday@Mars/Phobos",
         ] {
             assert_eq!(Unit::read(text), None, "{text}");
         }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use super::Ban;
 use crate::ParseQuotaError;
 use crate::algorithm::{Onset, Penalty};
-use crate::quota::text::words::{Words, words_of};
-use crate::quota::text::{MOST, Period, number, period, syntax};
+use crate::quota::text::{Period, period};
+use crate::words::{MOST, Words, number, syntax, words_of};
 
 const FORM: &str = "STRIKES in PERIOD, such as 5 in 10min";
 

@@ -1,15 +1,15 @@
 //! Quotas as people write them: `"100/min burst 20"`, `"10 requests per minute"`.
 
 mod nearest;
-pub(crate) mod words;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use self::words::{Word, Words, words_of};
 use super::Quota;
-use crate::{Algorithm, ParseQuotaError};
+use crate::calendar::is_calendar;
+use crate::words::{MOST, Word, Words, number, syntax, words_of};
+use crate::{Algorithm, Calendar, ParseQuotaError};
 
 /// The units of a period, the longest first. The first name of each is the one that is written.
 const UNITS: [(u64, &[&str]); 7] = [
@@ -58,10 +58,8 @@ const FORM: &str = "LIMIT/PERIOD, such as 10/s, or LIMIT at once";
 const SMALLER_LIMIT: &str = "a limit of at most 1099511627776";
 const SMALLER_BURST: &str = "a burst of at most 1099511627776";
 const PERIOD: &str = "a period, such as s, 10s, min, h or day";
+const IN_ZONE: &str = "a period, such as 30days, or one in a time zone, such as month in UTC";
 const SHORTER_PERIOD: &str = "a period of at most 366 days";
-
-/// Longer texts are not searched for a quota that may have been meant.
-pub(crate) const MOST: usize = 256;
 
 impl FromStr for Quota {
     type Err = ParseQuotaError;
@@ -147,10 +145,14 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     if !(words.skip("/") || words.skip_one_of(&PER)) {
         return Err(syntax(words.next(), FORM));
     }
-    let period = period(&mut words)?;
+    let (period, mut algorithm) = if is_calendar(words.rest()) {
+        let calendar = Calendar::read(&mut words)?;
+        (calendar.period(), Some(Algorithm::Calendar(calendar)))
+    } else {
+        (period(&mut words)?, None)
+    };
     let mut burst = None;
     let mut wait = None;
-    let mut algorithm = None;
     while !words.rest().is_empty() {
         words.skip("with");
         let word = words.next();
@@ -263,28 +265,8 @@ pub(crate) fn period(words: &mut Words<'_>) -> Result<Duration, ParseQuotaError>
             return Ok(Duration::from_micros(micros));
         }
     }
-    Err(syntax(&text(), PERIOD))
-}
-
-/// A decimal number, `_` allowed between its digits. No sign, no fraction. `None` if it is beyond all bounds, because the error
-/// could then only show another number.
-pub(crate) fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaError> {
-    let plain: String = text.chars().filter(|c| *c != '_').collect();
-    if !text.starts_with(|c: char| c.is_ascii_digit()) || text.ends_with('_') {
-        return Err(syntax(text, expected));
-    }
-    if !plain.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(syntax(text, expected));
-    }
-    Ok(plain.parse().ok())
-}
-
-pub(crate) fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
-    ParseQuotaError::Syntax {
-        found: found.chars().take(40).collect(),
-        expected,
-        instead: None,
-    }
+    let is_long = ["month", "months", "year", "years"].contains(&unit);
+    Err(syntax(&text(), if is_long { IN_ZONE } else { PERIOD }))
 }
 
 /// The form that [`FromStr`] reads back to an equal quota.
@@ -296,6 +278,9 @@ impl fmt::Display for Quota {
         if self.algorithm() == Algorithm::Concurrent {
             write!(f, "{} at once", self.limit())?;
             return write_wait(f, self);
+        }
+        if let Algorithm::Calendar(calendar) = self.algorithm() {
+            return write!(f, "{}/{calendar}", self.limit());
         }
         write!(f, "{}/{}", self.limit(), Period(self.period_us))?;
         match self.algorithm() {
@@ -315,7 +300,7 @@ impl fmt::Display for Quota {
             Algorithm::SlidingWindow => f.write_str(" sliding-window"),
             Algorithm::RollingWindow { buckets } => write!(f, " rolling-window {buckets} buckets"),
             Algorithm::SlidingLog => f.write_str(" sliding-log"),
-            Algorithm::Concurrent | Algorithm::Ban => Ok(()),
+            Algorithm::Calendar(_) | Algorithm::Concurrent | Algorithm::Ban => Ok(()),
         }
     }
 }

@@ -5,10 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use redis::{Client, Connection, RedisResult, Value};
 use smallvec::smallvec;
-use tollgate_core::{Algorithm, Charge, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Scope, Timestamp};
+use tollgate_core::{
+    Algorithm, Charge, FailureKind, Key, MAX_DRAIN, MAX_PERIOD, Mode, Quota, Receipt, Scope, State,
+    Timestamp, decide,
+};
 use tollgate_testkit::Standalone;
 
+use super::calendars::Calendars;
 use super::numbers::{Reader, Words, put};
+use super::plan::Call;
 use super::{Plan, Reply, Request, Work, replay, state};
 use crate::script::Script;
 
@@ -43,7 +48,11 @@ impl Server {
     }
 
     fn send(&mut self, request: &Request) -> Value {
-        let (_, call) = Plan::of([request]);
+        let (_, call) = Plan::with(Calendars::at(self.now), [request]);
+        self.call(&call)
+    }
+
+    fn call(&mut self, call: &Call<'_>) -> Value {
         let mut command = redis::pipe();
         command.cmd("SET").arg("clock").arg(self.now).ignore();
         command
@@ -192,7 +201,7 @@ fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
 fn charge_words(quota: &Quota, cost: u64) -> Vec<u8> {
     let (_, call) = {
         let request = request(quota, Mode::Probe, &[cost]);
-        let (plan, call) = Plan::of([&request]);
+        let (plan, call) = Plan::with(Calendars::at(START), [&request]);
         (plan, call.runs)
     };
     // Without times, verb and number of charges.
@@ -556,7 +565,8 @@ fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
         },
     ]
     .map(|algorithm| Quota::per_hour(10).using(algorithm));
-    for quota in [Quota::per_hour(10), Quota::per_hour(7)]
+    let of_calendar = "10/day in Asia/Tokyo".parse().unwrap();
+    for quota in [Quota::per_hour(10), Quota::per_hour(7), of_calendar]
         .into_iter()
         .chain(windows)
     {
@@ -584,7 +594,7 @@ fn a_call_that_takes_nothing_and_moves_no_window_writes_nothing() {
                 (Mode::Probe, &[1]),
             ] {
                 let request = request(&quota, mode, costs);
-                let (_, call) = Plan::of([&request]);
+                let (_, call) = Plan::with(Calendars::at(server.now), [&request]);
                 let mut command = redis::cmd("EVALSHA");
                 command.arg(&server.script).arg(1).arg(KEY);
                 let reply = command.arg(&call.runs[0][..]).query(&mut server.redis);
@@ -793,6 +803,7 @@ fn what_is_no_state_comes_back_as_a_mark() {
         other(Algorithm::RollingWindow { buckets: 10 }),
         other(Algorithm::SlidingLog),
         other(Algorithm::IntervalRefill { offset }),
+        "10/day in Asia/Tokyo".parse().unwrap(),
     ] {
         for cost in [1, quota.capacity()] {
             server.forget();
@@ -824,6 +835,160 @@ fn what_is_no_state_comes_back_as_a_mark() {
             }
         }
     }
+}
+
+/// A state of a calendar's window, as it stands in Redis.
+fn of_calendar(start: u64, end: u64, count: u64) -> Words {
+    let mut value = Words::new();
+    value.push(255);
+    for number in [start, end, count] {
+        put(&mut value, number);
+    }
+    value
+}
+
+/// Neither to the script nor to this side.
+#[test]
+fn a_window_that_ends_before_it_begins_is_no_state() {
+    let mut server = Server::start();
+    let quota: Quota = "10/day in UTC".parse().unwrap();
+    for (start, end, is_one) in [
+        (START - 1, START + 1, true),
+        (START + 1, START + 1, false),
+        (START + 2, START + 1, false),
+    ] {
+        let value = of_calendar(start, end, 1);
+        let mut set = redis::cmd("SET");
+        set.arg(KEY)
+            .arg(&value[..])
+            .exec(&mut server.redis)
+            .unwrap();
+
+        let reply = server.send(&request(&quota, Mode::Enforce, &[1]));
+
+        let Value::BulkString(text) = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(text.ends_with(&[0, 0x91, 0xa0]), !is_one, "{start}");
+        assert_eq!(state::decode(&value, quota.unit()).is_some(), is_one);
+    }
+}
+
+/// Another process may know another version of the zone, by which the window that has begun ends at another time.
+#[test]
+fn no_window_of_a_calendar_begins_before_the_one_that_has_begun_is_over() {
+    let mut server = Server::start();
+    let quota: Quota = "10/day in UTC".parse().unwrap();
+    let day = 86_400 * SECOND;
+    let midnight = START - START % day + day;
+    for end in [midnight - 3_600 * SECOND, midnight + 3_600 * SECOND] {
+        // given a day that was used up, and ends an hour before midnight or after it
+        let value = of_calendar(end - day, end, 10);
+        let mut set = redis::cmd("SET");
+        set.arg(KEY)
+            .arg(&value[..])
+            .exec(&mut server.redis)
+            .unwrap();
+
+        // then nothing passes before that, whatever this process knows
+        server.now = end - 1;
+        assert!(!server.admits(&quota, 1));
+        server.now = end;
+        assert!(server.admits(&quota, 10));
+        // And what was charged before is not given back to the window behind it.
+        server.credit(&quota, 5, end - 1, 0);
+        assert!(!server.admits(&quota, 1));
+        // The next window ends at this process's midnight.
+        server.now = if end < midnight {
+            midnight
+        } else {
+            midnight + day
+        };
+        assert!(server.admits(&quota, 10));
+    }
+}
+
+#[test]
+fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
+    let mut server = Server::start();
+    let quota: Quota = "10/day in UTC".parse().unwrap();
+    let day = 86_400 * SECOND;
+    let first = START - START % day;
+    let window = Scope::of("by-itself", 0, &quota);
+    for (days, is_served) in [(-3, false), (-2, true), (2, true), (3, false)] {
+        // given a process that asks on the first of these days, and a server on another
+        server.forget();
+        let asked = request(&quota, Mode::Enforce, &[1]);
+        let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
+        server.now = (first + day / 2).saturating_add_signed(days * day.cast_signed());
+
+        // when
+        let reply = server.call(&call);
+
+        // then it is admitted, or nothing is taken and the error names both clocks
+        let reply = Reply::parse(reply).unwrap();
+        let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
+        let (_, outcome) = outcomes.remove(0);
+        let exists = redis::cmd("EXISTS").arg(KEY).query(&mut server.redis);
+        assert_eq!(exists, Ok(is_served), "{days} days");
+        if is_served {
+            assert!(outcome.unwrap().unwrap().is_admitted(), "{days} days");
+        } else {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), FailureKind::Unready);
+            for clock in [server.now, first + day / 2] {
+                let named = (clock / SECOND).to_string();
+                assert!(error.detail().contains(&named), "{error}");
+            }
+        }
+
+        // And nothing is given back or taken afterwards, but a reset is no question of time.
+        let decided = server.admits(&quota, 1);
+        assert!(decided);
+        let before = server.state();
+        let receipt = receipt(&quota, server.now);
+        for work in [
+            Work::Credit(receipt.copy(), 1),
+            Work::Debit(receipt.copy(), 1),
+        ] {
+            let asked = Request {
+                work,
+                names: smallvec![KEY.into()],
+                owed: None,
+            };
+            let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
+            let reply = Reply::parse(server.call(&call)).unwrap();
+            let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
+            assert_eq!(outcomes.remove(0).1.is_ok(), is_served, "{days} days");
+        }
+        if !is_served {
+            assert_eq!(server.state(), before, "{days} days");
+        }
+        let asked = Request {
+            work: Work::Reset(window),
+            names: smallvec![KEY.into()],
+            owed: None,
+        };
+        let (_, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
+        drop(server.call(&call));
+        let exists = redis::cmd("EXISTS").arg(KEY).query(&mut server.redis);
+        assert_eq!(exists, Ok(false));
+    }
+}
+
+/// The receipt of one unit, taken at this time.
+fn receipt(quota: &Quota, now: u64) -> Receipt {
+    let key = Key::from("anybody");
+    let charge = Charge {
+        scope: Scope::of("by-itself", 0, quota),
+        quota,
+        key: &key,
+        cost: 1,
+        mode: Mode::Enforce,
+    };
+    let mut states = [State::full(quota)];
+    let decision = decide(Timestamp::from_micros(now), &[charge], &mut states[..]);
+    decision.receipts(&[charge]).next().unwrap()
 }
 
 /// Neither to the script nor to this side.

@@ -24,6 +24,7 @@ use tollgate_testkit::Standalone;
 
 use self::expiry::{ends_ms, stated_end_us};
 use self::questions::{Calls, Questions, name};
+use super::calendars::Calendars;
 use super::reply::Outcome;
 use super::{Plan, Reply, Request, Work, replay, state};
 use crate::name::Name;
@@ -131,7 +132,8 @@ impl World {
     }
 
     fn play(&mut self, requests: &[Request]) {
-        let (plan, call) = Plan::of(requests);
+        let calendars = Calendars::at(self.questions.process_us);
+        let (plan, call) = Plan::with(calendars, requests);
 
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.script).arg(call.keys.len());
@@ -285,6 +287,12 @@ fn the_script_decides_what_core_decides() {
 #[test]
 fn windows_are_decided_as_core_decides_by_a_clock_that_steps_back_and_forth() {
     drop(run(Calls::AtBoundaries, 4_000));
+}
+
+#[test]
+fn windows_of_calendars_are_decided_as_core_decides_whatever_hours_the_clocks_are_apart() {
+    let world = run(Calls::Calendars, 3_000);
+    assert!(world.admitted > 500, "{}", world.admitted);
 }
 
 /// More credits than are told apart, of charges of all ages.

@@ -3,6 +3,7 @@
 //! A call carries many requests. The reply carries the time, and the states as the script found them. The decisions follow from
 //! these by core's own rule, which the script has applied as well.
 
+mod calendars;
 #[cfg(feature = "fuzz")]
 pub mod forged;
 mod numbers;

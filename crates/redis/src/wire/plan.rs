@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
 
+use super::calendars::Calendars;
 use super::request::{Request, Wording};
 use crate::holder::Caller;
 
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub(super) order: Vec<usize>,
     /// For each request, the numbers of its keys, from 0.
     pub(super) keys: Vec<SmallVec<[u8; 2]>>,
+    /// The windows of the calendars that it names.
+    pub(super) calendars: Calendars,
 }
 
 /// Equal requests that are decided one after the other.
@@ -81,13 +84,27 @@ impl Plan {
     ///
     /// The requests must have no more than [`MAX_KEYS`] names between them.
     pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
+        Self::with(Calendars::default(), requests)
+    }
+
+    /// Plans a call at the time of these calendars, of which none was asked yet.
+    pub(super) fn with<'a>(
+        mut calendars: Calendars,
+        requests: impl IntoIterator<Item = &'a Request>,
+    ) -> (Self, Call<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        Self::of_alike(&requests).unwrap_or_else(|| Self::of_any(&requests))
+        let (mut plan, call) = Self::of_alike(&requests, &mut calendars)
+            .unwrap_or_else(|| Self::of_any(&requests, &mut calendars));
+        plan.calendars = calendars;
+        (plan, call)
     }
 
     /// Plans the usual call, in which all requests are alike and each names another state: as [`of_any`](Self::of_any) does, at
     /// half the cost.
-    fn of_alike<'a>(requests: &[&'a Request]) -> Option<(Self, Call<'a>)> {
+    fn of_alike<'a>(
+        requests: &[&'a Request],
+        calendars: &mut Calendars,
+    ) -> Option<(Self, Call<'a>)> {
         let first = requests.first()?;
         let mut keys = Vec::with_capacity(requests.len());
         // A lone request shares nothing.
@@ -107,12 +124,13 @@ impl Plan {
             keys: (0..keys.len())
                 .map(|key| smallvec![u8::try_from(key).unwrap_or(u8::MAX)])
                 .collect(),
+            ..Self::default()
         };
         let mut call = Call {
             keys,
             runs: Vec::with_capacity(1),
         };
-        call.begin_run((1, &first.wording().shape));
+        call.begin_run((1, &first.wording(calendars).shape));
         call.shorten_if_alone();
         Some((plan, call))
     }
@@ -123,15 +141,17 @@ impl Plan {
         keys.get(charge).copied().map(usize::from)
     }
 
-    fn of_any<'a>(requests: &[&'a Request]) -> (Self, Call<'a>) {
+    fn of_any<'a>(requests: &[&'a Request], calendars: &mut Calendars) -> (Self, Call<'a>) {
         let mut met = KeyNumbers::of_about(requests.len());
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
             keys: (requests.iter())
                 .map(|request| request.names.iter().map(|name| met.number(name)).collect())
                 .collect(),
+            ..Self::default()
         };
-        let Groups { mut groups, words } = Groups::of(requests, &plan.keys, met.names.len());
+        let Groups { mut groups, words } =
+            Groups::of(requests, &plan.keys, met.names.len(), calendars);
         groups.sort_by(|a, b| {
             let shape = |group: &Group| (group.wave, group.members.len());
             (shape(a), &words[a.words].shape).cmp(&(shape(b), &words[b.words].shape))
@@ -177,7 +197,12 @@ impl Plan {
 
 impl Groups {
     /// `states` holds the state numbers of each request's names; there are `count` states.
-    fn of(requests: &[&Request], states: &[SmallVec<[u8; 2]>], count: usize) -> Self {
+    fn of(
+        requests: &[&Request],
+        states: &[SmallVec<[u8; 2]>],
+        count: usize,
+        calendars: &mut Calendars,
+    ) -> Self {
         let mut this = Self {
             groups: Vec::with_capacity(requests.len()),
             ..Self::default()
@@ -191,7 +216,7 @@ impl Groups {
                 continue;
             };
             if !previous.is_some_and(|previous| request.asks_as(previous)) {
-                this.words.push(request.wording());
+                this.words.push(request.wording(calendars));
             }
             previous = Some(request);
             let words = this.words.len() - 1;
@@ -309,9 +334,9 @@ mod tests {
                         .collect();
                     let requests: Vec<_> = requests.iter().collect();
 
-                    let alike = Plan::of_alike(&requests);
+                    let alike = Plan::of_alike(&requests, &mut Calendars::default());
 
-                    let any = Plan::of_any(&requests);
+                    let any = Plan::of_any(&requests, &mut Calendars::default());
                     assert_eq!(alike, Some(any), "{quota} {mode:?} {cost}, {count} times");
                 }
             }
@@ -329,9 +354,12 @@ mod tests {
             request(quota.burst(3), Mode::Enforce, 1, 1),
             Request::nothing(),
         ];
+        let alike = |requests: &[&Request]| {
+            Plan::of_alike(requests, &mut Calendars::default()).map(|(plan, _)| plan)
+        };
         for other in &others {
-            assert_eq!(Plan::of_alike(&[&first, other]), None, "{other:?}");
-            assert_eq!(Plan::of_alike(&[other, &first]), None, "{other:?}");
+            assert_eq!(alike(&[&first, other]), None, "{other:?}");
+            assert_eq!(alike(&[other, &first]), None, "{other:?}");
         }
     }
 

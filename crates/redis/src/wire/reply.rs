@@ -6,6 +6,7 @@ use tollgate_core::{
     BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
 };
 
+use super::calendars::Calendars;
 use super::numbers::EXACT;
 use super::plan::Plan;
 use super::request::{OwnedCharge, Request, Work};
@@ -121,6 +122,7 @@ pub(crate) fn replay<'a>(
             &mut read.states,
             &plan.keys[position],
             &request.work,
+            &plan.calendars,
         );
         // The script is not told of requests for nothing.
         let is_admitted = matches!(&outcome, Ok(Some(decision)) if decision.is_admitted());
@@ -234,7 +236,17 @@ impl States for Slots<'_, '_> {
     }
 }
 
-fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outcome {
+fn one(
+    now: Timestamp,
+    slots: &mut [Slot<'_>],
+    keys: &[u8],
+    work: &Work,
+    calendars: &Calendars,
+) -> Outcome {
+    let in_window = |unit: Unit| match unit.calendar() {
+        Some(calendar) => calendars.check(calendar, now),
+        None => Ok(()),
+    };
     match work {
         Work::Decide(charges) => {
             let opened = |(key, charge): (&u8, &OwnedCharge)| {
@@ -243,6 +255,7 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
             // All of them, as the script does.
             let opened: SmallVec<[_; 2]> = keys.iter().zip(charges).map(opened).collect();
             opened.into_iter().collect::<Result<(), _>>()?;
+            (charges.iter()).try_for_each(|charge| in_window(charge.scope.unit()))?;
             let charges: SmallVec<[_; 2]> = charges.iter().map(OwnedCharge::borrow).collect();
             let mut states = Slots {
                 slots,
@@ -271,12 +284,14 @@ fn one(now: Timestamp, slots: &mut [Slot<'_>], keys: &[u8], work: &Work) -> Outc
                     *state = held(units.saturating_sub(part.release((*n).min(receipt.cost()))));
                 }
             } else {
+                in_window(receipt.scope().unit())?;
                 receipt.credit_to(state, now, *n);
             }
             Ok(None)
         }
         Work::Debit(receipt, n) => {
             let state = slots[usize::from(keys[0])].open(receipt.scope().unit())?;
+            in_window(receipt.scope().unit())?;
             receipt.debit_from(state, now, *n);
             Ok(None)
         }

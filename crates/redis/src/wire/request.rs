@@ -3,6 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
+use super::calendars::{BOUNDS, Calendars};
 use super::numbers::{Words, put};
 use crate::holder::{Caller, PendingRelease, Report};
 use crate::name::{Name, Names};
@@ -195,6 +196,7 @@ impl Request {
             Unit::FixedWindow { .. }
             | Unit::SlidingWindow { .. }
             | Unit::IntervalRefill { .. }
+            | Unit::Calendar(_)
             | Unit::Held
             | Unit::Ban => 3,
         };
@@ -208,6 +210,7 @@ impl Request {
             | Unit::RollingWindow { .. }
             | Unit::SlidingLog { .. }
             | Unit::IntervalRefill { .. }
+            | Unit::Calendar(_)
             | Unit::Ban => settled(unit),
             // 23,000 to 45,000 instructions, as an acquire.
             Unit::Held => of(unit),
@@ -272,21 +275,25 @@ impl Request {
         }
     }
 
-    pub(super) fn wording(&self) -> Wording {
+    pub(super) fn wording(&self, calendars: &mut Calendars) -> Wording {
         match &self.work {
-            Work::Decide(charges) => self.decide(charges),
-            Work::Credit(receipt, n) if receipt.scope().unit() == Unit::Held => {
-                settle(RELEASE, receipt, (*n).min(receipt.cost()), Words::new())
-            }
+            Work::Decide(charges) => self.decide(charges, calendars),
+            Work::Credit(receipt, n) if receipt.scope().unit() == Unit::Held => settle(
+                RELEASE,
+                receipt,
+                (*n).min(receipt.cost()),
+                Words::new(),
+                calendars,
+            ),
             Work::Credit(receipt, n) => {
                 let (at, (full_us, full_rest)) = (receipt.at().as_micros(), full_at(receipt));
                 let mut behind = Words::new();
                 put(&mut behind, at);
                 put(&mut behind, full_us);
                 behind.extend_from_slice(&full_rest.to_le_bytes());
-                settle(CREDIT, receipt, (*n).min(receipt.cost()), behind)
+                settle(CREDIT, receipt, (*n).min(receipt.cost()), behind, calendars)
             }
-            Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Words::new()),
+            Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Words::new(), calendars),
             Work::Reset(scope) => {
                 let mut shape: Words = smallvec![RESET, 1];
                 put_unit(&mut shape, scope.unit());
@@ -309,7 +316,7 @@ impl Request {
     }
 
     /// Charges with one state and mode are one. Enforced ones stand first, then shadows, then probes.
-    fn decide(&self, charges: &[OwnedCharge]) -> Wording {
+    fn decide(&self, charges: &[OwnedCharge], calendars: &mut Calendars) -> Wording {
         let mut groups: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
             let equal = groups.iter_mut().find(|(first, _)| {
@@ -344,7 +351,7 @@ impl Request {
             let quota = &charges[index].quota;
             // Above the capacity no cost passes, however large.
             let cost = cost.min(quota.capacity() + 1);
-            put_charge(&mut shape, mode, cost, quota);
+            put_charge(&mut shape, mode, cost, quota, calendars);
             if quota.is_ban() {
                 let ban = charges[index].borrow();
                 let is_guarded = |&(other, mode, _): &(usize, u8, u64)| {
@@ -366,12 +373,18 @@ impl Request {
     }
 }
 
-fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Wording {
+fn settle(
+    verb: u8,
+    receipt: &Receipt,
+    n: u64,
+    behind: Words,
+    calendars: &mut Calendars,
+) -> Wording {
     let mut shape: Words = smallvec![verb, 1];
     let quota = receipt.quota();
     // A budget owes no more.
     let n = n.min(quota.capacity() * DEBT_CEILING);
-    put_charge(&mut shape, PROBE, n, quota);
+    put_charge(&mut shape, PROBE, n, quota, calendars);
     if quota.is_ban() {
         shape.extend_from_slice(&[0; GUARDS]);
     }
@@ -383,7 +396,7 @@ fn settle(verb: u8, receipt: &Receipt, n: u64, behind: Words) -> Wording {
 }
 
 /// The number of the algorithm, the mode, the cost and the quota's parameters.
-fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
+fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota, calendars: &mut Calendars) {
     match quota.unit() {
         Unit::Gcra => {
             let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
@@ -400,6 +413,10 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota) {
         unit @ Unit::IntervalRefill { .. } => {
             put_window(out, mode, cost, quota.limit(), unit);
             put(out, quota.capacity());
+        }
+        unit @ Unit::Calendar(calendar) => {
+            let bounds = calendars.bounds(calendar);
+            put_calendar(out, unit, mode, [cost, quota.limit()], bounds);
         }
         Unit::Held => put_held(out, mode, cost, quota.limit()),
         Unit::Ban => put_ban(out, mode, cost, quota.ban()),
@@ -431,6 +448,7 @@ fn put_unit(out: &mut Words, unit: Unit) {
             put_window(out, PROBE, 0, 1, unit);
             put(out, 1);
         }
+        Unit::Calendar(_) => put_calendar(out, unit, PROBE, [0, 1], [0; BOUNDS]),
         Unit::Held => put_held(out, PROBE, 0, 1),
         Unit::Ban => {
             put_ban(out, PROBE, 0, None);
@@ -500,6 +518,12 @@ fn put_window(out: &mut Words, mode: u8, cost: u64, limit: u64, unit: Unit) {
     if let Some((_sign, detail)) = unit.detail() {
         put(out, detail);
     }
+}
+
+/// The bounds of the windows around this process's time, of which the server's time chooses one: see `lua/calendar.lua`.
+fn put_calendar(out: &mut Words, unit: Unit, mode: u8, figures: [u64; 2], bounds: [u64; BOUNDS]) {
+    out.extend_from_slice(&[unit.number(), mode]);
+    (figures.into_iter().chain(bounds)).for_each(|number| put(out, number));
 }
 
 fn put_held(out: &mut Words, mode: u8, cost: u64, limit: u64) {

@@ -27,6 +27,7 @@ const LOG_ENTRIES: usize = 1_025;
 const HELD: u8 = 252;
 const BAN: u8 = 253;
 const INTERVAL_REFILL: u8 = 254;
+const CALENDAR: u8 = 255;
 /// The most strikes of a ban, and the most doublings.
 const BAN_STRIKES: usize = 64;
 const BAN_LEVELS: u8 = 63;
@@ -143,6 +144,7 @@ pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
         }
         Unit::SlidingLog { .. } => log(tag, reader),
         Unit::IntervalRefill { period_us, .. } => interval_refill(tag, reader, period_us),
+        Unit::Calendar(_) => calendar(tag, reader),
         // The script does not send these, but a digest: see `HeldDigest`.
         Unit::Held => None,
         Unit::Ban => ban(tag, reader),
@@ -271,6 +273,16 @@ fn interval_refill(tag: u8, mut reader: Reader<'_>, period_us: u64) -> Option<Sn
     (tag == INTERVAL_REFILL && reader.0.is_empty() && is_one).then_some(Snapshot::IntervalRefill {
         window,
         ahead,
+        count,
+    })
+}
+
+fn calendar(tag: u8, mut reader: Reader<'_>) -> Option<Snapshot> {
+    let (start_us, end_us, count) = (reader.whole()?, reader.whole()?, reader.whole()?);
+    let is_one = tag == CALENDAR && reader.0.is_empty() && start_us < end_us;
+    is_one.then_some(Snapshot::Calendar {
+        start_us,
+        end_us,
         count,
     })
 }

@@ -1,7 +1,7 @@
 //! The nearest valid quota to a text that is invalid, as a suggestion.
 
-use super::words::{Word, words_of};
-use super::{ALGORITHMS, MOST, NOUNS, PER, UNITS, parse};
+use super::{ALGORITHMS, NOUNS, PER, UNITS, parse};
+use crate::words::{MOST, Word, words_of};
 use crate::{ParseQuotaError, QuotaError};
 
 /// Words outside of the grammar, and the words that say the same.

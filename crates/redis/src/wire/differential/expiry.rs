@@ -81,6 +81,10 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
             period_us,
             offset_us,
         } => (whole(&mut reader) + whole(&mut reader) + 1) * period_us + offset_us,
+        Unit::Calendar(_) => {
+            let (start, end) = (whole(&mut reader), whole(&mut reader));
+            2 * end - start
+        }
         Unit::Ban => {
             reader.byte().unwrap();
             whole(&mut reader);

@@ -111,6 +111,23 @@ fn families() -> Vec<Vec<Quota>> {
     families
 }
 
+const DAY_US: u64 = 86_400_000_000;
+
+/// Windows of all kinds, in zones that change their clocks and that do not.
+fn families_of_calendars() -> Vec<Vec<Quota>> {
+    let of = |calendar: &str| {
+        let quota = |limit| format!("{limit}/{calendar}").parse().unwrap();
+        [5, 20, 2].map(quota).to_vec()
+    };
+    vec![
+        of("day in Europe/Berlin"),
+        of("day in UTC"),
+        of("week in America/New_York from sunday"),
+        of("month in Asia/Tokyo from 15"),
+        of("year in Australia/Sydney from 07-01"),
+    ]
+}
+
 fn families_with_bans() -> Vec<Vec<Quota>> {
     let us = Duration::from_micros;
     let after = |strikes, within, lasting| Ban::after(strikes, us(within)).lasting(us(lasting));
@@ -185,6 +202,8 @@ pub(super) enum Calls {
     Waiting,
     /// For few callers, who are banned now and then. Each family of quotas has one of bans behind it.
     Bans,
+    /// For windows of calendars, by a clock that steps over their ends, from a process whose own clock is hours off.
+    Calendars,
 }
 
 pub(super) struct Questions {
@@ -196,6 +215,8 @@ pub(super) struct Questions {
     pub(super) receipts: Vec<Receipt>,
     /// The time, in µs.
     pub(super) now: u64,
+    /// The time of the process that asks, in µs.
+    pub(super) process_us: u64,
 }
 
 impl Questions {
@@ -242,6 +263,9 @@ impl Questions {
         if calls == Calls::Bans {
             families = families_with_bans();
         }
+        if calls == Calls::Calendars {
+            families = families_of_calendars();
+        }
         let scopes = families
             .iter()
             .enumerate()
@@ -261,6 +285,7 @@ impl Questions {
             scopes,
             receipts: Vec::new(),
             now: 3_500_000_000_000_000,
+            process_us: 3_500_000_000_000_000,
         }
     }
 
@@ -284,8 +309,14 @@ impl Questions {
             self.step_a_little();
         } else if self.calls == Calls::Bans {
             self.step_among_bans();
+        } else if self.calls == Calls::Calendars {
+            self.step_over_days();
         } else if usual.is_none() || self.random.below(3) == 0 {
             self.move_time();
+        }
+        self.process_us = self.now;
+        if self.calls == Calls::Calendars {
+            self.process_us = self.now + self.random.below(2 * DAY_US) - DAY_US;
         }
         (0..size).map(|_| self.request(usual)).collect()
     }
@@ -298,7 +329,7 @@ impl Questions {
                 Calls::Any => self.random.below(2) == 0,
                 Calls::Alone => self.random.below(8) > 0,
                 Calls::Bans => self.random.below(2) == 0,
-                Calls::AtBoundaries | Calls::Settled | Calls::Waiting => false,
+                Calls::AtBoundaries | Calls::Settled | Calls::Waiting | Calls::Calendars => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -313,7 +344,9 @@ impl Questions {
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
             Calls::Bans if self.usual.is_some() => (self.random.of(&[1, 1, 2, 5, 30]), self.usual),
-            Calls::Settled | Calls::Waiting | Calls::Bans => (self.random.of(&[1, 2, 5]), None),
+            Calls::Settled | Calls::Waiting | Calls::Bans | Calls::Calendars => {
+                (self.random.of(&[1, 2, 5]), None)
+            }
         }
     }
 
@@ -345,6 +378,22 @@ impl Questions {
             1 => self.now += 100 * by,
             2..30 => self.now += by / 10,
             _ => self.now += by / 200,
+        }
+    }
+
+    /// Advances the clock by hours, or to about a midnight in some zone, or by weeks. Rarely back.
+    fn step_over_days(&mut self) {
+        let hour = DAY_US / 24;
+        match self.random.below(16) {
+            0 => self.now -= self.random.below(3 * DAY_US),
+            1 => self.now += self.random.below(40 * DAY_US),
+            2 => self.now -= self.random.below(20 * hour),
+            3..6 => self.now += self.random.below(DAY_US),
+            6..9 => {
+                let next = self.now - self.now % hour + self.random.below(24) * hour;
+                self.now = next + self.random.below(3) - 1;
+            }
+            _ => {}
         }
     }
 

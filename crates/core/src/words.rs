@@ -1,4 +1,9 @@
-//! The words of a quota.
+//! The words of quotas, bans and calendars.
+
+use crate::ParseQuotaError;
+
+/// Longer texts are not searched for a quota that may have been meant.
+pub(crate) const MOST: usize = 256;
 
 /// A word, a number, or a sign. Words are in lower case, because capitals never mean another unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,5 +98,26 @@ impl<'a> Words<'a> {
     /// Takes the next word if it is one of these. Says whether it was.
     pub(crate) fn skip_one_of(&mut self, texts: &[&str]) -> bool {
         self.next_if(|word| word.is_one_of(texts)).is_some()
+    }
+}
+
+/// A decimal number, `_` allowed between its digits. No sign, no fraction. `None` if it is beyond all bounds, because the error
+/// could then only show another number.
+pub(crate) fn number(text: &str, expected: &'static str) -> Result<Option<u64>, ParseQuotaError> {
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    if !text.starts_with(|c: char| c.is_ascii_digit()) || text.ends_with('_') {
+        return Err(syntax(text, expected));
+    }
+    if !plain.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(syntax(text, expected));
+    }
+    Ok(plain.parse().ok())
+}
+
+pub(crate) fn syntax(found: &str, expected: &'static str) -> ParseQuotaError {
+    ParseQuotaError::Syntax {
+        found: found.chars().take(40).collect(),
+        expected,
+        instead: None,
     }
 }
