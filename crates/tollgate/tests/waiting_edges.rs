@@ -2,6 +2,7 @@
 //! refused when the turn has come. Told by tokio's clock, which stands still while anybody works and jumps to the next timer.
 
 #![allow(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test says what it expects by panicking"
 )]
@@ -22,7 +23,7 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
     Cause, CheckError, CheckOutcome, Concurrent, Event, Key, Limiter, LimiterBuilder, OnFailure,
-    Policy, Quota, Tiers, Verdict,
+    Policy, Quota, Share, Tiers, Verdict,
 };
 use tollgate_testkit::Log;
 
@@ -241,9 +242,64 @@ async fn the_observer_hears_that_the_place_was_gone_when_the_turn_had_come() {
 
     assert!(!third.await.unwrap().unwrap().is_allowed());
 
-    let heard = std::mem::take(&mut *heard.lock().unwrap());
-    assert!(heard.contains(&(Cause::Backend, true)), "{heard:?}");
+    // It heard of the turn before, and of the place that is gone now.
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [(Cause::Backend, true), (Cause::Left, false)]
+    );
     drop(holds);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_observer_hears_of_each_quota_once_though_a_place_is_asked_for_later() {
+    let heard: Arc<Mutex<Vec<(String, Cause, bool)>>> = Arc::default();
+    let ear = Arc::clone(&heard);
+    let policy = Policy::new("it", (SMOOTH, Concurrent::at_most(2)));
+    let limiter = limiter_of(policy).observe(move |event: &Event<'_>| {
+        let quota = event.quota().unwrap_or_default().to_owned();
+        let is_denied = event.verdict().is_some_and(Verdict::is_denied);
+        ear.lock().unwrap().push((quota, event.cause(), is_denied));
+    });
+    let limiter = limiter.build().unwrap();
+    let first = acquire(&limiter).await;
+    heard.lock().unwrap().clear();
+
+    let second = acquire(&limiter).await;
+
+    assert_eq!(second.waited(), millis(100));
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    let [
+        (turn, Cause::Backend, false),
+        (place, Cause::Backend, false),
+    ] = &heard[..]
+    else {
+        panic!("{heard:?}");
+    };
+    assert_ne!(turn, place);
+    drop((first, second));
+}
+
+/// Its turn was charged to the backend, and the share of this process decides in the end.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_a_share_lets_in_is_not_charged_to_the_backend_as_well() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let policy = Policy::new("it", (SMOOTH, Concurrent::at_most(1)));
+    let limiter = Limiter::builder()
+        .policy(policy.on_failure(OnFailure::Local(Share::WHOLE)))
+        .backend(Failing(in_tokio_time(), Arc::clone(&fails)))
+        .build()
+        .unwrap();
+    drop(acquire(&limiter).await);
+    let asked = ask(&limiter, 1).await;
+    fails.store(true, Ordering::Relaxed);
+    let passed = asked.await.unwrap().unwrap();
+    assert!(passed.is_allowed() && passed.waited() == millis(100));
+    drop(passed);
+    fails.store(false, Ordering::Relaxed);
+
+    // The next has the turn of that one.
+    let next = acquire(&limiter).await;
+    assert_eq!(next.waited(), Duration::ZERO);
 }
 
 /// It would overtake the request that waits, so the backend is not asked about it.

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use http::Extensions;
 use tokio::time::Instant;
-use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, RetryAfter, Timestamp, Verdict};
+use tollgate_core::{
+    Answer, BackendError, Charge, Decision, Mode, Quota, RetryAfter, Timestamp, Verdict,
+};
 
 use super::line::{Attempts, Place, Turn, give_back};
 use super::local::has_share;
@@ -208,24 +210,29 @@ impl PendingAdmission {
                         Err(error) => {
                             let entries = turn.plan().entries();
                             let waited = micros(self.waited);
-                            let mut passes = false;
+                            let (mut passes, mut is_local) = (false, false);
                             let ruled = limiter.rule_after(waited, entries, Err(error), |ruling| {
                                 passes = !matches!(ruling, Ruling::Refused(_) | Ruling::Denied(_));
+                                is_local =
+                                    matches!(&ruling, Ruling::Admitted(local) if local.is_local);
                                 conclude(ruling)
                             });
                             // Refused, it gives its turn back.
-                            if passes {
+                            if is_local {
+                                // It was charged to a budget of this process, and is not charged twice.
+                                turn.withdraw();
+                            } else if passes {
                                 turn.keep();
                             }
                             return Poll::Ready(ruled);
                         }
                     };
                     turn.enter_held(&held);
+                    limiter.hear_part(turn.plan().entries(), turn.decision(), Quota::is_held);
                     // Refused now, it gives its turn back.
                     if held.is_admitted() {
                         turn.keep();
                     } else {
-                        limiter.hear(turn.plan().entries(), turn.decision());
                         limiter.strike_refused(turn.plan().entries(), turn.decision());
                     }
                     let (entries, decision) = (turn.plan().entries(), turn.decision());
@@ -516,7 +523,8 @@ impl Limiter {
             give_back(self, entries, &decision, |_| true);
             return Err(Box::new(Ok(too_late(entries, &decision, left))));
         }
-        self.hear(entries, &decision);
+        // What is held is asked for again when the turn has come, and heard of then.
+        self.hear_part(entries, &decision, |quota| !quota.is_held());
         Ok(Turn::new(entries.to_plan(), decision, place))
     }
 
@@ -639,6 +647,13 @@ impl Limiter {
         self.backend_answered();
         let observers = &self.0.observers;
         observers.decided(entries, decision, Cause::Backend);
+    }
+
+    /// What the backend decided about the quotas for which `is_part` holds.
+    fn hear_part(&self, entries: Entries<'_>, decision: &Decision, is_part: fn(&Quota) -> bool) {
+        self.backend_answered();
+        let observers = &self.0.observers;
+        observers.decided_in_part(entries, decision, Cause::Backend, is_part);
     }
 
     #[cold]

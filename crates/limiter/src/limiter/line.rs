@@ -175,6 +175,15 @@ impl Turn {
     pub(super) fn keep(&mut self) {
         self.is_kept = true;
     }
+
+    /// Gives the charges back, and lets the request go on all the same.
+    pub(super) fn withdraw(&mut self) {
+        let entries = self.plan.entries();
+        give_back(&self.place.0, entries, &self.decision, |quota| {
+            !quota.is_held()
+        });
+        self.is_kept = true;
+    }
 }
 
 /// Gives back the charges under quotas for which `gives` holds.

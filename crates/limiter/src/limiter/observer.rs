@@ -215,13 +215,39 @@ impl Observers {
             self.debts.look(entries, decision);
         }
         if self.listen() {
-            self.tell_all(entries, decision, cause);
+            self.tell_all(entries, decision, cause, |_| true);
+        }
+    }
+
+    /// A decision about the quotas for which `is_part` holds. The others are decided at another time.
+    #[cold]
+    pub(super) fn decided_in_part(
+        &self,
+        entries: Entries<'_>,
+        decision: &Decision,
+        cause: Cause,
+        is_part: fn(&Quota) -> bool,
+    ) {
+        if !decision.is_admitted() {
+            self.debts.look(entries, decision);
+        }
+        if self.listen() {
+            self.tell_all(entries, decision, cause, is_part);
         }
     }
 
     #[cold]
-    fn tell_all(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
-        for ((limit, key, mode), verdict) in entries.quotas().zip(decision.verdicts()) {
+    fn tell_all(
+        &self,
+        entries: Entries<'_>,
+        decision: &Decision,
+        cause: Cause,
+        is_part: fn(&Quota) -> bool,
+    ) {
+        let decided = entries.quotas().zip(decision.verdicts());
+        for ((limit, key, mode), verdict) in
+            decided.filter(|((limit, ..), _)| is_part(&limit.quota))
+        {
             // A ban that keeps no caller out decides nothing.
             if limit.quota.is_ban() && !verdict.is_denied() {
                 continue;
@@ -241,7 +267,7 @@ impl Observers {
     /// A request that left before its turn.
     pub(super) fn left(&self, entries: Entries<'_>, decision: &Decision) {
         if self.listen() {
-            self.tell_all(entries, decision, Cause::Left);
+            self.tell_all(entries, decision, Cause::Left, |quota| !quota.is_held());
         }
     }
 
