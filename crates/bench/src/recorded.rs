@@ -19,7 +19,6 @@ const RECORDED: &[Scenario] = &[
     Scenario::CheckHeld,
     Scenario::CheckFixedWindow,
     Scenario::CheckIntervalRefill,
-    Scenario::CheckCalendar,
     Scenario::CheckTwo,
     Scenario::CheckEight,
     Scenario::TollgatePlain,
