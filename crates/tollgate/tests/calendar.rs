@@ -161,7 +161,7 @@ mod annotated {
     use tollgate::{Limiter, MemoryBackend, Policy, Quota, RateLimitLayer, rate_limit};
     use tower::ServiceExt;
 
-    #[rate_limit("2/month in Europe/Berlin", key = tollgate::key::Global)]
+    #[rate_limit("2/month in Europe/Berlin", key = Global)]
     async fn report() -> &'static str {
         "ready"
     }
