@@ -10,12 +10,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis and nginx are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(cc curl faketime nginx protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+commands=(cc curl faketime nginx promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in
     cc) echo build-essential ;;
     nginx) echo nginx-light ;;
+    promtool) echo prometheus ;;
     protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
     taskset) echo util-linux ;;
@@ -88,7 +89,7 @@ fi
 policy=/usr/sbin/policy-rc.d
 policy_is_ours=no
 services=()
-for service in redis-server redis-sentinel nginx; do
+for service in redis-server redis-sentinel nginx prometheus; do
   [ -e "/etc/init.d/$service" ] || services+=("$service")
 done
 

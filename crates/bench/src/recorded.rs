@@ -35,6 +35,7 @@ const RECORDED: &[Scenario] = &[
     Scenario::TollgatePostHeaders,
     Scenario::TollgateUnderPressure,
     Scenario::TollgateObserved,
+    Scenario::TollgateMetered,
     Scenario::TollgateOneRoute,
     Scenario::TollgateHundredRoutes,
 ];

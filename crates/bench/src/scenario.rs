@@ -91,6 +91,7 @@ scenarios! {
     TollgatePostHeaders "tollgate-post-headers" "with headers, readable by handlers, a POST on a path",
 TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which none is refused at present",
     TollgateObserved "tollgate-observed" "as plain, with an observer that counts",
+    TollgateMetered "tollgate-metered" "as plain, with metrics, and no recorder yet",
     BareRoute "bare-route" "the service alone, on a path",
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
     TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
@@ -223,6 +224,7 @@ impl Scenario {
             Self::TollgatePostHeaders => serve_post(RateLimitLayer::new(PLENTY).layer(Nothing)),
             Self::TollgateUnderPressure => serve(under_pressure().layer(Nothing)),
             Self::TollgateObserved => serve(observed().layer(Nothing)),
+            Self::TollgateMetered => serve(metered().layer(Nothing)),
             Self::BareRoute => serve_route(Nothing),
             Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
             Self::TollgateHundredRoutes => serve_route(routes(100).layer(Nothing)),
@@ -447,6 +449,11 @@ fn observed() -> RateLimitLayer {
         })
         .build();
     silent(limiter)
+}
+
+fn metered() -> RateLimitLayer {
+    let limiter = Limiter::builder().policy(Policy::new("plenty", PLENTY));
+    silent(limiter.metrics().build())
 }
 
 /// A layer that tells neither callers nor handlers of anything.

@@ -15,7 +15,8 @@ use common::{Clocked, Naive};
 use tollgate_conformance::Budget;
 use tollgate_core::{
     Answer, Backend, BanList, BannedCaller, Capabilities, Capability, Charge, Clock, Decision,
-    FailureKind, Key, ManualClock, Mode, Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
+    FailureKind, Figure, Key, ManualClock, Mode, Quota, Receipt, RetryAfter, Scope, Timestamp,
+    Verdict,
 };
 
 /// Counts the decisions of the inner backend, also those that come later.
@@ -72,6 +73,10 @@ impl<B: Backend> Backend for Counting<B> {
 
     fn place(&self) -> Option<String> {
         self.inner.place()
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        self.inner.figures(tell);
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -179,6 +184,10 @@ impl<B: Backend> Backend for Denials<B> {
 
     fn place(&self) -> Option<String> {
         self.inner.place()
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        self.inner.figures(tell);
     }
 
     fn capabilities(&self) -> Capabilities {

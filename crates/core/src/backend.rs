@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::{
-    BackendError, BanList, Capabilities, Charge, Decision, FailureKind, Key, Receipt, Scope,
-    Verdict,
+    BackendError, BanList, Capabilities, Charge, Decision, FailureKind, Figure, Key, Receipt,
+    Scope, Verdict,
 };
 
 /// Takes charges, gives decisions.
@@ -31,12 +31,13 @@ use crate::{
 ///
 /// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
 /// does not ask for [`decide_up_to`](Self::decide_up_to), [`assume`](Self::assume), [`bans`](Self::bans),
-/// [`place`](Self::place) and [`capabilities`](Self::capabilities), because they have defaults: forward these as well. [`Answer::map`] looks at the answer
+/// [`place`](Self::place), [`figures`](Self::figures) and [`capabilities`](Self::capabilities), because they have defaults:
+/// forward these as well. [`Answer::map`] looks at the answer
 /// of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand for charges that it was not asked about.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tollgate::{Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Receipt, Scope};
+/// use tollgate::{Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Receipt, Scope};
 ///
 /// /// Counts the calls to the backend inside.
 /// #[derive(Debug)]
@@ -78,6 +79,10 @@ use crate::{
 ///
 ///     fn place(&self) -> Option<String> {
 ///         self.inner.place()
+///     }
+///
+///     fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+///         self.inner.figures(tell);
 ///     }
 ///
 ///     fn capabilities(&self) -> Capabilities {
@@ -131,6 +136,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn place(&self) -> Option<String> {
         None
     }
+
+    /// Tells the figures that the backend has of itself, for metrics; none by default. A scrape asks for them, so that it may take
+    /// as long as a look at each shard.
+    fn figures(&self, _tell: &mut dyn FnMut(Figure, u64)) {}
 
     /// The capabilities beyond quotas; none by default. So a limiter that needs more refuses, while it is built, a wrapper that
     /// forgets to forward this method.
@@ -196,6 +205,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn place(&self) -> Option<String> {
         (**self).place()
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        (**self).figures(tell);
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::{CheckOutcome, ConfigError, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
 use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Receipt, Scope,
+    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Receipt, Scope,
 };
 use tollgate_redis::RedisBackend;
 
@@ -321,6 +321,10 @@ impl Backend for ObservedBackend {
 
     fn place(&self) -> Option<String> {
         self.0.place()
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        self.0.figures(tell);
     }
 
     fn assume(&self, charge: &Charge<'_>) -> bool {

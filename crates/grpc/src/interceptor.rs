@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, ImmediateBackend, Key, Receipt, Scope,
+    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, ImmediateBackend, Key,
+    Receipt, Scope,
 };
 use tollgate_http::{GrpcAnswers, RateLimitLayer};
 use tollgate_limiter::transport::{Admission, PolicySet};
@@ -185,6 +186,10 @@ impl<B: ImmediateBackend> Backend for ImmediateAdapter<B> {
 
     fn place(&self) -> Option<String> {
         self.0.place()
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        self.0.figures(tell);
     }
 
     fn capabilities(&self) -> Capabilities {

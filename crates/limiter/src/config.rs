@@ -58,6 +58,8 @@ mod quotas;
 mod read;
 mod registry;
 mod tiers;
+mod watch;
+mod words;
 
 pub use self::ban::BanConfig;
 pub use self::classes::ClassesConfig;
@@ -70,6 +72,7 @@ pub use self::policy::{CostConfig, PolicyConfig};
 pub use self::quotas::QuotasConfig;
 pub use self::registry::Registry;
 pub use self::tiers::{TierSource, TiersConfig};
+pub use self::watch::{ConfigFile, ReloadError, Watch, watch};
 
 use crate::ConfigError;
 

@@ -33,11 +33,11 @@ pub use self::error::ConfigError;
 pub use self::key::ClientIp;
 pub use self::limiter::{
     Acquire, Cause, Check, CheckError, CheckFuture, CheckOutcome, Event, Limiter, LimiterBuilder,
-    Observer, Shedding,
+    Observer, Offender, Offenders, Shedding,
 };
 pub use self::policy::{
     Allowance, Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, QuotaLookup, Quotas,
-    ResponseView, Share, Tiers,
+    ResponseView, Share, Switch, Tiers,
 };
 pub use self::pressure::{Pressure, PressureGauge};
 pub use self::report::PolicyVerdict;

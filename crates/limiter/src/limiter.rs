@@ -5,6 +5,7 @@ mod bans;
 mod builder;
 mod check;
 mod coverage;
+mod event;
 mod fallback;
 mod health;
 #[cfg(test)]
@@ -13,8 +14,12 @@ mod judgement;
 mod ledger;
 mod line;
 mod local;
+mod marks;
 mod messages;
+#[cfg(feature = "metrics")]
+mod meters;
 mod observer;
+mod offenders;
 mod outages;
 mod places;
 mod plan;
@@ -22,13 +27,14 @@ mod planning;
 mod shedder;
 mod shedding;
 mod snapshot;
+mod switches;
 mod terms;
 mod watch;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::Guard;
 use http::Request;
@@ -37,14 +43,16 @@ use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 pub use self::admission::{Admission, PendingAdmission, PolicySet, Ruling};
 pub use self::builder::LimiterBuilder;
 pub use self::check::{Acquire, Check, CheckError, CheckFuture, CheckOutcome};
+pub use self::event::{Cause, Event};
 pub use self::fallback::Fallback;
 use self::health::Health;
 pub use self::judgement::Judgement;
 pub use self::ledger::{Ledger, Verdicts};
 use self::line::Line;
 use self::local::LocalBudgets;
+pub use self::observer::Observer;
 use self::observer::Observers;
-pub use self::observer::{Cause, Event, Observer};
+pub use self::offenders::{Offender, Offenders};
 use self::places::Places;
 pub use self::plan::{Entries, Plan};
 pub use self::planning::Rejection;
@@ -52,6 +60,7 @@ pub use self::planning::{PendingPlan, Planning};
 use self::shedder::Shedder;
 pub use self::shedding::Shedding;
 use self::snapshot::Snapshot;
+use self::switches::Switches;
 use self::terms::Terms;
 
 use crate::attachments::Attachments;
@@ -93,6 +102,8 @@ struct Inner {
     snapshot: ArcSwap<Snapshot>,
     /// The number of times that the policies were replaced.
     generation: AtomicU64,
+    /// Held while the policies change.
+    switches: Mutex<Switches>,
     /// True if a present or former policy charges by the response.
     follows_responses: AtomicBool,
     terms: Terms,
@@ -322,6 +333,39 @@ impl Limiter {
         self.0.health.failures()
     }
 
+    /// The callers that a policy denied most, and how many it denied at all, since the limiter was built: for operators, who look
+    /// for the one that floods. Policies on trial count the callers that they would deny.
+    ///
+    /// The memory is bounded, so that a count may be too high: by how much stands [beside it](Offender::error). Each process counts
+    /// for itself.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().policy(Policy::new("api", Quota::per_second(10))).track_offenders().build()?;
+    /// for caller in limiter.offenders("api")?.callers().iter().take(10) {
+    ///     println!("{:?}: {} denials", caller.key(), caller.denials());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the limiter has no policy of that name, and no handler has one that has denied a caller. Nothing is counted without
+    /// [`LimiterBuilder::track_offenders`](crate::LimiterBuilder::track_offenders).
+    pub fn offenders(&self, policy: &str) -> Result<Offenders, CheckError> {
+        let tracker = self.0.observers.tracker();
+        let found = tracker.map(|tracker| tracker.read(policy));
+        let found = found.unwrap_or_default();
+        if found.denials() == 0 && self.policy(policy).is_none() {
+            return Err(CheckError::UnknownPolicy {
+                policy: policy.chars().take(MAX_NAME_LEN).collect(),
+            });
+        }
+        Ok(found)
+    }
+
     /// The identity that [`ClientIp`](crate::ClientIp) makes of an address under this limiter, for [`check`](Self::check) and
     /// [`reset`](Self::reset).
     ///
@@ -375,14 +419,24 @@ impl Limiter {
     ///
     /// If [`LimiterBuilder::build`] would refuse the policies. Then those before stay.
     pub fn replace(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), ConfigError> {
-        let policies = policies.into_iter().collect();
-        let snapshot = Snapshot::new(policies, &self.0.terms)?;
+        let replaced = self.replace_uncounted(policies.into_iter().collect());
+        if replaced.is_err() {
+            self.refuses_replacement();
+        }
+        replaced
+    }
+
+    /// Counts policies that could not replace the present ones.
+    pub(crate) fn refuses_replacement(&self) {
+        self.0.observers.replaced(None);
+    }
+
+    fn install(&self, snapshot: Snapshot) {
         if snapshot.follows_responses {
             self.0.follows_responses.store(true, Ordering::Relaxed);
         }
         self.0.snapshot.store(Arc::new(snapshot));
         self.0.generation.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 
     /// Looks for policies that annotations, [`check`](Self::check) or `RateLimitStatus::settle` will ask for
@@ -561,12 +615,13 @@ impl Limiter {
         terms: Terms,
         shedder: Option<Shedder>,
         backend: Arc<dyn Backend>,
-        observer: Option<Arc<dyn Observer>>,
+        observers: Observers,
     ) -> Self {
         Self(Arc::new(Inner {
             follows_responses: AtomicBool::new(policies.follows_responses),
             snapshot: ArcSwap::from_pointee(policies),
             generation: AtomicU64::new(0),
+            switches: Mutex::default(),
             terms,
             shedder,
             backend,
@@ -574,7 +629,7 @@ impl Limiter {
             line: Line::default(),
             places: Places::default(),
             health: Health::default(),
-            observers: Observers::new(observer),
+            observers,
             warned_of_missing_peer: AtomicBool::new(false),
             attends_messages: AtomicBool::new(false),
             attached: Attachments::default(),

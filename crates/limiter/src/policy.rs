@@ -16,6 +16,7 @@ mod lookup;
 mod messages;
 mod name;
 mod outcome;
+mod switch;
 mod tiers;
 
 use std::fmt;
@@ -49,6 +50,7 @@ use self::name::check_name;
 pub(crate) use self::outcome::CountIf;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
+pub use self::switch::Switch;
 pub use self::tiers::{OnUnknown, Tiers};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
@@ -93,6 +95,9 @@ pub struct Policy {
     strike_if: Option<Arc<CountIf>>,
     pub(crate) messages: Option<Messages>,
     pub(crate) shadow: bool,
+    /// True if the policy is on trial by itself. Nothing, until the policy was switched.
+    stated_shadow: Option<bool>,
+    pub(crate) switch: Switch,
     pub(crate) on_demand: bool,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
@@ -187,6 +192,8 @@ impl Policy {
             strike_if: None,
             messages: None,
             shadow: false,
+            stated_shadow: None,
+            switch: Switch::On,
             on_demand: false,
             on_missing: OnMissing::default(),
             on_failure: OnFailure::default(),
@@ -376,6 +383,7 @@ impl Policy {
             && self.cost.fixed().is_some()
             && !self.exemptions.any()
             && !self.limits.is_empty()
+            && !self.is_off()
     }
 
     /// The name.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Clock, Decision,
-    FailureKind, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp, check_up_to,
-    decide, decide_one, decide_quickly, decide_up_to,
+    FailureKind, Figure, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp,
+    check_up_to, decide, decide_one, decide_quickly, decide_up_to,
 };
 
 use crate::builder::MemoryBackendBuilder;
@@ -225,6 +225,12 @@ impl Backend for MemoryBackend {
             shard.list_bans(scope, now, BanList::MOST + 1, &mut callers);
         }
         Answer::now(Ok(BanList::new(callers, true)))
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        let stats = self.stats();
+        tell(Figure::Keys, u64::try_from(stats.keys).unwrap_or(u64::MAX));
+        tell(Figure::Evicted, stats.evicted);
     }
 
     fn capabilities(&self) -> Capabilities {

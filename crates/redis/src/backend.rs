@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Decision,
-    FailureKind, Key, MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
+    FailureKind, Figure, Key, MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
 };
 
 use crate::bans;
@@ -240,6 +240,24 @@ impl Backend for RedisBackend {
 
     fn place(&self) -> Option<String> {
         Some(String::from(&*self.place))
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        let stats = self.stats();
+        let away = self.fleet.servers_away();
+        for (figure, value) in [
+            (Figure::Calls, stats.calls),
+            (Figure::Requests, stats.requests),
+            (Figure::BytesOut, stats.bytes_out),
+            (Figure::BytesIn, stats.bytes_in),
+            (Figure::LostGiveBacks, stats.lost_give_backs),
+            (Figure::Held, stats.held),
+            (Figure::LostLeases, stats.lost_leases),
+            (Figure::Reclaimed, stats.reclaimed),
+            (Figure::ServersAway, u64::try_from(away).unwrap_or(u64::MAX)),
+        ] {
+            tell(figure, value);
+        }
     }
 }
 

@@ -59,6 +59,12 @@ impl Fleet {
         }
     }
 
+    /// The number of servers without a connection that answers.
+    pub(crate) fn servers_away(&self) -> usize {
+        let masters = self.masters().0.into_iter();
+        masters.filter(|server| !server.is_hopeful()).count()
+    }
+
     /// Runs a task in the background. It does not keep the backend from ending.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match self {

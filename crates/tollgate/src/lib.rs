@@ -38,7 +38,9 @@
 //! | How do important requests pass when a budget runs short? | [`Policy::keep_for`] |
 //! | How do I limit a job that is not a request? | [`Limiter::check`] |
 //! | How do I try a limit before it is enforced? | [`Policy::shadow`], [`LimiterBuilder::observe`] |
-//! | How do I change limits while the service runs? | [`Limiter::replace`] |
+//! | How do I change limits while the service runs? | [`Limiter::replace`], [`config::watch`] |
+//! | How do I turn a limit off that harms? | [`Limiter::switch`] |
+//! | Which callers are denied most? | [`Limiter::offenders`] |
 //! | Which caller is it, behind a proxy? | [`ClientAddress`] |
 //! | How does a refused request look? | [`RateLimitLayer`], [`Respond`], [`RateLimitHeaders`] |
 //!
@@ -158,6 +160,7 @@
 //! | `calendar` | [`Calendar`]: quotas per day, week, month or year of a time zone |
 //! | `json` | [`key::JsonField`]: an identity from a JSON body |
 //! | `macros` (default) | [`rate_limit`], the annotation for axum handlers and gRPC methods |
+//! | `metrics` | [`LimiterBuilder::metrics`]: counts and histograms for whatever recorder is installed |
 //! | `proto` | [`proto::Contract`]: limits from the options of a gRPC service |
 //! | `redis` | [`RedisBackend`]: one budget for a whole fleet |
 //! | `redis-tls` | [`RedisBackend`] over `rediss://` |
@@ -172,6 +175,7 @@
         feature = "calendar",
         feature = "json",
         feature = "macros",
+        feature = "metrics",
         feature = "proto",
         feature = "redis-tls",
         feature = "serde",
@@ -182,10 +186,11 @@
 
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Ban, BanList, BannedCaller, Calendar, Capabilities,
-    Capability, Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind, ImmediateBackend,
-    Key, KeyKind, MAX_BUCKETS, MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN,
-    MAX_PERIOD, MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode, Outcome,
-    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict, Zone,
+    Capability, Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind, Figure,
+    ImmediateBackend, Key, KeyKind, MAX_BUCKETS, MAX_CHARGES, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT,
+    MAX_NAME_LEN, MAX_PERIOD, MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, ManualClock, Mode,
+    Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit,
+    Verdict, Zone,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{
@@ -205,9 +210,9 @@ pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};
 pub use tollgate_limiter::{
     Acquire, Allowance, Block, Cause, Check, CheckError, CheckFuture, CheckOutcome, ClientAddress,
     ClientIp, ConfigError, Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks,
-    Observer, OnFailure, OnMissing, OnUnknown, PeerAddr, Policy, PolicyVerdict, Pressure,
-    PressureGauge, QuotaLookup, Quotas, RequestView, ResponseView, Share, Shedding, Tiers,
-    TrustedProxies,
+    Observer, Offender, Offenders, OnFailure, OnMissing, OnUnknown, PeerAddr, Policy,
+    PolicyVerdict, Pressure, PressureGauge, QuotaLookup, Quotas, RequestView, ResponseView, Share,
+    Shedding, Switch, Tiers, TrustedProxies,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
@@ -240,13 +245,20 @@ pub mod __frames {
 }
 
 /// The examples of the README and of the pages about limits on how many at once, bans, classes, more ways to count,
-/// pressure, stated quotas and waiting, compiled and run with the tests.
-#[cfg(all(doctest, feature = "macros", feature = "redis", feature = "tonic"))]
+/// metrics, pressure, stated quotas and waiting, compiled and run with the tests.
+#[cfg(all(
+    doctest,
+    feature = "macros",
+    feature = "metrics",
+    feature = "redis",
+    feature = "tonic"
+))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
 #[doc = include_str!("../../../docs/bans.md")]
 #[doc = include_str!("../../../docs/classes.md")]
 #[doc = include_str!("../../../docs/counting.md")]
+#[doc = include_str!("../../../docs/operating/metrics.md")]
 #[doc = include_str!("../../../docs/pressure.md")]
 #[doc = include_str!("../../../docs/stated_quotas.md")]
 #[doc = include_str!("../../../docs/waiting.md")]

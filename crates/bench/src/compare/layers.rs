@@ -124,6 +124,11 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         &[("without one", Scenario::TollgatePlain)],
     ),
     (
+        "with metrics and no recorder, no headers",
+        Scenario::TollgateMetered,
+        &[("without", Scenario::TollgatePlain)],
+    ),
+    (
         "one policy with a route, no headers",
         Scenario::TollgateOneRoute,
         &[],

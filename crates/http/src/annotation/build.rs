@@ -124,7 +124,7 @@ impl<'a> Build<'a> {
             };
             self.claim(limit.label.quota(), claim)?;
         }
-        Ok(policy)
+        Ok(self.limiter.switched(policy))
     }
 
     fn name_of_route(&self, nameless: usize) -> Result<String, MisuseKind> {

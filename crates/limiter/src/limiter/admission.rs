@@ -15,9 +15,9 @@ use tollgate_core::{
     Answer, BackendError, Charge, Decision, Mode, Quota, RetryAfter, Timestamp, Verdict,
 };
 
+use super::event::Cause;
 use super::line::{Attempts, Place, Turn, give_back};
 use super::local::has_share;
-use super::observer::Cause;
 use super::places::{self, PlaceEnd, PlaceWait};
 use super::plan::Entries;
 use super::planning::{PendingPlan, Planning, Rejection};
@@ -69,6 +69,8 @@ pub struct PendingAdmission {
     deadline: Option<Instant>,
     /// The time for which it has waited so far.
     waited: Duration,
+    /// The time at which the backend was asked, if that is measured.
+    asked: Option<std::time::Instant>,
 }
 
 #[derive(Debug)]
@@ -91,11 +93,12 @@ enum Step {
 }
 
 impl PendingAdmission {
-    fn new(step: Step, deadline: Option<Instant>) -> Self {
+    fn new(limiter: &Limiter, step: Step, deadline: Option<Instant>) -> Self {
         Self {
             step,
             deadline,
             waited: Duration::ZERO,
+            asked: limiter.0.observers.asked(),
         }
     }
 
@@ -122,12 +125,16 @@ impl PendingAdmission {
                         Ok(plan) if plan.is_empty() => {
                             return Poll::Ready(conclude(Ruling::Uncharged));
                         }
-                        Ok(plan) => self.step = Step::deciding(limiter, plan, self.deadline),
+                        Ok(plan) => {
+                            self.asked = limiter.0.observers.asked();
+                            self.step = Step::deciding(limiter, plan, self.deadline);
+                        }
                         Err(refused) => return Poll::Ready(conclude(Ruling::Refused(refused))),
                     }
                 }
                 Step::Deciding(decide, plan, place) => {
                     let answer = ready!(Pin::new(decide).poll(cx));
+                    limiter.0.observers.answered(self.asked);
                     let entries = plan.entries();
                     match limiter.next_step(entries, answer, place.take(), self.deadline) {
                         Ok(step) => self.step = step,
@@ -440,7 +447,7 @@ impl Limiter {
                 }
             }
         };
-        Admission::Pending(Box::new(PendingAdmission::new(step, deadline)))
+        Admission::Pending(Box::new(PendingAdmission::new(self, step, deadline)))
     }
 
     /// Lets a request stand behind those that wait for a place already. If it cannot wait, it is refused, and overtakes none.
@@ -555,7 +562,7 @@ impl Limiter {
             Err(decide) => {
                 let step = Step::Deciding(decide, entries.to_plan(), None);
                 let deadline = None;
-                Admission::Pending(Box::new(PendingAdmission::new(step, deadline)))
+                Admission::Pending(Box::new(PendingAdmission::new(self, step, deadline)))
             }
         }
     }
@@ -573,6 +580,7 @@ impl Limiter {
             Ok(Planning::Now(plan)) => return self.ask(plan.entries(), deadline, conclude),
             Ok(Planning::Later(resolving)) => {
                 return Admission::Pending(Box::new(PendingAdmission::new(
+                    self,
                     Step::Resolving(resolving),
                     deadline(),
                 )));

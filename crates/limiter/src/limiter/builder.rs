@@ -8,7 +8,10 @@ use tollgate_core::Backend;
 use tollgate_memory::MemoryBackend;
 
 use super::Limiter;
-use super::observer::Observer;
+#[cfg(feature = "metrics")]
+use super::meters::Meters;
+use super::observer::{Observer, Observers};
+use super::offenders::Tracker;
 use super::shedding::{Shedding, SheddingTerms};
 use super::snapshot::Snapshot;
 use super::terms::Terms;
@@ -37,6 +40,9 @@ pub struct LimiterBuilder {
     terms: Terms,
     backend: Option<Arc<dyn Backend>>,
     observer: Option<Arc<dyn Observer>>,
+    tracks_offenders: bool,
+    #[cfg(feature = "metrics")]
+    is_metered: bool,
     shedding: SheddingTerms,
 }
 
@@ -279,11 +285,63 @@ impl LimiterBuilder {
         self
     }
 
+    /// Counts the callers that each policy denies, for [`Limiter::offenders`]: those with the most denials, and the number of them
+    /// all. It takes some thirty kilobytes for each policy that has denied a caller.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("api", Quota::per_second(10)))
+    ///     .track_offenders()
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn track_offenders(mut self) -> Self {
+        self.tracks_offenders = true;
+        self
+    }
+
+    /// Counts every decision by policy, result and kind for the recorder of the [`metrics`](https://docs.rs/metrics) facade, and
+    /// measures the share of the budget that is used and the time to decide. An identity is never a label.
+    /// `docs/operating/metrics.md` lists the metrics. A recorder that the application installs later is found.
+    ///
+    /// States and counts of the backend are told by [`Limiter::publish_metrics`].
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().policy(Policy::new("api", Quota::per_second(10))).metrics().build()?;
+    ///
+    /// // Whatever exporter the application likes, before or after.
+    /// let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    /// let page = recorder.handle();
+    /// metrics::set_global_recorder(recorder)?;
+    ///
+    /// limiter.check("api", "alice").await?;
+    /// let line = r#"rate_limiting_decisions_total{policy="api",kind="enforced",result="allowed"} 1"#;
+    /// assert!(page.render().contains(line));
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self) -> Self {
+        self.is_metered = true;
+        self
+    }
+
     /// Sets a check that may refuse a policy and says why, now and when policies are replaced.
     #[doc(hidden)]
     pub fn refusing(mut self, refuses: fn(&Policy) -> Option<ConfigError>) -> Self {
         self.terms.refuses = Some(refuses);
         self
+    }
+
+    /// The policies, for a limiter that has all else.
+    #[cfg(feature = "serde")]
+    pub(crate) fn into_policies(self) -> Vec<Policy> {
+        self.policies
     }
 
     /// The limiter.
@@ -306,13 +364,12 @@ impl LimiterBuilder {
             ..self.terms
         };
         let policies = Snapshot::new(self.policies, &terms)?;
-        Ok(Limiter::new(
-            policies,
-            terms,
-            shedder,
-            backend,
-            self.observer,
-        ))
+        let tracker = self.tracks_offenders.then(Tracker::new);
+        let observers = Observers::new(self.observer).tracking(tracker);
+        #[cfg(feature = "metrics")]
+        let observers = observers.metered(self.is_metered.then(Meters::default));
+        observers.expect(Some(&policies.policies));
+        Ok(Limiter::new(policies, terms, shedder, backend, observers))
     }
 }
 

@@ -145,6 +145,11 @@ impl Coverage {
             .look(&self.policies, matcher, request, terms, proxies);
     }
 
+    /// The router of the policies' paths, if they have routes.
+    pub(super) fn matcher(&self) -> Option<&Matcher> {
+        self.matcher.as_ref()
+    }
+
     /// The only policy, if one of the first two ways is chosen.
     #[inline]
     pub(super) fn sole(&self) -> Option<&SolePolicy> {

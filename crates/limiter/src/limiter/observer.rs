@@ -1,13 +1,21 @@
 //! The one point that every decision passes, however it came about.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tollgate_core::{Algorithm, Decision, Key, Mode, Quota, Verdict};
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
+use super::event::{Cause, Event};
+use super::marks;
+#[cfg(feature = "metrics")]
+use super::meters::Meters;
+use super::offenders::Tracker;
 use super::plan::Entries;
 use crate::Policy;
 use crate::policy::Limit;
@@ -15,7 +23,9 @@ use crate::report::PolicyVerdict;
 
 /// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
 ///
-/// The request waits for it, once for each quota or policy that took part, so it must be quick. No lock is held during the call.
+/// The request waits for it, once for each quota or policy that took part, so it must be quick: hand what takes time to a bounded
+/// channel, and drop what does not fit. No lock is held during the call, so that a slow observer holds up its own request and no
+/// other. An observer that panics changes no decision: the panic ends with the call, and the log tells of the first.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,162 +60,131 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// A decision about one quota, or about all quotas of one policy.
-///
-/// ```
-/// use tollgate::{Cause, Event};
-///
-/// /// The labels of a metric. Never the key: identities are secrets, and there are too many.
-/// fn labels(event: &Event<'_>) -> (String, &'static str, &'static str) {
-///     let result = match event.cause() {
-///         Cause::Backend | Cause::Local => match event.verdict() {
-///             Some(verdict) if verdict.is_denied() => "denied",
-///             _ => "allowed",
-///         },
-///         Cause::Exempt => "exempt",
-///         _ => "other",
-///     };
-///     let mode = if event.is_enforced() { "enforced" } else { "trial" };
-///     (format!("{}/{}", event.policy(), event.quota().unwrap_or("")), mode, result)
-/// }
-///
-/// /// The counter of distinct callers may look at it.
-/// fn length(event: &Event<'_>) -> usize {
-///     event.key().map_or(0, |key| key.as_bytes().len())
-/// }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
-    policy: &'a str,
-    quota: Option<&'a str>,
-    class: Option<&'a str>,
-    key: Option<&'a Key>,
-    verdict: Option<&'a Verdict>,
-    is_enforced: bool,
-    cause: Cause,
-}
-
-/// The way in which a decision came about.
-///
-/// ```
-/// use tollgate::Cause;
-///
-/// /// True if the request was decided without the backend because that failed.
-/// fn is_outage(cause: Cause) -> bool {
-///     matches!(cause, Cause::Local | Cause::PassedUndecided | Cause::RefusedUndecided)
-/// }
-///
-/// assert!(is_outage(Cause::Local) && !is_outage(Cause::Blocked));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
-    /// The backend decided: see the [verdict](Event::verdict).
-    Backend,
-    /// The backend failed, and a budget of this process decided: see the [verdict](Event::verdict).
-    Local,
-    /// The backend failed, and the request passes.
-    PassedUndecided,
-    /// The backend failed, and the request is refused.
-    RefusedUndecided,
-    /// The caller is on a block list, or its tier has a limit of 0.
-    Blocked,
-    /// The policy covers the request, and the operator has exempted it: by its kind, by a list, or by a tier without limits.
-    Exempt,
-    /// The request has no identity, and the policy refuses it.
-    Unidentified,
-    /// The caller's tier or quota is not known, and the policy refuses the request.
-    TierUnknown,
-    /// The process is under pressure, and the limiter [refuses](crate::LimiterBuilder::shed) requests of this
-    /// [class](Event::class). No policy was asked, so that [`Event::policy`] is empty.
-    Shed,
-    /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
-    /// how full the budget is then.
-    Settled,
-    /// The request asked for a place under a limit on how many at once, and may not wait for one any longer, or cannot: others are
-    /// before it, or its time is over. It is refused without another question to the backend; the [verdict](Event::verdict) of the
-    /// full limit is a denial.
-    NoPlace,
-    /// A request left before its turn, and gave it back: the [verdict](Event::verdict) says how long it was to
-    /// [wait](Verdict::wait).
-    Left,
-    /// A held charge was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
-    Released,
-}
-
-impl<'a> Event<'a> {
-    /// The policy's name; empty if a request was refused before any policy was asked.
-    #[must_use]
-    pub fn policy(&self) -> &'a str {
-        self.policy
-    }
-
-    /// The quota's name, if the event is about one.
-    #[must_use]
-    pub fn quota(&self) -> Option<&'a str> {
-        self.quota
-    }
-
-    /// The [class](crate::Policy::keep_for) of the request, if the event is about a quota and the request has a class of its
-    /// policy. For a request that is [shed](Cause::Shed), the class of the [limiter](crate::LimiterBuilder::classes).
-    ///
-    /// ```
-    /// use tollgate::Event;
-    ///
-    /// /// A label of a metric: the operator names the classes, so that there are few.
-    /// fn class<'a>(event: &Event<'a>) -> &'a str {
-    ///     event.class().unwrap_or("other")
-    /// }
-    /// ```
-    #[must_use]
-    pub fn class(&self) -> Option<&'a str> {
-        self.class
-    }
-
-    /// The identity whose budget it is, if it was found. It may be a secret, such as an API key.
-    #[must_use]
-    pub fn key(&self) -> Option<&'a Key> {
-        self.key
-    }
-
-    /// The verdict, if the quota was asked.
-    #[must_use]
-    pub fn verdict(&self) -> Option<&'a Verdict> {
-        self.verdict
-    }
-
-    /// True if the request depended on the decision; false for a policy on trial and for a probe.
-    #[must_use]
-    pub fn is_enforced(&self) -> bool {
-        self.is_enforced
-    }
-
-    /// The way in which the decision came about.
-    #[must_use]
-    pub fn cause(&self) -> Cause {
-        self.cause
-    }
-}
-
 /// Everything that hears of the decisions of one limiter: the operator's observer, and the log.
 #[derive(Default)]
 pub(super) struct Observers {
+    /// True if something listens to each decision, whatever the log is set to.
+    are_attended: bool,
     observer: Option<Arc<dyn Observer>>,
+    tracker: Option<Tracker>,
+    #[cfg(feature = "metrics")]
+    meters: Option<Meters>,
     denials: DenialLog,
     debts: DebtLog,
+    warned_of_panic: AtomicBool,
 }
 
 impl Observers {
     pub(super) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
         Self {
+            are_attended: observer.is_some(),
             observer,
             ..Self::default()
         }
     }
 
+    /// These, which count the callers that are denied most.
+    pub(super) fn tracking(self, tracker: Option<Tracker>) -> Self {
+        Self {
+            are_attended: self.are_attended || tracker.is_some(),
+            tracker,
+            ..self
+        }
+    }
+
+    pub(super) fn tracker(&self) -> Option<&Tracker> {
+        self.tracker.as_ref()
+    }
+
+    /// These, with metrics.
+    #[cfg(feature = "metrics")]
+    pub(super) fn metered(self, meters: Option<Meters>) -> Self {
+        Self {
+            are_attended: self.are_attended || meters.is_some(),
+            meters,
+            ..self
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn meters(&self) -> Option<&Meters> {
+        self.meters.as_ref()
+    }
+
+    /// True if something may hear: an observer, metrics, the log, or a span that declares our fields.
     #[inline]
     fn listen(&self) -> bool {
+        self.are_attended || LevelFilter::current() != LevelFilter::OFF
+    }
+
+    /// True if events are told, and not only counted.
+    #[inline]
+    fn are_told(&self) -> bool {
         self.observer.is_some() || tracing::enabled!(Level::DEBUG)
+    }
+
+    /// An attempt to replace the policies by these; `None` if they were refused.
+    pub(super) fn replaced(&self, policies: Option<&[Arc<Policy>]>) {
+        #[cfg(feature = "metrics")]
+        if let Some(meters) = &self.meters {
+            meters.replaced(policies.is_some());
+        }
+        if let (Some(tracker), Some(policies)) = (&self.tracker, policies) {
+            tracker.keep(|name| policies.iter().any(|policy| policy.name() == name));
+        }
+        self.expect(policies);
+    }
+
+    /// Policies that decide from now on.
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(
+            clippy::unused_self,
+            reason = "nothing is measured without the feature"
+        )
+    )]
+    pub(super) fn expect(&self, policies: Option<&[Arc<Policy>]>) {
+        #[cfg(feature = "metrics")]
+        if let (Some(meters), Some(policies)) = (&self.meters, policies) {
+            meters.expect(policies.iter().map(|policy| &**policy));
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _unheard = policies;
+    }
+
+    /// The time at which the backend was asked, if that is measured.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(
+            clippy::unused_self,
+            reason = "nothing is measured without the feature"
+        )
+    )]
+    pub(super) fn asked(&self) -> Option<Instant> {
+        #[cfg(feature = "metrics")]
+        if self.meters.is_some() {
+            return Some(Instant::now());
+        }
+        None
+    }
+
+    /// The backend has answered a question of that time.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(
+            clippy::unused_self,
+            reason = "nothing is measured without the feature"
+        )
+    )]
+    pub(super) fn answered(&self, asked: Option<Instant>) {
+        #[cfg(feature = "metrics")]
+        if let (Some(meters), Some(asked)) = (&self.meters, asked) {
+            meters.answered(asked.elapsed());
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _unmeasured = asked;
     }
 
     /// A decision about all quotas of a plan.
@@ -215,7 +194,7 @@ impl Observers {
             self.debts.look(entries, decision);
         }
         if self.listen() {
-            self.tell_all(entries, decision, cause, |_| true);
+            self.tell_all(entries, decision, cause, |_| true, true);
         }
     }
 
@@ -232,12 +211,51 @@ impl Observers {
             self.debts.look(entries, decision);
         }
         if self.listen() {
-            self.tell_all(entries, decision, cause, is_part);
+            // A turn and then a place: a request that gets both counts when it gets its turn.
+            let mut decided = entries.quotas().zip(decision.verdicts());
+            let waits = decided
+                .any(|((limit, ..), verdict)| is_part(&limit.quota) && !verdict.wait().is_zero());
+            let is_counted = waits || !decision.is_admitted();
+            self.tell_all(entries, decision, cause, is_part, is_counted);
         }
     }
 
     #[cold]
     fn tell_all(
+        &self,
+        entries: Entries<'_>,
+        decision: &Decision,
+        cause: Cause,
+        is_part: fn(&Quota) -> bool,
+        is_counted: bool,
+    ) {
+        if is_counted {
+            self.count(entries, decision, cause);
+        }
+        if self.are_told() {
+            self.tell_each(entries, decision, cause, is_part);
+        }
+    }
+
+    /// Counts a decision, once for each policy and not for each quota.
+    #[inline]
+    fn count(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+        if let Some(tracker) = &self.tracker
+            && cause != Cause::Left
+        {
+            tracker.decided(entries, decision);
+        }
+        #[cfg(feature = "metrics")]
+        if let Some(meters) = &self.meters {
+            meters.decided(entries, decision, cause);
+        }
+        if LevelFilter::current() != LevelFilter::OFF {
+            marks::decided(entries, decision, cause);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_each(
         &self,
         entries: Entries<'_>,
         decision: &Decision,
@@ -267,7 +285,13 @@ impl Observers {
     /// A request that left before its turn.
     pub(super) fn left(&self, entries: Entries<'_>, decision: &Decision) {
         if self.listen() {
-            self.tell_all(entries, decision, Cause::Left, |quota| !quota.is_held());
+            self.tell_all(
+                entries,
+                decision,
+                Cause::Left,
+                |quota| !quota.is_held(),
+                true,
+            );
         }
     }
 
@@ -287,7 +311,14 @@ impl Observers {
 
     /// A policy that has a say without its quotas.
     pub(super) fn untouched(&self, policy: &Policy, key: Option<&Key>, cause: Cause) {
-        if self.listen() {
+        #[cfg(feature = "metrics")]
+        if let Some(meters) = &self.meters {
+            meters.untouched(policy, cause);
+        }
+        if LevelFilter::current() != LevelFilter::OFF {
+            marks::untouched(policy.name(), !policy.shadow, cause);
+        }
+        if self.are_told() {
             self.tell(&Event {
                 policy: policy.name(),
                 quota: None,
@@ -302,7 +333,14 @@ impl Observers {
 
     /// A request of a class that is refused under pressure.
     pub(super) fn shed(&self, class: &str, is_enforced: bool) {
-        if self.listen() {
+        #[cfg(feature = "metrics")]
+        if let Some(meters) = &self.meters {
+            meters.shed(is_enforced);
+        }
+        if LevelFilter::current() != LevelFilter::OFF {
+            marks::untouched("", is_enforced, Cause::Shed);
+        }
+        if self.are_told() {
             self.tell(&Event {
                 policy: "",
                 quota: None,
@@ -317,7 +355,7 @@ impl Observers {
 
     /// A charge that was corrected.
     pub(super) fn corrected(&self, verdict: &PolicyVerdict, key: &Key, cause: Cause) {
-        if self.listen() {
+        if self.are_told() {
             self.tell(&Event {
                 policy: verdict.policy(),
                 quota: Some(verdict.quota()),
@@ -337,7 +375,22 @@ impl Observers {
             self.denials.write(event);
         }
         if let Some(observer) = &self.observer {
-            observer.observe(event);
+            // A request does not fail because its observer does.
+            let told = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));
+            if told.is_err() {
+                self.fell_silent();
+            }
+        }
+    }
+}
+
+impl Observers {
+    #[cold]
+    fn fell_silent(&self) {
+        if !self.warned_of_panic.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "the observer panics; requests are decided all the same, and it is told of the next ones"
+            );
         }
     }
 }
@@ -364,26 +417,53 @@ impl Age {
     }
 }
 
-/// The lines about denials in the log, at `DEBUG`. Their number in a second is bounded, so that an attack does not fill a disk.
+/// The lines about denials in the log, at `DEBUG`. Their number in a second is bounded, for all and for each policy, so that an
+/// attack does not fill a disk.
 #[derive(Debug, Default)]
 struct DenialLog {
     age: Age,
     /// The second in which the last line was due, and how many were due in it.
     second: AtomicU64,
     due: AtomicU64,
+    /// The lines of each policy in this second.
+    policies: Mutex<HashMap<Box<str>, u64>>,
 }
 
-const LINES_PER_SECOND: u64 = 100;
+const LINES_PER_SECOND: u64 = 1_000;
+
+/// One policy under attack leaves room for the others.
+const LINES_OF_A_POLICY: u64 = 100;
 
 impl DenialLog {
+    fn policies(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a line of a policy, if this second has room for it.
+    fn has_room(&self, policy: &str) -> bool {
+        let mut policies = self.policies();
+        if policies.values().sum::<u64>() >= LINES_PER_SECOND {
+            return false;
+        }
+        match policies.get_mut(policy) {
+            Some(lines) if *lines >= LINES_OF_A_POLICY => return false,
+            Some(lines) => *lines += 1,
+            None => drop(policies.insert(policy.into(), 1)),
+        }
+        true
+    }
+
     fn write(&self, event: &Event<'_>) {
         let second = self.age.seconds();
         let mut left_out = 0;
         if self.second.swap(second, Ordering::Relaxed) != second {
             let due = self.due.swap(0, Ordering::Relaxed);
-            left_out = due.saturating_sub(LINES_PER_SECOND);
+            let mut policies = self.policies();
+            let written: u64 = policies.drain().map(|(_, lines)| lines).sum();
+            left_out = due.saturating_sub(written);
         }
-        if self.due.fetch_add(1, Ordering::Relaxed) >= LINES_PER_SECOND {
+        self.due.fetch_add(1, Ordering::Relaxed);
+        if !self.has_room(event.policy) {
             return;
         }
         let Some(verdict) = event.verdict else {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tollgate_core::BackendError;
 
-use super::observer::{Cause, Observers};
+use super::event::Cause;
+use super::observer::Observers;
 use super::plan::{Demand, Entry, Plan, Wish};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
@@ -105,6 +106,10 @@ pub(super) fn plan<'p>(
         if !policy.covers(request) {
             continue;
         }
+        if policy.is_off() {
+            observers.untouched(policy, None, Cause::Off);
+            continue;
+        }
         let found = match policy.key.later() {
             Some(later) => Finding::Key(Arc::clone(policy), later.extract(request)),
             None => {
@@ -143,6 +148,10 @@ pub(super) fn plan_for_key(
     observers: &Observers,
 ) -> Result<Planning, Rejection> {
     let mut plan = Plan::default();
+    if policy.is_off() {
+        observers.untouched(policy, Some(&key), Cause::Off);
+        return Ok(Planning::Now(plan));
+    }
     match with_payer(policy, key, None, demand, wish, observers)? {
         Finding::Nothing => {}
         Finding::Entry(entry) => plan.push(entry),
@@ -243,8 +252,16 @@ fn with_entitlement(
     wish: Option<Box<Wish>>,
     observers: &Observers,
 ) -> Result<Finding, Rejection> {
+    let turned;
     let (policy, tier) = match found {
         Ok(Entitlement::Tier(tier)) => (policy, *tier),
+        // The answer is older than the switch.
+        Ok(Entitlement::Stated(stated)) if stated.shadow != policy.shadow => {
+            let mut stated = Policy::clone(stated);
+            stated.turn(policy.switch);
+            turned = Arc::new(stated);
+            (&turned, None)
+        }
         Ok(Entitlement::Stated(stated)) => (stated, None),
         Ok(Entitlement::Unlimited) => {
             observers.untouched(policy, Some(&key), Cause::Exempt);

@@ -53,22 +53,33 @@ impl Snapshot {
             terms.check_fit(policy)?;
         }
         check_messages(&policies)?;
+        let policies: Box<[Arc<Policy>]> = policies.into_iter().map(Arc::new).collect();
+        let snapshot = Self::of(policies, terms);
+        let matchers = (&snapshot.requests, &snapshot.messages);
+        check_numbers(
+            &snapshot.policies,
+            matchers.0.matcher(),
+            matchers.1.matcher(),
+        )?;
+        Ok(snapshot)
+    }
+
+    /// Policies that are fit to be a limiter's.
+    pub(super) fn of(policies: Box<[Arc<Policy>]>, terms: &Terms) -> Self {
         let message_matcher = matcher(&policies, Policy::is_for_messages);
         let matcher = matcher(&policies, Policy::is_for_requests);
-        check_numbers(&policies, matcher.as_ref(), message_matcher.as_ref())?;
-        let policies: Box<[Arc<Policy>]> = policies.into_iter().map(Arc::new).collect();
         let proxies = ProxyWatch::new(&policies);
         let coverage = |are_asked: fn(&Policy) -> bool, matcher: Option<Matcher>| {
             let policies = policies.iter().filter(|policy| are_asked(policy));
             Coverage::new(policies.cloned().collect(), matcher, terms, &proxies)
         };
-        Ok(Self {
+        Self {
             requests: coverage(Policy::is_for_requests, matcher),
             messages: coverage(Policy::is_for_messages, message_matcher),
             follows_responses: policies.iter().any(|policy| policy.follows_responses()),
             proxies,
             policies,
-        })
+        }
     }
 
     pub(super) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
@@ -78,9 +89,9 @@ impl Snapshot {
 }
 
 /// The patterns of all these policies as one router.
-fn matcher(policies: &[Policy], are_asked: fn(&Policy) -> bool) -> Option<Matcher> {
+fn matcher(policies: &[Arc<Policy>], are_asked: fn(&Policy) -> bool) -> Option<Matcher> {
     let matched = policies.iter().filter(|policy| are_asked(policy));
-    let patterns: Vec<_> = matched.map(Policy::patterns).collect();
+    let patterns: Vec<_> = matched.map(|policy| policy.patterns()).collect();
     Matcher::new(&patterns)
 }
 
@@ -155,7 +166,7 @@ fn check_messages(policies: &[Policy]) -> Result<(), ConfigError> {
 
 /// No more quotas than are decided together, whatever is asked for.
 fn check_numbers(
-    policies: &[Policy],
+    policies: &[Arc<Policy>],
     matcher: Option<&Matcher>,
     message_matcher: Option<&Matcher>,
 ) -> Result<(), ConfigError> {
@@ -165,7 +176,10 @@ fn check_numbers(
             together(policies, matcher, Policy::is_for_requests, weight),
             together(policies, message_matcher, Policy::is_for_messages, weight),
         ];
-        on_demand.map(weight).chain(together).fold(0, usize::max)
+        on_demand
+            .map(|policy| weight(policy))
+            .chain(together)
+            .fold(0, usize::max)
     };
     let quotas = most(Policy::most_limits);
     if quotas > MAX_CHARGES {
@@ -181,7 +195,7 @@ fn check_numbers(
 
 /// The most that can meet of these policies.
 fn together(
-    policies: &[Policy],
+    policies: &[Arc<Policy>],
     matcher: Option<&Matcher>,
     are_asked: fn(&Policy) -> bool,
     weight: fn(&Policy) -> usize,

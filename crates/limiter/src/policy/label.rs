@@ -18,6 +18,8 @@ pub struct Label {
     /// The answer to the callers that it keeps out, if it is a ban.
     ban: Option<Block>,
     class: Option<ClassLabel>,
+    /// What counts its decisions, beside the rest: each decision may look for it.
+    tally: Attachments,
     attached: Attachments,
 }
 
@@ -42,6 +44,7 @@ impl Label {
             scope,
             ban: None,
             class: None,
+            tally: Attachments::default(),
             attached: Attachments::default(),
         })
     }
@@ -59,6 +62,7 @@ impl Label {
                 rank,
                 whole: self.rule,
             }),
+            tally: Attachments::default(),
             attached: Attachments::default(),
         })
     }
@@ -78,6 +82,7 @@ impl Label {
             scope,
             ban: Some(answer),
             class: None,
+            tally: Attachments::default(),
             attached: Attachments::default(),
         })
     }
@@ -120,6 +125,12 @@ impl Label {
     /// The scope of its states.
     pub(crate) fn scope(&self) -> Scope {
         self.scope
+    }
+
+    /// The values of what counts decisions.
+    #[inline]
+    pub(crate) fn tally(&self) -> &Attachments {
+        &self.tally
     }
 
     /// The rendered parts of answers.

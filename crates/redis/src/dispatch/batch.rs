@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use smallvec::SmallVec;
 use tollgate_core::{BackendError, FailureKind};
+use tracing::Instrument;
 
 use super::Dispatch;
 use super::traffic::Place;
@@ -48,7 +49,9 @@ pub(super) async fn run(
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
-        let mut asked = pin!(ask(&mut connection, script, &command, asking));
+        let span = tracing::debug_span!("redis_call", requests = jobs.len());
+        let asked = ask(&mut connection, script, &command, asking);
+        let mut asked = pin!(asked.instrument(span));
         wait(dispatch, place, sent_at, &mut jobs, asked.as_mut()).await
     };
     let round_trip = Instant::now().saturating_duration_since(sent_at);

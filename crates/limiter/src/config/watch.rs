@@ -1,0 +1,410 @@
+//! A configuration file that a limiter follows while it runs.
+//!
+//! The file is looked at every two seconds and on `SIGHUP`, and compared by its content: events of a file system do not follow the
+//! symbolic links through which Kubernetes mounts a file. A configuration is read, built and checked as a whole before it replaces
+//! the policies; if anything is wrong, those before stay.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::words::{Fault, changes};
+use super::{LimiterConfig, Registry};
+use crate::{Limiter, LimiterBuilder};
+
+/// The time between two looks at the file. Kubernetes takes up to a minute to mount a change, so a shorter one would not be felt.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The longest file that is read: more than ten thousand policies.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// A configuration file whose policies a limiter is to have, also after the file has changed. `read` makes a configuration of its
+/// text, whatever its format is.
+///
+/// ```no_run
+/// use tollgate::{RateLimitLayer, config};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut file = config::watch("limits.toml", |text| toml::from_str(text));
+/// // A file that is wrong now is an error, and the service does not start.
+/// let limiter = file.load()?.build()?;
+/// // From here on, a file that is wrong changes nothing.
+/// let _watch = file.follow(&limiter);
+///
+/// let layer = RateLimitLayer::new(&limiter);
+/// // Serve until the end.
+/// # Ok(()) }
+/// ```
+pub fn watch<E: fmt::Display>(
+    path: impl Into<PathBuf>,
+    read: impl Fn(&str) -> Result<LimiterConfig, E> + Send + Sync + 'static,
+) -> ConfigFile {
+    ConfigFile {
+        path: path.into(),
+        read: Box::new(move |text| read(text).map_err(|error| error.to_string())),
+        registry: Registry::new(),
+        loaded: Loaded::default(),
+    }
+}
+
+type ReadText = dyn Fn(&str) -> Result<LimiterConfig, String> + Send + Sync;
+
+/// A configuration file, to be loaded and then followed: see [`watch`].
+///
+/// ```
+/// use tollgate::config::{self, Registry};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("limits.toml");
+/// std::fs::write(&path, r#"policies = [{ name = "api", quotas = "10/s", when = ["is-external"] }]"#)?;
+///
+/// let registry = Registry::new().register_condition("is-external", |_| true);
+/// let mut file = config::watch(&path, |text| toml::from_str(text)).registry(registry);
+/// let limiter = file.load()?.build()?;
+/// assert!(limiter.policy("api").is_some());
+/// # Ok(()) }
+/// ```
+#[must_use = "a file is followed by `follow`"]
+pub struct ConfigFile {
+    path: PathBuf,
+    read: Box<ReadText>,
+    registry: Registry,
+    loaded: Loaded,
+}
+
+/// The latest content of the file.
+#[derive(Default)]
+struct Loaded {
+    /// The text that was looked at last, right or wrong; nothing if it could not be read.
+    text: Option<String>,
+    /// The configuration that holds.
+    config: LimiterConfig,
+    /// The fault of that text.
+    fault: Option<ReloadError>,
+}
+
+impl ConfigFile {
+    /// Sets the closures and lists that the file may name.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Reads the file now. The application adds its backend to the builder.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or its content makes no sense: with its path and, as far as they are known, line, policy and
+    /// field.
+    pub fn load(&mut self) -> Result<LimiterBuilder, ReloadError> {
+        let text = text_of(&self.path)?;
+        let (config, builder) = self.build(&text)?;
+        self.loaded = Loaded {
+            text: Some(text),
+            config,
+            fault: None,
+        };
+        Ok(builder)
+    }
+
+    /// Follows the file from now on: what changes in it replaces the policies of this limiter and its clones. It ends when the
+    /// [`Watch`] is dropped.
+    ///
+    /// A task of the present tokio runtime looks at the file every two seconds and on `SIGHUP`, which no longer ends the process.
+    /// The runtime needs its timer and, for the signal, its IO. Outside of a runtime only [`Watch::reload`] looks at the file.
+    ///
+    /// Replace the file as a whole, by renaming another one to its name: a look while it is written would find a part of it.
+    ///
+    /// ```no_run
+    /// use tollgate::config;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut file = config::watch("/etc/shop/limits.json", |text| serde_json::from_str(text));
+    /// let limiter = file.load()?.build()?;
+    /// let watch = file.follow(&limiter);
+    /// # Ok(()) }
+    /// ```
+    pub fn follow(self, limiter: &Limiter) -> Watch {
+        let (limiter, loaded) = (limiter.clone(), Mutex::default());
+        let mut follower = Follower {
+            file: self,
+            limiter,
+            loaded,
+        };
+        follower.loaded = Mutex::new(std::mem::take(&mut follower.file.loaded));
+        let follower = Arc::new(follower);
+        match Handle::try_current() {
+            Ok(runtime) => {
+                drop(runtime.spawn(look_again_and_again(Arc::downgrade(&follower))));
+            }
+            Err(_none) => tracing::warn!(
+                file = %follower.file.path.display(),
+                "outside of a tokio runtime the configuration is read again only when `Watch::reload` is called"
+            ),
+        }
+        Watch(follower)
+    }
+
+    fn build(&self, text: &str) -> Result<(LimiterConfig, LimiterBuilder), ReloadError> {
+        let wrong = |message: String| ReloadError::of_text(&self.path, text, message);
+        let config = (self.read)(text).map_err(wrong)?;
+        let built = config.build(&self.registry);
+        let builder = built.map_err(|error| wrong(error.to_string()))?;
+        Ok((config, builder))
+    }
+}
+
+/// The text of a file, wherever its links lead now.
+fn text_of(path: &Path) -> Result<String, ReloadError> {
+    let read = || {
+        let mut text = String::new();
+        let file = File::open(path)?;
+        let read = file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+        if u64::try_from(read).unwrap_or(u64::MAX) > MAX_BYTES {
+            let long = format!("longer than {MAX_BYTES} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, long));
+        }
+        Ok(text)
+    };
+    read().map_err(|error: io::Error| ReloadError {
+        path: path.to_owned(),
+        fault: Fault::default(),
+        message: error.to_string(),
+    })
+}
+
+/// A file that a limiter follows, until this is dropped.
+///
+/// ```
+/// use tollgate::config;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("limits.toml");
+/// std::fs::write(&path, "policies = [{ name = 'api', quotas = '10/s' }]")?;
+/// let mut file = config::watch(&path, |text| toml::from_str(text));
+/// let limiter = file.load()?.build()?;
+/// let watch = file.follow(&limiter);
+///
+/// std::fs::write(&path, "policies = [{ name = 'api', quotas = '100/s' }]")?;
+/// // A handler for operators does not wait for the next look at the file.
+/// assert_eq!(watch.reload()?, ["policy api: 10/s → 100/s; takes effect at once; callers keep what they have used"]);
+///
+/// std::fs::write(&path, "policies = [{ name = 'api', quotas = '100/minit' }]")?;
+/// let wrong = watch.reload().unwrap_err();
+/// assert_eq!((wrong.line(), wrong.policy(), wrong.field()), (Some(1), Some("api"), Some("quotas")));
+/// # Ok(()) }
+/// ```
+#[must_use = "the file is followed until this is dropped"]
+pub struct Watch(Arc<Follower>);
+
+struct Follower {
+    file: ConfigFile,
+    limiter: Limiter,
+    loaded: Mutex<Loaded>,
+}
+
+impl Watch {
+    /// Looks at the file now, and says in words what it has changed: nothing if its content is that of before.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or its content makes no sense. Then the policies stay as they were. The error is given until
+    /// the content has changed again.
+    pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
+        self.0.look()
+    }
+}
+
+impl Follower {
+    fn look(&self) -> Result<Vec<String>, ReloadError> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = text_of(&self.file.path);
+        if let Ok(text) = &text
+            && loaded.text.as_ref() == Some(text)
+        {
+            return loaded.fault.clone().map_or(Ok(Vec::new()), Err);
+        }
+        loaded.text = text.as_ref().ok().cloned();
+        let applied = text.and_then(|text| self.apply(&loaded.config, &text));
+        match applied {
+            Ok((config, changed)) => {
+                (loaded.config, loaded.fault) = (config, None);
+                for change in &changed {
+                    tracing::info!(file = %self.file.path.display(), "{change}");
+                }
+                Ok(changed)
+            }
+            Err(error) => {
+                // A file that cannot be read is tried again, and told once.
+                if loaded.fault.as_ref() != Some(&error) {
+                    self.limiter.refuses_replacement();
+                    tracing::error!(
+                        file = %self.file.path.display(),
+                        line = error.line(),
+                        policy = error.policy(),
+                        field = error.field(),
+                        error = error.message,
+                        "the configuration is refused; the one before stays"
+                    );
+                }
+                loaded.fault = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn apply(
+        &self,
+        before: &LimiterConfig,
+        text: &str,
+    ) -> Result<(LimiterConfig, Vec<String>), ReloadError> {
+        let (config, builder) = self.file.build(text)?;
+        let policies = builder.into_policies();
+        let changed = changes(before, &config, &self.limiter, &policies);
+        // It counts the refusals of its own, and the caller those of the file.
+        let replaced = self.limiter.replace_uncounted(policies);
+        let wrong = |message: String| ReloadError::of_text(&self.file.path, text, message);
+        replaced.map_err(|error| wrong(error.to_string()))?;
+        Ok((config, changed))
+    }
+}
+
+/// Looks at the file until the watch is dropped.
+async fn look_again_and_again(follower: Weak<Follower>) {
+    #[cfg(unix)]
+    let mut hang_up = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+    loop {
+        #[cfg(unix)]
+        match &mut hang_up {
+            Some(hang_up) => drop(tokio::time::timeout(INTERVAL, hang_up.recv()).await),
+            None => tokio::time::sleep(INTERVAL).await,
+        }
+        #[cfg(not(unix))]
+        tokio::time::sleep(INTERVAL).await;
+        let Some(follower) = follower.upgrade() else {
+            return;
+        };
+        // A file on a network may take its time. The outcome stands in the log.
+        let looked = tokio::task::spawn_blocking(move || follower.look().is_ok());
+        drop(looked.await);
+    }
+}
+
+/// The reason why a configuration file is refused, and the place in it.
+///
+/// ```
+/// use tollgate::config;
+///
+/// let mut file = config::watch("no-such-file.toml", |text| toml::from_str(text));
+/// let refused = file.load().unwrap_err();
+/// assert!(refused.to_string().starts_with("no-such-file.toml: "));
+/// assert_eq!((refused.line(), refused.policy(), refused.field()), (None, None, None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadError {
+    path: PathBuf,
+    fault: Fault,
+    message: String,
+}
+
+impl ReloadError {
+    fn of_text(path: &Path, text: &str, message: String) -> Self {
+        Self {
+            path: path.to_owned(),
+            fault: Fault::find(text, &message),
+            message,
+        }
+    }
+
+    /// The file.
+    ///
+    /// ```
+    /// use tollgate::config::ReloadError;
+    ///
+    /// fn title(error: &ReloadError) -> String {
+    ///     format!("{} is refused", error.path().display())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The line, counted from 1, if it is known.
+    ///
+    /// ```
+    /// use tollgate::config::ReloadError;
+    ///
+    /// fn line(error: &ReloadError) -> usize {
+    ///     error.line().unwrap_or(1)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        self.fault.line
+    }
+
+    /// The name of the policy, if it is about one.
+    ///
+    /// ```
+    /// use tollgate::config::ReloadError;
+    ///
+    /// fn is_about(error: &ReloadError, policy: &str) -> bool {
+    ///     error.policy() == Some(policy)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.fault.policy.as_deref()
+    }
+
+    /// The field of the policy, if it is about one.
+    ///
+    /// ```
+    /// use tollgate::config::ReloadError;
+    ///
+    /// fn is_about_quotas(error: &ReloadError) -> bool {
+    ///     error.field() == Some("quotas")
+    /// }
+    /// ```
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        self.fault.field.as_deref()
+    }
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if let Some(line) = self.fault.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", self.message.trim_end())
+    }
+}
+
+impl Error for ReloadError {}
+
+impl fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("file", &self.0.file)
+            .finish_non_exhaustive()
+    }
+}

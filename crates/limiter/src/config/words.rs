@@ -1,0 +1,301 @@
+//! Words for operators: the changes between two configurations, and the place of a fault in a file.
+
+use serde_json::{Map, Value};
+
+use super::{LimiterConfig, PolicyConfig};
+use crate::{Limiter, Policy};
+
+/// The place of a fault, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) line: Option<usize>,
+    pub(super) policy: Option<String>,
+    pub(super) field: Option<String>,
+}
+
+impl Fault {
+    /// The place that a message names, in this text. Our messages begin with the policy and go on with the field. Those of the
+    /// reader of a format name a line.
+    pub(super) fn find(text: &str, message: &str) -> Self {
+        let (policy, rest) = match quoted_after(message, "policy ") {
+            Some((policy, rest)) => (Some(policy), rest),
+            None => (None, message),
+        };
+        let field = field_in(rest).or_else(|| field_in(message));
+        let line = line_in(message).or_else(|| line_of(text, policy?, field));
+        Self {
+            line,
+            policy: policy.map(str::to_owned),
+            field: field.map(str::to_owned),
+        }
+    }
+}
+
+/// The text in quotes after a word, and the rest of the message.
+fn quoted_after<'m>(message: &'m str, word: &str) -> Option<(&'m str, &'m str)> {
+    let (_, after) = message.split_once(&format!("{word}\""))?;
+    after.split_once('"')
+}
+
+/// The field of a policy with which the rest of a message begins.
+fn field_in(rest: &str) -> Option<&'static str> {
+    let word = rest.trim_start_matches([':', ' ', ',']);
+    let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let word = &word[..end.unwrap_or(word.len())];
+    let is_meant = |field: &&&str| **field == word || field.strip_suffix('s') == Some(word);
+    FIELDS.iter().find(is_meant).copied()
+}
+
+/// The fields of a policy.
+const FIELDS: &[&str] = &[
+    "name",
+    "quotas",
+    "quotas_by",
+    "key",
+    "routes",
+    "grpc",
+    "exempt_routes",
+    "methods",
+    "exempt_methods",
+    "hosts",
+    "exempt_networks",
+    "when",
+    "exempt_preflights",
+    "exempt_health_checks",
+    "cost",
+    "outcome",
+    "ban",
+    "tiers",
+    "classes",
+    "exempt_keys",
+    "block_keys",
+    "per_message",
+    "retry_hint",
+    "shadow",
+    "on_demand",
+    "on_missing",
+    "on_failure",
+];
+
+/// The line that a reader's message names, as those of TOML, YAML and JSON do.
+fn line_in(message: &str) -> Option<usize> {
+    let (_, after) = message.split_once("line ")?;
+    let end = after.find(|c: char| !c.is_ascii_digit());
+    after[..end.unwrap_or(after.len())].parse().ok()
+}
+
+/// The line of a field of a policy, or of the policy's name. Wherever the format is TOML, YAML or JSON a field stands at the
+/// beginning of a line, or behind the name on the same one.
+fn line_of(text: &str, policy: &str, field: Option<&str>) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let names = |line: &&str| has_key(line, "name");
+    let is_its =
+        |line: &&str| names(line) && line.split(['"', '\'', ' ', ',']).any(|word| word == policy);
+    let at = lines.iter().position(is_its)?;
+    let Some(field) = field else {
+        return Some(at + 1);
+    };
+    let has_field =
+        |line: &&str| has_key(line, field) || has_key(line, field.trim_end_matches('s'));
+    if has_field(&lines[at]) {
+        return Some(at + 1);
+    }
+    let behind = lines[at + 1..].iter().take_while(|line| !names(line));
+    let behind = behind.enumerate().find(|(_, line)| has_field(line));
+    let before = lines[..at].iter().rev().take_while(|line| !names(line));
+    let before = before.enumerate().find(|(_, line)| has_field(line));
+    let found = match (behind, before) {
+        (Some((behind, _)), _) => at + 1 + behind,
+        (None, Some((before, _))) => at - 1 - before,
+        (None, None) => at,
+    };
+    Some(found + 1)
+}
+
+/// True if a line gives this key a value.
+fn has_key(line: &str, key: &str) -> bool {
+    line.match_indices(key).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + key.len()..].trim_start_matches(['"', '\'']);
+        let is_whole = before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
+        is_whole && (after.trim_start().starts_with(['=', ':']) || after.starts_with('.'))
+    })
+}
+
+/// The changes from one configuration to another, in words, before they are made. `policies` are those that the new one makes.
+pub(super) fn changes(
+    before: &LimiterConfig,
+    after: &LimiterConfig,
+    limiter: &Limiter,
+    policies: &[Policy],
+) -> Vec<String> {
+    let mut words = Vec::new();
+    let named = |config: &LimiterConfig, name: &str| {
+        let mut policies = config.policies.iter();
+        policies.find(|policy| policy.name == name).cloned()
+    };
+    for policy in &after.policies {
+        let name = &policy.name;
+        let built = policies.iter().find(|built| built.name() == name);
+        let texts = built.map(quotas_of).unwrap_or_default();
+        match (named(before, name), limiter.policy(name)) {
+            (Some(before), Some(running)) => {
+                let same = built.is_some_and(|built| keeps_states(&running, built));
+                let texts = (quotas_of(&running), texts);
+                change_of(&before, policy, &texts, same, &mut words);
+            }
+            _ => words.push(format!(
+                "policy {name}: new, {texts}; takes effect at once; callers that used this name before keep what they have used"
+            )),
+        }
+    }
+    for policy in &before.policies {
+        if named(after, &policy.name).is_none() {
+            words.push(format!(
+                "policy {}: gone; it limits no caller from now on",
+                policy.name
+            ));
+        }
+    }
+    let without_policies = |config: &LimiterConfig| {
+        let mut fields = fields_of(config);
+        fields.remove("policies");
+        fields
+    };
+    for field in differing(&without_policies(before), &without_policies(after)) {
+        words.push(format!("{field}: changed; takes effect at the next start"));
+    }
+    words
+}
+
+fn change_of(
+    before: &PolicyConfig,
+    after: &PolicyConfig,
+    quotas: &(String, String),
+    keeps_states: bool,
+    words: &mut Vec<String>,
+) {
+    let name = &after.name;
+    let mut say = |what: String| words.push(format!("policy {name}: {what}"));
+    for field in differing(&fields_of(before), &fields_of(after)) {
+        match field.as_str() {
+            "quotas" => {
+                let budgets = if keeps_states {
+                    "callers keep what they have used"
+                } else {
+                    "callers begin with a full budget where the algorithm or the number of quotas has changed"
+                };
+                let (from, to) = quotas;
+                say(format!("{from} → {to}; takes effect at once; {budgets}"));
+            }
+            "key" => say(
+                "another key; takes effect at once; callers begin with a full budget".to_owned(),
+            ),
+            "shadow" => {
+                let (from, to) = match after.shadow {
+                    true => ("enforced", "on trial"),
+                    false => ("on trial", "enforced"),
+                };
+                say(format!(
+                    "{from} → {to}; takes effect at once; callers keep what they have used"
+                ));
+            }
+            field => say(format!("{field}: changed; takes effect at once")),
+        }
+    }
+}
+
+/// True if each quota has the states of the one at its place.
+fn keeps_states(before: &Policy, after: &Policy) -> bool {
+    let mut pairs = before.limits.iter().zip(&after.limits[..]);
+    before.limits.len() == after.limits.len() && pairs.all(|(one, other)| one.scope == other.scope)
+}
+
+fn quotas_of(policy: &Policy) -> String {
+    let quotas: Vec<_> = policy
+        .limits
+        .iter()
+        .map(|limit| limit.quota.to_string())
+        .collect();
+    if quotas.is_empty() {
+        "none".to_owned()
+    } else {
+        quotas.join("; ")
+    }
+}
+
+fn fields_of(config: &impl serde::Serialize) -> Map<String, Value> {
+    match serde_json::to_value(config) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// The fields that differ, in alphabetical order. Their values are not told: some are keys of callers.
+fn differing(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<String> {
+    let mut fields: Vec<_> = before.keys().chain(after.keys()).cloned().collect();
+    fields.sort();
+    fields.dedup();
+    fields.retain(|field| before.get(field) != after.get(field));
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+ipv6_prefix = 56
+
+[[policies]]
+name = \"login\"
+quotas = \"5/min\"
+
+[[policies]]
+quotas = \"10/minit\"
+name = \"api\"
+routes = [\"/api\"]
+";
+
+    fn place(message: &str) -> (Option<usize>, Option<String>, Option<String>) {
+        let fault = Fault::find(FILE, message);
+        (fault.line, fault.policy, fault.field)
+    }
+
+    #[test]
+    fn the_fields_are_those_of_a_policy() {
+        let wrong = serde_json::json!({ "no-such-field": 0 });
+        let error = serde_json::from_value::<PolicyConfig>(wrong).unwrap_err();
+        let error = error.to_string();
+        let (_, expected) = error.split_once("expected one of ").unwrap();
+        let expected: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+        assert_eq!(expected, FIELDS);
+    }
+
+    #[test]
+    fn a_fault_has_the_line_of_the_field_wherever_the_name_stands() {
+        let of = |line, policy: &str, field: &str| {
+            (Some(line), Some(policy.to_owned()), Some(field.to_owned()))
+        };
+        assert_eq!(
+            place("policy \"api\": quota \"10/minit\": expected a period"),
+            of(8, "api", "quotas")
+        );
+        assert_eq!(
+            place("policy \"login\": quotas: no"),
+            of(5, "login", "quotas")
+        );
+        assert_eq!(
+            place("policy \"api\": route \"/api\": no"),
+            of(10, "api", "routes")
+        );
+        let named = (Some(4), Some("login".to_owned()), None);
+        assert_eq!(
+            place("policy \"login\": two policies have this name"),
+            named
+        );
+        assert_eq!(place("a limiter without policies limits nothing").0, None);
+        let line = "TOML parse error at line 7, column 1";
+        assert_eq!(place(line), (Some(7), None, None));
+    }
+}

@@ -1,0 +1,142 @@
+//! A decision, as observers hear of it.
+
+use tollgate_core::{Key, Verdict};
+
+/// A decision about one quota, or about all quotas of one policy.
+///
+/// ```
+/// use tollgate::{Cause, Event};
+///
+/// /// The labels of a metric. Never the key: identities are secrets, and there are too many.
+/// fn labels(event: &Event<'_>) -> (String, &'static str, &'static str) {
+///     let result = match event.cause() {
+///         Cause::Backend | Cause::Local => match event.verdict() {
+///             Some(verdict) if verdict.is_denied() => "denied",
+///             _ => "allowed",
+///         },
+///         Cause::Exempt => "exempt",
+///         _ => "other",
+///     };
+///     let mode = if event.is_enforced() { "enforced" } else { "trial" };
+///     (format!("{}/{}", event.policy(), event.quota().unwrap_or("")), mode, result)
+/// }
+///
+/// /// The counter of distinct callers may look at it.
+/// fn length(event: &Event<'_>) -> usize {
+///     event.key().map_or(0, |key| key.as_bytes().len())
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    pub(super) policy: &'a str,
+    pub(super) quota: Option<&'a str>,
+    pub(super) class: Option<&'a str>,
+    pub(super) key: Option<&'a Key>,
+    pub(super) verdict: Option<&'a Verdict>,
+    pub(super) is_enforced: bool,
+    pub(super) cause: Cause,
+}
+
+/// The way in which a decision came about.
+///
+/// ```
+/// use tollgate::Cause;
+///
+/// /// True if the request was decided without the backend because that failed.
+/// fn is_outage(cause: Cause) -> bool {
+///     matches!(cause, Cause::Local | Cause::PassedUndecided | Cause::RefusedUndecided)
+/// }
+///
+/// assert!(is_outage(Cause::Local) && !is_outage(Cause::Blocked));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The backend decided: see the [verdict](Event::verdict).
+    Backend,
+    /// The backend failed, and a budget of this process decided: see the [verdict](Event::verdict).
+    Local,
+    /// The backend failed, and the request passes.
+    PassedUndecided,
+    /// The backend failed, and the request is refused.
+    RefusedUndecided,
+    /// The caller is on a block list, or its tier has a limit of 0.
+    Blocked,
+    /// The policy covers the request, and the operator has exempted it: by its kind, by a list, or by a tier without limits.
+    Exempt,
+    /// The policy covers the request, and an operator has [switched](crate::Limiter::switch) it off. Nothing is charged.
+    Off,
+    /// The request has no identity, and the policy refuses it.
+    Unidentified,
+    /// The caller's tier or quota is not known, and the policy refuses the request.
+    TierUnknown,
+    /// The process is under pressure, and the limiter [refuses](crate::LimiterBuilder::shed) requests of this
+    /// [class](Event::class). No policy was asked, so that [`Event::policy`] is empty.
+    Shed,
+    /// The charge was corrected to the real cost: to 0 if something else refused the request. The [verdict](Event::verdict) says
+    /// how full the budget is then.
+    Settled,
+    /// The request asked for a place under a limit on how many at once, and may not wait for one any longer, or cannot: others are
+    /// before it, or its time is over. It is refused without another question to the backend; the [verdict](Event::verdict) of the
+    /// full limit is a denial.
+    NoPlace,
+    /// A request left before its turn, and gave it back: the [verdict](Event::verdict) says how long it was to
+    /// [wait](Verdict::wait).
+    Left,
+    /// A held charge was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
+    Released,
+}
+
+impl<'a> Event<'a> {
+    /// The policy's name; empty if a request was refused before any policy was asked.
+    #[must_use]
+    pub fn policy(&self) -> &'a str {
+        self.policy
+    }
+
+    /// The quota's name, if the event is about one.
+    #[must_use]
+    pub fn quota(&self) -> Option<&'a str> {
+        self.quota
+    }
+
+    /// The [class](crate::Policy::keep_for) of the request, if the event is about a quota and the request has a class of its
+    /// policy. For a request that is [shed](Cause::Shed), the class of the [limiter](crate::LimiterBuilder::classes).
+    ///
+    /// ```
+    /// use tollgate::Event;
+    ///
+    /// /// A label of a metric: the operator names the classes, so that there are few.
+    /// fn class<'a>(event: &Event<'a>) -> &'a str {
+    ///     event.class().unwrap_or("other")
+    /// }
+    /// ```
+    #[must_use]
+    pub fn class(&self) -> Option<&'a str> {
+        self.class
+    }
+
+    /// The identity whose budget it is, if it was found. It may be a secret, such as an API key.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a Key> {
+        self.key
+    }
+
+    /// The verdict, if the quota was asked.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&'a Verdict> {
+        self.verdict
+    }
+
+    /// True if the request depended on the decision; false for a policy on trial and for a probe.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.is_enforced
+    }
+
+    /// The way in which the decision came about.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+}

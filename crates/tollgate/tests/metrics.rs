@@ -1,0 +1,455 @@
+//! Metrics: each decision counts once, a recorder that comes later is found, and the page says what the code does.
+
+#![cfg(all(feature = "axum", feature = "metrics"))]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use common::{Strict, at_a_standstill, from};
+use metrics::{
+    Counter, Gauge, Histogram, Key as MetricKey, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use tollgate::key::{Global, KeyList};
+use tollgate::{
+    Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Decision, FailureKind, Figure,
+    Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, Policy, PressureGauge, Quota,
+    RateLimitLayer, Receipt, Scope, Share, key,
+};
+use tower::{Layer, ServiceExt};
+
+fn recorder() -> (PrometheusRecorder, PrometheusHandle) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    (recorder, page)
+}
+
+/// The decisions on the page: the labels of each series that is not 0, and its count.
+fn decisions(page: &PrometheusHandle) -> Vec<String> {
+    let page = page.render();
+    let lines = page.lines().filter_map(|line| {
+        let series = line.strip_prefix("rate_limiting_decisions_total{")?;
+        (!series.ends_with(" 0")).then(|| series.replace(['"', '}'], ""))
+    });
+    let mut lines: Vec<_> = lines.collect();
+    lines.sort();
+    lines
+}
+
+fn value(page: &PrometheusHandle, series: &str) -> Option<f64> {
+    let page = page.render();
+    let value = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
+    page.lines().find_map(value)
+}
+
+/// Asks once for this policy and identity.
+async fn ask(limiter: &Limiter, policy: &str, key: &str) {
+    let _ruled = limiter.check(policy, key).await;
+}
+
+async fn send(limiter: &Limiter, times: usize) {
+    for _ in 0..times {
+        let service = RateLimitLayer::new(limiter).layer(Strict::default());
+        drop(service.oneshot(from("10.0.0.1")).await.unwrap());
+    }
+}
+
+fn metered() -> LimiterBuilder {
+    Limiter::builder().backend(at_a_standstill().0).metrics()
+}
+
+#[tokio::test]
+async fn a_request_counts_once_for_each_policy_whatever_the_number_of_its_quotas() {
+    // given
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let limiter = metered()
+        .policy(Policy::new("api", [("second", "9/s"), ("hour", "2/h")]))
+        .policy(Policy::new("trial", Quota::per_hour(1)).shadow())
+        .build()
+        .unwrap();
+
+    // when
+    send(&limiter, 3).await;
+
+    // then
+    assert_eq!(
+        decisions(&page),
+        [
+            "policy=api,kind=enforced,result=allowed 2",
+            "policy=api,kind=enforced,result=denied 1",
+            "policy=trial,kind=trial,result=allowed 1",
+            "policy=trial,kind=trial,result=denied 2",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_recorder_that_is_installed_after_the_limiter_hears_of_what_follows() {
+    // given a limiter that has decided without any
+    let limiter = metered().policy(Policy::new("api", Quota::per_hour(9)));
+    let limiter = limiter.build().unwrap();
+    send(&limiter, 3).await;
+
+    // when
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    send(&limiter, 2).await;
+    limiter.publish_metrics();
+
+    // then
+    assert_eq!(
+        decisions(&page),
+        ["policy=api,kind=enforced,result=allowed 2"]
+    );
+    assert_eq!(value(&page, "rate_limiting_keys"), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_limiter_without_metrics_tells_a_recorder_nothing() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let limiter = Limiter::from(Policy::new("api", Quota::per_hour(9)));
+
+    send(&limiter, 1).await;
+    limiter.publish_metrics();
+
+    assert_eq!(page.render(), "");
+}
+
+#[tokio::test]
+async fn each_way_to_a_decision_has_a_result_of_its_own() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let minute = Duration::from_secs(60);
+    let by_text = || key::Header::new("x-key");
+    let limiter = metered()
+        .policy(
+            Policy::new("guarded", Quota::per_hour(1))
+                .key(by_text())
+                .ban(Ban::after(2, minute)),
+        )
+        .policy(
+            Policy::new("slow", Quota::per_minute(1).wait_up_to(minute))
+                .key(by_text())
+                .on_demand(),
+        )
+        .policy(
+            Policy::new("listed", Quota::per_hour(1))
+                .key(by_text())
+                .exempt_keys(KeyList::from_iter(["friend"]))
+                .block_keys(KeyList::from_iter(["foe"]), Block::Forbidden),
+        )
+        .build()
+        .unwrap();
+
+    for _ in 0..4 {
+        ask(&limiter, "guarded", "guesser").await;
+    }
+    for key in ["friend", "foe", "anyone"] {
+        ask(&limiter, "listed", key).await;
+    }
+    ask(&limiter, "slow", "alice").await;
+    let next = limiter.acquire("slow", "alice");
+    tokio::select! {
+        biased;
+        _turn = next => panic!("the next turn is a minute away"),
+        () = tokio::task::yield_now() => {}
+    }
+
+    assert_eq!(
+        decisions(&page),
+        [
+            "policy=guarded,kind=enforced,result=allowed 1",
+            "policy=guarded,kind=enforced,result=banned 2",
+            "policy=guarded,kind=enforced,result=denied 1",
+            "policy=listed,kind=enforced,result=allowed 1",
+            "policy=listed,kind=enforced,result=blocked 1",
+            "policy=listed,kind=enforced,result=exempt 1",
+            "policy=slow,kind=enforced,result=allowed 1",
+            "policy=slow,kind=enforced,result=left 1",
+            "policy=slow,kind=enforced,result=waited 1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_outage_counts_by_the_rule_of_each_policy_and_is_a_state() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let share = OnFailure::Local(Share::WHOLE);
+    let limiter = Limiter::builder()
+        .policy(Policy::new("open", Quota::per_hour(1)))
+        .policy(Policy::new("closed", Quota::per_hour(1)).on_failure(OnFailure::Deny))
+        .policy(Policy::new("local", Quota::per_hour(1)).on_failure(share))
+        .backend(Figured(MemoryBackend::new()))
+        .metrics()
+        .build()
+        .unwrap();
+
+    for policy in ["open", "closed", "local", "local"] {
+        ask(&limiter, policy, "alice").await;
+    }
+    limiter.publish_metrics();
+
+    assert_eq!(
+        decisions(&page),
+        [
+            "policy=closed,kind=enforced,result=refused_undecided 1",
+            "policy=local,kind=enforced,result=allowed_by_share 1",
+            "policy=local,kind=enforced,result=denied_by_share 1",
+            "policy=open,kind=enforced,result=passed_undecided 1",
+        ]
+    );
+    assert_eq!(
+        value(&page, "rate_limiting_backend_failures_total"),
+        Some(4.0)
+    );
+    assert_eq!(value(&page, "rate_limiting_backend_failing"), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_replacement_is_counted_with_its_outcome_and_a_version() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let limiter = metered().policy(Policy::new("api", Quota::per_hour(9)));
+    let limiter = limiter.build().unwrap();
+
+    limiter.replace([Policy::new("api", "10/s")]).unwrap();
+    limiter.replace([]).unwrap_err();
+    limiter.publish_metrics();
+    limiter.publish_metrics();
+
+    for (series, expected) in [
+        ("version", 1.0),
+        ("replacements_total{result=\"applied\"}", 1.0),
+        ("replacements_total{result=\"refused\"}", 1.0),
+        ("last_replacement_successful", 0.0),
+    ] {
+        let series = format!("rate_limiting_config_{series}");
+        assert_eq!(value(&page, &series), Some(expected), "{series}");
+    }
+}
+
+#[tokio::test]
+async fn a_shed_request_counts_under_no_policy() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let gauge = PressureGauge::new();
+    let limiter = metered()
+        .policy(Policy::new("api", Quota::per_hour(9)))
+        .classes(["critical", "batch"], key::Header::new("x-class"))
+        .shed(&gauge, [("batch", 0.5)])
+        .build()
+        .unwrap();
+    gauge.set(0.9);
+
+    send(&limiter, 2).await;
+    limiter.publish_metrics();
+
+    assert_eq!(decisions(&page), ["policy=,kind=enforced,result=shed 2"]);
+    assert_eq!(value(&page, "rate_limiting_shedding"), Some(1.0));
+}
+
+#[tokio::test]
+async fn the_share_of_the_fullest_budget_is_measured_at_each_decision() {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(&[0.24, 0.26, 0.49, 0.51, 1.0])
+        .unwrap()
+        .build_recorder();
+    let page = recorder.handle();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let limiter = metered().policy(Policy::new("api", ["100/s", "4/h"]).key(Global));
+    let limiter = limiter.build().unwrap();
+
+    send(&limiter, 2).await;
+
+    let labels = "policy=\"api\",kind=\"enforced\"";
+    for (bound, below) in [("0.24", 0.0), ("0.26", 1.0), ("0.49", 1.0), ("0.51", 2.0)] {
+        let series = format!("rate_limiting_budget_used_ratio_bucket{{{labels},le=\"{bound}\"}}");
+        assert_eq!(value(&page, &series), Some(below), "{series}");
+    }
+}
+
+/// A backend that has every figure and fails every decision.
+#[derive(Debug)]
+struct Figured(MemoryBackend);
+
+impl Backend for Figured {
+    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
+        let error = BackendError::new(FailureKind::Unreachable, "gone");
+        Answer::later(async { Err(error) })
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        for figure in [
+            Figure::Calls,
+            Figure::Requests,
+            Figure::BytesOut,
+            Figure::BytesIn,
+            Figure::LostGiveBacks,
+            Figure::Held,
+            Figure::LostLeases,
+            Figure::Reclaimed,
+            Figure::ServersAway,
+            Figure::Keys,
+            Figure::Evicted,
+        ] {
+            tell(figure, 1);
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+}
+
+/// Keeps what it is told about each metric: its type, its unit and its labels.
+#[derive(Default)]
+struct Catalogue(Mutex<BTreeMap<String, Row>>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Row {
+    kind: &'static str,
+    unit: String,
+    labels: BTreeSet<String>,
+}
+
+impl Catalogue {
+    fn describe(&self, name: &KeyName, kind: &'static str, unit: Option<Unit>, help: &str) {
+        assert!(help.ends_with('.'), "{help}");
+        let mut rows = self.0.lock().unwrap();
+        let row = rows.entry(name.as_str().to_owned()).or_default();
+        (row.kind, row.unit) = (kind, unit.unwrap().as_str().to_owned());
+    }
+
+    fn register(&self, key: &MetricKey) {
+        let mut rows = self.0.lock().unwrap();
+        let labels = key.labels().map(|label| label.key().to_owned());
+        rows.get_mut(key.name()).unwrap().labels.extend(labels);
+    }
+}
+
+impl Recorder for Catalogue {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe(&name, "counter", unit, &help);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe(&name, "gauge", unit, &help);
+    }
+
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.describe(&name, "histogram", unit, &help);
+    }
+
+    fn register_counter(&self, key: &MetricKey, _metadata: &Metadata<'_>) -> Counter {
+        self.register(key);
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &MetricKey, _metadata: &Metadata<'_>) -> Gauge {
+        self.register(key);
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &MetricKey, _metadata: &Metadata<'_>) -> Histogram {
+        self.register(key);
+        Histogram::noop()
+    }
+}
+
+/// The rows of the tables of the page whose first cell is code, each cell without its backticks.
+fn documented() -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/metrics.md");
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("| `"));
+    let cells = |line: &str| {
+        let cells = line.trim_matches('|').split('|');
+        cells
+            .map(|cell| cell.trim().trim_matches('`').to_owned())
+            .collect()
+    };
+    lines.map(cells).collect()
+}
+
+#[tokio::test]
+async fn the_page_lists_each_metric_with_its_type_unit_and_labels() {
+    // given
+    let catalogue = Catalogue::default();
+    let _installed = metrics::set_default_local_recorder(&catalogue);
+    let limiter = Limiter::builder().policy(Policy::new("api", Quota::per_hour(1)));
+    let limiter = limiter.backend(Figured(MemoryBackend::new())).metrics();
+    let limiter = limiter.build().unwrap();
+
+    // when
+    ask(&limiter, "api", "alice").await;
+    limiter.publish_metrics();
+
+    // then
+    let mut pages = BTreeMap::new();
+    for row in documented().into_iter().filter(|row| row.len() == 5) {
+        let [name, kind, unit, labels, question] = &row[..] else {
+            panic!("{row:?}");
+        };
+        assert!(question.contains('?'), "{name} answers no question");
+        let kind = ["counter", "gauge", "histogram"]
+            .into_iter()
+            .find(|it| it == kind);
+        let labels = labels.split(", ").filter(|label| !label.is_empty());
+        let row = Row {
+            kind: kind.unwrap(),
+            unit: unit.clone(),
+            labels: labels.map(str::to_owned).collect(),
+        };
+        pages.insert(name.clone(), row);
+    }
+    assert_eq!(pages, *catalogue.0.lock().unwrap());
+}
+
+#[test]
+fn the_names_are_such_as_prometheus_wants_and_the_page_lists_each_result() {
+    for row in documented() {
+        let name = &row[0];
+        let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+        assert!(name.chars().all(is_plain), "{name}");
+        if row.len() == 5 {
+            assert!(name.starts_with("rate_limiting_"), "{name}");
+            assert_eq!(name.ends_with("_total"), row[1] == "counter", "{name}");
+            assert_eq!(name.contains("_bytes"), row[2] == "bytes", "{name}");
+            assert_eq!(name.contains("_seconds"), row[2] == "seconds", "{name}");
+        }
+    }
+    let results: Vec<_> = documented()
+        .into_iter()
+        .filter(|row| row.len() == 2)
+        .collect();
+    let source = include_str!("../../limiter/src/limiter/meters.rs");
+    let (_, list) = source.split_once("const RESULTS").unwrap();
+    let list = list.split_once("];\n").unwrap().0;
+    let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
+    let listed: Vec<_> = results.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(listed, names);
+}

@@ -1,0 +1,313 @@
+//! A configuration file that a limiter follows while it runs.
+
+#![cfg(feature = "serde")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tollgate::config::{self, ConfigFile, Registry, Watch};
+use tollgate::{Limiter, ManualClock, MemoryBackend};
+use tollgate_testkit::Log;
+
+struct Trial {
+    folder: TempDir,
+    limiter: Limiter,
+    watch: Watch,
+}
+
+fn file(path: &Path) -> ConfigFile {
+    config::watch(path, |text| toml::from_str(text))
+}
+
+/// A limiter that follows a file with this content. Outside of a runtime no task looks at it.
+fn following(text: &str) -> Trial {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, text).unwrap();
+    let mut file = file(&path);
+    let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    let limiter = file.load().unwrap().backend(backend).build().unwrap();
+    let watch = file.follow(&limiter);
+    Trial {
+        folder,
+        limiter,
+        watch,
+    }
+}
+
+impl Trial {
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("limits.toml")
+    }
+
+    fn write(&self, text: &str) -> Vec<String> {
+        fs::write(self.path(), text).unwrap();
+        self.watch.reload().unwrap()
+    }
+
+    fn refusal(&self, text: &str) -> config::ReloadError {
+        fs::write(self.path(), text).unwrap();
+        self.watch.reload().unwrap_err()
+    }
+
+    fn quota(&self) -> String {
+        let policy = self.limiter.policy("api").unwrap();
+        format!("{policy:?}")
+    }
+}
+
+const TEN: &str = "[[policies]]\nname = \"api\"\nquotas = \"10/s\"\n";
+
+#[test]
+fn each_change_is_told_in_words() {
+    let trial = following(TEN);
+    for (text, words) in [
+        (
+            TEN.replace("10/s", "100/s"),
+            "policy api: 10/s → 100/s; takes effect at once; callers keep what they have used",
+        ),
+        (
+            TEN.replace("10/s", "100/s fixed-window"),
+            "policy api: 100/s → 100/s fixed-window; takes effect at once; callers begin with a full budget where the algorithm or the \
+             number of quotas has changed",
+        ),
+        (
+            TEN.replace("10/s", "100/s fixed-window") + "shadow = true\n",
+            "policy api: enforced → on trial; takes effect at once; callers keep what they have used",
+        ),
+        (
+            TEN.replace("10/s", "100/s fixed-window") + "shadow = true\nroutes = [\"/api\"]\n",
+            "policy api: routes: changed; takes effect at once",
+        ),
+        (
+            TEN.replace("api", "app"),
+            "policy app: new, 10/s; takes effect at once; callers that used this name before keep what they have used",
+        ),
+        (
+            format!("ipv6_prefix = 56\n{}", TEN.replace("api", "app")),
+            "ipv6_prefix: changed; takes effect at the next start",
+        ),
+        (
+            format!(
+                "ipv6_prefix = 56\n{}key = \"global\"\n",
+                TEN.replace("api", "app")
+            ),
+            "policy app: another key; takes effect at once; callers begin with a full budget",
+        ),
+    ] {
+        let said = trial.write(&text);
+        assert_eq!(said[0], words);
+    }
+    assert!(trial.limiter.policy("app").is_some() && trial.limiter.policy("api").is_none());
+}
+
+#[test]
+fn a_policy_that_leaves_is_told_after_those_that_come_and_an_identity_never_is() {
+    let trial = following(TEN);
+    let said = trial.write(&TEN.replace("api", "app"));
+    assert_eq!(said[1], "policy api: gone; it limits no caller from now on");
+    let secret =
+        TEN.replace("api", "app") + "key = { header = \"x-key\" }\nexempt_keys = [\"s3cret\"]\n";
+    let said = trial.write(&secret).join("\n");
+    assert!(
+        said.contains("exempt_keys: changed") && !said.contains("s3cret"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_same_content_changes_nothing() {
+    let trial = following(TEN);
+    assert_eq!(trial.watch.reload().unwrap(), Vec::<String>::new());
+    // A comment is another content, and no other configuration.
+    assert_eq!(trial.write(&format!("# ours\n{TEN}")), Vec::<String>::new());
+}
+
+#[test]
+fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
+    let trial = following(TEN);
+    let log = Log::default();
+    let _listening = log.listen();
+    let before = trial.quota();
+    let api = |line, field| (Some(line), Some("api"), field);
+    for (text, place, words) in [
+        (
+            TEN.replace("10/s", "10/minit"),
+            api(3, Some("quotas")),
+            "found \"minit\"",
+        ),
+        (
+            format!("{TEN}routes = [\"api\"]\n"),
+            api(4, Some("routes")),
+            "route \"api\"",
+        ),
+        (format!("{TEN}rotes = [\"/api\"]\n"), api(1, None), "rotes"),
+        (
+            format!("{TEN}on_failure = 7\n"),
+            api(1, Some("on_failure")),
+            "on_failure",
+        ),
+        (format!("{TEN}{TEN}"), api(2, None), "two policies"),
+        (
+            format!("{TEN}quotas = \"\"\n"),
+            (Some(4), None, None),
+            "duplicate key",
+        ),
+        (String::new(), (None, None, None), "limits nothing"),
+        ("policies = [".to_owned(), (Some(1), None, None), "TOML"),
+    ] {
+        let error = trial.refusal(&text);
+        let said = error.to_string();
+        assert!(
+            said.starts_with(&trial.path().display().to_string()),
+            "{said}"
+        );
+        assert!(said.contains(words), "{said}");
+        assert_eq!(
+            (error.line(), error.policy(), error.field()),
+            place,
+            "{said}"
+        );
+        assert_eq!(trial.quota(), before);
+        // It is said again when it is asked for, and logged once.
+        assert_eq!(trial.watch.reload().unwrap_err(), error);
+    }
+    let lines = log.text();
+    assert_eq!(
+        lines
+            .matches("the configuration is refused; the one before stays")
+            .count(),
+        8,
+        "{lines}"
+    );
+
+    assert_eq!(trial.write(TEN), Vec::<String>::new());
+}
+
+#[test]
+fn a_file_that_is_gone_or_no_text_is_told_once_and_the_policies_stay() {
+    let trial = following(TEN);
+    let log = Log::default();
+    let _listening = log.listen();
+
+    fs::remove_file(trial.path()).unwrap();
+    for _ in 0..3 {
+        assert!(
+            trial
+                .watch
+                .reload()
+                .unwrap_err()
+                .to_string()
+                .contains("No such file")
+        );
+    }
+    assert_eq!(log.text().matches("is refused").count(), 1);
+    fs::write(trial.path(), b"\xff\xfe").unwrap();
+    assert!(
+        trial
+            .watch
+            .reload()
+            .unwrap_err()
+            .to_string()
+            .contains("UTF-8")
+    );
+    fs::write(trial.path(), vec![b'#'; (4 << 20) + 1]).unwrap();
+    assert!(
+        trial
+            .watch
+            .reload()
+            .unwrap_err()
+            .to_string()
+            .contains("longer than 4194304 bytes")
+    );
+    assert!(trial.limiter.policy("api").is_some());
+
+    assert_eq!(trial.write(TEN), Vec::<String>::new());
+}
+
+/// Kubernetes mounts a file as a link to a link, and changes it by exchanging the inner one.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_mounted_through_links_is_followed() {
+    use std::os::unix::fs::symlink;
+
+    // given
+    let mount = tempfile::tempdir().unwrap();
+    let at = |name: &str| mount.path().join(name);
+    for (version, text) in [
+        ("..1", TEN.to_owned()),
+        ("..2", TEN.replace("10/s", "20/s")),
+    ] {
+        fs::create_dir(at(version)).unwrap();
+        fs::write(at(version).join("limits.toml"), text).unwrap();
+    }
+    symlink("..1", at("..data")).unwrap();
+    symlink("..data/limits.toml", at("limits.toml")).unwrap();
+    let mut file = file(&at("limits.toml"));
+    let limiter = file.load().unwrap().build().unwrap();
+    let watch = file.follow(&limiter);
+
+    // when
+    symlink("..2", at("..data_tmp")).unwrap();
+    fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    fs::remove_dir_all(at("..1")).unwrap();
+
+    // then
+    let said = watch.reload().unwrap();
+    assert_eq!(
+        said,
+        ["policy api: 10/s → 20/s; takes effect at once; callers keep what they have used"]
+    );
+}
+
+#[test]
+fn the_first_load_fails_hard() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(
+        &path,
+        "[[policies]]\nname = \"api\"\nquotas = \"10/s\"\nwhen = [\"nobody\"]\n",
+    )
+    .unwrap();
+
+    let error = file(&path).load().unwrap_err();
+    assert_eq!(
+        (error.line(), error.policy(), error.field()),
+        (Some(4), Some("api"), Some("when"))
+    );
+    let registry = Registry::new().register_condition("nobody", |_| false);
+    assert!(file(&path).registry(registry).load().is_ok());
+}
+
+/// The clock of the runtime is paused, so that two seconds take no time.
+#[tokio::test(start_paused = true)]
+async fn a_task_looks_at_the_file_until_the_watch_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, TEN).unwrap();
+    let mut file = file(&path);
+    let limiter = file.load().unwrap().build().unwrap();
+    let watch = file.follow(&limiter);
+    let has = async |name: &str| {
+        for _ in 0..1_000 {
+            if limiter.policy(name).is_some() {
+                return true;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        false
+    };
+
+    fs::write(&path, TEN.replace("api", "app")).unwrap();
+    assert!(has("app").await);
+
+    drop(watch);
+    fs::write(&path, TEN).unwrap();
+    assert!(!has("api").await);
+}
