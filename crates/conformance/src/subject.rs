@@ -115,7 +115,8 @@ const fn is_listed(unit: Unit) -> bool {
         | Unit::Calendar(_)
         // These have tests of their own: no time refills the one, and the other is no budget.
         | Unit::Held
-        | Unit::Ban => true,
+        | Unit::Ban
+        | Unit::Once => true,
     }
 }
 

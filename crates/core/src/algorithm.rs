@@ -8,6 +8,7 @@ mod fixed_window;
 mod gcra;
 mod held;
 mod interval_refill;
+mod once;
 mod packed;
 mod penalty;
 mod rolling_window;
@@ -23,6 +24,8 @@ pub(crate) use self::fixed_window::FixedWindow;
 pub(crate) use self::gcra::{Gcra, Point};
 pub(crate) use self::held::Held;
 pub(crate) use self::interval_refill::IntervalRefill;
+pub(crate) use self::once::OnceRule;
+pub(crate) use self::packed::PackedInteger;
 pub(crate) use self::penalty::{Onset, Penalty, Span};
 pub(crate) use self::rolling_window::RollingWindow;
 pub(crate) use self::sliding_log::SlidingLog;
@@ -113,6 +116,8 @@ pub enum Algorithm {
     /// A ban after a number of strikes: see [`Ban`](crate::Ban), which builds one. It admits any number until then. State: up to
     /// a time for each strike.
     Ban,
+    /// Charges that count once: see [`Once`](crate::Once). It admits any number, and has no budget. State: two times and a number.
+    Once,
 }
 
 /// The state that a backend remembers of one key under one [`Scope`](crate::Scope).
@@ -152,6 +157,7 @@ enum Repr {
     Calendar(calendar_window::State),
     Held(held::State),
     Ban(penalty::State),
+    Once(once::State),
 }
 
 impl State {
@@ -170,6 +176,7 @@ impl State {
             Unit::Calendar(_) => Repr::Calendar(calendar_window::State::default()),
             Unit::Held => Repr::Held(held::State::default()),
             Unit::Ban => Repr::Ban(penalty::State::default()),
+            Unit::Once => Repr::Once(once::State::default()),
         })
     }
 
@@ -222,6 +229,10 @@ impl State {
                 Repr::Ban(state) => state.meaningless_at(),
                 _ => NOW,
             },
+            Unit::Once => match &self.0 {
+                Repr::Once(state) => state.meaningless_at(),
+                _ => NOW,
+            },
         })
     }
 
@@ -247,6 +258,7 @@ impl State {
             Repr::Calendar(state) => state.snapshot(),
             Repr::Held(state) => state.snapshot(),
             Repr::Ban(state) => state.snapshot(),
+            Repr::Once(state) => state.snapshot(),
         }
     }
 }
@@ -313,6 +325,11 @@ impl From<Snapshot> for State {
                 strikes_us,
                 kept_until_us,
             )),
+            Snapshot::Once {
+                since_us,
+                until_us,
+                replays,
+            } => Repr::Once(once::State::restore(since_us, until_us, replays)),
         })
     }
 }
@@ -429,6 +446,7 @@ pub(crate) enum Rule {
     Calendar(CalendarWindow),
     Held(Held),
     Ban(Penalty),
+    Once(OnceRule),
 }
 
 /// Runs one expression with the rule and the state of its algorithm. A state of another algorithm is replaced by that of a new
@@ -448,6 +466,7 @@ macro_rules! with_rule {
             Rule::Calendar($rule) => with_rule!(@state Calendar $state, |$inner| $body),
             Rule::Held($rule) => with_rule!(@state Held $state, |$inner| $body),
             Rule::Ban($rule) => with_rule!(@state Ban $state, |$inner| $body),
+            Rule::Once($rule) => with_rule!(@state Once $state, |$inner| $body),
         }
     }};
     (@state $algorithm:ident $state:expr, |$inner:ident| $body:expr) => {
@@ -476,6 +495,7 @@ impl Rule {
             Self::Calendar(rule) => Algorithm::Calendar(rule.calendar),
             Self::Held(_) => Algorithm::Concurrent,
             Self::Ban(_) => Algorithm::Ban,
+            Self::Once(_) => Algorithm::Once,
         }
     }
 
@@ -504,6 +524,7 @@ impl Rule {
             Self::Calendar(rule) => Unit::Calendar(rule.calendar),
             Self::Held(_) => Unit::Held,
             Self::Ban(_) => Unit::Ban,
+            Self::Once(_) => Unit::Once,
         }
     }
 
@@ -521,6 +542,7 @@ impl Rule {
             Self::Calendar(_) => matches!(state.0, Repr::Calendar(_)),
             Self::Held(_) => matches!(state.0, Repr::Held(_)),
             Self::Ban(_) => matches!(state.0, Repr::Ban(_)),
+            Self::Once(_) => matches!(state.0, Repr::Once(_)),
         }
     }
 
@@ -619,7 +641,8 @@ impl Rule {
             | Self::IntervalRefill(_)
             | Self::Calendar(_)
             | Self::Held(_)
-            | Self::Ban(_) => full_at,
+            | Self::Ban(_)
+            | Self::Once(_) => full_at,
         }
     }
 
@@ -627,6 +650,21 @@ impl Rule {
     pub(crate) fn strike(&self, state: &mut State, now: u64) {
         if let (Self::Ban(rule), Repr::Ban(inner)) = (self, &mut state.0) {
             rule.strike_once(inner, now);
+        }
+    }
+
+    /// Says whether this remembers an id of which a request is a replay. Other rules remember none.
+    pub(crate) fn is_replay(&self, state: &mut State, now: u64) -> bool {
+        match (self, &mut state.0) {
+            (Self::Once(rule), Repr::Once(inner)) => rule.is_replay(inner, now),
+            _ => false,
+        }
+    }
+
+    /// Counts a replay of an id.
+    pub(crate) fn replay(&self, state: &mut State) {
+        if let (Self::Once(rule), Repr::Once(inner)) = (self, &mut state.0) {
+            rule.replay(inner);
         }
     }
 

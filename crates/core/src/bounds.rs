@@ -27,3 +27,9 @@ pub const MAX_WAIT_INTERVALS: u64 = 1_000;
 
 /// The most strikes that a [`Ban`](crate::Ban) counts, each of which is remembered: 64.
 pub const MAX_STRIKES: u64 = 64;
+
+/// The longest time for which the id of a charge is remembered: a day.
+pub const MAX_ONCE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The most replays of an id that pass uncharged: 100.
+pub const MAX_REPLAYS: u64 = 100;

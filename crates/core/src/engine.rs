@@ -2,6 +2,7 @@
 
 mod bans;
 mod grants;
+mod ids;
 
 pub use self::grants::{check_up_to, decide_up_to};
 
@@ -78,6 +79,9 @@ pub fn decide(
     if are_apart(charges) {
         return decide_apart(now, charges, states);
     }
+    if charges.iter().any(|charge| charge.quota.is_once()) {
+        return ids::decide_with_ids(now, charges, states);
+    }
     if charges.iter().any(|charge| charge.quota.is_ban()) {
         return bans::decide_with_bans(now, charges, states);
     }
@@ -153,7 +157,7 @@ fn are_apart(charges: &[Charge<'_>]) -> bool {
     let mut before = charges.iter().enumerate();
     before.all(|(index, charge)| {
         let mut others = charges[..index].iter();
-        !charge.quota.is_ban() && !others.any(|other| other.shares_state_with(charge))
+        !charge.quota.is_beside_budgets() && !others.any(|other| other.shares_state_with(charge))
     })
 }
 
@@ -223,6 +227,18 @@ impl Mode {
             Self::Shadow => true,
             Self::Probe => false,
         }
+    }
+}
+
+/// The charges of a call that are decided by themselves, by their numbers.
+struct OtherCharges<'a, S: ?Sized> {
+    states: &'a mut S,
+    numbers: SmallVec<[usize; 4]>,
+}
+
+impl<S: States + ?Sized> States for OtherCharges<'_, S> {
+    fn state(&mut self, index: usize) -> &mut State {
+        self.states.state(self.numbers[index])
     }
 }
 

@@ -62,6 +62,7 @@ mod error;
 mod figure;
 mod key;
 mod name;
+mod once;
 mod quota;
 mod quota_error;
 mod receipt;
@@ -77,8 +78,8 @@ pub use backend::{Answer, Backend, ImmediateBackend};
 pub use ban::Ban;
 pub use ban_list::{BanList, BannedCaller};
 pub use bounds::{
-    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_STRIKES, MAX_WAIT,
-    MAX_WAIT_INTERVALS,
+    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_ONCE_LIFE, MAX_PERIOD, MAX_REPLAYS,
+    MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS,
 };
 pub use calendar::{Calendar, Zone};
 pub use capability::{Capabilities, Capability};
@@ -90,6 +91,7 @@ pub use error::{BackendError, FailureKind};
 pub use figure::Figure;
 pub use key::{Key, KeyKind};
 pub use name::{MAX_NAME_LEN, is_name};
+pub use once::Once;
 pub use quota::Quota;
 pub use quota_error::{ParseQuotaError, QuotaError};
 pub use receipt::Receipt;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::Calendar;
 use crate::algorithm::{
-    Algorithm, CalendarWindow, FixedWindow, Gcra, Held, IntervalRefill, Onset, Penalty,
+    Algorithm, CalendarWindow, FixedWindow, Gcra, Held, IntervalRefill, OnceRule, Onset, Penalty,
     RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
 use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
@@ -305,7 +305,7 @@ impl Quota {
         match self.rule {
             Rule::Gcra(_) | Rule::IntervalRefill(_) => {}
             Rule::Held(_) => return Err(QuotaError::NoPeriod),
-            Rule::Ban(_) => return Err(QuotaError::QuotaOfBan),
+            Rule::Ban(_) | Rule::Once(_) => return Err(QuotaError::QuotaOfBan),
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
@@ -342,7 +342,8 @@ impl Quota {
             | Rule::SlidingLog(_)
             | Rule::Calendar(_)
             | Rule::Held(_)
-            | Rule::Ban(_) => 0,
+            | Rule::Ban(_)
+            | Rule::Once(_) => 0,
         };
         match Gcra::new(self.limit, self.period_us, burst) {
             Ok(rule) => Self {
@@ -371,7 +372,7 @@ impl Quota {
                 rule: Rule::Held(Held { wait_us, ..*rule }),
                 ..self
             }),
-            Rule::Ban(_) => Err(QuotaError::QuotaOfBan),
+            Rule::Ban(_) | Rule::Once(_) => Err(QuotaError::QuotaOfBan),
             Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
@@ -494,7 +495,8 @@ impl Quota {
             | Rule::IntervalRefill(_)
             | Rule::Calendar(_)
             | Rule::Held(_)
-            | Rule::Ban(_) => self,
+            | Rule::Ban(_)
+            | Rule::Once(_) => self,
         }
     }
 
@@ -548,7 +550,8 @@ impl Quota {
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
             | Rule::Calendar(_)
-            | Rule::Ban(_) => rule(limit, self.period_us, self.algorithm()),
+            | Rule::Ban(_)
+            | Rule::Once(_) => rule(limit, self.period_us, self.algorithm()),
         };
         match rule {
             Ok(rule) => Ok(Self {
@@ -579,7 +582,8 @@ impl Quota {
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
             | Rule::Calendar(_)
-            | Rule::Ban(_) => Duration::ZERO,
+            | Rule::Ban(_)
+            | Rule::Once(_) => Duration::ZERO,
         }
     }
 
@@ -604,7 +608,8 @@ impl Quota {
             | Rule::SlidingLog(_)
             | Rule::IntervalRefill(_)
             | Rule::Calendar(_)
-            | Rule::Ban(_) => false,
+            | Rule::Ban(_)
+            | Rule::Once(_) => false,
         }
     }
 
@@ -622,7 +627,8 @@ impl Quota {
             | Rule::IntervalRefill(_)
             | Rule::Calendar(_)
             | Rule::Held(_)
-            | Rule::Ban(_) => None,
+            | Rule::Ban(_)
+            | Rule::Once(_) => None,
         }
     }
 
@@ -650,6 +656,14 @@ impl Quota {
         }
     }
 
+    pub(crate) const fn counting_once(once: OnceRule) -> Self {
+        Self {
+            limit: once.replays as u64,
+            period_us: once.life_us.get(),
+            rule: Rule::Once(once),
+        }
+    }
+
     /// The units per period, or the units at once of a [`Concurrent`](crate::Concurrent) limit.
     #[must_use]
     pub const fn limit(&self) -> u64 {
@@ -662,7 +676,8 @@ impl Quota {
             | Rule::SlidingLog(_)
             | Rule::Calendar(_)
             | Rule::Held(_)
-            | Rule::Ban(_) => self.limit,
+            | Rule::Ban(_)
+            | Rule::Once(_) => self.limit,
         }
     }
 
@@ -702,6 +717,12 @@ impl Quota {
         matches!(self.rule, Rule::Ban(_))
     }
 
+    /// True if this stands beside budgets, and has none itself.
+    #[inline]
+    pub(crate) const fn is_beside_budgets(&self) -> bool {
+        matches!(self.rule, Rule::Ban(_) | Rule::Once(_))
+    }
+
     /// True if this is a ban of which denials of the same call are strikes.
     pub(crate) const fn hears_denials(&self) -> bool {
         if let Rule::Ban(penalty) = &self.rule {
@@ -724,7 +745,8 @@ impl Quota {
             | Rule::IntervalRefill(_)
             | Rule::Calendar(_)
             | Rule::Held(_)
-            | Rule::Ban(_) => self.limit,
+            | Rule::Ban(_)
+            | Rule::Once(_) => self.limit,
         }
     }
 
@@ -808,7 +830,7 @@ const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, 
             Rule::Calendar(CalendarWindow { limit, calendar })
         }
         Algorithm::Concurrent => return Err(QuotaError::NoPeriod),
-        Algorithm::Ban => return Err(QuotaError::QuotaOfBan),
+        Algorithm::Ban | Algorithm::Once => return Err(QuotaError::QuotaOfBan),
     })
 }
 

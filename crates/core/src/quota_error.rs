@@ -94,6 +94,16 @@ pub enum QuotaError {
     },
     /// A ban is not a quota: it has no budget, burst, wait or algorithm. It stands beside the quotas of a policy.
     QuotaOfBan,
+    /// No id is remembered for so long.
+    OnceLife {
+        /// The life that was asked for.
+        life: Duration,
+    },
+    /// The number of replays of an id is 0 or too large.
+    Replays {
+        /// The number that was asked for.
+        replays: u64,
+    },
     /// The units that are kept for others are all that a full budget holds, or more.
     KeepsAll {
         /// The units that are kept.
@@ -152,6 +162,8 @@ impl QuotaError {
             Self::QuotaOfBan => {
                 "a ban has no budget, burst, wait or algorithm: it stands beside the quotas of a policy"
             }
+            Self::OnceLife { .. } => "an id is remembered for a day at most",
+            Self::Replays { .. } => "an id has 1 to 100 replays, and then its request is charged",
             Self::KeepsAll { .. } => "all that a full budget holds is kept: nothing ever passes",
             Self::KeptOfTurns => {
                 "no share can be kept where requests wait for their turn: a line of turns has no classes"
@@ -177,6 +189,8 @@ impl fmt::Display for QuotaError {
             | Self::QuotaOfBan
             | Self::KeptOfTurns
             | Self::NoPeriod => f.write_str(self.reason()),
+            Self::OnceLife { life } => write!(f, "a life of {life:?}: {}", self.reason()),
+            Self::Replays { replays } => write!(f, "{replays} replays: {}", self.reason()),
             Self::Strikes { strikes } => {
                 write!(
                     f,

@@ -72,6 +72,14 @@ pub enum ConfigError {
         /// The part that an interceptor cannot do.
         reason: &'static str,
     },
+    /// The policy cannot charge requests once.
+    #[error("policy {policy:?}: once: {reason}")]
+    Once {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The limiter's backend cannot do what the policy needs.
     #[error("policy {policy:?}: the backend does not support {capability}")]
     Capability {

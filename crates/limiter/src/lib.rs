@@ -24,8 +24,8 @@ pub mod transport;
 
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Ban, Charge, Concurrent, Decision, FailureKind, Key,
-    KeyKind, Mode, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Unit,
-    Verdict,
+    KeyKind, Mode, Once, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope,
+    Unit, Verdict,
 };
 
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};

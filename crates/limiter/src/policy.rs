@@ -15,6 +15,7 @@ mod lists;
 mod lookup;
 mod messages;
 mod name;
+mod once;
 mod outcome;
 mod switch;
 mod tiers;
@@ -46,6 +47,7 @@ use self::lists::Lists;
 pub use self::lookup::{Allowance, QuotaLookup};
 pub use self::messages::Messages;
 use self::name::check_name;
+pub(crate) use self::once::PolicyOnce;
 #[cfg_attr(not(feature = "serde"), allow(unused_imports))]
 pub(crate) use self::outcome::CountIf;
 pub(crate) use self::outcome::Outcome;
@@ -92,6 +94,7 @@ pub struct Policy {
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
     ban: Option<PolicyBan>,
+    pub(crate) once: Option<PolicyOnce>,
     strike_if: Option<Arc<CountIf>>,
     pub(crate) messages: Option<Messages>,
     pub(crate) shadow: bool,
@@ -189,6 +192,7 @@ impl Policy {
             cost: Cost::ONE,
             outcome: None,
             ban: None,
+            once: None,
             strike_if: None,
             messages: None,
             shadow: false,
@@ -378,6 +382,7 @@ impl Policy {
         self.tiers.is_none()
             && self.lookup.is_none()
             && self.ban.is_none()
+            && self.once.is_none()
             && self.lists.is_none()
             && self.key.later().is_none()
             && self.cost.fixed().is_some()
@@ -422,6 +427,9 @@ impl Policy {
         }
         if self.ban.is_some() {
             needed = needed.with(Capability::Bans);
+        }
+        if self.once.is_some() {
+            needed = needed.with(Capability::Once);
         }
         needed
     }

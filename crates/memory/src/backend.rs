@@ -238,6 +238,7 @@ impl Backend for MemoryBackend {
             .with(Capability::Held)
             .with(Capability::Waits)
             .with(Capability::Bans)
+            .with(Capability::Once)
             .with(Capability::UpTo)
     }
 }

@@ -159,6 +159,10 @@ impl Backend for RedisBackend {
             );
             return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
         }
+        if charges.iter().any(|charge| charge.quota.is_once()) {
+            let detail = "this backend cannot charge an id once";
+            return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
+        }
         let deadline = self.fleet.deadline();
         match &self.fleet {
             Fleet::One(dispatch) => {

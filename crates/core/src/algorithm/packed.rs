@@ -2,19 +2,19 @@
 
 /// An integer of `N` bytes, at most 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PackedInteger<const N: usize>([u8; N]);
+pub(crate) struct PackedInteger<const N: usize>([u8; N]);
 
 impl<const N: usize> PackedInteger<N> {
     pub(super) const ZERO: Self = Self([0; N]);
     const MAX: u64 = u64::MAX >> (64 - 8 * N);
 
     /// This value, or the largest that there is.
-    pub(super) const fn of(value: u64) -> Self {
+    pub(crate) const fn of(value: u64) -> Self {
         Self::fitting(if value > Self::MAX { Self::MAX } else { value })
     }
 
     /// This value, which fits.
-    pub(super) const fn fitting(value: u64) -> Self {
+    pub(crate) const fn fitting(value: u64) -> Self {
         debug_assert!(value <= Self::MAX);
         let all = value.to_le_bytes();
         let mut bytes = [0; N];
@@ -22,7 +22,7 @@ impl<const N: usize> PackedInteger<N> {
         Self(bytes)
     }
 
-    pub(super) const fn get(self) -> u64 {
+    pub(crate) const fn get(self) -> u64 {
         let mut bytes = [0; 8];
         bytes.split_at_mut(N).0.copy_from_slice(&self.0);
         u64::from_le_bytes(bytes)

@@ -91,6 +91,15 @@ pub enum Snapshot {
         /// The time from which all of this means nothing.
         kept_until_us: u64,
     },
+    /// An id that was admitted. All zeros, if none is remembered.
+    Once {
+        /// The time of the admission, in microseconds since the epoch.
+        since_us: u64,
+        /// The time from which it is forgotten.
+        until_us: u64,
+        /// The replays so far.
+        replays: u8,
+    },
 }
 
 /// An earlier credit of a GCRA state, as far as later ones must know it: see [`Receipt`](crate::Receipt).

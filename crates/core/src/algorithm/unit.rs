@@ -41,6 +41,7 @@ pub enum Unit {
     Calendar(Calendar),
     Held,
     Ban,
+    Once,
 }
 
 /// The kinds of units, one line each: the number on wires, and the letter in names. Neither is ever given to another kind, since
@@ -81,6 +82,7 @@ kinds! {
     Ban 8 'b',
     IntervalRefill 9 'i',
     Calendar 10 'c',
+    Once 12 'o',
 }
 
 impl Unit {
@@ -95,6 +97,7 @@ impl Unit {
             Self::Calendar(_) => Kind::Calendar,
             Self::Held => Kind::Held,
             Self::Ban => Kind::Ban,
+            Self::Once => Kind::Once,
         }
     }
 
@@ -114,7 +117,7 @@ impl Unit {
     #[must_use]
     pub const fn period_us(self) -> Option<u64> {
         match self {
-            Self::Gcra | Self::Calendar(_) | Self::Held | Self::Ban => None,
+            Self::Gcra | Self::Calendar(_) | Self::Held | Self::Ban | Self::Once => None,
             Self::FixedWindow { period_us, .. }
             | Self::SlidingWindow { period_us }
             | Self::RollingWindow { period_us, .. }
@@ -137,7 +140,8 @@ impl Unit {
             | Self::SlidingLog { .. }
             | Self::Calendar(_)
             | Self::Held
-            | Self::Ban => None,
+            | Self::Ban
+            | Self::Once => None,
         }
     }
 
@@ -165,7 +169,8 @@ impl Unit {
             | Self::SlidingLog { .. }
             | Self::IntervalRefill { .. }
             | Self::Held
-            | Self::Ban => None,
+            | Self::Ban
+            | Self::Once => None,
         }
     }
 
@@ -204,6 +209,7 @@ impl Unit {
             Kind::Calendar => Self::Calendar(Calendar::of_name(numbers)?),
             Kind::Held => Self::Held,
             Kind::Ban => Self::Ban,
+            Kind::Once => Self::Once,
         };
         // Each unit has one text: without a `+` the number is 1.
         (unit.to_string() == text).then_some(unit)
@@ -262,6 +268,7 @@ mod tests {
             (Unit::SlidingLog { period_us }, 5, "l60000000"),
             (Unit::Held, 6, "h"),
             (Unit::Ban, 8, "b"),
+            (Unit::Once, 12, "o"),
             (
                 Unit::IntervalRefill {
                     period_us,

@@ -2,21 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{States, decide_in_groups};
+use super::{OtherCharges, States, decide_in_groups};
 use crate::algorithm::Passage;
-use crate::{Charge, Decision, MAX_CHARGES, Mode, State, Timestamp, Verdict};
-
-/// The charges of a call that are not bans, by their numbers.
-struct OtherCharges<'a, S: ?Sized> {
-    states: &'a mut S,
-    numbers: SmallVec<[usize; 4]>,
-}
-
-impl<S: States + ?Sized> States for OtherCharges<'_, S> {
-    fn state(&mut self, index: usize) -> &mut State {
-        self.states.state(self.numbers[index])
-    }
-}
+use crate::{Charge, Decision, MAX_CHARGES, Mode, Timestamp, Verdict};
 
 /// Decides a call in which at least one charge is a ban.
 ///

@@ -17,6 +17,9 @@ pub fn check_up_to(charges: &[Charge<'_>]) -> Result<(), BackendError> {
     if amounts().any(|charge| charge.quota.waits()) {
         return invalid("a charge that may wait for its turn cannot be granted in part".to_owned());
     }
+    if charges.iter().any(|charge| charge.quota.is_once()) {
+        return invalid("a charge with an id cannot be granted in part".to_owned());
+    }
     let least = amounts().map(|charge| charge.cost).min();
     let most = amounts().map(|charge| charge.cost).max();
     if let (Some(least), Some(most)) = (least, most)

@@ -275,6 +275,9 @@ impl fmt::Display for Quota {
         if let Some(ban) = self.ban() {
             return write!(f, "ban {ban}");
         }
+        if let Some(once) = self.once() {
+            return once.fmt(f);
+        }
         if self.algorithm() == Algorithm::Concurrent {
             write!(f, "{} at once", self.limit())?;
             return write_wait(f, self);
@@ -300,7 +303,9 @@ impl fmt::Display for Quota {
             Algorithm::SlidingWindow => f.write_str(" sliding-window"),
             Algorithm::RollingWindow { buckets } => write!(f, " rolling-window {buckets} buckets"),
             Algorithm::SlidingLog => f.write_str(" sliding-log"),
-            Algorithm::Calendar(_) | Algorithm::Concurrent | Algorithm::Ban => Ok(()),
+            Algorithm::Calendar(_) | Algorithm::Concurrent | Algorithm::Ban | Algorithm::Once => {
+                Ok(())
+            }
         }
     }
 }

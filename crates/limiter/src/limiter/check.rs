@@ -44,6 +44,7 @@ pub struct Check<'a> {
     probe: bool,
     patience: Patience,
     grant: Option<Grant>,
+    id: Option<Key>,
 }
 
 /// The amounts between which a check asks for as much as there is.
@@ -80,6 +81,7 @@ impl<'a> Check<'a> {
             probe: false,
             patience: Patience::None,
             grant: None,
+            id: None,
         }
     }
 
@@ -149,6 +151,36 @@ impl<'a> Check<'a> {
         self
     }
 
+    /// Charges the check once, however often it is repeated with this id: see [`Policy::once_by`]. A retry is allowed as the first
+    /// was, and takes nothing, so that it has no receipts. The receipts of the first end with that of the id: credited, it is
+    /// forgotten, and so credit it before the others.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Once, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("orders", Quota::per_minute(10)).once(Once::default()));
+    /// let first = limiter.check("orders", "alice").id("order-7").await?;
+    /// let retry = limiter.check("orders", "alice").id("order-7").await?;
+    /// assert!(first.is_allowed() && retry.is_allowed());
+    /// assert_eq!((first.remaining(), retry.remaining()), (9, 9));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When it is awaited: if the policy has no terms for ids, see [`Policy::once`], or together with [`up_to`](Self::up_to).
+    pub fn id(mut self, id: impl Into<Key>) -> Self {
+        self.id = Some(id.into());
+        self.policy = self.policy.and_then(|policy| match policy.once {
+            Some(_) => Ok(policy),
+            None => Err(CheckError::NeverOnce {
+                policy: policy.name().into(),
+            }),
+        });
+        self
+    }
+
     /// This check, unless it asks for as much as there is where that cannot be.
     fn with_fit_grant(mut self) -> Self {
         let Some(Grant { most, at_least }) = self.grant else {
@@ -156,7 +188,9 @@ impl<'a> Check<'a> {
         };
         self.policy = self.policy.and_then(|policy| {
             let offered = self.limiter.0.terms.offered;
-            let reason = if self.cost.is_some() {
+            let reason = if self.id.is_some() {
+                Some("it has an id as well, and a retry has no amount".to_owned())
+            } else if self.cost.is_some() {
                 Some("a cost is stated as well; leave one of the two out".to_owned())
             } else if at_least == 0 {
                 Some("at least 0: a grant of nothing is a denial; ask for at least 1".to_owned())
@@ -234,6 +268,10 @@ impl<'a> IntoFuture for Check<'a> {
             Ok(policy) => {
                 let most = this.grant.map(|grant| grant.most);
                 let cost = most.or(this.cost).or(policy.cost.fixed()).unwrap_or(1);
+                let grant = || {
+                    let Grant { at_least, .. } = this.grant?;
+                    Some(Box::new(Wish::UpTo { at_least }))
+                };
                 Step::Asked {
                     demand: Demand {
                         seat: 0,
@@ -241,9 +279,10 @@ impl<'a> IntoFuture for Check<'a> {
                         cost,
                         probe: this.probe,
                     },
-                    wish: this
-                        .grant
-                        .map(|Grant { at_least, .. }| Box::new(Wish::UpTo { at_least })),
+                    wish: this.id.map_or_else(grant, |id| {
+                        let id = Policy::id_of(&this.key, &id, cost);
+                        Some(Box::new(Wish::Once { id }))
+                    }),
                     importance: this.importance,
                     policy,
                     key: this.key,
@@ -779,6 +818,11 @@ pub enum CheckError {
         /// The reason.
         reason: String,
     },
+    /// The policy has no terms for ids, and the check has an [id](Check::id).
+    NeverOnce {
+        /// The policy's name.
+        policy: String,
+    },
     /// The policy has no ban.
     NeverBans {
         /// The policy's name.
@@ -830,6 +874,10 @@ impl fmt::Display for CheckError {
                 most,
                 reason,
             } => write!(f, "policy {policy:?}: up to {most}: {reason}"),
+            Self::NeverOnce { policy } => write!(
+                f,
+                "policy {policy:?}: it charges no id once: add `.once(..)` or `.once_by(..)`"
+            ),
             Self::NeverBans { policy } => {
                 write!(f, "policy {policy:?}: it has no ban: add `.ban(..)`")
             }
@@ -853,6 +901,7 @@ impl Error for CheckError {
             | Self::WrongKey { .. }
             | Self::NeverWaits { .. }
             | Self::UpTo { .. }
+            | Self::NeverOnce { .. }
             | Self::NeverBans { .. }
             | Self::BanLength(_)
             | Self::TierUnknown { .. } => None,

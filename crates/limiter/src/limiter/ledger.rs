@@ -50,6 +50,8 @@ struct Payment {
     is_local: bool,
     /// True if the response is over for which it was charged.
     is_over: bool,
+    /// The receipt of the request's id, if this was its first admission.
+    id: Option<Box<Receipt>>,
 }
 
 /// The verdicts by themselves, for a request of which nothing is remembered.
@@ -112,6 +114,7 @@ impl Payment {
             raised: false,
             is_local,
             is_over: false,
+            id: None,
         }
     }
 
@@ -137,6 +140,12 @@ impl Payment {
             return;
         }
         self.raised |= cost > taken;
+        // Before the units come back: no replay may pass on a charge that is given back.
+        if cost == 0
+            && let Some(id) = self.id.take()
+        {
+            self.limiter.credit(*id, 1);
+        }
         if cost < taken {
             self.limiter.credit(receipt, taken - cost);
         } else if cost > taken {
@@ -181,13 +190,26 @@ impl Ledger {
         is_local: bool,
     ) -> Self {
         let verdicts = several_verdicts_on(entries, decision, is_local);
+        let mut payments: SmallVec<[Payment; 1]> = entries
+            .iter()
+            .map(|payer| Payment::of(limiter, payer, payer.limits().len(), is_local))
+            .collect();
+        if decision.verdicts().len() > verdicts.len() && !is_local {
+            // The ids stand behind the quotas.
+            let mut ids = (verdicts.len()..).zip(&decision.verdicts()[verdicts.len()..]);
+            for (payment, payer) in payments.iter_mut().zip(entries.iter()) {
+                if let Some(charge) = payer.id()
+                    && let Some((position, verdict)) = ids.next()
+                {
+                    let at = decision.verdict_at(position);
+                    payment.id = Receipt::of(&charge, verdict, at).map(Box::new);
+                }
+            }
+        }
         Self {
             holds: verdicts.iter().any(PolicyVerdict::is_held),
             verdicts,
-            payments: entries
-                .iter()
-                .map(|payer| Payment::of(limiter, payer, payer.limits().len(), is_local))
-                .collect(),
+            payments,
             responses: 0,
             leases: 0,
             waited_us: 0,
@@ -238,6 +260,8 @@ impl Ledger {
             }
         });
         self.holds = false;
+        let ids = self.payments.iter_mut().filter_map(|one| one.id.take());
+        receipts.extend(ids.map(|id| *id));
         receipts
     }
 

@@ -31,6 +31,8 @@ pub struct Entry {
 pub(super) enum Wish {
     /// As much as there is, up to the cost, and at least this much.
     UpTo { at_least: u64 },
+    /// To be charged once, under this name of its id.
+    Once { id: Key },
 }
 
 /// The question that a policy is asked.
@@ -126,7 +128,7 @@ impl<'a> Entries<'a> {
             Self::Planned(_) => return None,
         };
         match payer.limits() {
-            [limit] => Some((payer, limit)),
+            [limit] if payer.id().is_none() => Some((payer, limit)),
             _ => None,
         }
     }
@@ -194,6 +196,7 @@ impl<'a> Entries<'a> {
         };
         match entry.wish.as_deref()? {
             Wish::UpTo { at_least } => Some(*at_least),
+            Wish::Once { .. } => None,
         }
     }
 
@@ -212,7 +215,9 @@ impl<'a> Entries<'a> {
             let limits = payer.limits().iter();
             limits.map(move |limit| payer.charge_or_ask(limit))
         });
-        charges.collect()
+        // Behind all others, so that these stand at the places of their quotas.
+        let ids = self.iter().filter_map(Payer::id);
+        charges.chain(ids).collect()
     }
 }
 
@@ -280,6 +285,22 @@ impl<'a> Payer<'a> {
             return Charge { cost: 0, ..charge };
         }
         charge
+    }
+
+    /// The charge of the id, if the request has one. A request that costs nothing is remembered by none.
+    #[inline]
+    pub(super) fn id(self) -> Option<Charge<'a>> {
+        let Wish::Once { id } = self.wish? else {
+            return None;
+        };
+        let once = self.policy.once.as_ref()?;
+        Some(Charge {
+            scope: once.scope,
+            quota: &once.quota,
+            key: id,
+            cost: self.demand.cost.min(1),
+            mode: self.mode(),
+        })
     }
 
     #[inline(always)]

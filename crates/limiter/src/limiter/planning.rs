@@ -193,19 +193,20 @@ fn with_key(
             }
         },
     };
-    with_payer(
-        policy,
-        key,
-        Some(request),
-        Demand {
-            seat: 0,
-            class: policy.class_of(request),
-            cost: policy.cost.of(request),
-            probe: false,
-        },
-        None,
-        observers,
-    )
+    let cost = policy.cost.of(request);
+    let by = policy.once.as_ref().and_then(|once| once.by.as_ref());
+    let wish = by.and_then(|by| {
+        let id = by.extract(request).ok()?;
+        let id = Policy::id_of(&key, &id, cost);
+        Some(Box::new(Wish::Once { id }))
+    });
+    let demand = Demand {
+        seat: 0,
+        class: policy.class_of(request),
+        cost,
+        probe: false,
+    };
+    with_payer(policy, key, Some(request), demand, wish, observers)
 }
 
 fn with_payer(

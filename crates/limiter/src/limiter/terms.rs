@@ -64,6 +64,23 @@ impl Terms {
                 capability,
             });
         }
+        if policy.once.is_some() {
+            let reason = if policy.waits() {
+                "its quotas let requests wait for their turn, and a retry would not"
+            } else if policy.messages().is_some() {
+                "it is for messages, which have no id"
+            } else {
+                return self.check_transport(policy);
+            };
+            return Err(ConfigError::Once {
+                policy: policy.name().into(),
+                reason,
+            });
+        }
+        self.check_transport(policy)
+    }
+
+    fn check_transport(&self, policy: &Policy) -> Result<(), ConfigError> {
         self.refuses
             .and_then(|refuses| refuses(policy))
             .map_or(Ok(()), Err)

@@ -198,7 +198,8 @@ impl Request {
             | Unit::IntervalRefill { .. }
             | Unit::Calendar(_)
             | Unit::Held
-            | Unit::Ban => 3,
+            | Unit::Ban
+            | Unit::Once => 3,
         };
         // A charge outside of the special paths.
         let settled = |unit| 2 + of(unit);
@@ -211,7 +212,8 @@ impl Request {
             | Unit::SlidingLog { .. }
             | Unit::IntervalRefill { .. }
             | Unit::Calendar(_)
-            | Unit::Ban => settled(unit),
+            | Unit::Ban
+            | Unit::Once => settled(unit),
             // 23,000 to 45,000 instructions, as an acquire.
             Unit::Held => of(unit),
         };
@@ -420,6 +422,8 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota, calendars: &m
         }
         Unit::Held => put_held(out, mode, cost, quota.limit()),
         Unit::Ban => put_ban(out, mode, cost, quota.ban()),
+        // The backend refuses such a call.
+        Unit::Once => {}
     }
 }
 
@@ -454,6 +458,8 @@ fn put_unit(out: &mut Words, unit: Unit) {
             put_ban(out, PROBE, 0, None);
             out.extend_from_slice(&[0; GUARDS]);
         }
+        // The backend refuses such a call.
+        Unit::Once => {}
     }
 }
 

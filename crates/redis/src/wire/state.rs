@@ -147,6 +147,8 @@ pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
         Unit::Calendar(_) => calendar(tag, reader),
         // The script does not send these, but a digest: see `HeldDigest`.
         Unit::Held => None,
+        // The backend refuses calls with ids.
+        Unit::Once => None,
         Unit::Ban => ban(tag, reader),
     };
     snapshot.map(State::from)

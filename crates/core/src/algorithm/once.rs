@@ -1,0 +1,102 @@
+//! Charges that count once: the memory of one id.
+//!
+//! The first admission of an id is remembered for the id's life. Until then a request with the id is a replay, as often as the
+//! rule lets it, and later requests are charged anew. So a constant id does not get around a budget.
+
+use super::packed::PackedInteger;
+use super::{Budget, Decider, Passage, Point, Snapshot};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OnceRule {
+    pub(crate) life_us: PackedInteger<6>,
+    pub(crate) replays: u8,
+}
+
+/// All zeros, if nothing is remembered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    since: PackedInteger<7>,
+    until: PackedInteger<7>,
+    /// The replays so far.
+    used: u8,
+}
+
+impl OnceRule {
+    /// Says whether a request with the id is a replay of its first admission.
+    pub(super) fn is_replay(&self, state: &mut State, now: u64) -> bool {
+        self.advance(state, now);
+        state.until.get() > 0 && state.used < self.replays
+    }
+
+    pub(super) fn replay(&self, state: &mut State) {
+        state.used = state.used.saturating_add(1);
+    }
+}
+
+impl Decider for OnceRule {
+    type State = State;
+
+    /// A clock that stepped back to before the first admission begins the id's life anew, so that it is no longer than it was.
+    fn advance(&self, state: &mut State, now: u64) {
+        let (since, until) = (state.since.get(), state.until.get());
+        if now >= until {
+            *state = State::default();
+        } else if now < since {
+            state.since = now.into();
+            state.until = (now + (until - since)).into();
+        }
+    }
+
+    fn passage(&self, _state: &mut State, _now: u64, _cost: u64) -> Passage {
+        Passage::Open
+    }
+
+    /// Remembers an admission.
+    fn take(&self, state: &mut State, now: u64, _cost: u64) {
+        *state = State {
+            since: now.into(),
+            until: (now + self.life_us.get()).into(),
+            used: 0,
+        };
+    }
+
+    /// Does nothing: no id is charged after the fact.
+    fn debit(&self, _state: &mut State, _now: u64, _cost: u64) {}
+
+    /// Forgets the admission, unless a later one is remembered by now.
+    fn give_back(&self, state: &mut State, _now: u64, at: u64, _full_at: Point, cost: u64) {
+        if cost > 0 && at >= state.since.get() {
+            *state = State::default();
+        }
+    }
+
+    /// The replays that are left, and the time after which the id is forgotten.
+    fn budget(&self, state: &State, now: u64) -> Budget {
+        Budget {
+            remaining: u64::from(self.replays.saturating_sub(state.used)),
+            reset_after_us: state.until.get().saturating_sub(now),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn meaningless_at(&self) -> u64 {
+        self.until.get()
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::Once {
+            since_us: self.since.get(),
+            until_us: self.until.get(),
+            replays: self.used,
+        }
+    }
+
+    pub(super) fn restore(since_us: u64, until_us: u64, replays: u8) -> Self {
+        Self {
+            since: since_us.into(),
+            until: until_us.into(),
+            used: replays,
+        }
+    }
+}

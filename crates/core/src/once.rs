@@ -1,0 +1,152 @@
+//! Charges that count once, although the request comes again.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::algorithm::{OnceRule, PackedInteger, Rule};
+use crate::{Charge, MAX_ONCE_LIFE, MAX_REPLAYS, Quota, QuotaError};
+
+/// The terms by which requests with one id are charged once: for how long an id is remembered, and how often a request may come
+/// again uncharged. 30 seconds and two replays unless set.
+///
+/// Only admissions are remembered. After as many replays, or after the id's life, the next request with the id is charged like
+/// any other. A caller with one id for ever spends a budget at a third of the usual rate, and no slower.
+///
+/// ```
+/// use tollgate::{Limiter, Once, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let orders = Policy::new("orders", Quota::per_minute(5)).once(Once::default());
+/// let limiter = Limiter::from(orders);
+/// for left in [4, 4, 4, 3] {
+///     let checked = limiter.check("orders", "alice").id("order-7").await?;
+///     assert_eq!(checked.remaining(), left);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Once(OnceRule);
+
+impl Once {
+    /// Remembers an id for this long after its admission, and lets two replays pass.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Once, QuotaError};
+    ///
+    /// let week = Duration::from_secs(7 * 86_400);
+    /// assert_eq!(Once::try_within(week), Err(QuotaError::OnceLife { life: week }));
+    /// assert!(Once::try_within(Duration::from_secs(3600)).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the time is zero, longer than [`MAX_ONCE_LIFE`](crate::MAX_ONCE_LIFE), or not a whole number of microseconds.
+    pub fn try_within(life: Duration) -> Result<Self, QuotaError> {
+        if life.is_zero() {
+            return Err(QuotaError::ZeroPeriod);
+        }
+        if life > MAX_ONCE_LIFE {
+            return Err(QuotaError::OnceLife { life });
+        }
+        let us = u64::try_from(life.as_micros()).unwrap_or(u64::MAX);
+        if Duration::from_micros(us) != life {
+            return Err(QuotaError::PeriodNotWhole { period: life });
+        }
+        Ok(Self(OnceRule {
+            life_us: PackedInteger::of(us),
+            replays: 2,
+        }))
+    }
+
+    /// Lets this many replays pass uncharged.
+    ///
+    /// ```
+    /// use tollgate::{Once, QuotaError};
+    ///
+    /// assert_eq!(Once::default().try_replays(0), Err(QuotaError::Replays { replays: 0 }));
+    /// assert!(Once::default().try_replays(1).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If they are not 1 to [`MAX_REPLAYS`](crate::MAX_REPLAYS).
+    pub fn try_replays(self, replays: u64) -> Result<Self, QuotaError> {
+        match u8::try_from(replays) {
+            Ok(few @ 1..) if replays <= MAX_REPLAYS => Ok(Self(OnceRule {
+                replays: few,
+                ..self.0
+            })),
+            _ => Err(QuotaError::Replays { replays }),
+        }
+    }
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self(OnceRule {
+            life_us: PackedInteger::of(30_000_000),
+            replays: 2,
+        })
+    }
+}
+
+impl From<Once> for Quota {
+    fn from(once: Once) -> Self {
+        Self::counting_once(once.0)
+    }
+}
+
+impl fmt::Display for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let life = Duration::from_micros(self.0.life_us.get());
+        write!(f, "once within {life:?}, {} replays", self.0.replays)
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Once({self})")
+    }
+}
+
+impl Quota {
+    /// The terms, if this stands for charges that count once.
+    ///
+    /// ```
+    /// use tollgate::{Once, Quota};
+    ///
+    /// assert_eq!(Quota::from(Once::default()).once(), Some(Once::default()));
+    /// assert_eq!(Quota::per_second(5).once(), None);
+    /// ```
+    #[must_use]
+    pub fn once(&self) -> Option<Once> {
+        match self.rule() {
+            Rule::Once(rule) => Some(Once(*rule)),
+            _ => None,
+        }
+    }
+
+    /// Says whether this is [`Once`], which has no budget.
+    ///
+    /// ```
+    /// use tollgate::{Once, Quota};
+    ///
+    /// assert!(Quota::from(Once::default()).is_once());
+    /// assert!(!Quota::per_second(5).is_once());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn is_once(&self) -> bool {
+        matches!(self.rule(), Rule::Once(_))
+    }
+}
+
+impl Charge<'_> {
+    /// Says whether this is the id of `other`: [`Once`] of the same policy and in the same mode, beside a budget.
+    pub(crate) fn is_id_of(&self, other: &Self) -> bool {
+        let is_budget = !other.quota.is_once() && !other.quota.is_ban() && !other.quota.is_held();
+        let is_together = self.mode == other.mode && self.scope.is_of_policy_of(other.scope);
+        self.quota.is_once() && is_budget && is_together
+    }
+}
