@@ -663,8 +663,8 @@ impl Rule {
 
     /// Counts a replay of an id.
     pub(crate) fn replay(&self, state: &mut State) {
-        if let (Self::Once(rule), Repr::Once(inner)) = (self, &mut state.0) {
-            rule.replay(inner);
+        if let (Self::Once(_), Repr::Once(inner)) = (self, &mut state.0) {
+            inner.count_replay();
         }
     }
 

@@ -27,10 +27,6 @@ impl OnceRule {
         self.advance(state, now);
         state.until.get() > 0 && state.used < self.replays
     }
-
-    pub(super) fn replay(&self, state: &mut State) {
-        state.used = state.used.saturating_add(1);
-    }
 }
 
 impl Decider for OnceRule {
@@ -80,6 +76,10 @@ impl Decider for OnceRule {
 }
 
 impl State {
+    pub(super) fn count_replay(&mut self) {
+        self.used = self.used.saturating_add(1);
+    }
+
     pub(super) fn meaningless_at(&self) -> u64 {
         self.until.get()
     }

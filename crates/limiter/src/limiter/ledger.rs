@@ -37,7 +37,8 @@ pub type Verdicts = SmallVec<[PolicyVerdict; 1]>;
 /// The key that paid for consecutive verdicts, which belong to one policy.
 #[derive(Debug)]
 struct Payment {
-    verdicts: usize,
+    /// Their number, of which a call has few. A byte, so that an id costs ledgers no room.
+    verdicts: u8,
     /// The rule by which the response sets the cost, if there is one.
     outcome: Option<Outcome>,
     key: Key,
@@ -106,7 +107,7 @@ impl Payment {
     #[inline]
     fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
         Self {
-            verdicts,
+            verdicts: u8::try_from(verdicts).unwrap_or(u8::MAX),
             outcome: payer.policy.outcome.clone(),
             key: payer.key.clone(),
             limiter: limiter.clone(),
@@ -244,7 +245,7 @@ impl Ledger {
         }
         let earlier = |one: &&Payment| one.response < response;
         let further_out = self.payments.iter().take_while(earlier);
-        let skipped: usize = further_out.map(|one| one.verdicts).sum();
+        let skipped: usize = further_out.map(|one| usize::from(one.verdicts)).sum();
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())
     }
 
@@ -407,7 +408,7 @@ impl Ledger {
     fn correct(&mut self, cost: &mut Cost<'_>) {
         let mut verdicts = self.verdicts.iter_mut();
         for payment in &mut self.payments {
-            for verdict in verdicts.by_ref().take(payment.verdicts) {
+            for verdict in verdicts.by_ref().take(payment.verdicts.into()) {
                 if let Some(cost) = cost(payment, verdict)
                     && !verdict.is_held()
                 {
@@ -421,7 +422,7 @@ impl Ledger {
     fn each(&mut self, mut visit: impl FnMut(&Payment, &mut PolicyVerdict)) {
         let mut verdicts = self.verdicts.iter_mut();
         for payment in &self.payments {
-            for verdict in verdicts.by_ref().take(payment.verdicts) {
+            for verdict in verdicts.by_ref().take(payment.verdicts.into()) {
                 visit(payment, verdict);
             }
         }
