@@ -171,7 +171,7 @@ fn each_line_of_the_log_stands_in_the_runbook() {
     let is_told = |message: &String| {
         let is_meant =
             |line: &&str| message.starts_with(*line) || line.starts_with(message.as_str());
-        lines.iter().any(|line| is_meant(line))
+        lines.iter().any(is_meant)
     };
     let missing: Vec<_> = messages
         .iter()
