@@ -13,16 +13,29 @@ use crate::{Charge, MAX_ONCE_LIFE, MAX_REPLAYS, Quota, QuotaError};
 /// any other. A caller with one id for ever spends a budget at a third of the usual rate, and no slower.
 ///
 /// ```
-/// use tollgate::{Limiter, Once, Policy, Quota};
+/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Once, Quota, Scope};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let orders = Policy::new("orders", Quota::per_minute(5)).once(Once::default());
-/// let limiter = Limiter::from(orders);
+/// let backend = MemoryBackend::new();
+/// let (quota, once) = (Quota::per_hour(5), Quota::from(Once::default()));
+/// let caller = Key::from("alice");
+/// let order = Charge {
+///     scope: Scope::of("orders", 0, &quota),
+///     quota: &quota,
+///     key: &caller,
+///     cost: 1,
+///     mode: Mode::Enforce,
+/// };
+/// let id = Charge {
+///     scope: Scope::of("orders", 0, &once),
+///     quota: &once,
+///     key: &Key::tuple([&caller, &Key::from("order-7")]),
+///     ..order
+/// };
 /// for left in [4, 4, 4, 3] {
-///     let checked = limiter.check("orders", "alice").id("order-7").await?;
-///     assert_eq!(checked.remaining(), left);
+///     let decision = backend.decide_now(&[order, id])?;
+///     assert_eq!(decision.verdicts()[0].remaining(), left);
 /// }
-/// # Ok(()) }
+/// # Ok::<(), tollgate::BackendError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Once(OnceRule);
