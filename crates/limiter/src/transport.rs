@@ -2,7 +2,7 @@
 //!
 //! | step | what a transport writes |
 //! | --- | --- |
-//! | ask | `Limiter::admit` with a [`PolicySet`]: the [`Admission`] holds what the transport made of the [`Ruling`], or waits for it as [`PendingAdmissionAdmission`] |
+//! | ask | `Limiter::admit` with a [`PolicySet`]: the [`Admission`] holds what the transport made of the [`Ruling`], or waits for it as [`PendingAdmission`] |
 //! | refuse | a [`Rejection`] is the reason, and a [`Report`] the verdict of each quota: the transport makes its answer of both |
 //! | let through | a [`Judgement`] has the verdicts; a [`Ledger`] keeps the payments that may still be corrected or given back |
 //! | charge a stream | one [`Plan`] for the call, then `Limiter::decide` and `Limiter::judge` for each message |

@@ -17,7 +17,7 @@ use super::plan::Entries;
 use crate::Key;
 use crate::policy::Label;
 
-/// The callers that a policy denied most: see [`Limiter::offenders`].
+/// The callers that a policy denied most: see [`Limiter::offenders`](crate::Limiter::offenders).
 ///
 /// ```
 /// use tollgate::{Limiter, Policy, Quota};
