@@ -132,6 +132,9 @@ pub enum Fallback {
     },
     /// It was refused: the whole budget might hold the cost, but a share could not.
     Refused,
+    /// The backend admitted it, and it was refused and gave its turn back: the answer took so long that the turn would have come
+    /// after its caller had gone.
+    TooLate,
 }
 
 /// The answer to an HTTP client.
@@ -150,7 +153,7 @@ pub struct HttpAnswer {
 pub struct AttemptAnswer {
     /// The outcome at the backend.
     pub outcome: Outcome,
-    /// The limiter's ruling on it, if it failed.
+    /// The limiter's ruling on it, if it failed or came too late.
     pub fallback: Option<Fallback>,
     /// The answer over HTTP.
     pub told: Option<HttpAnswer>,

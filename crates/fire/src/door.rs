@@ -24,7 +24,9 @@ use tollgate_core::{
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
-use crate::attempt::{AskedCharge, AttemptAnswer, Door, Fallback, HttpAnswer, Manner, Outcome};
+use crate::attempt::{
+    AskedCharge, AttemptAnswer, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome,
+};
 use crate::flaw::Flaw;
 use crate::patience::Patience;
 use crate::population::{CALLER, COST, Population, WAITS_AT_MOST};
@@ -221,7 +223,7 @@ impl Entrance {
                     // Which gives the turn back.
                     drop(checking);
                     let closed = || Outcome::Unknown(Outcome::CLOSED.to_owned());
-                    let outcome = lock(&slot).take();
+                    let outcome = lock(&slot).take().map(|(outcome, _)| outcome);
                     let decided = outcome.filter(|it| matches!(it, Outcome::Decided(_)));
                     let heard = AttemptAnswer {
                         left_us: Some(left_us),
@@ -231,7 +233,10 @@ impl Entrance {
                 }
             },
         };
-        let outcome = lock(&slot).take().unwrap_or_else(nothing);
+        let (outcome, came_us) = lock(&slot).take().unwrap_or_else(|| (nothing(), now_us()));
+        if has_turn(&outcome) && checked.as_ref().is_ok_and(|checked| !checked.is_allowed()) {
+            return (too_late(outcome, came_us), Vec::new());
+        }
         let is_decided = matches!(outcome, Outcome::Decided(_));
         let fallback = match &checked {
             _ if is_decided => None,
@@ -277,7 +282,8 @@ impl Entrance {
     }
 }
 
-type Slot = Arc<Mutex<Option<Outcome>>>;
+/// The backend's last answer, and the time at which it came.
+type Slot = Arc<Mutex<Option<(Outcome, u64)>>>;
 
 tokio::task_local! {
     /// The place where the backend's answers to the asking task are recorded.
@@ -298,7 +304,7 @@ impl Backend for ObservedBackend {
         let terms = Terms::of_charges(charges);
         Answer::later(async move {
             let answer = answer.await;
-            *lock(&slot) = Some(Outcome::of(&answer).by(&terms));
+            *lock(&slot) = Some((Outcome::of(&answer).by(&terms), now_us()));
             answer
         })
     }
@@ -408,8 +414,15 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> Atte
         retry_after_s: text("retry-after").and_then(|value| value.parse().ok()),
         remaining: asked.iter().map(left).collect(),
     };
-    let outcome = text(DECIDED).and_then(|text| serde_json::from_str(text).ok());
-    let outcome = outcome.unwrap_or_else(|| Outcome::Failed(format!("only {status} was said")));
+    let decided = text(DECIDED).and_then(|text| serde_json::from_str(text).ok());
+    let nothing = || (Outcome::Failed(format!("only {status} was said")), 0);
+    let (outcome, came_us) = decided.unwrap_or_else(nothing);
+    if has_turn(&outcome) && told.status == 429 {
+        return AttemptAnswer {
+            told: Some(told),
+            ..too_late(outcome, came_us)
+        };
+    }
     let fallback = match (&outcome, told.status) {
         (Outcome::Decided(_), _) => None,
         (_, status @ (200 | 429)) => Some(Fallback::Decided {
@@ -427,6 +440,21 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> Atte
         fallback,
         told: Some(told),
         left_us: None,
+    }
+}
+
+/// Says whether the backend gave a turn that was still to come. A probe that would be denied is no refusal of it.
+fn has_turn(outcome: &Outcome) -> bool {
+    let waits = |decided: &DecisionRecord| decided.verdicts.iter().any(|said| said.wait_us > 0);
+    matches!(outcome, Outcome::Decided(decided) if decided.admitted && waits(decided))
+}
+
+/// The answer to a request that was refused although the backend had admitted it.
+fn too_late(outcome: Outcome, came_us: u64) -> AttemptAnswer {
+    AttemptAnswer {
+        fallback: Some(Fallback::TooLate),
+        left_us: Some(came_us),
+        ..outcome.into()
     }
 }
 

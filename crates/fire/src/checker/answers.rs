@@ -6,6 +6,7 @@ use crate::attempt::{
 };
 use crate::history::History;
 
+use super::attempts::TIMER_US;
 use super::share::share_of;
 
 /// A contradiction between the failure rule or a response, and the backend's answer.
@@ -29,6 +30,10 @@ fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Opti
     let Some(fallback) = &attempt.fallback else {
         return (!is_decided).then(|| "no backend decided, and no rule acted".to_owned());
     };
+    if *fallback == Fallback::TooLate {
+        return (!is_too_late(attempt))
+            .then(|| "it was refused, and would have had its turn in time".to_owned());
+    }
     if is_decided {
         return Some("the backend had decided, and the rule for its failure acted".to_owned());
     }
@@ -42,6 +47,15 @@ fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Opti
         .then(|| format!("{fallback:?}, and more than a share holds was asked: {is_too_dear}"))
 }
 
+/// Says whether the turn of an admitted request would have come after the time that its caller stated, which runs from the
+/// question.
+fn is_too_late(attempt: &Attempt) -> bool {
+    let took_us = attempt.heard_us.saturating_sub(attempt.sent_us);
+    let wait_us = attempt.wait_us().unwrap_or_default();
+    let most_us = attempt.waits_at_most_us;
+    wait_us > 0 && most_us.is_some_and(|most_us| wait_us + took_us + TIMER_US >= most_us)
+}
+
 fn misstated(
     history: &History,
     asked: &[AskedCharge],
@@ -49,6 +63,12 @@ fn misstated(
     told: &HttpAnswer,
 ) -> Option<String> {
     let expected = match (&attempt.outcome, &attempt.fallback) {
+        (_, Some(Fallback::TooLate)) => HttpAnswer {
+            status: 429,
+            // The time by which the turn was too late.
+            retry_after_s: Some(told.retry_after_s.unwrap_or_default().max(1)),
+            remaining: told.remaining.clone(),
+        },
         (Outcome::Decided(decided), _) => of_decision(asked, decided),
         (_, Some(Fallback::Decided { admitted, .. })) => HttpAnswer {
             status: if *admitted { 200 } else { 429 },
