@@ -657,7 +657,7 @@ impl Limiter {
         observers.decided(entries, decision, Cause::Backend);
     }
 
-    /// What the backend decided about the quotas for which `is_part` holds.
+    /// The backend's decision about the quotas for which `is_part` holds.
     fn hear_part(&self, entries: Entries<'_>, decision: &Decision, is_part: fn(&Quota) -> bool) {
         self.backend_answered();
         let observers = &self.0.observers;

@@ -28,7 +28,7 @@ pub(super) struct Line {
     length: AtomicUsize,
     is_closed: AtomicBool,
     closing: Arc<Notify>,
-    /// Whether the first runtime in which a request had to wait has a timer.
+    /// True if the first runtime in which a request had to wait has a timer.
     has_timer: OnceLock<bool>,
 }
 

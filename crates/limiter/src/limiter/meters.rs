@@ -314,7 +314,7 @@ impl Tally {
     }
 }
 
-/// Whether a request depended on a decision.
+/// True if a request depended on a decision.
 #[derive(Clone, Copy, Debug)]
 enum Weight {
     Enforced,
