@@ -443,7 +443,7 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> Atte
     }
 }
 
-/// Says whether the backend gave a turn that was still to come. A probe that would be denied is no refusal of it.
+/// Says whether the backend gave a turn that was still to come. It gave none where a probe was denied.
 fn has_turn(outcome: &Outcome) -> bool {
     let waits = |decided: &DecisionRecord| decided.verdicts.iter().any(|said| said.wait_us > 0);
     matches!(outcome, Outcome::Decided(decided) if decided.admitted && waits(decided))
