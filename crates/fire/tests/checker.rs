@@ -2,8 +2,10 @@
 
 mod simulated;
 
+use std::time::Duration;
+
 use simulated::{Mutation, simulate};
-use tollgate_core::{State, Timestamp, decide};
+use tollgate_core::{Algorithm, Quota, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population,
     Verb, Wait, check,
@@ -258,6 +260,70 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
     assert_eq!(
         wrongs(&history),
         ["attempt 4, policy 5 of caller 23: said retry after 8786146, and it was 0..=2384616"]
+    );
+}
+
+/// A case that was found under fire (seed 156690171411739): a small log of which more is lost within one period than debts may
+/// reach.
+#[test]
+fn a_charge_shows_although_more_was_lost_than_debts_may_reach() {
+    const PERIOD_US: u64 = 2_000_000;
+    const APART_US: u64 = PERIOD_US / 100;
+    let quota = Quota::new(2, Duration::from_micros(PERIOD_US)).using(Algorithm::SlidingLog);
+    let budget = Budget {
+        policy: 0,
+        caller: 0,
+    };
+    let population = Population::with(1, vec![quota]);
+    let asked = [AskedCharge {
+        budget,
+        cost: 1,
+        manner: Manner::Enforce,
+    }];
+    let keys = [population.key(budget.caller)];
+    let mut history = History {
+        quotas: vec![quota],
+        ..History::default()
+    };
+
+    // given a budget that is lost before each charge, perhaps
+    for number in 1..=40 {
+        let sent_us = 1_795_379_000_000_000 + number * APART_US;
+        let at = Timestamp::from_micros(sent_us + 100);
+        let charges = population.charges(&asked, &keys);
+        let decision = decide(at, &charges, &mut [State::full(&quota)][..]);
+        history.attempts.push(Attempt {
+            asker: Asker::default(),
+            verb: Verb::Decide(asked.to_vec()),
+            waits_at_most_us: None,
+            sent_us,
+            heard_us: sent_us + 200,
+            promised_us: None,
+            outcome: Outcome::of(&Ok(decision)),
+            fallback: None,
+            told: None,
+            left_us: None,
+        });
+        let lost_us = sent_us - 200;
+        let lost = Disturbance::of_all(Effect::MaybeLoss, lost_us, lost_us + 100);
+        history.disturbances.push(lost);
+    }
+    assert_eq!(wrongs(&history), [""; 0]);
+
+    // then a charge that shows too long is still noticed
+    let Some(Attempt {
+        outcome: Outcome::Decided(last),
+        ..
+    }) = history.attempts.last_mut()
+    else {
+        panic!("it was decided");
+    };
+    last.verdicts[0].reset_after_us += 1;
+    assert_eq!(
+        wrongs(&history),
+        [
+            "attempt 39, policy 0 of caller 0: said reset after 2000001, and it was 2000000..=2000000"
+        ]
     );
 }
 

@@ -127,11 +127,13 @@ pub(super) fn take(rule: &Rule, state: &mut State, at_us: u64, n: u64) -> bool {
     if rule.admit(state, at_us, n) {
         return false;
     }
-    if rule.is_bucket() {
-        *state = rule.empty_bucket(at_us);
-    } else {
+    if !rule.is_bucket() {
         // The count of this window now counts in the next one, when the rest no longer does.
         rule.debit(state, at_us, n);
+    }
+    // Debts have a ceiling, above which a debit leaves no trace.
+    if rule.is_bucket() || is_short_of_empty(rule, state, at_us) {
+        *state = rule.empty(at_us);
     }
     true
 }
@@ -144,18 +146,18 @@ fn lose(rule: &Rule, state: &mut State, at_us: u64, n: u64, is_debit: bool) -> b
     }
     let is_beyond = !rule.admit(state, at_us, n);
     if is_beyond && is_short_of_empty(rule, state, at_us) {
-        *state = rule.empty_bucket(at_us);
+        *state = rule.empty(at_us);
     }
     is_beyond
 }
 
-/// Says whether less has been taken than a bucket holds: rounding may hide the rest of a bucket.
+/// Says whether a budget is full again sooner than one of which all has just been taken: rounding may hide the rest of a bucket.
 fn is_short_of_empty(rule: &Rule, state: &State, at_us: u64) -> bool {
     let reset_after = |state: &State| {
         let verdict = rule.probe(state, at_us, 0);
         verdict.map(|verdict| verdict.reset_after())
     };
-    reset_after(state) < reset_after(&rule.empty_bucket(at_us))
+    reset_after(state) < reset_after(&rule.empty(at_us))
 }
 
 /// The most that attempts of unknown outcome can have taken within a period, twice for the ends of windows, and half of that

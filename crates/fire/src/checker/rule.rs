@@ -78,8 +78,8 @@ impl Rule {
         }
     }
 
-    /// A bucket from which all has been taken that it holds.
-    pub(super) fn empty_bucket(&self, at_us: u64) -> State {
+    /// A budget of which all has just been taken.
+    pub(super) fn empty(&self, at_us: u64) -> State {
         let mut state = self.full();
         self.admit(&mut state, at_us, self.quota.capacity());
         state
