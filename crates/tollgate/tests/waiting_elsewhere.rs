@@ -1,5 +1,6 @@
-//! Requests that wait as they do elsewhere: when each comes and when it passes, by the rules of nginx, Guava and Sentinel. Each
-//! rule is written down here as its source has it, and held to a table; Tollgate is held to both.
+//! Requests that wait as they do elsewhere: when each comes and when it passes, by the rules of nginx, Guava, Sentinel and
+//! governor. The rules of the first three are written down here as their sources have them; governor itself is asked. Each is held
+//! to a table, and Tollgate to both.
 
 #![allow(
     clippy::panic,
@@ -10,9 +11,15 @@
 mod common;
 
 use std::iter::repeat_n;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use common::tokio_clock::in_tokio_time;
+use governor::RateLimiter;
+use governor::clock::{Clock, FakeRelativeClock};
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 use tollgate::{Limiter, Policy, Quota};
@@ -122,6 +129,47 @@ impl Elsewhere for Sentinel {
         let passes = expected.max(now);
         self.latest_passed = Some(passes);
         Some(passes)
+    }
+}
+
+/// governor's `RateLimiter`, whose callers sleep for as long as `check` tells them and then ask again, as `until_ready` does.
+struct Governor {
+    limiter: RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>,
+    clock: FakeRelativeClock,
+    now: Millis,
+}
+
+impl Governor {
+    fn new(burst: u32) -> Self {
+        let burst = NonZeroU32::new(burst).unwrap();
+        let interval = governor::Quota::with_period(Duration::from_millis(INTERVAL));
+        let clock = FakeRelativeClock::default();
+        Self {
+            limiter: RateLimiter::direct_with_clock(
+                interval.unwrap().allow_burst(burst),
+                clock.clone(),
+            ),
+            clock,
+            now: 0,
+        }
+    }
+
+    /// A caller that comes while another sleeps finds as little as that one did.
+    fn sleep_until(&mut self, later: Millis) {
+        let by = later.saturating_sub(self.now);
+        self.clock.advance(Duration::from_millis(by));
+        self.now += by;
+    }
+}
+
+impl Elsewhere for Governor {
+    fn passes(&mut self, now: Millis) -> Option<Millis> {
+        self.sleep_until(now);
+        while let Err(refused) = self.limiter.check() {
+            let wait = refused.wait_time_from(self.clock.now());
+            self.sleep_until(self.now + u64::try_from(wait.as_millis()).unwrap());
+        }
+        Some(self.now)
     }
 }
 
@@ -312,6 +360,22 @@ async fn requests_pass_as_in_sentinels_queue() {
     .await;
 }
 
+/// Its callers have no turns: the moments are those at which some caller passes.
+#[tokio::test(start_paused = true)]
+async fn requests_pass_as_with_governors_until_ready() {
+    let arrivals = groups(&[(6, 0), (1, 130), (1, 350), (3, 2_000)]);
+
+    let later = vec![Some(2_000), Some(2_000), Some(2_000)];
+    let expected = vec![at_once(4, 0), turns(100, 400), later];
+    each_passes(
+        Governor::new(4),
+        "10/s burst 4 wait 100s",
+        &arrivals,
+        expected,
+    )
+    .await;
+}
+
 /// Requests that come at random moments, several at some of them.
 fn random_arrivals(random: &mut fastrand::Rng) -> Vec<Millis> {
     let mut now = 0;
@@ -337,7 +401,7 @@ async fn whenever_requests_come_they_pass_as_elsewhere() {
             0 => format!("10/s burst {burst}"),
             _ => format!("10/s burst {burst} wait {wait}ms"),
         };
-        let (mut rule, quota): (Box<dyn Elsewhere>, _) = match random.u8(..3) {
+        let (mut rule, quota): (Box<dyn Elsewhere>, _) = match random.u8(..4) {
             0 => {
                 let burst = random.u64(..=20);
                 let delay = random.u64(..=burst);
@@ -348,6 +412,11 @@ async fn whenever_requests_come_they_pass_as_elsewhere() {
             1 => {
                 let timeout = random.u64(..=2_000);
                 (Box::new(Guava::new(timeout)), text(11, timeout))
+            }
+            2 => {
+                let burst = random.u32(1..=20);
+                let quota = text(burst.into(), 100_000);
+                (Box::new(Governor::new(burst)), quota)
             }
             _ => {
                 let most = random.u64(..=2_000);
