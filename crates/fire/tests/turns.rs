@@ -307,6 +307,22 @@ fn a_credit_excuses_no_earlier_turn_while_anybody_waits() {
     story.is_wrong("too early");
 }
 
+/// The line ends where the last of those that left stood, and not at the latest turn that was promised.
+#[test]
+fn a_credit_excuses_an_earlier_turn_after_all_that_waited_have_left() {
+    let mut story = Story::of(4);
+    for attempt in [3, 2, 1] {
+        story.credit(attempt);
+    }
+    let next = story.ask();
+    story.pause(INTERVAL_US);
+    story.credit(next);
+    let last = story.ask();
+
+    assert_eq!(story.decided(last).verdicts[0].wait_us, 0);
+    story.is_possible();
+}
+
 #[test]
 fn one_who_leaves_moves_up_nobody() {
     let mut story = Story::of(6);

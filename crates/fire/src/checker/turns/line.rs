@@ -35,6 +35,7 @@ pub(super) struct GivenBack {
     pub(super) n: u64,
     /// The time of the charge, and the end of its stretch.
     charge: (u64, u128),
+    turn_us: u64,
     /// The part of the stretch that is free if the charge left before its turn.
     pub(super) freed: Stretch,
     /// True if it may have come before the turn.
@@ -106,6 +107,14 @@ impl<'a> Line<'a> {
         };
         let credits = course.credits.iter();
         line.given_back = credits.map(|credit| line.given_back(credit)).collect();
+        let moving_up = line
+            .given_back
+            .iter()
+            .map(|it| it.moves_up || line.moves_up(it));
+        let moving_up: Vec<_> = moving_up.collect();
+        for (given_back, moves_up) in line.given_back.iter_mut().zip(moving_up) {
+            given_back.moves_up = moves_up;
+        }
         let unheard = course.unsure.iter().filter(|it| !it.doubt.is_debit);
         let unheard = unheard.map(|it| Unheard {
             from: it.from,
@@ -170,31 +179,43 @@ impl<'a> Line<'a> {
             end,
         };
         let known = credit.charged.filter(|it| it.era == credit.to.era);
-        let at = |at_us: u64| Moment {
-            at_us,
-            ..credit.from
-        };
-        let moves_up = || {
-            // From its turn on, for as long as the charge still shows.
-            let from = credit.from.max(at(turn_us));
-            let to = credit.to.min(at(figures.micros_up(end)));
-            from <= to && self.may_be_idle(from, to)
-        };
         GivenBack {
             from: credit.from,
             to: credit.to,
             n: credit.n,
             charge: (credit.at_us, end),
+            turn_us,
             freed,
             leaves: turn_us > credit.at_us && (known.is_none() || credit.from.at_us < turn_us),
             is_of_one_clock: known.is_some(),
-            moves_up: known.is_none() || moves_up(),
+            moves_up: known.is_none(),
             is_stray: known.is_none_or(|charged| self.is_lost_between(charged, credit.to)),
         }
     }
 
-    /// Says whether there can have been a moment between these two at which no request waited. A turn that was promised counts,
-    /// whether its caller has left or not.
+    /// Says whether a credit may have come after the turn of its charge, for as long as that still shows, when no request waited.
+    fn moves_up(&self, credit: &GivenBack) -> bool {
+        let at = |at_us: u64| Moment {
+            at_us,
+            ..credit.from
+        };
+        let (_, end) = credit.charge;
+        let from = credit.from.max(at(credit.turn_us));
+        let to = credit.to.min(at(self.figures.micros_up(end)));
+        from <= to && self.may_be_idle(from, to)
+    }
+
+    /// The earliest time at which the caller of a charge may have left.
+    fn leaves_at(&self, charge: &Taken) -> Option<u64> {
+        let same = self
+            .given_back
+            .iter()
+            .filter(|it| it.charge == (charge.moment.at_us, charge.stretch.end) && it.leaves);
+        same.map(|it| it.from.at_us).min()
+    }
+
+    /// Says whether there can have been a moment between these two at which no request waited. A turn counts until its caller
+    /// may have left.
     fn may_be_idle(&self, from: Moment, to: Moment) -> bool {
         if from.era != to.era {
             return true;
@@ -213,7 +234,11 @@ impl<'a> Line<'a> {
             let promised = self.taken[first..last]
                 .iter()
                 .filter(|it| it.turn_us > now.at_us && !self.is_lost_between(it.moment, to));
-            match promised.map(|it| it.turn_us).max() {
+            let waits_until = promised.map(|it| {
+                self.leaves_at(it)
+                    .map_or(it.turn_us, |left_us| left_us.min(it.turn_us))
+            });
+            match waits_until.filter(|until_us| *until_us > now.at_us).max() {
                 None => return true,
                 Some(until_us) if until_us > to.at_us => return false,
                 Some(until_us) => now.at_us = until_us,
