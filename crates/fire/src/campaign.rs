@@ -223,7 +223,7 @@ impl Run {
                 let is_whole = guarded(|| self.stage.mend()).is_ok();
                 // It may have got so far that another server decides, or did meanwhile.
                 self.doubt_clocks();
-                // How far it got is unknown.
+                // It may have lost the data or not.
                 let lost = self.stage.done_since(Effect::MaybeLoss, from_us);
                 self.disturbances.push(lost);
                 is_whole

@@ -220,7 +220,7 @@ impl Entrance {
                 Ok(checked) => checked,
                 Err(_left) => {
                     let left_us = now_us();
-                    // Which gives the turn back.
+                    // This gives the turn back.
                     drop(checking);
                     let closed = || Outcome::Unknown(Outcome::CLOSED.to_owned());
                     let outcome = lock(&slot).take().map(|(outcome, _)| outcome);

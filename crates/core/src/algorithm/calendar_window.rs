@@ -43,7 +43,7 @@ impl CalendarWindow {
         let [start_us, end_us, next_end_us] = self.calendar.window(now);
         if now >= window.end_us {
             Window {
-                // What was charged before belongs to the window that is over.
+                // Earlier charges belong to the window that is over.
                 start_us: start_us.max(window.end_us),
                 end_us,
                 count: 0,

@@ -69,7 +69,7 @@ pub(super) fn check_bans(history: &History, timelines: &Timelines<'_>) -> BanFin
                 let at = moment.at_us;
                 let line = format!("knock of caller {caller} at {at}: {what}: {seen:?}");
                 findings.wrong.push(line);
-                // What follows from a contradiction means nothing.
+                // Anything follows from a contradiction.
                 break;
             }
         }

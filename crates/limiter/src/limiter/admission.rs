@@ -530,7 +530,7 @@ impl Limiter {
             give_back(self, entries, &decision, |_| true);
             return Err(Box::new(Ok(too_late(entries, &decision, left))));
         }
-        // What is held is asked for again when the turn has come, and heard of then.
+        // Places are asked for again when the turn has come, and the observer hears of them then.
         self.hear_part(entries, &decision, |quota| !quota.is_held());
         Ok(Turn::new(entries.to_plan(), decision, place))
     }

@@ -163,7 +163,7 @@ impl<R: Send + 'static> AnswerCache<R> {
             None => self.ask(memory, key, now, subject, place),
         };
         match (known, news) {
-            // What is remembered for no time is never served again.
+            // An answer that is remembered for no time is never served again.
             (Some((entitlement, _)), _) if !self.remember_for.is_zero() => {
                 FoundEntitlement::Now(Ok(entitlement))
             }

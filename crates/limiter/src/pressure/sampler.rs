@@ -114,7 +114,7 @@ mod tests {
 
         drop(sampler);
 
-        // What the closure holds goes with the thread.
+        // The closure's own values go with the thread.
         eventually("it ends", || Arc::strong_count(&taken) == 1);
         assert_eq!(Arc::strong_count(&signal), 1);
     }

@@ -397,7 +397,7 @@ mod tests {
             call.runs.iter().map(told).collect::<Vec<_>>()
         };
         assert_eq!(runs(&[[5, 9]; 3]), [(3, vec![1, 2])]);
-        // The same states in another order, and with one of them a request that comes between.
+        // In another order, and with a request between that names one of these states.
         assert_eq!(runs(&[[5, 9], [9, 5]]), [(1, vec![1, 2, 2, 1])]);
         let between = runs(&[[5, 9], [7, 9], [5, 9]]);
         assert_eq!(between, [(1, vec![1, 2, 3, 2, 1, 2])]);
