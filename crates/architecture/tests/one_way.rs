@@ -46,7 +46,7 @@ const DOORS: &[Door] = &[
         call: ".judge(",
         places: &[
             (
-                "limiter/src/limiter/admission.rs",
+                "limiter/src/limiter/admission/judging.rs",
                 1,
                 "the ruling on every request that the backend answered late, or failed",
             ),

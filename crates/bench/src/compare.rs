@@ -30,21 +30,21 @@ pub(crate) struct Compare {
     /// Measures nothing: writes the pages anew from the last report
     #[arg(long, conflicts_with = "quick")]
     again: bool,
-    /// Measures limits on how many at once over HTTP alone, and prints the table: no page is written
+    /// Measures over HTTP alone, and takes the rest from the last report
     #[arg(long, conflicts_with = "again")]
-    at_once: bool,
+    http: bool,
 }
 
 impl Compare {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.at_once {
-            print!("{}", pages::served(&http::measure_at_once(self.quick)?));
-            return Ok(());
-        }
         let report = if self.again {
             last()?
         } else {
-            let report = measured(self.quick)?;
+            let report = if self.http {
+                measured_over_http(self.quick, last()?)?
+            } else {
+                measured(self.quick)?
+            };
             let path = path();
             fs::create_dir_all(path.parent().ok_or("no folder for the report")?)?;
             fs::write(path, serde_json::to_string_pretty(&report)?)?;
@@ -107,25 +107,8 @@ fn last() -> Result<Report> {
 }
 
 fn measured(quick: bool) -> Result<Report> {
-    let mut not_measured = Vec::new();
     let valgrind = is_there("valgrind");
-    if !valgrind {
-        not_measured.push("There is no valgrind here (`tests/install.sh` installs it): no instructions and no allocations.".to_owned());
-    }
-    let wrk = http::is_there();
-    if !wrk {
-        not_measured.push("There is no wrk or no taskset here (`tests/install.sh wrk taskset` installs them): nothing over HTTP.".to_owned());
-    }
-    if wrk && !http::has_nginx() {
-        not_measured.push(
-            "There is no nginx here (`tests/install.sh` installs it): nothing beside `limit_conn`."
-                .to_owned(),
-        );
-    }
     let redis = is_there(&tollgate_testkit::server_binary());
-    if !redis {
-        not_measured.push("There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.".to_owned());
-    }
     let (redis_costs, redis_held) = if redis && valgrind {
         redis::costs()?
     } else {
@@ -148,20 +131,52 @@ fn measured(quick: bool) -> Result<Report> {
         },
         redis_costs,
         redis_held,
-        http: if redis && wrk {
-            http::measure(quick)?
-        } else {
-            Vec::new()
-        },
-        at_once: if redis && wrk {
-            http::measure_at_once(quick)?
-        } else {
-            Vec::new()
-        },
+        http: Vec::new(),
+        at_once: Vec::new(),
         growth: growth::measure(quick)?,
-        not_measured,
+        not_measured: Vec::new(),
     };
-    Ok(report)
+    measured_over_http(quick, report)
+}
+
+/// The report, measured anew over HTTP.
+fn measured_over_http(quick: bool, report: Report) -> Result<Report> {
+    let is_possible = http::is_there() && is_there(&tollgate_testkit::server_binary());
+    let (http, at_once) = if is_possible {
+        (http::measure(quick)?, http::measure_at_once(quick)?)
+    } else {
+        Default::default()
+    };
+    Ok(Report {
+        http,
+        at_once,
+        not_measured: not_measured(),
+        ..report
+    })
+}
+
+/// The gaps in the report, and the tools that would fill them.
+fn not_measured() -> Vec<String> {
+    let missing = [
+        (
+            is_there("valgrind"),
+            "There is no valgrind here (`tests/install.sh` installs it): no instructions and no allocations.",
+        ),
+        (
+            http::is_there(),
+            "There is no wrk or no taskset here (`tests/install.sh wrk taskset` installs them): nothing over HTTP.",
+        ),
+        (
+            http::has_nginx(),
+            "There is no nginx here (`tests/install.sh` installs it): nothing beside `limit_conn`.",
+        ),
+        (
+            is_there(&tollgate_testkit::server_binary()),
+            "There is no redis-server here (`tests/install.sh` installs it): nothing on Redis, and nothing over HTTP.",
+        ),
+    ];
+    let missing = missing.into_iter().filter(|(is_there, _)| !is_there);
+    missing.map(|(_, what)| what.to_owned()).collect()
 }
 
 fn is_there(tool: &str) -> bool {

@@ -8,18 +8,13 @@ use std::path::Path;
 
 use super::figures::figure;
 use super::floors::{Bound, Floor, floors};
-use super::report::{Report, Served};
+use super::report::Report;
 use crate::Result;
 
 pub(super) fn write(report: &Report) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::write(root.join("BENCHMARKS.md"), page(report))?;
     summary::write(report, &root.join("README.md"))
-}
-
-/// The table of servers that wrk drove.
-pub(super) fn served(all: &[Served]) -> String {
-    tables::http(all)
 }
 
 const METHOD: &str = include_str!("pages/method.md");

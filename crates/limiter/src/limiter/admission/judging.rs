@@ -1,0 +1,227 @@
+//! The ruling on an answer of the backend, or on its failure.
+
+use tokio::time::Instant;
+use tollgate_core::{BackendError, Charge, Decision, Mode, Quota, Timestamp, Verdict};
+
+use super::{Entries, Fallback, Judgement, Limiter, Rejection, Ruling};
+use crate::Policy;
+use crate::limiter::event::Cause;
+use crate::limiter::local::has_share;
+
+impl Limiter {
+    /// Takes the backend's decision, or applies the failure rule. Every decision passes here, and observers are told from here.
+    #[doc(hidden)]
+    pub fn judge(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+    ) -> Result<Decision, Fallback> {
+        match answer {
+            Ok(decision) => {
+                self.hear(entries, &decision);
+                Ok(decision)
+            }
+            Err(error) => Err(self.fall_back(entries, error)),
+        }
+    }
+
+    /// The first half of that: what the backend decided.
+    #[inline(always)]
+    pub(super) fn hear(&self, entries: Entries<'_>, decision: &Decision) {
+        self.backend_answered();
+        let observers = &self.0.observers;
+        observers.decided(entries, decision, Cause::Backend);
+    }
+
+    /// The backend's decision about the quotas for which `is_part` holds.
+    pub(super) fn hear_part(
+        &self,
+        entries: Entries<'_>,
+        decision: &Decision,
+        is_part: fn(&Quota) -> bool,
+    ) {
+        self.backend_answered();
+        let observers = &self.0.observers;
+        observers.decided_in_part(entries, decision, Cause::Backend, is_part);
+    }
+
+    #[cold]
+    pub(super) fn fall_back(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
+        let observers = &self.0.observers;
+        let place = || self.0.backend.place();
+        self.0
+            .health
+            .failed(Instant::now().into_std(), &error, place);
+        let fallback = self.0.local.rule_without_backend(entries, error);
+        match &fallback {
+            Fallback::Decide(local) => {
+                observers.decided(local.0.entries(), &local.1, Cause::Local);
+                // The other policies have no say in it.
+                observers.undecided(entries, Cause::PassedUndecided, |policy| !has_share(policy));
+            }
+            Fallback::Pass(_) => {
+                self.0.health.passed();
+                observers.undecided(entries, Cause::PassedUndecided, |_| true);
+            }
+            Fallback::Refuse(_) => observers.undecided(entries, Cause::RefusedUndecided, |_| true),
+        }
+        // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
+        // stops them.
+        self.0.health.fails_still();
+        fallback
+    }
+
+    pub(super) fn rule<T>(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        self.rule_after(0, entries, answer, conclude)
+    }
+
+    /// Rules on a request that has waited.
+    pub(super) fn rule_after<T>(
+        &self,
+        waited_us: u32,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        match self.judge(entries, answer) {
+            Ok(decision) => conclude(Ruling::of(self, entries, &decision, false, waited_us)),
+            Err(fallback) => self.rule_by(fallback, waited_us, entries, conclude),
+        }
+    }
+
+    /// Rules on a request about which the backend failed.
+    pub(super) fn rule_by<T>(
+        &self,
+        fallback: Fallback,
+        waited_us: u32,
+        entries: Entries<'_>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        let (local, assumed);
+        conclude(match fallback {
+            Fallback::Decide(decided) => {
+                local = decided;
+                Ruling::of(self, local.0.entries(), &local.1, true, waited_us)
+            }
+            Fallback::Pass(error) => {
+                assumed = self.assume(entries);
+                let holds = assumed.as_ref().map(|decision| Judgement {
+                    limiter: self,
+                    entries,
+                    decision,
+                    is_local: false,
+                    waited_us,
+                });
+                Ruling::Undecided(error, holds)
+            }
+            Fallback::Refuse(error) => Ruling::Refused(Rejection::Unavailable(error)),
+        })
+    }
+
+    /// Refuses a request for want of a place, which the backend was not asked about: that says nothing of its health.
+    pub(super) fn refuse_unasked<T>(
+        &self,
+        waited_us: u32,
+        entries: Entries<'_>,
+        refused: &Decision,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        self.0.observers.decided(entries, refused, Cause::NoPlace);
+        conclude(Ruling::of(self, entries, refused, false, waited_us))
+    }
+
+    /// The units that an undecided request holds all the same, if the backend is to count them. The verdicts are unknown, so that
+    /// no caller is told of them.
+    fn assume(&self, entries: Entries<'_>) -> Option<Decision> {
+        let verdict = |charge: &Charge<'_>| {
+            let holds = charge.quota.is_held() && charge.cost > 0 && charge.mode != Mode::Probe;
+            if holds && self.0.backend.assume(charge) {
+                Verdict::assumed(charge)
+            } else {
+                Verdict::unknown(charge.quota.capacity())
+            }
+        };
+        let holds = entries.policies().any(Policy::holds);
+        holds.then(|| {
+            entries.with_charges(|charges| {
+                Decision::new(Timestamp::default(), true, charges.iter().map(verdict))
+            })
+        })
+    }
+
+    /// The backend is well: local budgets stand still.
+    #[inline]
+    fn backend_answered(&self) {
+        if self.0.health.is_failing() {
+            self.recovered();
+        }
+    }
+
+    #[cold]
+    fn recovered(&self) {
+        // In this order: an outage that begins in between is seen by the next decision.
+        let place = || self.0.backend.place();
+        self.0.health.recovered(Instant::now().into_std(), place);
+        self.0.local.backend_answered();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use tollgate_core::FailureKind;
+
+    use super::*;
+    use crate::limiter::plan::{Demand, Entry, Plan};
+    use crate::{Key, Limiter, OnFailure, Quota, Share};
+
+    /// One thread hears of a failure while another hears of a decision. In either order the next decision stops the clock.
+    #[test]
+    fn local_budgets_stand_still_after_a_decision_whatever_else_was_heard_meanwhile() {
+        const ROUNDS: usize = 20_000;
+        let local = OnFailure::Local(Share::WHOLE);
+        let policy = Policy::new("local", Quota::per_hour(1)).on_failure(local);
+        let limiter = Limiter::from(policy);
+        let policy = limiter.policy("local").expect("it has one");
+        let mut plan = Plan::default();
+        plan.push(Entry::new(&policy, Key::from("anyone"), Demand::ONCE));
+        let fails = || {
+            let error = BackendError::new(FailureKind::Unreachable, "");
+            let _fallback = limiter.judge(plan.entries(), Err(error));
+        };
+        let decides = || {
+            let decision = tollgate_core::decide(Timestamp::from_micros(0), &[], &mut [][..]);
+            let _decided = limiter.judge(plan.entries(), Ok(decision));
+        };
+        let (begin, end) = (Barrier::new(3), Barrier::new(3));
+        thread::scope(|scope| {
+            for rule in [&fails as &(dyn Fn() + Sync), &decides] {
+                let (begin, end) = (&begin, &end);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        begin.wait();
+                        rule();
+                        end.wait();
+                    }
+                });
+            }
+            let mut ran_on = 0;
+            for _ in 0..ROUNDS {
+                // The backend is known to fail, as in the middle of an outage.
+                fails();
+                begin.wait();
+                end.wait();
+                decides();
+                ran_on += usize::from(limiter.0.local.are_running());
+            }
+            assert_eq!(ran_on, 0, "of {ROUNDS}");
+        });
+    }
+}

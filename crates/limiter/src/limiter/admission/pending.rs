@@ -1,0 +1,373 @@
+//! Requests whose ruling has to be waited for: each is in one step, whose end leads to the next step or to the ruling.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Extensions;
+use tokio::time::Instant;
+use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Quota, RetryAfter, Verdict};
+
+use super::{Entries, Fallback, Limiter, Plan, Rejection, Ruling};
+use crate::RequestView;
+use crate::limiter::line::{Attempts, Place, Turn, give_back};
+use crate::limiter::places::{self, PlaceEnd, PlaceWait};
+use crate::limiter::planning::PendingPlan;
+use crate::request::CallerDeadline;
+
+/// A request that waits for an answer. Dropping it leaves nothing behind: a decision that was not sent is withdrawn, one that was
+/// sent is given back when it arrives.
+#[derive(Debug)]
+pub struct PendingAdmission {
+    step: Step,
+    /// The time at which the caller goes away, for a request that may wait for its turn.
+    deadline: Option<Instant>,
+    /// The time for which it has waited so far.
+    waited: Duration,
+    /// The time at which the backend was asked, if that is measured.
+    asked: Option<std::time::Instant>,
+}
+
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The identity of the request is not known yet, or its tier or quotas.
+    Resolving(PendingPlan),
+    /// The backend was asked. The place is that of a request that may have to wait for its turn.
+    Deciding(Answer<Decision>, Plan, Option<Place>),
+    /// No place is free, and the backend was asked for a turn alone.
+    Queueing(Answer<Decision>, Plan, Place),
+    /// The backend let it in, later.
+    Waiting(Turn),
+    /// The turn has come, and what is held is asked for.
+    Holding(Answer<Decision>, Turn),
+    /// It waits until a held place is given back.
+    Standing(PlaceWait, Place),
+    Ended(End),
+    /// The ruling was told.
+    Over,
+}
+
+/// The end of a request's way, from which its ruling follows.
+#[derive(Debug)]
+pub(super) enum End {
+    Uncharged,
+    Rejected(Rejection),
+    /// The backend answered, or failed.
+    Answered(Plan, Box<Result<Decision, BackendError>>),
+    /// Others are before it, and it cannot wait behind them, or has waited in vain.
+    NoPlace(Plan, Decision),
+    /// Its turn has come.
+    InTurn(Turn),
+    /// Its turn has come, and the backend fails to say whether a place is free.
+    FailedInTurn(Turn, BackendError),
+}
+
+impl PendingAdmission {
+    pub(super) fn new(limiter: &Limiter, step: Step, deadline: Option<Instant>) -> Self {
+        Self {
+            step,
+            deadline,
+            waited: Duration::ZERO,
+            asked: limiter.0.observers.asked(),
+        }
+    }
+
+    /// Leaves the caller's deadline with the request, for the limits further in.
+    pub fn leave_deadline(&self, request: &mut Extensions) {
+        if let Some(deadline) = self.deadline {
+            let _earlier = request.insert(CallerDeadline(deadline));
+        }
+    }
+
+    /// The result of `conclude` for the ruling on the request. The request is the one that was put before this limiter; there is
+    /// none if the caller brought the key.
+    pub fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        limiter: &Limiter,
+        request: Option<&RequestView<'_>>,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Poll<T> {
+        while !matches!(self.step, Step::Ended(_) | Step::Over) {
+            self.step = ready!(self.next_step(cx, limiter, request));
+        }
+        match self.take_step() {
+            Step::Ended(end) => Poll::Ready(end.conclude(limiter, self.waited, conclude)),
+            // Polled after its end.
+            _ => Poll::Pending,
+        }
+    }
+
+    fn take_step(&mut self) -> Step {
+        mem::replace(&mut self.step, Step::Over)
+    }
+
+    /// The step that follows when this one has come to its end.
+    fn next_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        limiter: &Limiter,
+        request: Option<&RequestView<'_>>,
+    ) -> Poll<Step> {
+        let observers = &limiter.0.observers;
+        Poll::Ready(match &mut self.step {
+            Step::Resolving(resolving) => match ready!(resolving.poll(cx, request, observers)) {
+                Ok(plan) if plan.is_empty() => Step::Ended(End::Uncharged),
+                Ok(plan) => {
+                    self.asked = observers.asked();
+                    Step::deciding(limiter, plan, self.deadline)
+                }
+                Err(refused) => Step::Ended(End::Rejected(refused)),
+            },
+            Step::Deciding(decide, ..) => {
+                let answer = ready!(Pin::new(decide).poll(cx));
+                observers.answered(self.asked);
+                let Step::Deciding(_, plan, place) = self.take_step() else {
+                    return Poll::Pending;
+                };
+                match limiter.step_after(plan.entries(), answer, place, self.deadline) {
+                    Ok(step) => step,
+                    Err(answer) => Step::Ended(End::Answered(plan, answer)),
+                }
+            }
+            Step::Queueing(decide, ..) => {
+                let answer = ready!(Pin::new(decide).poll(cx));
+                let Step::Queueing(_, plan, place) = self.take_step() else {
+                    return Poll::Pending;
+                };
+                match limiter.queued(plan.entries(), answer, place, self.deadline) {
+                    Ok(turn) => Step::Waiting(turn),
+                    Err(answer) => Step::Ended(End::Answered(plan, answer)),
+                }
+            }
+            Step::Standing(standing, _) => {
+                let (plan, end) = ready!(standing.future().poll(cx));
+                self.waited += standing.began().elapsed();
+                let Step::Standing(_, place) = self.take_step() else {
+                    return Poll::Pending;
+                };
+                match end {
+                    PlaceEnd::Answered(Ok(decision)) if !decision.wait().is_zero() => {
+                        match limiter.turn(plan.entries(), decision, place, self.deadline) {
+                            Ok(turn) => Step::Waiting(turn),
+                            Err(refused) => Step::Ended(End::Answered(plan, refused)),
+                        }
+                    }
+                    PlaceEnd::Answered(answer) => {
+                        Step::Ended(End::Answered(plan, Box::new(answer)))
+                    }
+                    PlaceEnd::TimedOut(refused) => Step::Ended(End::NoPlace(plan, refused)),
+                }
+            }
+            Step::Waiting(turn) => {
+                if let Err(refused) = ready!(turn.poll(cx)) {
+                    return Poll::Ready(Step::Ended(End::Rejected(refused)));
+                }
+                self.waited += turn.decision().wait();
+                let held = turn.decide_held();
+                let Step::Waiting(mut turn) = self.take_step() else {
+                    return Poll::Pending;
+                };
+                match held {
+                    Some(held) => Step::Holding(held, turn),
+                    None => {
+                        turn.keep();
+                        Step::Ended(End::InTurn(turn))
+                    }
+                }
+            }
+            Step::Holding(held, _) => {
+                let held = ready!(Pin::new(held).poll(cx));
+                let Step::Holding(_, turn) = self.take_step() else {
+                    return Poll::Pending;
+                };
+                Step::Ended(match held {
+                    Ok(held) => End::InTurn(limiter.with_places(turn, &held)),
+                    Err(error) => End::FailedInTurn(turn, error),
+                })
+            }
+            Step::Ended(_) | Step::Over => return Poll::Pending,
+        })
+    }
+}
+
+impl Step {
+    fn deciding(limiter: &Limiter, plan: Plan, deadline: Option<Instant>) -> Self {
+        let entries = plan.entries();
+        if !entries.may_wait() {
+            return Self::Deciding(limiter.decide(entries), plan, None);
+        }
+        if let Some(standing) = limiter.stand_behind_others(entries, deadline) {
+            return standing;
+        }
+        let (decide, place) = limiter.decide_in_line(entries, deadline);
+        Self::Deciding(decide, plan, place)
+    }
+}
+
+impl End {
+    fn conclude<T>(
+        self,
+        limiter: &Limiter,
+        waited: Duration,
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> T {
+        let waited_us = micros(waited);
+        match self {
+            Self::Uncharged => conclude(Ruling::Uncharged),
+            Self::Rejected(refused) => conclude(Ruling::Refused(refused)),
+            Self::Answered(plan, answer) => {
+                limiter.rule_after(waited_us, plan.entries(), *answer, conclude)
+            }
+            Self::NoPlace(plan, refused) => {
+                limiter.refuse_unasked(waited_us, plan.entries(), &refused, conclude)
+            }
+            Self::InTurn(turn) => {
+                let (entries, decision) = (turn.plan().entries(), turn.decision());
+                conclude(Ruling::of(limiter, entries, decision, false, waited_us))
+            }
+            Self::FailedInTurn(mut turn, error) => {
+                let entries = turn.plan().entries();
+                let fallback = limiter.fall_back(entries, error);
+                let is_local =
+                    matches!(&fallback, Fallback::Decide(local) if local.1.is_admitted());
+                let is_undecided = matches!(&fallback, Fallback::Pass(_));
+                let ruled = limiter.rule_by(fallback, waited_us, entries, conclude);
+                if is_local {
+                    // It was charged to a budget of this process, and is not charged twice.
+                    turn.withdraw();
+                } else if is_undecided {
+                    turn.keep();
+                }
+                // Refused, it gives its turn back.
+                ruled
+            }
+        }
+    }
+}
+
+/// The refusal of a request whose caller will be gone when its turn comes.
+fn too_late(entries: Entries<'_>, decision: &Decision, left: Duration) -> Decision {
+    let refused = |(charge, verdict): (&Charge<'_>, &Verdict)| {
+        let late = verdict.wait().saturating_sub(left);
+        if charge.mode != Mode::Enforce || late.is_zero() {
+            return Verdict::unknown(charge.quota.capacity());
+        }
+        let wait = RetryAfter::Micros(micros(late).into());
+        Verdict::denied(charge, wait, verdict.remaining())
+    };
+    entries.with_charges(|charges| {
+        let decided = charges.iter().zip(decision.verdicts());
+        Decision::new(decision.at(), false, decided.map(refused))
+    })
+}
+
+/// The time in microseconds. No wait is longer than an hour, which fits.
+fn micros(waited: Duration) -> u32 {
+    u32::try_from(waited.as_micros()).unwrap_or(u32::MAX)
+}
+
+impl Limiter {
+    /// Lets a request stand behind those that wait for a place already. If it cannot wait, it is refused, and overtakes none.
+    pub(super) fn stand_behind_others(
+        &self,
+        entries: Entries<'_>,
+        deadline: Option<Instant>,
+    ) -> Option<Step> {
+        let of = places::queue_ahead(self, entries)?;
+        let place = if places::is_over(deadline) {
+            None
+        } else {
+            Place::take(self)
+        };
+        Some(match place {
+            Some(place) => Step::Standing(PlaceWait::behind(self, entries, deadline, of), place),
+            None => Step::Ended(End::NoPlace(entries.to_plan(), places::refusal(entries))),
+        })
+    }
+
+    /// The next step of a request that has to wait by this answer; otherwise the answer.
+    pub(super) fn step_after(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        place: Option<Place>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, Box<Result<Decision, BackendError>>> {
+        match (answer, place) {
+            (Ok(decision), Some(place)) if !decision.wait().is_zero() => {
+                let turn = self.turn(entries, decision, place, deadline);
+                turn.map(Step::Waiting)
+            }
+            (Ok(decision), Some(place)) if !decision.is_admitted() => {
+                if let Some(standing) = PlaceWait::after(self, entries, deadline, &decision) {
+                    return Ok(Step::Standing(standing, place));
+                }
+                if places::lacks_place_until_turn(entries, &decision) {
+                    // Policies on trial have taken, and will again.
+                    give_back(self, entries, &decision, |_| true);
+                    let decide = self.decide_by(entries, deadline, Attempts::ForTurn);
+                    return Ok(Step::Queueing(decide, entries.to_plan(), place));
+                }
+                if entries.may_ask_again() {
+                    self.strike_refused(entries, &decision);
+                }
+                Err(Box::new(Ok(decision)))
+            }
+            (answer, _) => Err(Box::new(answer)),
+        }
+    }
+
+    /// The turn of a request that the backend was asked about without what is held. It is asked for that when the turn has come,
+    /// also if the turn has come already.
+    fn queued(
+        &self,
+        entries: Entries<'_>,
+        answer: Result<Decision, BackendError>,
+        place: Place,
+        deadline: Option<Instant>,
+    ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
+        let decision = match answer {
+            Ok(decision) => places::without_places(entries, &decision),
+            Err(error) => return Err(Box::new(Err(error))),
+        };
+        if !decision.is_admitted() {
+            self.strike_refused(entries, &decision);
+            return Err(Box::new(Ok(decision)));
+        }
+        self.turn(entries, decision, place, deadline)
+    }
+
+    /// The turn of a request that the backend lets in later; a refusal if the caller will be gone by then, since the answer took
+    /// some of its time.
+    fn turn(
+        &self,
+        entries: Entries<'_>,
+        decision: Decision,
+        place: Place,
+        deadline: Option<Instant>,
+    ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| *left < decision.wait()) {
+            give_back(self, entries, &decision, |_| true);
+            return Err(Box::new(Ok(too_late(entries, &decision, left))));
+        }
+        // Places are asked for again when the turn has come, and the observer hears of them then.
+        self.hear_part(entries, &decision, |quota| !quota.is_held());
+        Ok(Turn::new(entries.to_plan(), decision, place))
+    }
+    /// The turn of a request of which the backend has decided now whether it gets its places.
+    fn with_places(&self, mut turn: Turn, held: &Decision) -> Turn {
+        turn.enter_held(held);
+        self.hear_part(turn.plan().entries(), turn.decision(), Quota::is_held);
+        if held.is_admitted() {
+            turn.keep();
+        } else {
+            // Refused now, it gives its turn back.
+            self.strike_refused(turn.plan().entries(), turn.decision());
+        }
+        turn
+    }
+}
