@@ -3,23 +3,20 @@
 
 #![allow(
     clippy::panic,
-    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and prints the answers of other processes"
+    reason = "a test fails by panicking"
 )]
 
 mod common;
 
 use std::collections::HashSet;
-use std::env;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::cluster::{callers, slot};
 use common::held::{hold, settles};
-use common::{Budget, HOUR, PATIENT, recovered};
+use common::{Budget, HOUR, PATIENT, older, recovered};
 use tokio::time::{sleep, timeout};
-use tollgate::{Limiter, Policy};
+use tollgate::Policy;
 use tollgate_core::{Backend, Concurrent, Quota, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Network, Standalone};
@@ -295,56 +292,18 @@ async fn during_a_deploy_both_versions_count_the_same_places_and_each_keeps_its_
     }
 }
 
-/// The server's address and the limits, set in the processes of the older version. They run this very test.
-const URL: &str = "TOLLGATE_TEST_OLDER";
-const LIMITS: &str = "TOLLGATE_TEST_LIMITS";
-
-const DEPLOY: &str = "a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_it_is";
-
-/// The script of a version that knows no held limits.
-const OLDER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/scripts/before_waiting.lua"
-);
-
-/// The answer to a request in a process that runs the older version's script.
-fn older(server: &Standalone, limits: &str) -> String {
-    let process = Command::new(env::current_exe().unwrap())
-        .args(["--exact", DEPLOY, "--nocapture"])
-        .env(URL, server.url())
-        .env(LIMITS, limits)
-        .env("TOLLGATE_SCRIPT", OLDER)
-        .stdout(Stdio::piped())
-        .spawn();
-    let output = process.unwrap().wait_with_output().unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
-    let said = output.lines().find_map(|line| line.strip_prefix("says="));
-    said.unwrap_or_else(|| panic!("{output}")).to_owned()
-}
-
-/// The work of these processes.
-async fn ask_as_older(url: &str) {
-    let backend = RedisBackend::builder(url).deadline(PATIENT);
-    let limiter = Limiter::builder()
-        .policy(Policy::new("uploads", &*env::var(LIMITS).unwrap()))
-        .backend(backend.connect().await.unwrap());
-    let limiter = limiter.build().unwrap();
-    let asked = limiter.check("uploads", "alice").await.unwrap();
-    let how = match asked.undecided() {
-        Some(error) => format!(", undecided: {:?}", error.kind()),
-        None => String::new(),
-    };
-    println!("\nsays={}{how}", asked.is_allowed());
-}
-
 #[tokio::test]
 async fn a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_it_is() {
-    if let Ok(url) = env::var(URL) {
-        return ask_as_older(&url).await;
-    }
+    const TEST: &str =
+        "a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_it_is";
     const QUOTA: &str = "tollgate:uploads:0/g:=alice";
 
+    if let Some((url, limits)) = older::question() {
+        let builder = RedisBackend::builder(&url).deadline(PATIENT);
+        return older::ask(builder, Policy::new("uploads", &*limits), "alice").await;
+    }
     let server = Standalone::start();
+    let older = |limits: &str| older::answer(&server, TEST, limits);
     let newer = connect(RedisBackend::builder(&server.url()), HOUR).await;
     let uploads = Budget::of("uploads", at_once(2));
     let _held = hold(&newer, &uploads, 1).await.unwrap();
@@ -353,7 +312,7 @@ async fn a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_i
 
     // A charge that is held, alone and beside a quota, of which nothing is taken either.
     for limits in ["2 at once", "3/day; 2 at once"] {
-        let said = older(&server, limits);
+        let said = older(limits);
         assert_eq!(said, "true, undecided: ScriptFailed", "{limits}");
         assert_eq!(digest(&server, STATE), state, "{limits}");
         assert_eq!(digest(&server, QUOTA), nothing, "{limits}");
@@ -361,10 +320,10 @@ async fn a_version_without_held_limits_decides_none_and_leaves_what_is_held_as_i
 
     // What is held, found in the place of a quota's state.
     assert_eq!(server.command(&["COPY", STATE, QUOTA]), ":1\r\n");
-    assert_eq!(older(&server, "3/day"), "true, undecided: ForeignState");
+    assert_eq!(older("3/day"), "true, undecided: ForeignState");
     assert_eq!(digest(&server, QUOTA), state);
     assert_eq!(server.command(&["DEL", QUOTA]), ":1\r\n");
-    assert_eq!(older(&server, "3/day"), "true");
+    assert_eq!(older("3/day"), "true");
     assert!(hold(&newer, &uploads, 1).await.is_some());
     assert!(hold(&newer, &uploads, 1).await.is_none());
 }

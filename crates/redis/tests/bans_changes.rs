@@ -2,35 +2,20 @@
 
 #![allow(
     clippy::panic,
-    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and prints the answers of other processes"
+    reason = "a test fails by panicking"
 )]
 
 mod common;
 
-use std::env;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::PATIENT;
+use common::{PATIENT, older};
 use tollgate::{Ban, Limiter, Policy};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// The server's address and the caller, set in the processes of the older version. They run this very test.
-const URL: &str = "TOLLGATE_TEST_OLDER";
-const CALLER: &str = "TOLLGATE_TEST_CALLER";
-
-const DEPLOY: &str = "a_version_without_bans_enforces_none_strikes_none_and_removes_none";
-
-/// The script of a version that knows neither bans nor waits.
-const OLDER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/scripts/before_waiting.lua"
-);
 
 /// The policy of the older version.
 fn login() -> Policy {
@@ -44,39 +29,16 @@ async fn process(url: &str, policy: Policy) -> Limiter {
     limiter.build().unwrap()
 }
 
-/// The answer to a request of a caller in a process that runs the older version.
-fn older(server: &Standalone, caller: &str) -> String {
-    let process = Command::new(env::current_exe().unwrap())
-        .args(["--exact", DEPLOY, "--nocapture"])
-        .env(URL, server.url())
-        .env(CALLER, caller)
-        .env("TOLLGATE_SCRIPT", OLDER)
-        .stdout(Stdio::piped())
-        .spawn();
-    let output = process.unwrap().wait_with_output().unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
-    let said = output.lines().find_map(|line| line.strip_prefix("says="));
-    said.unwrap_or_else(|| panic!("{output}")).to_owned()
-}
-
-/// The work of these processes.
-async fn ask_as_older(url: &str) {
-    let caller = env::var(CALLER).unwrap();
-    let limiter = process(url, login()).await;
-    let asked = limiter.check("login", &*caller).await.unwrap();
-    let how = match asked.undecided() {
-        Some(error) => format!(", undecided: {:?}", error.kind()),
-        None => String::new(),
-    };
-    println!("\nsays={}{how}", asked.is_allowed());
-}
-
 #[tokio::test]
 async fn a_version_without_bans_enforces_none_strikes_none_and_removes_none() {
-    if let Ok(url) = env::var(URL) {
-        return ask_as_older(&url).await;
+    const TEST: &str = "a_version_without_bans_enforces_none_strikes_none_and_removes_none";
+
+    if let Some((url, caller)) = older::question() {
+        let builder = RedisBackend::builder(&url).deadline(PATIENT);
+        return older::ask(builder, login(), &caller).await;
     }
     let server = Standalone::start();
+    let older = |caller: &str| older::answer(&server, TEST, caller);
     let ban = Ban::after(3, 10 * MINUTE).lasting(15 * MINUTE);
     let newer = process(&server.url(), login().ban(ban)).await;
     let ban_of = |caller: &str| {
@@ -93,14 +55,14 @@ async fn a_version_without_bans_enforces_none_strikes_none_and_removes_none() {
 
     // The newer finds what the older has charged, and strikes are its own.
     for expected in ["true", "true", "false", "false", "false", "false"] {
-        assert_eq!(older(&server, "carol"), expected);
+        assert_eq!(older("carol"), expected);
     }
     assert_eq!(ban_of("carol"), nothing);
     assert!(!newer_says("carol").await);
     assert_eq!(newer.banned("login", "carol").await.unwrap(), None);
     let one_strike = ban_of("carol");
     assert_ne!(one_strike, nothing);
-    assert_eq!(older(&server, "carol"), "false");
+    assert_eq!(older("carol"), "false");
     assert_eq!(ban_of("carol"), one_strike);
 
     // A banned caller passes at the older, by the budget alone, which both count.
@@ -108,7 +70,7 @@ async fn a_version_without_bans_enforces_none_strikes_none_and_removes_none() {
     let banned = ban_of("mallory");
     assert!(!newer_says("mallory").await);
     for expected in ["true", "true", "false"] {
-        assert_eq!(older(&server, "mallory"), expected);
+        assert_eq!(older("mallory"), expected);
     }
     assert_eq!(ban_of("mallory"), banned);
     assert!(!newer_says("mallory").await);

@@ -8,20 +8,17 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout, reason = "how a process tells its parent")]
 
 mod common;
 
-use std::env;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::cluster::slot;
 use common::line::{NOW_US, Process, leaves, set_clock, until};
-use common::{Budget, PATIENT};
+use common::{Budget, PATIENT, older};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate::{Limiter, Policy, Quota};
+use tollgate::{Policy, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
@@ -194,56 +191,19 @@ async fn a_line_in_a_slot_that_migrates_goes_on_in_its_order() {
     assert_eq!(cluster.owner_of(moving), Some(to));
 }
 
-/// The server's address, set in the processes of the older version. They run this very test.
-const URL: &str = "TOLLGATE_TEST_OLDER";
-
-const DEPLOY: &str =
-    "a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule_decides";
-
-/// The script of the version before waiting.
-const OLDER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/scripts/before_waiting.lua"
-);
-
-/// The answer to a request of a process that runs the older version.
-fn older(server: &Standalone) -> String {
-    let process = Command::new(env::current_exe().unwrap())
-        .args(["--exact", DEPLOY, "--nocapture"])
-        .env(URL, server.url())
-        .env("TOLLGATE_SCRIPT", OLDER)
-        .stdout(Stdio::piped())
-        .spawn();
-    let output = process.unwrap().wait_with_output().unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
-    let said = output.lines().find_map(|line| line.strip_prefix("says="));
-    said.unwrap_or_else(|| panic!("{output}")).to_owned()
-}
-
-/// The work of these processes. Their quota lets nobody wait, and they hear what a server makes of their script.
-async fn ask_as_older(url: &str) {
-    let builder = RedisBackend::builder(url).clock("clock").deadline(PATIENT);
-    let limiter = Limiter::builder()
-        .policy(Policy::new("smooth", "2/s burst 1"))
-        .backend(builder.connect().await.unwrap())
-        .build()
-        .unwrap();
-    let asked = limiter.check("smooth", "alice").await.unwrap();
-    let how = match asked.undecided() {
-        Some(error) => format!(", undecided: {:?}", error.kind()),
-        None => String::new(),
-    };
-    println!("\nsays={}{how}", asked.is_allowed());
-}
-
 #[tokio::test]
 async fn a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule_decides() {
+    const TEST: &str =
+        "a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule_decides";
     const SECOND_US: u64 = 1_000_000;
 
-    if let Ok(url) = env::var(URL) {
-        return ask_as_older(&url).await;
+    // The older version's quota lets no request wait, and it hears what a server makes of its script.
+    if let Some((url, quota)) = older::question() {
+        let builder = RedisBackend::builder(&url).clock("clock").deadline(PATIENT);
+        return older::ask(builder, Policy::new("smooth", &*quota), "alice").await;
     }
     let server = Standalone::start();
+    let older = || older::answer(&server, TEST, "2/s burst 1");
     set_clock(&server, NOW_US);
     let builder = RedisBackend::builder(&server.url()).clock("clock");
     let newer = Process::connect(builder, QUOTA).await;
@@ -254,11 +214,11 @@ async fn a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule
 
     // As long as nobody waits, both count the same.
     assert!(newer.acquire().await.is_allowed());
-    assert_eq!(older(&server), "false");
+    assert_eq!(older(), "false");
 
     let (second, third) = (newer.one_waits().await, newer.one_waits().await);
     let line = digest();
-    assert_eq!(older(&server), "true, undecided: ForeignState");
+    assert_eq!(older(), "true, undecided: ForeignState");
     assert_eq!(digest(), line);
     assert_eq!(newer.acquire().await.waited(), turn(3));
     assert_eq!(waited(second).await, turn(1));
@@ -266,10 +226,10 @@ async fn a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule
 
     // When the line is over, the next charge leaves what both can read.
     set_clock(&server, NOW_US + 10 * SECOND_US);
-    assert_eq!(older(&server), "true, undecided: ForeignState");
+    assert_eq!(older(), "true, undecided: ForeignState");
     assert_eq!(newer.acquire().await.waited(), Duration::ZERO);
-    assert_eq!(older(&server), "false");
+    assert_eq!(older(), "false");
     set_clock(&server, NOW_US + 20 * SECOND_US);
-    assert_eq!(older(&server), "true");
+    assert_eq!(older(), "true");
     assert_eq!(newer.acquire().await.waited(), turn(1));
 }

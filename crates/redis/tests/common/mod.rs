@@ -11,6 +11,7 @@ pub(crate) mod cluster;
 pub(crate) mod held;
 pub(crate) mod line;
 pub(crate) mod load;
+pub(crate) mod older;
 pub(crate) mod watch;
 
 use std::time::Duration;
