@@ -8,8 +8,8 @@ use crate::history::{History, Wait};
 /// The lateness of an answer that is allowed on a machine that keeps no process waiting.
 const GRACE_US: u64 = 250_000;
 
-/// The lateness that is never allowed, whatever the machine does.
-const SLACK_US: u64 = 2_000_000;
+/// The lateness up to which a wait for a processor counts twice. One that is longer explains itself alone.
+const TWICE_US: u64 = 2_000_000;
 
 /// The times in which the machine kept processes waiting.
 pub(crate) struct Waits(BTreeMap<u32, Vec<Wait>>);
@@ -46,7 +46,8 @@ pub(super) fn belated(history: &History, waits: &Waits, attempt: &Attempt) -> Op
     }
     let took_us = attempt.answered_us().saturating_sub(attempt.sent_us);
     let kept_us = waits.during_us(attempt);
-    let most_us = deadline_us + SLACK_US.min(GRACE_US + 2 * kept_us);
+    let excused_us = kept_us.max(TWICE_US.min(2 * kept_us));
+    let most_us = deadline_us + GRACE_US + excused_us;
     (took_us > most_us).then(|| {
         format!(
             "answered after {took_us} µs, with a deadline of {deadline_us} and {kept_us} without a processor"
