@@ -118,6 +118,59 @@ async fn a_request_that_has_waited_for_its_turn_and_finds_no_place_is_a_strike()
     assert_eq!(strikes_left(&limiter, "exports").await, 2);
 }
 
+/// Lets a request wait in vain for the place of `exports`, beside this policy `login`, which was asked once before.
+async fn refused_beside(policy: Policy) -> Limiter {
+    let one = Concurrent::at_most(1).wait_up_to(SECOND);
+    let exports = Policy::new("exports", one).key(Global);
+    let builder = Limiter::builder().policy(exports).policy(policy);
+    let limiter = builder.backend(at_a_standstill().0).build().unwrap();
+    let _held = acquire(&limiter, "exports").await;
+    limiter.check("login", Key::global()).await.unwrap();
+    let answer = RateLimitLayer::new(limiter.clone())
+        .layer(service_fn(async |_: Request<Body>| {
+            Ok::<_, Infallible>(Response::new(Body::default()))
+        }))
+        .oneshot(from("192.0.2.1"));
+    assert_eq!(answer.await.unwrap().status(), 429);
+    limiter
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_refusal_of_another_policy_after_a_wait_is_no_strike() {
+    let login = Policy::new("login", Quota::per_minute(100)).key(Global);
+    let limiter = refused_beside(login.ban(BAN)).await;
+
+    assert_eq!(strikes_left(&limiter, "login").await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_on_trial_is_one_strike_however_often_a_request_asks_for_a_place() {
+    let login = Policy::new("login", Quota::per_minute(1)).key(Global);
+    let limiter = refused_beside(login.ban(BAN).shadow()).await;
+
+    assert_eq!(strikes_left(&limiter, "login").await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_knock_that_could_wait_extends_a_ban_that_is_extended() {
+    let one = Concurrent::at_most(1).wait_up_to(SECOND);
+    let exports = Policy::new("exports", one).key(Global);
+    let (backend, clock) = at_a_standstill();
+    let builder = Limiter::builder().policy(exports.ban(BAN.extending()));
+    let limiter = builder.backend(backend).build().unwrap();
+    let held = acquire(&limiter, "exports").await;
+    for _ in 0..3 {
+        assert!(!acquire(&limiter, "exports").await.is_allowed());
+    }
+    drop(held);
+    clock.advance(MINUTE);
+
+    assert!(!acquire(&limiter, "exports").await.is_allowed());
+
+    let banned = limiter.banned("exports", Key::global()).await.unwrap();
+    assert_eq!(banned, Some(10 * MINUTE));
+}
+
 /// The status of the answer to a request that passes this layer, where the service answers 401.
 async fn guess(layer: &RateLimitLayer) -> u16 {
     let service = service_fn(async |_: Request<Body>| {

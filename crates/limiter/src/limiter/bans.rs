@@ -181,7 +181,7 @@ impl Limiter {
     #[cold]
     pub(super) fn strike_refused(&self, entries: Entries<'_>, refused: &Decision) {
         let mut verdicts = refused.verdicts().iter();
-        for payer in entries.iter().filter(|_| !refused.is_admitted()) {
+        for payer in entries.iter() {
             let mut is_denied = false;
             for (limit, verdict) in payer.limits().iter().zip(verdicts.by_ref()) {
                 // The ban stands behind the quotas. One in force counts no strike, and may hear the knock.
