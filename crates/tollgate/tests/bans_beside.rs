@@ -31,10 +31,11 @@ fn limiter(policy: Policy) -> Limiter {
     builder.backend(at_a_standstill().0).build().unwrap()
 }
 
-/// One at once, for whose place a request waits a second.
+/// One at once, for whose place a request waits a second, and a quota with room.
 fn exports() -> Limiter {
     let one = Concurrent::at_most(1).wait_up_to(SECOND);
-    limiter(Policy::new("exports", one).key(Global).ban(BAN))
+    let quotas = (one, Quota::per_hour(100));
+    limiter(Policy::new("exports", quotas).key(Global).ban(BAN))
 }
 
 async fn acquire(limiter: &Limiter, policy: &str) -> CheckOutcome {
