@@ -7,7 +7,7 @@ use tollgate_core::BackendError;
 
 use crate::QuotaError;
 
-/// The reason why a [`Check`] has no answer. A denial is an answer, and not among the reasons.
+/// The reason why a [`Check`](crate::Check) has no answer. A denial is an answer, and not among the reasons.
 ///
 /// ```
 /// use tollgate::{CheckError, Limiter, Quota};
@@ -44,12 +44,12 @@ pub enum CheckError {
         /// The kind of the policy's key, and the value to pass. The identity itself is not named.
         reason: String,
     },
-    /// No quota of the policy lets a request wait, and [`acquire`](Limiter::acquire) waits.
+    /// No quota of the policy lets a request wait, and [`acquire`](crate::Limiter::acquire) waits.
     NeverWaits {
         /// The policy's name.
         policy: String,
     },
-    /// The check asks for [as much as there is](Check::up_to), and that cannot be.
+    /// The check asks for [as much as there is](crate::Check::up_to), and that cannot be.
     UpTo {
         /// The policy's name.
         policy: String,
@@ -58,7 +58,7 @@ pub enum CheckError {
         /// The reason.
         reason: String,
     },
-    /// The policy has no terms for ids, and the check has an [id](Check::id).
+    /// The policy has no terms for ids, and the check has an [id](crate::Check::id).
     NeverOnce {
         /// The policy's name.
         policy: String,

@@ -9,7 +9,7 @@ use crate::limiter::plan::{Demand, Wish};
 use crate::limiter::{Judgement, Ledger, Rejection, Ruling};
 use crate::{Block, Policy};
 
-/// The answer to a [`Check`], and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep it for as long
+/// The answer to a [`Check`](crate::Check), and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep it for as long
 /// as the work lasts. When it is dropped, what is held is given back.
 ///
 /// ```
@@ -108,7 +108,7 @@ impl CheckOutcome {
         })
     }
 
-    /// True if the work may go on: every quota of the policy had room (for a [probe](Check::probe): has), the policy is on trial,
+    /// True if the work may go on: every quota of the policy had room (for a [probe](crate::Check::probe): has), the policy is on trial,
     /// the identity is exempt, its tier is unlimited, or the backend failed and the policy says
     /// [`OnFailure::Allow`](crate::OnFailure::Allow).
     #[must_use]
@@ -156,8 +156,8 @@ impl CheckOutcome {
         left.min().unwrap_or(0)
     }
 
-    /// The units that the work may spend: the cost of the check, or for one that asks for [as much as there is](Check::up_to) the
-    /// amount that was granted. 0 if it is denied. For a [probe](Check::probe) it is what would be granted now.
+    /// The units that the work may spend: the cost of the check, or for one that asks for [as much as there is](crate::Check::up_to) the
+    /// amount that was granted. 0 if it is denied. For a [probe](crate::Check::probe) it is what would be granted now.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -215,7 +215,7 @@ impl CheckOutcome {
         }
     }
 
-    /// One verdict for each quota of the policy, in their order, as the [class](Check::class) sees it, and then that of its
+    /// One verdict for each quota of the policy, in their order, as the [class](crate::Check::class) sees it, and then that of its
     /// [ban](crate::Policy::ban). Empty if nothing was decided: the backend failed, or the
     /// policy's lists or tiers leave nothing to be decided, or the check was [shed](Self::is_shed).
     #[must_use]
@@ -270,8 +270,9 @@ impl CheckOutcome {
         matches!(self.outcome, Outcome::Shed(_))
     }
 
-    /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`] and [`Limiter::debit`]. The receipt of
-    /// a [`Concurrent`](crate::Concurrent) limit must be credited when the work is done, since this guard is then gone.
+    /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`](crate::Limiter::credit) and
+    /// [`Limiter::debit`](crate::Limiter::debit). The receipt of a [`Concurrent`](crate::Concurrent) limit must be credited when the
+    /// work is done, since this guard is then gone.
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
         match self.outcome {
