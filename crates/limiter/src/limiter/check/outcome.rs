@@ -9,8 +9,8 @@ use crate::limiter::plan::{Demand, Wish};
 use crate::limiter::{Judgement, Ledger, Rejection, Ruling};
 use crate::{Block, Policy};
 
-/// The answer to a [`Check`](crate::Check), and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep it for as long
-/// as the work lasts. When it is dropped, what is held is given back.
+/// The answer to a [`Check`](crate::Check), and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep
+/// it for as long as the work lasts. When it is dropped, what is held is given back.
 ///
 /// ```
 /// use tollgate::{Concurrent, Limiter, Policy};
@@ -108,8 +108,8 @@ impl CheckOutcome {
         })
     }
 
-    /// True if the work may go on: every quota of the policy had room (for a [probe](crate::Check::probe): has), the policy is on trial,
-    /// the identity is exempt, its tier is unlimited, or the backend failed and the policy says
+    /// True if the work may go on: every quota of the policy had room (for a [probe](crate::Check::probe): has), the policy is on
+    /// trial, the identity is exempt, its tier is unlimited, or the backend failed and the policy says
     /// [`OnFailure::Allow`](crate::OnFailure::Allow).
     #[must_use]
     pub fn is_allowed(&self) -> bool {
@@ -156,8 +156,9 @@ impl CheckOutcome {
         left.min().unwrap_or(0)
     }
 
-    /// The units that the work may spend: the cost of the check, or for one that asks for [as much as there is](crate::Check::up_to) the
-    /// amount that was granted. 0 if it is denied. For a [probe](crate::Check::probe) it is what would be granted now.
+    /// The units that the work may spend: the cost of the check, or for one that asks for [as much as there
+    /// is](crate::Check::up_to) the amount that was granted. 0 if it is denied. For a [probe](crate::Check::probe) it is what
+    /// would be granted now.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -194,7 +195,7 @@ impl CheckOutcome {
             .min(self.asked.most)
     }
 
-    /// The time for which it waited for its turn or for a place: see [`Limiter::acquire`].
+    /// The time for which it waited for its turn or for a place: see [`Limiter::acquire`](crate::Limiter::acquire).
     ///
     /// ```
     /// use std::time::Duration;
@@ -271,8 +272,8 @@ impl CheckOutcome {
     }
 
     /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`](crate::Limiter::credit) and
-    /// [`Limiter::debit`](crate::Limiter::debit). The receipt of a [`Concurrent`](crate::Concurrent) limit must be credited when the
-    /// work is done, since this guard is then gone.
+    /// [`Limiter::debit`](crate::Limiter::debit). The receipt of a [`Concurrent`](crate::Concurrent) limit must be credited when
+    /// the work is done, since this guard is then gone.
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
         match self.outcome {
