@@ -6,8 +6,8 @@
 //!
 //! A shop serves eight requests at a time; all others stand in its queue. Sixty clients ask for exports without a pause, and four
 //! for checkouts. The length of the queue is the pressure. The same load comes twice: to a limiter that only says what it would
-//! refuse, and to one that refuses exports. Each answer says how many stood in the queue when its request came, which does not
-//! depend on the speed of the machine.
+//! refuse, and to one that refuses exports. Each answer says how many stood in the queue when its request came. That is its
+//! latency in turns of the shop: with *n* before it a request waits for *n* × 50 ms / 8, whatever the speed of the machine.
 
 #![expect(clippy::print_stdout, reason = "a program that tells what it does")]
 

@@ -83,7 +83,7 @@ fn a_script_that_is_wrong_is_caught() {
 
 /// Leases of twelve seconds, which must run out or be renewed: clients die, and then there are no faults. The rule that a call is
 /// void which was given up has no defect here: no fault of ours lets a telling overtake such a call, and all orders of both are
-/// tried in `crates/redis/tests/at_once_processes.rs`.
+/// tried in `crates/redis/src/wire/differential/held/orders.rs`.
 #[test]
 fn a_script_that_is_wrong_about_leases_is_caught() {
     let caught = |forgery: Forgery| {

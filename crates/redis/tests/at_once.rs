@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::held::{crowd, hold, put, settles};
+use common::line::until;
 use common::{Budget, HOUR, PATIENT, recovered};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -257,9 +258,14 @@ async fn first_acquires_that_come_together_are_no_lost_lease_and_no_reason_to_te
 
     let stats = backend.stats();
     assert_eq!((stats.held, stats.lost_leases, stats.tells), (400, 0, 0));
+    let acquired = stats.calls;
+    assert!(acquired * 8 <= 400, "{acquired} calls for 400 places");
     for receipt in held {
         backend.credit(receipt, 1);
     }
+    until(|| backend.stats().requests >= 800).await;
+    let released = backend.stats().calls - acquired;
+    assert!(released * 8 <= 400, "{released} calls for 400 places");
     for budget in callers(&uploads, 50) {
         settles(&backend, &budget, 0).await;
     }

@@ -46,10 +46,16 @@ impl Service<Request<()>> for Answer {
     }
 }
 
-/// The allocations of a request until its body has been read, after one that does not count.
-fn allocations(policy: Policy, text: &'static str) -> usize {
+/// The allocations of a request until its body has been read, after one that does not count. Handlers read the status, unless
+/// `is_silent`.
+fn allocations(policy: Policy, text: &'static str, is_silent: bool) -> usize {
     let limiter = Limiter::builder().policy(policy.key(Global)).build();
     let layer = RateLimitLayer::new(limiter.unwrap()).without_headers();
+    let layer = if is_silent {
+        layer.without_status()
+    } else {
+        layer
+    };
     let mut service = layer.layer(Answer(text));
     let mut cx = Context::from_waker(Waker::noop());
     let mut serve = || {
@@ -74,6 +80,9 @@ fn allocations(policy: Policy, text: &'static str) -> usize {
 /// The box of the wrapper, and the box of the work that it does at the end.
 const WRAPPER: usize = 2;
 
+/// The handle that owns what is held, in a layer that has none for handlers: a limit further in may add its own to it.
+const HANDLE: usize = 1;
+
 /// One test, because what runs beside it would be counted as well.
 #[test]
 fn what_is_held_allocates_for_the_wrapper_of_a_body_that_has_not_ended_and_for_nothing_else() {
@@ -81,7 +90,14 @@ fn what_is_held_allocates_for_the_wrapper_of_a_body_that_has_not_ended_and_for_n
     let held = || Policy::new("held", Concurrent::at_most(1));
     // One place is enough: each request has given it back before the next one comes.
     for (text, wrapper) in [("", 0), ("text", WRAPPER)] {
-        let beside = allocations(quota(), text);
-        assert_eq!(allocations(held(), text), beside + wrapper, "{text:?}");
+        for (is_silent, handle) in [(false, 0), (true, HANDLE)] {
+            let beside = allocations(quota(), text, is_silent);
+            let held = allocations(held(), text, is_silent);
+            assert_eq!(
+                held,
+                beside + handle + wrapper,
+                "{text:?}, silent: {is_silent}"
+            );
+        }
     }
 }

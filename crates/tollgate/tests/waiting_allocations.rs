@@ -8,6 +8,7 @@
 
 use std::alloc::System;
 use std::convert::Infallible;
+use std::fs;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::runtime::Handle;
 use tollgate::key::Global;
 use tollgate::{CheckFuture, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
@@ -63,6 +65,14 @@ fn through_the_layer(quota: Quota) -> (usize, usize) {
     (each, left.bytes_allocated - left.bytes_deallocated)
 }
 
+fn tasks_and_threads() -> (usize, usize) {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    (
+        Handle::current().metrics().num_alive_tasks(),
+        threads.count(),
+    )
+}
+
 /// One test, because what runs beside it would be counted as well.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_behind() {
@@ -77,6 +87,7 @@ async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_be
     let mut cx = Context::from_waker(Waker::noop());
     let mut line: Vec<Pin<Box<CheckFuture<'_>>>> = Vec::with_capacity(KEYS.len() * PER_KEY);
 
+    let before = tasks_and_threads();
     let region = Region::new(ALLOCATOR);
     for key in KEYS {
         for _ in 0..PER_KEY {
@@ -89,6 +100,8 @@ async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_be
     let bytes = taken.bytes_allocated - taken.bytes_deallocated;
 
     assert_eq!(limiter.waiting(), KEYS.len() * PER_KEY);
+    // tokio's timer tells each its turn, and nothing of ours.
+    assert_eq!(tasks_and_threads(), before);
     let each = bytes / line.len();
     assert!(each <= MOST_BYTES, "{each} bytes each");
 

@@ -1,6 +1,6 @@
 //! Requests that wait as they do elsewhere: when each comes and when it passes, by the rules of nginx, Guava, Sentinel and
-//! governor. The rules of the first three are written down here as their sources have them; governor itself is asked. Each is held
-//! to a table, and Tollgate to both.
+//! governor. The rules of the first three are written down here as their sources have them (nginx 1.22, Guava 31.1, Sentinel
+//! 1.8.6); governor itself is asked. Each is held to a table, and Tollgate to both.
 
 #![allow(
     clippy::panic,
@@ -105,7 +105,7 @@ impl Elsewhere for Guava {
     }
 }
 
-/// Sentinel's `RateLimiterController` with a count of ten: `canPass`.
+/// Sentinel's `RateLimiterController` with a count of ten: `canPass`, whose bound on the wait is included.
 struct Sentinel {
     max_queueing_time: Millis,
     latest_passed: Option<Millis>,

@@ -11,15 +11,20 @@ mod common;
 use std::time::Duration;
 
 use common::{PATIENT, older};
-use tollgate::{Ban, Limiter, Policy};
+use tollgate::key::Header;
+use tollgate::{Ban, Limiter, Policy, Share};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The policy of the older version.
+/// The policies of the older version.
 fn login() -> Policy {
     Policy::new("login", "2/day")
+}
+
+fn api() -> Policy {
+    Policy::new("api", "4/day")
 }
 
 async fn process(url: &str, policy: Policy) -> Limiter {
@@ -78,4 +83,49 @@ async fn a_version_without_bans_enforces_none_strikes_none_and_removes_none() {
     // Charged by the older while the ban was in force.
     assert!(!newer_says("mallory").await);
     assert!(newer_says("alice").await);
+}
+
+#[tokio::test]
+async fn a_version_without_classes_spends_what_is_kept_and_leaves_a_state_in_which_shares_hold() {
+    const TEST: &str =
+        "a_version_without_classes_spends_what_is_kept_and_leaves_a_state_in_which_shares_hold";
+
+    if let Some((url, caller)) = older::question() {
+        let builder = RedisBackend::builder(&url).deadline(PATIENT);
+        return older::ask(builder, api(), &caller).await;
+    }
+    let server = Standalone::start();
+    let older = |caller: &str| older::answer(&server, TEST, caller);
+    let classed = api()
+        .class_by(Header::new("x-class"))
+        .keep_for("premium", Share::percent(50));
+    let newer = process(&server.url(), classed).await;
+    let newer_says = async |caller: &str, is_premium: bool| {
+        let check = newer.check("api", caller);
+        let check = if is_premium {
+            check.class("premium")
+        } else {
+            check
+        };
+        let checked = check.await.unwrap();
+        assert!(checked.undecided().is_none(), "{:?}", checked.undecided());
+        checked.is_allowed()
+    };
+
+    // The older reads what the newer has charged, and spends the two units that it keeps.
+    assert!(newer_says("carol", false).await);
+    assert!(newer_says("carol", false).await);
+    assert!(!newer_says("carol", false).await);
+    assert_eq!(older("carol"), "true");
+    assert!(newer_says("carol", true).await);
+    assert_eq!(older("carol"), "false");
+    assert!(!newer_says("carol", true).await);
+
+    // The newer reads what the older has charged, and keeps its share of the rest.
+    assert_eq!(older("alice"), "true");
+    assert!(newer_says("alice", false).await);
+    assert!(!newer_says("alice", false).await);
+    assert!(newer_says("alice", true).await);
+    assert!(newer_says("alice", true).await);
+    assert!(!newer_says("alice", true).await);
 }
